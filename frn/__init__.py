@@ -24,15 +24,15 @@ _HOMES = {
     "evaluate": "frn.evaluation.arrays",
     "from_pretrained": "frn.models.model",
 }
-"""Where the public names are from."""
+"""Module that defines each public name."""
 
-# onnxruntime 1.29 and newer write a device id and events into the user's cache and look their server up, unless this is
-# set before their import. Who wants that sets it to 0.
+# From 1.29 on, onnxruntime writes a device id and events to the user's cache and contacts its server, unless this is
+# set before the import. Set it to 0 to allow that.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 def __getattr__(name: str) -> object:
-    """Import what is large only when it is asked for: `import frn` costs nothing."""
+    """Import public names lazily, so that `import frn` stays fast."""
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'frn' has no attribute {name!r}")

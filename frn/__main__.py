@@ -1,4 +1,4 @@
-"""The `frn` command, and `python -m frn`."""
+"""Entry point of the `frn` command and of `python -m frn`."""
 
 import signal
 
@@ -7,7 +7,7 @@ def run() -> None:
     """Load the command line and run it (the console script)."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while nothing but modules is loaded just ends it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the program while only modules are loading
     from frn.cli.main import run
 
     signal.signal(signal.SIGINT, before)

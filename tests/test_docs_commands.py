@@ -181,7 +181,7 @@ def test_commands_in_sentences_are_read(page: Path) -> None:
 
 
 @pytest.mark.parametrize("text", RUN)
-def test_a_command_runs_and_prints_what_is_shown(text: str, place: Path) -> None:
+def test_a_command_runs_and_prints_the_output_shown(text: str, place: Path) -> None:
     words, shown = RUN[text]
     done = CliRunner().invoke(
         app, words + SMALLER.get(words[0], []), input=f"{place}/unknown.jpg\n", catch_exceptions=False
@@ -204,7 +204,7 @@ def assert_shown(printed: str, shown: str) -> None:
     assert [float(value) for value in found.groups()] == pytest.approx(wanted, abs=0.11, rel=0.01)
 
 
-def test_reasons_name_what_is_there_and_none_is_idle() -> None:
+def test_every_reason_names_an_existing_command() -> None:
     for what, why in ONLY_READ.items():
         assert any(why_not_run(words) == why for words, _ in COMMANDS.values()), what
         for path in re.findall(r"tests/[\w/.]+", why):

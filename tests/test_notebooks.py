@@ -14,7 +14,7 @@ NUMBER = r"\d+(?:\.\d+)?"
 
 
 @pytest.mark.parametrize("notebook", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
-def test_a_notebook_prints_what_it_shows(notebook: Path) -> None:
+def test_a_notebook_prints_its_recorded_output(notebook: Path) -> None:
     """Every cell, in order, in one namespace, as a kernel does; numbers may differ a little between machines."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:

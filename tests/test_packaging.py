@@ -33,7 +33,7 @@ def test_the_light_install_is_everything_but_torch() -> None:
     assert sorted(requirements("requirements-light.txt")) == sorted(n for n in needed if package(n) not in HEAVY)
 
 
-def test_overrides_leave_out_what_is_heavy() -> None:
+def test_overrides_exclude_heavy_packages() -> None:
     lines = requirements("docs/light.txt")
     assert {package(line) for line in lines if 'sys_platform == "never"' in line} == set(HEAVY)
     assert [line for line in lines if ";" not in line] == [
@@ -42,7 +42,7 @@ def test_overrides_leave_out_what_is_heavy() -> None:
 
 
 @pytest.mark.parametrize(("words", "status"), [(["train", "demo", "--out", "x"], 1), (["models"], 0)])
-def test_without_torch_a_command_works_or_says_what_installs_it(words: list[str], status: int, tmp_path: Path) -> None:
+def test_without_torch_a_command_works_or_names_the_install(words: list[str], status: int, tmp_path: Path) -> None:
     code = "import sys; sys.modules['torch'] = None; sys.argv[0] = 'frn'; from frn.cli.main import run; run()"
     done = processes.run([sys.executable, "-c", code, *words], cwd=tmp_path)
     assert done.returncode == status, done.stderr
@@ -75,7 +75,7 @@ def test_every_shipped_model_has_its_terms_beside_the_licence() -> None:
     assert [name for name in shipped_models() if name not in terms] == []
 
 
-def test_what_runs_in_continuous_integration_is_pinned_by_its_content() -> None:
+def test_continuous_integration_is_pinned_by_content() -> None:
     text = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
     assert [use for use in re.findall(r"uses: (\S+)", text) if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", use)] == []
     base = re.search(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""ONNX export. Opset 18, the standard domain alone, one self-contained file, the same bytes each time."""
+"""ONNX export: opset 18, standard domain only, one self-contained file, deterministic bytes."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ __all__ = ["ExportOptions", "Exported", "export_model"]
 
 
 def __getattr__(name: str) -> object:
-    # When asked for: the terminal app's engine assembles classifiers without torch.
+    # Imported on demand: the terminal app's engine assembles classifiers without torch.
     if name in __all__:
         from frn_export import export
 

@@ -1,4 +1,4 @@
-"""Add a model to the model zoo: imported, exported, compared with torch, stored under a name."""
+"""Addition of models to the model zoo: import, export, comparison with torch, and storage under a name."""
 
 import hashlib
 import json
@@ -32,14 +32,14 @@ def add_file(model: str, *, name: str | None = None, preset: str | None = None) 
 
     Args:
         model: its path.
-        name: what to call it; by default the file's name, or the folder's.
-        preset: for a `.pth`, whose images it was trained on.
+        name: name of the model; by default that of the file or folder.
+        preset: for a `.pth`, the preset with its training images.
 
     Returns:
-        Its name, and its files.
+        Name and files of the model.
 
     Raises:
-        FrnError: if the name is taken, the file cannot be read, or its export computes something else.
+        FrnError: if the name is taken, the file cannot be read, or the export differs from the model.
     """
     loaded = load_model(model, transform=find_preset(preset).transform if preset else None)
     return _keep(loaded, name or Path(model).stem, {"backbone": loaded.config.backbone, "about": Path(model).name})
@@ -54,28 +54,26 @@ def add_model(
     method: str = "frn",
     progress: Progress | None = None,
 ) -> tuple[str, ModelFiles]:
-    """Add a network to the user's models; nothing is kept unless its export agrees with torch.
+    """Add a pretrained backbone to the user's models; nothing is kept unless its export agrees with torch.
 
     Args:
         wanted: a name of the catalogue, `torchvision:NAME` or `timm:NAME`.
-        name: what to call it; by default the catalogue's name, or NAME up to its first dot.
-        weights: their file; by default they are fetched.
-        size: side of its images; by default the catalogue's, or that of the weights.
-        method: the head, which learns nothing.
-        progress: called with the bytes that have come so far.
+        name: name of the model; by default the catalogue's name, or NAME up to its first dot.
+        weights: weights file; downloaded by default.
+        size: side of the images; by default the catalogue's, or that of the weights.
+        method: name of the head, which is not trained.
+        progress: called with the number of downloaded bytes.
 
     Returns:
-        Its name, and its files.
+        Name and files of the model.
 
     Raises:
-        FrnError: if there is no such network, the name is taken, the weights cannot be fetched or read, or the
-            exported file computes something else.
+        FrnError: if the network is unknown, the name is taken, the weights cannot be downloaded or read, or the
+            export differs from the model.
     """
     network = CATALOGUE.get(wanted)
     if network is None and ":" not in wanted:
-        raise FrnError(
-            f"{wanted}: is in no list here. Known: {', '.join(CATALOGUE)}, and any torchvision:NAME or timm:NAME."
-        )
+        raise FrnError(f"{wanted}: is not known. Known: {', '.join(CATALOGUE)}, and any torchvision:NAME or timm:NAME.")
     network = network or Network(backbone=wanted, about=wanted)
     name = name or (wanted if wanted in CATALOGUE else wanted.partition(":")[2].partition(".")[0])
     place_for(name, network.backbone)
@@ -84,8 +82,8 @@ def add_model(
     try:
         model = import_pretrained(network.backbone, found, size=size or network.size, method=method)
     except FrnError as error:
-        if weights is None:  # it lies in the cache, where it would be found again
-            raise FrnError(f"{error}. Delete {found}, and add the network again to fetch it.") from error
+        if weights is None:  # a damaged file in the cache would be found again
+            raise FrnError(f"{error}. Delete {found} and add the backbone again to fetch it.") from error
         raise
     notes = {
         "backbone": network.backbone,
@@ -111,7 +109,7 @@ def _keep(model: Model, name: str, notes: Mapping[str, object]) -> tuple[str, Mo
 
 
 def _weights(wanted: str, network: Network, file: Path | None, progress: Progress | None) -> Path:
-    """The file of a network's weights. FrnError if it is not here, or not the one that the catalogue means."""
+    """Return a network's weights file. Raises FrnError if it is missing, or not the one in the catalogue."""
     if file is None and network.package:
         file = packaged_weights(network.package)
         if file is None:
@@ -123,7 +121,7 @@ def _weights(wanted: str, network: Network, file: Path | None, progress: Progres
 
 
 def milliseconds(extractor: Extractor) -> float:
-    """Time of one image on this machine: the median of a few runs after a first one."""
+    """Measure the time per image on this machine: the median of a few runs after a warm-up."""
     side = extractor.transform.size
     pixels = np.zeros((1, side, side, 3), dtype=np.uint8)
     spent = []

@@ -1,6 +1,6 @@
-"""The model card: a README beside the exported files, for people who have onnxruntime and not this library.
+"""Model card: a README beside the exported files, for users of onnxruntime without this library.
 
-It is made of the files themselves, so it says what they say, and the same files give the same card.
+It is generated from the files, so it always describes them, and the same files give the same card.
 """
 
 import json
@@ -20,7 +20,7 @@ PRECISIONS = {
     "int8": "int8: convolutions are computed with 8-bit integers",
 }
 OLDEST_RUNTIME = "1.17"
-"""Oldest version of onnxruntime, with which exported files are tested (tests/runtimes)."""
+"""Oldest tested version of onnxruntime (tests/runtimes)."""
 TYPES = {
     TensorProto.FLOAT: "float32",
     TensorProto.INT64: "int64",
@@ -55,7 +55,7 @@ def open_photo(path):  # upright by its EXIF tag, sRGB by its ICC profile
         image = ImageCms.profileToProfile(image, io.BytesIO(profile), ImageCms.createProfile("sRGB"), outputMode="RGB")
     return image.convert("RGB")
 """
-"""How every example opens a photo; docs/guides/export.md and docs/tutorials/deployment.md have the same lines."""
+"""Code that opens a photo in every example; docs/guides/export.md and docs/tutorials/deployment.md repeat it."""
 
 CARD = Template("""\
 $title
@@ -176,13 +176,13 @@ SECTIONS = {
     "features": FEATURES,
     "head": HEAD,
 }
-"""By the names of the files, in the order of the card."""
+"""Sections by file name, in the order of the card."""
 
 
 def model_card(
     files: Mapping[str, bytes], record: Mapping[str, object], *, precision: str = "fp32", cost: str = ""
 ) -> str:
-    """Write the card of exported files, by their names without `.onnx`; `cost` says what the precision costs."""
+    """Write the card of exported files, given by name without `.onnx`; `cost` describes the loss of precision."""
     models = {name: onnx.load_model_from_string(data) for name, data in files.items()}
     metadata = {entry.key: entry.value for entry in models["features"].metadata_props}
     config = json.loads(metadata["frn.config"])
@@ -217,7 +217,7 @@ def model_card(
 
 
 def _signature(graph: onnx.GraphProto) -> str:
-    """A Markdown table of what goes in and out."""
+    """Return a Markdown table of inputs and outputs."""
     rows = ["| | name | type | shape | |", "|---|---|---|---|---|"]
     for kind, values in (("in", graph.input), ("out", graph.output)):
         for value in values:
@@ -243,7 +243,7 @@ def _geometry(transform: EvaluationTransform) -> str:
 
 
 def _resized(transform: EvaluationTransform) -> str:
-    """The expression of the example that resizes; a model without `resize` leaves an image of its own size alone."""
+    """Return the example's resize expression; without `resize`, images of the model's size are left unchanged."""
     size, length = transform.size, transform.length
     target = f"({length}, {length})" if transform.square else f"[{length} * n // min(image.size) for n in image.size]"
     resized = f"image.resize({target}, Image.BILINEAR)"
@@ -251,5 +251,5 @@ def _resized(transform: EvaluationTransform) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Text that stays inside a cell of a table."""
+    """Return text that stays within a table cell."""
     return " ".join(str(value).split()).replace("|", "\\|")

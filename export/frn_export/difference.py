@@ -1,4 +1,4 @@
-"""How far an exported file may be from what it was made of. Free of torch, unlike the comparisons in `parity`."""
+"""Tolerances of exported files against their originals. Needs no torch, unlike the comparisons in `parity`."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ CLASSIFIER_TOLERANCE = 2e-3
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The largest difference found, and the largest allowed, both as a share of `unit`."""
+    """The largest difference found and the largest allowed one, both as a fraction of `unit`."""
 
     what: str
     share: float
@@ -21,7 +21,7 @@ class Difference:
         return f"{self.what}: within {self.share:.1e} of {self.unit} of what it was exported from"
 
     def require(self) -> "Difference":
-        """Refuse a file that computes something else, by an FrnError with the difference found."""
+        """Raise FrnError with the difference if it is too large."""
         if not self.share <= self.allowed:
             raise FrnError(
                 f"{self.what} differs from what it was exported from by {self.share:.1e} of {self.unit}; at most "

@@ -1,4 +1,4 @@
-"""A checked export: every file is compared with what it was made from, and nothing is written unless all agree."""
+"""Verified export: every file is compared with its original, and nothing is written unless all agree."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,33 +34,33 @@ from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 
 GRAPHS = ("preprocess", "features", "head", "classifier", "classifier-batch")
 FILES = (*(f"{name}{ending}" for name in GRAPHS for ending in (".onnx", *ENDINGS)), "model.safetensors")
-"""What an export may consist of, besides its README.md."""
+"""Possible files of an export besides its README.md."""
 MARKED = (".onnx", ".safetensors", ".md")
-"""Files that say themselves who wrote them."""
+"""Types of files that record which program wrote them."""
 COMPARED = 5
-"""Photos that classifier.onnx is tried on: one each of so many classes."""
+"""Photos on which classifier.onnx is tested, one of each of that many classes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportOptions:
-    """What is written, and how precisely."""
+    """Contents and precision of an export."""
 
     precision: Literal["fp32", "fp16", "int8"] = "fp32"
-    """fp16 stores weights in half the size; int8 also computes in 8 bits, and needs `calibrate`."""
+    """fp16 halves the size of the weights; int8 also computes in 8 bits, and needs `calibrate`."""
     calibrate: Path | None = None
-    """Folder of class folders that int8 is tuned and judged on."""
+    """Folder of class folders on which int8 is calibrated and measured."""
     max_drop: float = 1.0
-    """Points of accuracy that int8 may lose."""
+    """Largest loss of accuracy allowed for int8, in percentage points."""
     threshold: float | None = None
-    """Share of a photo that a class must explain, noted in classifier.onnx; calibrated from the photos by default."""
+    """Fraction of a photo that a class must explain, stored in classifier.onnx; calibrated by default."""
     weights: bool = False
-    """Also write model.safetensors for torch; with fp16, in half the size."""
+    """Also write model.safetensors for torch; fp16 halves its size."""
     replace: bool = False
     """Also overwrite files of other programs."""
     tta: Tta = "none"
-    """`hflip`: features.onnx and what is made of it look at the mirror image as well."""
+    """`hflip` builds test-time augmentation into features.onnx and the files made from it."""
     format: Format = "onnx"
-    """Another format is written beside ONNX."""
+    """Another format to write beside ONNX."""
 
     def __post_init__(self) -> None:
         if self.precision == "int8" and self.calibrate is None:
@@ -78,14 +78,14 @@ class Exported:
 
     graphs: dict[str, Path]
     others: list[Path]
-    """The same in another format."""
+    """Files in the other format."""
     differences: dict[str, Difference]
-    """By the names that `frn export --json` gives them."""
+    """Differences under their names in `frn export --json`."""
     cost: Cost | None
     card: Path
     weights: Path | None
     removed: list[Path]
-    """Files of the export that was there before, which this one does not have."""
+    """Removed files of the earlier export."""
 
 
 def export_model(
@@ -97,11 +97,12 @@ def export_model(
     bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
 ) -> Exported:
-    """Write preprocess.onnx, features.onnx, head.onnx of an FRN model and, with classes, both classifiers; a README.md.
+    """Write an FRN model as ONNX files and a README.md, with both classifiers if classes are given.
 
-    The model is in evaluation mode; `warn` reports which images of the classes could not be used, and why. FrnError if
-    a file differs from what it was made of, or int8 loses too much; then nothing is written. Files of an earlier export
-    that this one does not have are removed: they would belong to another model.
+    The files are preprocess.onnx, features.onnx and head.onnx. The model must be in evaluation mode; `warn` receives
+    the reasons for skipped images of the classes. Raises FrnError if a file differs from its original, or int8 loses
+    too much accuracy; then nothing is written. Files that only the earlier export has are removed, since they would
+    belong to another model.
     """
     require_text(classes or ())
     readme = out / "README.md"
@@ -152,7 +153,7 @@ def export_model(
 
 
 def _require_writable(out: Path, names: Iterable[str], options: ExportOptions) -> None:
-    """Refuse to overwrite files of other programs; an FrnError. Beside our README all but `MARKED` are ours."""
+    """Raise FrnError if files of other programs would be overwritten. Next to our README, all but `MARKED` are ours."""
     earlier = is_ours(out / "README.md")
     for name in names:
         path = out / name
@@ -160,7 +161,7 @@ def _require_writable(out: Path, names: Iterable[str], options: ExportOptions) -
 
 
 def _compare_preprocess(transform: EvaluationTransform, graph: bytes) -> Difference:
-    """The preparation, on images that shrink, grow, and are strips: it may differ by a grey level."""
+    """Compare preprocessing on images that shrink, grow, or are strips; one grey level of difference is allowed."""
     session = open_session(graph, "preprocess.onnx", device="cpu", threads=1)
     random, largest = np.random.default_rng(0), 0.0
     for width, height in (
@@ -178,7 +179,7 @@ def _compare_preprocess(transform: EvaluationTransform, graph: bytes) -> Differe
 def _int8(
     model: Model, features: bytes, calibrate: Path, bars: ProgressBars, warn: Callable[[Sequence[str]], None]
 ) -> tuple[bytes, Cost]:
-    """The extractor in int8, and what that costs."""
+    """Return the int8 extractor and its cost in accuracy."""
     with bars("decoding") as decoding:
         sample = draw_sample(calibrate, model.config.transform, progress=decoding)
     warn([entry.reason for entry in sample.broken])
@@ -188,7 +189,7 @@ def _int8(
 
 
 def _classifier(classifier: Classifier, features: bytes, allowed: float) -> tuple[bytes, Difference]:
-    """The whole classifier as one file, and how far it is from its parts."""
+    """Return the classifier as one file, and its difference from its parts."""
     graph = classifier_graph(features, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
     photos = [entry.supports[0].path for entry in classifier.state.classes[:COMPARED]]
     data = graph.SerializeToString(deterministic=True)
@@ -196,7 +197,7 @@ def _classifier(classifier: Classifier, features: bytes, allowed: float) -> tupl
 
 
 def _batch(classifier: Classifier, allowed: float) -> tuple[bytes, Difference]:
-    """The classifier of prepared images, and how far it is from its parts."""
+    """Return the classifier of prepared images, and its difference from its parts."""
     extractor = classifier.extractor
     graph = batch_graph(
         extractor, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma

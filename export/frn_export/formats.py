@@ -1,4 +1,4 @@
-"""Exported graphs in the files of other runtimes, each run there and compared with the ONNX file it was made of."""
+"""Conversion of exported graphs for other runtimes; each is run there and compared with its ONNX file."""
 
 import contextlib
 import tempfile
@@ -19,24 +19,24 @@ Values = Mapping[str, NDArray[Any]]
 Converter = Callable[[bytes, Path], tuple[dict[str, bytes], Callable[[Values], Values]]]
 
 TOLERANCE = 2e-5
-"""Tolerance, as a fraction of an output's largest number: other kernels add in another order."""
+"""Tolerance, as a fraction of an output's largest value: other kernels sum in another order."""
 ENDINGS = (".ort", ".xml", ".bin")
 RESIZED_OTHERWISE = ("preprocess", "classifier")
-"""OpenVINO shrinks photos with other weights than Pillow (by up to 21 grey levels): these two are not converted."""
+"""Graphs not converted to OpenVINO, which shrinks photos unlike Pillow (by up to 21 grey levels)."""
 
 
 def converted(graphs: Mapping[str, bytes], kind: Format) -> tuple[dict[str, bytes], dict[str, Difference]]:
     """Convert ONNX graphs.
 
     Args:
-        graphs: by names without an ending.
-        kind: `ort` is onnxruntime's own format, which its small builds read; `openvino` needs the extra.
+        graphs: graphs by name without an ending.
+        kind: `ort` is onnxruntime's own format, for its small builds; `openvino` needs the extra.
 
     Returns:
-        Files by name, and how far each is from its graph.
+        Files by name, and the difference of each from its graph.
 
     Raises:
-        FrnError: if one gives something else than its graph, or the extra is missing.
+        FrnError: if the results of a file differ from its graph, or the extra is missing.
     """
     if kind == "onnx":
         return {}, {}
@@ -91,7 +91,7 @@ def _openvino() -> Converter:
 
 
 def _compare(data: bytes, run: Callable[[Values], Values], what: str) -> Difference:
-    """Both on the same drawn inputs; labels must be equal."""
+    """Compare both on the same random inputs; labels must be equal."""
     session = open_session(data, what, device="cpu")
     inputs = _sampled(session.get_inputs())
     names = [output.name for output in session.get_outputs()]
@@ -109,7 +109,7 @@ def _compare(data: bytes, run: Callable[[Values], Values], what: str) -> Differe
 
 
 def _sampled(inputs: Any) -> dict[str, NDArray[Any]]:
-    """Numbers for every input: two images, or three classes of two examples."""
+    """Return random values for every input: two images, or three classes of two examples."""
     random = np.random.default_rng(0)
     free = {"n": 2, "height": 150, "width": 200, "way": 3, "shot": 2, "q": 2, "r": 9, "d": 32}
     sampled: dict[str, NDArray[Any]] = {}

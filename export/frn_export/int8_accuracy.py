@@ -1,7 +1,7 @@
-"""What int8 costs: accuracy before and after, on the same random episodes of held-out images.
+"""Cost of int8: accuracy before and after, on the same random episodes of held-out images.
 
-One shot is the hardest case, and asks for the fewest images. Activations of another kind of image reach other values
-than those of the calibration, so the labels that int8 changes are counted on rendered moths as well.
+One shot is the hardest case and needs the fewest images. Other kinds of images may exceed the calibrated range of the
+activations, so changed labels are also counted on rendered moths.
 """
 
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ from frn.inference.extractor import BATCH, Extractor
 WAY, SHOT, QUERIES = 5, 1, 5
 EPISODES = 1000
 SHARE = 6
-"""Every sixth image of a class calibrates; the others are held out."""
+"""Every sixth image of a class is used for calibration; the others are held out."""
 PER_CLASS = 60
-"""Images taken of a class, evenly spread: more would not change the answer, only the time."""
+"""Images used per class, evenly spread: more would only take longer."""
 MOTHS, OF_EACH = 10, 8
-"""Kinds of rendered moths, and images of each."""
+"""Species of rendered moths, and images of each."""
 LABELS = 1000
-"""That are compared on them."""
+"""Number of labels compared on rendered moths."""
 NEEDED = 8
-"""Images of the smallest class: two of them calibrate, an episode takes six."""
+"""Fewest images per class: two for calibration, six for an episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Sample:
 
     calibration: Pixels
     held_out: Pixels
-    """Class by class."""
+    """Held-out images, class by class."""
     sizes: tuple[int, ...]
     """Held-out images of each class."""
     folder: Path
@@ -57,7 +57,7 @@ class Cost:
     after: float
     folder: Path
     changed: int
-    """Labels of `LABELS` that int8 gives otherwise than fp32, on rendered moths."""
+    """How many of `LABELS` labels of rendered moths differ between int8 and fp32."""
 
     def __str__(self) -> str:
         return (
@@ -67,11 +67,11 @@ class Cost:
 
     @property
     def drop(self) -> float:
-        """In percentage points; below zero where int8 happens to be better."""
+        """Loss of accuracy in percentage points; negative if int8 is more accurate."""
         return self.before - self.after
 
     def require(self, max_drop: float) -> None:
-        """Refuse an extractor that has lost too much. FrnError if the drop is more than `max_drop` points."""
+        """Raise FrnError if the extractor loses more than `max_drop` percentage points."""
         if not self.drop <= max_drop:
             raise FrnError(
                 f"int8 loses {self.drop:.2f} points of {self.shape} accuracy on {self.folder} ({self.before:.2f} to "
@@ -83,7 +83,7 @@ class Cost:
 def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress | None = None) -> Sample:
     """Read class folders and set every sixth image aside for calibration.
 
-    FrnError if there are fewer than two classes, or one has too few readable images.
+    Raises FrnError if there are fewer than two classes, or one has too few readable images.
     """
     found = scan(folder)
     thinned = tuple(files[:: -(-len(files) // PER_CLASS)] for files in found.files)
@@ -104,7 +104,7 @@ def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress
 
 
 def measure_cost(head: Head, before: bytes, after: bytes, sample: Sample, *, progress: Progress | None = None) -> Cost:
-    """Score the same episodes with the features of both extractors, float32 and quantised."""
+    """Score the same episodes with the features of the float32 and the quantised extractor."""
     shape = EpisodeShape(way=min(WAY, len(sample.sizes)), shot=SHOT, queries=QUERIES)
     total = len(sample.held_out)
 
@@ -123,7 +123,7 @@ def measure_cost(head: Head, before: bytes, after: bytes, sample: Sample, *, pro
 
 @torch.inference_mode()
 def labels_changed(head: Head, before: bytes, after: bytes) -> int:
-    """Labels of `LABELS` that differ between the features of two extractors, on rendered moths."""
+    """Count how many of `LABELS` labels of rendered moths differ between the features of two extractors."""
     shape = EpisodeShape(way=WAY, shot=SHOT, queries=1)
     sizes = (OF_EACH,) * MOTHS
     sampled = np.stack([evaluation_episode(sizes, shape, seed=0, index=index) for index in range(LABELS // WAY)])

@@ -1,4 +1,4 @@
-"""Comparing what was exported with what it was exported from, on real shapes."""
+"""Comparison of exported graphs with their originals, on realistic shapes."""
 
 import copy
 from collections.abc import Sequence
@@ -21,19 +21,21 @@ from frn.ridge.parameters import HeadParameters
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 
 IMAGES = 4
-"""Random images that an extractor is tried on."""
+"""Random images on which an extractor is tested."""
 FEATURE_TOLERANCE = 5e-6
-"""Tolerance, as a fraction of the largest feature; float32 in another order of summation stays well below."""
+"""Tolerance, as a fraction of the largest feature; float32 summation order causes much smaller differences."""
 HALF_TOLERANCE = 1e-2
-"""The same where weights are stored in half precision: each is off by up to 2^-11, the twelve layers of a ResNet-12
-add up to 3e-3."""
+"""Tolerance for weights in half precision.
+
+Each weight is off by up to 2^-11; the twelve layers of a ResNet-12 add up to 3e-3.
+"""
 HEAD_TOLERANCE = 5e-6
 """Tolerance, as a fraction of the query's energy, mean |q|^2, times (rho - 1)^2 where that is more than one.
 
 Usual models stay below 1e-6; with 640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 where rho is
 small."""
 COARSE_TOLERANCE = 2e-2
-"""The same for int8, where one grey level can tip an activation to its next step."""
+"""Tolerance for int8, where one grey level can move an activation to its next step."""
 
 Maps = NDArray[np.float32]
 
@@ -80,10 +82,10 @@ def compare_head(model: Model, graph: bytes) -> Difference:
 def compare_classifier(
     classifier: Classifier, graph: bytes, images: Sequence[Path], *, allowed: float = CLASSIFIER_TOLERANCE
 ) -> Difference:
-    """Run `classifier.onnx` and the classifier that it was made of on the same photos.
+    """Run `classifier.onnx` and its original classifier on the same photos.
 
-    Errors may differ by `allowed`, a share of the photo's energy. FrnError if the file names another class than the
-    classifier, beyond what that explains.
+    Errors may differ by `allowed`, a fraction of the photo's energy. Raises FrnError if the file's label differs from
+    the classifier's by more than that explains.
     """
     session = open_session(graph, "classifier.onnx", device="cpu")
     share = 0.0
@@ -103,13 +105,13 @@ def compare_classifier(
 
 
 def _features(generator: np.random.Generator, *shape: int) -> Maps:
-    """Random features as a network ends with them: half of them zero."""
+    """Return random features like those of a network: half of them are zero."""
     return np.maximum(generator.standard_normal(shape, dtype=np.float32), 0)
 
 
 @torch.no_grad()
 def _class_error(head: FRNHead, support: Maps, shots: Sequence[int], query: Maps) -> NDArray[np.float64]:
-    """Errors (q, way) in float64, each class with its own number of shots."""
+    """Compute errors (q, way) in float64, each class with its own number of shots."""
     supports, queries = torch.from_numpy(support).double(), torch.from_numpy(query).double()
     errors = torch.empty(len(query), len(support), dtype=torch.float64)
     for shot in set(shots):

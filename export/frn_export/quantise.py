@@ -1,7 +1,7 @@
 """Smaller extractors: weights stored in half precision, or convolutions computed in int8.
 
-Only weights and what flows between them change. Names, shapes and metadata stay, so whatever runs `features.onnx` runs
-these. What int8 costs depends on the model: `int8_accuracy` measures it.
+Only the weights and the values between them change. Names, shapes and metadata are the same, so the result can replace
+any `features.onnx`. The cost of int8 depends on the model: `int8_accuracy` measures it.
 """
 
 import tempfile
@@ -17,16 +17,16 @@ from frn.errors import FrnError
 from frn.images.transforms import Pixels
 
 WEIGHTED = ("Conv", "Gemm", "MatMul")
-"""Operators whose second input is a weight. What lies between them stays in float: pooling in int8 is slower."""
+"""Operators whose second input is a weight. Other operators stay in float: pooling in int8 is slower."""
 BATCH = 16
 PREPARED = ("onnx.quant.pre_process", "onnxruntime.quant")
-"""Tells the quantiser that the graph is already simplified (BatchNorm is folded); it would print advice otherwise."""
+"""Metadata that marks the graph as simplified (BatchNorm is folded); otherwise the quantiser prints advice."""
 
 
 def half(features: bytes) -> bytes:
     """Store the weights of a `features.onnx` as float16, each with a Cast to float32 that onnxruntime folds.
 
-    Computation stays in float32. Biases and the numbers of the normalisation are few and keep their precision.
+    Computation stays in float32. Biases and normalisation constants are few and keep their precision.
     """
     model = onnx.load_model_from_string(features)
     graph = model.graph
@@ -42,11 +42,11 @@ def half(features: bytes) -> bytes:
 
 
 def int8(features: bytes, pixels: Pixels) -> bytes:
-    """Compute convolutions in int8: weights symmetric for each channel, activations between the extremes they reached.
+    """Compute convolutions in int8: weights symmetric per channel, activations between their observed extremes.
 
-    Weights use seven of the eight bits: older processors add two products in 16 bits, where eight could overflow, and
-    the file would answer differently there. Prepared images (n, S, S, 3) show which values activations take. FrnError
-    if there is no room for temporary files.
+    Weights use seven of the eight bits: older processors add two products in 16 bits, where eight could overflow and
+    change the results. Prepared images (n, S, S, 3) determine the range of the activations. Raises FrnError if there is
+    no space for temporary files.
     """
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
@@ -78,19 +78,19 @@ def int8(features: bytes, pixels: Pixels) -> bytes:
 
 
 class _Batches:
-    """Hands prepared images to the calibration, as `CalibrationDataReader` does."""
+    """Supplier of prepared images for the calibration, as a `CalibrationDataReader`."""
 
     def __init__(self, pixels: Pixels) -> None:
         self.batches: Iterator[Pixels] = iter([pixels[i : i + BATCH] for i in range(0, len(pixels), BATCH)])
 
     def get_next(self) -> dict[str, NDArray[np.float32]] | None:
-        """The next input of the extractor; None at the end."""
+        """Return the next input of the extractor; None at the end."""
         batch = next(self.batches, None)
         return None if batch is None else {"images": batch.transpose(0, 3, 1, 2).astype(np.float32) / np.float32(255)}
 
 
 def _replace(model: onnx.ModelProto, nodes: list[onnx.NodeProto], tensors: list[onnx.TensorProto]) -> bytes:
-    """The model with another inside: what a quantiser writes of itself and its machine stays behind."""
+    """Return the model with other nodes and tensors, without the quantiser's notes on itself and its machine."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     for field, entries in ((result.graph.node, nodes), (result.graph.initializer, tensors)):

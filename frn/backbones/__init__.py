@@ -1,7 +1,7 @@
-"""Feature extractors. A new backbone is a file here, a line in `BACKBONES`, and a test.
+"""Feature extractors. A new backbone needs a file here, a line in `BACKBONES`, and a test.
 
-The contract is `base.Backbone`. Frozen networks of other libraries are called `torchvision:NAME` and `timm:NAME`
-(`pretrained.py`); other packages register theirs by entry points (`registered.py`).
+All backbones implement `backbone.Backbone`. Frozen networks of other libraries are named `torchvision:NAME` and
+`timm:NAME` (`pretrained.py`). Other packages register theirs by entry points (`registered.py`).
 """
 
 from functools import partial
@@ -16,7 +16,7 @@ from frn.errors import FrnError
 
 
 class BackboneFactory(Protocol):
-    """Builds a backbone, with or without its last pooling."""
+    """Builder of a backbone, with or without its last pooling."""
 
     def __call__(self, *, last_pool: bool = True) -> Backbone:
         """Return a backbone with random weights."""
@@ -33,9 +33,9 @@ BACKBONES: dict[str, BackboneFactory] = {
 
 
 def build_backbone(name: str, *, last_pool: bool = True, size: int = 84) -> Backbone:
-    """Return a new backbone with random weights; one of others is built for images of `size` pixels.
+    """Return a new backbone with random weights; `size` matters for backbones of other packages only.
 
-    FrnError if there is no backbone of that name.
+    Raises FrnError if no backbone has that name.
     """
     if name.partition(":")[0] in ADAPTERS:
         return Pretrained(name, size)

@@ -1,4 +1,4 @@
-"""The contract of a backbone: images (b, 3, H, W) to feature maps (b, d, h, w), and the shapes of both."""
+"""Interface of a backbone: images (b, 3, H, W) to feature maps (b, d, h, w), and the shapes of both."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,19 +12,19 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 class Backbone(nn.Module):
-    """A network whose last layer is a map of features."""
+    """A network whose output is a feature map."""
 
     d: int
-    """Channels."""
+    """Number of channels."""
     stride: int
-    """Pixels of the image per location of the map."""
+    """Image pixels per location of the feature map."""
     map_scale: float = 1.0
-    """What reconstruction heads divide maps by (SM, Hyperparameters)."""
+    """Divisor that reconstruction heads apply to feature maps (SM, Hyperparameters)."""
     last_pool: bool = True
-    """Whether its last pooling is there."""
+    """Whether the backbone keeps its last pooling."""
 
     def grid(self, size: int) -> tuple[int, int]:
-        """Height and width of the map of a square image of `size` pixels."""
+        """Return height and width of the feature map of a square image of `size` pixels."""
         side = size // self.stride
         return side, side
 
@@ -43,7 +43,7 @@ class ForeignBackbone(Backbone):
             raise
         except (RuntimeError, ValueError, TypeError, AssertionError, IndexError) as error:
             raise FrnError(
-                f"{name}: makes no map of {size} x {size} images ({shorten(error)}). Give another --size."
+                f"{name}: gives no feature map for {size} x {size} images ({shorten(error)}). Give another --size."
             ) from error
         network.train(training)
         if not isinstance(maps, Tensor) or maps.ndim != 4:
@@ -52,9 +52,9 @@ class ForeignBackbone(Backbone):
         _, self.d, h, w = maps.shape
         self.size, self.own_grid = size, (h, w)
         self.stride = max(1, size // max(h, w))
-        """Pixels per location, about."""
+        """Approximate pixels per location."""
         self.map_scale = float(self.d) ** 0.5
-        """As ResNet-12: then a location's mean energy is one, and lambda of its usual size."""
+        """As for ResNet-12: a location's mean energy is then one, and lambda has its usual size."""
         return network
 
     def grid(self, size: int) -> tuple[int, int]:

@@ -20,10 +20,10 @@ from torch.autograd.function import once_differentiable
 from frn.errors import FrnError
 
 ONE_PASS = {"realize_reads_threshold": 64, "realize_opcount_threshold": 1000}
-"""Nothing in between is written to memory and read again, which costs more than to compute it twice."""
+"""Inductor options that fuse everything: intermediate memory traffic costs more than computing values twice."""
 
 FEWEST = 64
-"""Values of a channel. The variance of fewer may be as small as what float32 sums round away; and one has none."""
+"""Fewest values per channel. With fewer, float32 rounding can exceed the variance; one value has no variance."""
 
 
 def compile_blocks(backbone: nn.Module) -> None:
@@ -50,9 +50,9 @@ def _fits(maps: Sequence[Tensor], norms: Sequence[nn.Module]) -> bool:
 
 
 def _compiled(maps: Sequence[Tensor], norms: Sequence[Any], *, slope: float, pool: bool) -> Tensor:
-    """Normalise maps (b, c, h, w) by the batch, add them up, take the largest of each 2 x 2 locations, and activate.
+    """Normalise maps (b, c, h, w) by batch statistics, sum them, max-pool by 2 x 2, and activate.
 
-    The running statistics of the norms move on, as theirs do. Negative values are multiplied by `slope`.
+    The running statistics of the norms are updated as usual. `slope` multiplies negative values.
     """
     weights = [tensor for norm in norms for tensor in (norm.weight, norm.bias)]
     y: Tensor = _Finish.apply(list(norms), slope, pool, *maps, *weights)
@@ -60,7 +60,7 @@ def _compiled(maps: Sequence[Tensor], norms: Sequence[Any], *, slope: float, poo
 
 
 class _Finish(torch.autograd.Function):
-    """The loops see maps as (b, h, w, c), which is how they lie in memory."""
+    """Autograd function of `finish`. The loops see maps as (b, h, w, c), their layout in memory."""
 
     @staticmethod
     def forward(ctx: Any, norms: list[nn.BatchNorm2d], slope: float, pool: bool, *tensors: Tensor) -> Tensor:
@@ -108,15 +108,15 @@ class _Finish(torch.autograd.Function):
 
 
 class _Batch(NamedTuple):
-    """Per channel."""
+    """Batch statistics per channel."""
 
     mean: Tensor
     rate: Tensor
-    """One over the deviation."""
+    """Reciprocal of the standard deviation."""
 
 
 def _statistics(x: Tensor, norm: nn.BatchNorm2d) -> _Batch:
-    """Mean and deviation of a map (b, h, w, c); the running ones take their share of them."""
+    """Return the batch statistics of a map (b, h, w, c), and update the running ones."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     assert norm.num_batches_tracked is not None
@@ -136,9 +136,9 @@ def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
 
     A call is an FrnError if the compiler fails.
     """
-    from torch._dynamo.exc import TorchDynamoException  # here: it takes a second, of which others need nothing
+    from torch._dynamo.exc import TorchDynamoException  # imported here: it takes a second and is rarely needed
 
-    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it misses a GPU, which nobody asked for
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns about a missing GPU
     compiled = torch.compile(function, dynamic=True, options=dict(ONE_PASS))
 
     def call(*tensors: Any) -> Any:
@@ -152,24 +152,24 @@ def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
-"""Corners of a 2 x 2 window, in the order in which equal values go before each other."""
+"""Corners of a 2 x 2 window; of equal values the first wins."""
 NONE = 4
-"""In the place of a corner, where an odd map's last row or column is in no window."""
+"""Corner of locations in an odd map's last row or column, which belong to no window."""
 
 
 def _moments(x: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums (c) over a map (b, h, w, c) of x - near and of its square; near the mean they cancel least."""
+    """Return the sums (c) of x - near and of its square over a map (b, h, w, c); `near` should be near the mean."""
     x = x.float() - near
     return _sum(x), _sum(x * x)
 
 
 def _activated(xs: list[Tensor], scales: list[Tensor], shift: Tensor, slope: float) -> Tensor:
-    """act(sum of s x + t) of maps (b, h, w, c)."""
+    """Return act(sum of s x + t) of maps (b, h, w, c)."""
     return _act(_weighted(xs, scales) + shift, slope).to(xs[0].dtype)
 
 
 def _pooled(xs: list[Tensor], scales: list[Tensor], shift: Tensor, slope: float) -> list[Tensor]:
-    """act(pool(sum of s x + t)), the corner of each window where the largest is, and each map's value there."""
+    """Return act(pool(sum of s x + t)), the corner of the largest value in each window, and each map's value there."""
     _, h, w, _ = xs[0].shape
     windows = [[x[:, i : h // 2 * 2 : 2, j : w // 2 * 2 : 2] for x in xs] for i, j in CORNERS]
     a, b, c, d = (_weighted(each, scales) for each in windows)
@@ -188,13 +188,13 @@ def _pooled(xs: list[Tensor], scales: list[Tensor], shift: Tensor, slope: float)
 def _sums_of_activated(
     xs: list[Tensor], dy: Tensor, scales: list[Tensor], shift: Tensor, means: list[Tensor], slope: float
 ) -> list[Tensor]:
-    """Sums (c) of the gradient before the activation, and of that times each x - mean."""
+    """Return the sums (c) of the gradient before the activation, and of its product with each x - mean."""
     g = _before(_weighted(xs, scales) + shift, dy, slope)
     return _sums(g, xs, means)
 
 
 def _sums_of_pooled(y: Tensor, dy: Tensor, best: list[Tensor], means: list[Tensor], slope: float) -> list[Tensor]:
-    """The same, where only the largest of each window has a gradient."""
+    """Return the same sums if only the largest value of each window has a gradient."""
     return _sums(_before(y, dy, slope), best, means)
 
 
@@ -208,7 +208,7 @@ def _gradient_of_activated(
     slopes: list[Tensor],
     slope: float,
 ) -> list[Tensor]:
-    """The gradient (b, h, w, c) along each map: s (g - level) - slopes (x - mean)."""
+    """Return the gradient (b, h, w, c) of each map: s (g - level) - slopes (x - mean)."""
     g = _before(_weighted(xs, scales) + shift, dy, slope)
     return _along(g, xs, scales, means, level, slopes)
 
@@ -224,9 +224,9 @@ def _gradient_of_pooled(
     slopes: list[Tensor],
     slope: float,
 ) -> list[Tensor]:
-    """The same, where only the largest of each window has a gradient.
+    """Return the same gradient if only the largest value of each window has one.
 
-    y, dy and corners are of all windows, also of those that the edge cuts off.
+    y, dy and corners cover all windows, including those that the edge cuts off.
     """
     _, h, w, _ = xs[0].shape
     own = (torch.arange(h) % 2 * 2)[:, None, None] + (torch.arange(w) % 2)[:, None]
@@ -244,7 +244,7 @@ def _act(x: Tensor, slope: float) -> Tensor:
 
 
 def _before(x: Tensor, dy: Tensor, slope: float) -> Tensor:
-    """The gradient before the activation, of whose argument or result x has the sign."""
+    """Return the gradient before the activation; x, its argument or result, gives the sign."""
     return torch.where(x > 0, dy.float(), dy.float() * slope)
 
 
@@ -253,7 +253,7 @@ def _sums(g: Tensor, xs: Sequence[Tensor], means: Sequence[Tensor]) -> list[Tens
 
 
 def _sum(x: Tensor) -> Tensor:
-    """Per channel, a row first: the loop goes through few channels at a time, and a row of them stays in the cache."""
+    """Sum per channel, rows first: the loop handles few channels at a time, and a row of them stays in the cache."""
     return x.sum(2).sum((0, 1))
 
 
@@ -270,7 +270,7 @@ def _along(
 
 
 def _doubled(windows: Tensor, h: int, w: int) -> Tensor:
-    """Each window's value at all of its locations: (b, h / 2, w / 2, c) to (b, h, w, c)."""
+    """Return each window's value at all of its locations: (b, h / 2, w / 2, c) to (b, h, w, c)."""
     b, rows, columns, c = windows.shape
     wide = windows[:, :, None, :, None].expand(b, rows, 2, columns, 2, c)
     return wide.reshape(b, 2 * rows, 2 * columns, c)[:, :h, :w]

@@ -1,4 +1,4 @@
-"""A 3 x 3 convolution whose weights learn quickly where maps are small and channels many."""
+"""A 3 x 3 convolution with a fast gradient of the weights for small maps with many channels."""
 
 from typing import Any
 
@@ -8,15 +8,17 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 WEIGHTS_PER_LOCATION = 1300
-"""Weights of one filter tap (channels in times channels out) per location of a map, from which the gradient of the
-weights as one matrix product is faster than the library's, in bf16 on a processor; both take as long at about 1,000.
+"""Weights per location from which the gradient of the weights is faster as one matrix product.
+
+Weights of one filter tap (channels in times channels out) per location of a map, against the library's gradient in bf16
+on a processor; both take as long at about 1,000.
 
 128 maps of 384 channels at 4 x 4, one core with AMX: 7 ms instead of 41; 64 of 640 at 10 x 10: 67 instead of 129.
 """
 
 
 class Convolution3x3(nn.Conv2d):
-    """`nn.Conv2d` of kernel 3 and padding 1, the same function with the same gradients up to their rounding."""
+    """`nn.Conv2d` with kernel 3 and padding 1; results and gradients are equal up to rounding."""
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
         super().__init__(channels_in, channels_out, kernel_size=3, padding=1, bias=False)
@@ -29,7 +31,7 @@ class Convolution3x3(nn.Conv2d):
         return super().forward(x)
 
     def by_product(self, x: Tensor) -> bool:
-        """Return whether the gradient of the weights is taken as one matrix product."""
+        """Return whether the gradient of the weights is computed as one matrix product."""
         in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
         enough = self.in_channels * self.out_channels >= WEIGHTS_PER_LOCATION * x.shape[2] * x.shape[3]
         return x.device.type == "cpu" and in_bf16 and enough
@@ -46,14 +48,14 @@ class _Convolve(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor]:
         x, weight = ctx.saved_tensors
         along_x = F.conv_transpose2d(gradient, weight, padding=1) if ctx.needs_input_grad[0] else None
-        # Transposed in memory, not by strides: that halves the time of the product.
+        # A transposed copy, not a strided view: that halves the time of the product.
         by_output = gradient.permute(1, 0, 2, 3).flatten(1).contiguous()
         along_weight = (by_output @ patches(x)).unflatten(1, (3, 3, -1)).permute(0, 3, 1, 2)
         return along_x, along_weight
 
 
 def patches(x: Tensor) -> Tensor:
-    """The 3 x 3 neighbourhood of every location of maps (b, c, h, w), zeros beyond the edge: (b h w, 9 c)."""
+    """Return the 3 x 3 neighbourhood of every location of maps (b, c, h, w), zero-padded: (b h w, 9 c)."""
     b, c, h, w = x.shape
     padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, 1, 1, 1, 1))
     image, row, column, channel = padded.stride()

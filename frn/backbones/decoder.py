@@ -1,6 +1,6 @@
-"""The image decoder: a backbone turned around, from feature maps back to pixels (SM, Image Decoder).
+"""Image decoder: a reversed backbone, from feature maps back to pixels (SM, Image Decoder).
 
-Shape letters: b maps, r locations on a square grid, d channels, S pixels of a side.
+Shape letters: b maps, r locations on a square grid, d channels, S pixels per side.
 """
 
 import math
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 WIDTH, NARROW = 64, 16
-"""Channels of the last residual block, of backbones as wide as ResNet-12 and as narrow as Conv-4."""
+"""Channels of the last residual block for wide backbones (ResNet-12) and narrow ones (Conv-4)."""
 
 
 class UpBlock(nn.Module):
@@ -39,10 +39,10 @@ class UpBlock(nn.Module):
 
 
 class Decoder(nn.Module):
-    """As many doublings as the backbone has poolings, a bilinear resize to S x S, a projection to three channels."""
+    """One doubling per pooling of the backbone, a bilinear resize to S x S, and a projection to three channels."""
 
     def __init__(self, d: int, widths: tuple[int, ...], *, grid: int, size: int) -> None:
-        """Channels d of a map, `widths` after each doubling, `grid` locations and `size` pixels of a side."""
+        """Take maps of d channels, `widths` after each doubling, `grid` locations and `size` pixels per side."""
         super().__init__()
         self.d, self.grid, self.size = d, grid, size
         channels = (d, *widths)
@@ -50,7 +50,7 @@ class Decoder(nn.Module):
         self.project = nn.Conv2d(widths[-1], 3, 3, padding=1)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Return images (b, 3, S, S) in [-1, 1] of feature maps (b, r, d)."""
+        """Decode feature maps (b, r, d) to images (b, 3, S, S) in [-1, 1]."""
         x = self.blocks(maps.mT.unflatten(2, (self.grid, self.grid)))
         if x.shape[-1] != self.size:
             x = F.interpolate(x, (self.size, self.size), mode="bilinear", align_corners=False)
@@ -58,10 +58,10 @@ class Decoder(nn.Module):
 
 
 def build_decoder(d: int, *, grid: int, size: int) -> Decoder:
-    """Return a new decoder of feature maps of d channels and `grid` locations a side, to `size` pixels a side.
+    """Return a new decoder from feature maps of d channels and `grid` locations per side to `size` pixels per side.
 
-    For ResNet-12 at 84 pixels it is the paper's: 640 x 5 x 5 to 512 x 10 x 10, and halving channels on to 64 x 80 x 80.
-    Conv-4's is a quarter as wide, and never wider than its maps.
+    For ResNet-12 at 84 pixels it is the paper's decoder: 640 x 5 x 5 to 512 x 10 x 10, then halving the channels down
+    to 64 x 80 x 80. Conv-4's decoder is a quarter as wide, and never wider than its maps.
     """
     width = WIDTH if d > WIDTH else NARROW
     doublings = int(math.log2(size / grid))

@@ -11,9 +11,10 @@ SLOPE = 0.1
 
 
 def leaky_relu(x: Tensor) -> Tensor:
-    """Activate x, which the caller gives away: its memory may hold the result.
+    """Activate x, whose memory may hold the result; the caller must not use x again.
 
-    In bf16 on a processor it does not: there torch takes 52 ms in place for 100 maps of 64 x 84 x 84, 21 ms otherwise.
+    In bf16 on a processor it is not overwritten: for 100 maps of 64 x 84 x 84, torch takes 52 ms in place, 21 ms
+    otherwise.
     """
     if x.dtype is not torch.bfloat16 or x.device.type != "cpu":
         return F.leaky_relu(x, SLOPE, inplace=True)
@@ -24,7 +25,7 @@ def leaky_relu(x: Tensor) -> Tensor:
 
 
 class _LeakyReLU(torch.autograd.Function):
-    """Keeps its result for the gradient, which the next layer keeps as well; torch's own keeps x."""
+    """LeakyReLU that saves its result for the gradient, which the next layer saves anyway; torch's own saves x."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

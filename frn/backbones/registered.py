@@ -1,11 +1,11 @@
-"""Backbones of other packages, by entry points: saving, training, evaluation and export then know them.
+"""Backbones of other packages, registered by entry points; all of frn can then use them.
 
 In the `pyproject.toml` of such a package:
 
     [project.entry-points."frn.backbones"]
     my-net = "my_package:make_net"
 
-`make_net()` returns any `nn.Module` that takes normalised images (b, 3, H, W) and gives maps (b, d, h, w).
+`make_net()` returns any `nn.Module` that maps normalised images (b, 3, H, W) to feature maps (b, d, h, w).
 """
 
 from importlib.metadata import EntryPoint, entry_points
@@ -19,10 +19,10 @@ GROUP = "frn.backbones"
 
 
 class Registered(ForeignBackbone):
-    """A network of another package, trained like one of ours."""
+    """A network of another package, trained like the built-in ones."""
 
     def __init__(self, network: nn.Module, name: str, size: int) -> None:
-        """Look at the map that it makes of images of `size` pixels. FrnError if it is not one."""
+        """Inspect the feature map of images of `size` pixels. Raises FrnError if the output is not one."""
         super().__init__()
         self.network = self.probe(lambda: network, f"backbone {name!r}", size)
 
@@ -33,15 +33,18 @@ class Registered(ForeignBackbone):
 
 
 def registered() -> dict[str, EntryPoint]:
-    """Entry points of other packages' backbones by name; nothing is imported yet."""
+    """Return the entry points of other packages' backbones by name, without importing them."""
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
 def build_registered(entry: EntryPoint, size: int) -> Registered:
-    """A backbone of another package with random weights. FrnError if it cannot be imported or makes no map."""
+    """Return another package's backbone with random weights.
+
+    Raises FrnError if it cannot be imported or gives no feature map.
+    """
     try:
         network = entry.load()()
-    except Exception as error:  # whatever another package raises
+    except Exception as error:  # another package may raise anything
         raise FrnError(
             f"backbone {entry.name!r} ({entry.value}) cannot be made: {type(error).__name__}: {error}"
         ) from error

@@ -12,7 +12,7 @@ from frn.backbones.leaky_relu import SLOPE, leaky_relu
 
 
 class ResidualBlock(nn.Module):
-    """Three convolutions beside a 1 x 1 shortcut, then LeakyReLU(0.1) and 2 x 2 max-pooling."""
+    """Three convolutions with a 1 x 1 shortcut, then LeakyReLU(0.1) and 2 x 2 max-pooling."""
 
     slope = SLOPE
     """Slope of the activation for negative values."""
@@ -42,28 +42,28 @@ class ResidualBlock(nn.Module):
         x, *shortcut = (norm(each) for norm, each in zip(norms, maps, strict=True))
         for other in shortcut:
             x = x + other
-        # LeakyReLU is increasing, so it commutes with max-pooling: pool first, activate a quarter.
+        # LeakyReLU is increasing and commutes with max-pooling: pool first, then activate a quarter of the values.
         return leaky_relu(F.max_pool2d(x, 2) if pool else x)
 
 
 WIDE = (64, 160, 320, 640)
 """Channels of the four blocks, as in the paper."""
 SMALL = (32, 64, 128, 256)
-"""A sixth of the parameters and of the work: what two processor cores can train and run."""
+"""A sixth of the parameters and operations: trainable and usable on two processor cores."""
 
 
 PATCHES = (64, 128, 256)
-"""Three blocks behind a stem of 4 x 4 patches: 84 x 84 images for little more work than `SMALL` has at 32 x 32."""
+"""Three blocks behind a stem of 4 x 4 patches: 84 x 84 images for little more work than `SMALL` at 32 x 32."""
 WIDE_PATCHES = (96, 192, 384)
-"""The same, with twice the parameters and the work."""
+"""The same with twice the parameters and operations."""
 
 
 class ResNet12(Backbone):
     """Residual blocks, four in the paper: 84 x 84 images become 5 x 5 maps of 640 channels.
 
-    A stem turns each s x s patch into one location of 3 s^2 channels, which saves the blocks that cost most.
+    A stem turns each s x s patch into one location of 3 s^2 channels, which replaces the most expensive blocks.
 
-    Without DropBlock, as in the authors' runs; the paper's text says it is used.
+    It has no DropBlock, as in the authors' runs, although the paper's text mentions it.
     """
 
     def __init__(self, channels: tuple[int, ...] = WIDE, *, stem: int = 1, last_pool: bool = True) -> None:

@@ -28,5 +28,5 @@ class Several(Backbone):
         return torch.cat([network(images) for network in self.networks], 1)
 
     def grid(self, size: int) -> tuple[int, int]:
-        """Height and width of the map of a square image of `size` pixels."""
+        """Return height and width of the feature map of a square image of `size` pixels."""
         return self._first.grid(size)

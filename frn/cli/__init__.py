@@ -1,1 +1,1 @@
-"""The `frn` command: one file per command. Importing this imports no torch."""
+"""The `frn` command: one file per command. Importing this package does not import torch."""

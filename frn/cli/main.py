@@ -1,4 +1,4 @@
-"""`frn`: the commands, in the order in which one meets them."""
+"""The `frn` command line; commands are listed in the order in which users meet them."""
 
 import re
 import shlex
@@ -34,7 +34,7 @@ from frn.system.hardware import leave_threads_to_networks
 
 
 class Commands(TyperGroup):
-    """The commands, none of which an empty word reaches: as a path it would mean the current folder."""
+    """Command group that refuses empty words, which would mean the current folder as a path."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -42,7 +42,7 @@ class Commands(TyperGroup):
         prepare_help(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Name the command that another program calls by such a word."""
+        """Suggest the matching command for a word that other programs use."""
         if (name := OTHER_NAMES.get(args[0].lower())) and args[0] not in self.commands:
             words = [name] if name == "frn-tui" else ["frn", name]
             ctx.fail(f"No such command {args[0]!r}. Did you mean: {shlex.join([*words, *args[1:]])}")
@@ -52,7 +52,7 @@ class Commands(TyperGroup):
         """Refuse empty words in the place of names, and guess what is meant, before the command is looked at."""
         with user_errors():
             if not ctx.resilient_parsing and any(not word or re.fullmatch(r"--[\w-]+=", word) for word in args):
-                raise FrnError("a word of the command is empty where a name is meant. Is a variable not set?")
+                raise FrnError("an argument is empty. Is a variable not set?")
             args = args if ctx.resilient_parsing else as_meant(args)
         return super().parse_args(ctx, args)
 
@@ -83,7 +83,7 @@ def main(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options that go before the command."""
+    """Define the options that precede the command."""
     leave_threads_to_networks()
 
 

@@ -1,1 +1,1 @@
-"""Class folders, their decoded pixels, and what is done to pixels before a network sees them."""
+"""Class folders, their decoded pixels, and the augmentation of pixels."""

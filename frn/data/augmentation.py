@@ -1,6 +1,7 @@
 """Training augmentation as data: random numbers first, pixels later (`frn.data.batch_augmentation`).
 
-Free of torch. The paper's augmentation is a crop, colour jitter and a flip, in the order of the authors' code.
+This module does not need torch. The paper's augmentation is a crop, colour jitter and a flip, in the order of the
+authors' code.
 """
 
 from dataclasses import dataclass, replace
@@ -16,14 +17,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The random numbers of a batch of b images."""
+    """Random numbers for a batch of b images."""
 
     boxes: Array
-    """Crops in pixels of the image (b, 4): top, left, height, width. May reach outside, where it is black."""
+    """Crops in pixels of the image (b, 4): top, left, height, width. Parts outside the image are black."""
     flips: NDArray[np.bool_]
     """Whether each image is mirrored, (b,)."""
     order: NDArray[np.int64]
-    """In which order brightness (0), contrast (1) and saturation (2) change, (b, 3)."""
+    """Order in which brightness (0), contrast (1) and saturation (2) change, (b, 3)."""
     factors: Array
     """Factors of brightness, contrast and saturation, (b, 3)."""
 
@@ -35,24 +36,24 @@ class Augmentation:
     size: int
     """Side of the result, in pixels."""
     crop: Literal["resized", "padded"]
-    """"resized": a random part of the image, resized; "padded": zero padding, then a crop at the same scale."""
+    """"resized": a random part of the image, resized; "padded": zero padding, then a crop of the same scale."""
     padding: int = 0
-    """Pixels on every side, for "padded"."""
+    """Padding on every side in pixels, for "padded"."""
     scale: tuple[float, float] = (0.08, 1.0)
-    """Share of the area that a "resized" crop covers."""
+    """Fraction of the area that a "resized" crop covers."""
     jitter: float = 0.4
-    """Brightness, contrast and saturation change by factors in 1 +- jitter."""
+    """Range of brightness, contrast and saturation factors: 1 +- jitter."""
 
     def __post_init__(self) -> None:
         if self.size < 8 or self.padding < 0 or not 0 <= self.jitter < 1 or not 0 < self.scale[0] <= self.scale[1] <= 1:
-            raise FrnError(f"this augmentation makes no sense: {self}")
+            raise FrnError(f"this augmentation cannot work: {self}")
 
     def whole(self, size: int, least: float) -> "Augmentation":
-        """The same on images of `size`, but showing that share of each at least, in its own colours."""
+        """Return an augmentation for images of `size` that shows at least that fraction, without colour jitter."""
         return replace(self, size=size, scale=(least, 1.0), jitter=0.0)
 
     def draw(self, extents: NDArray[np.int64], generator: np.random.Generator) -> Draw:
-        """Draw for images of the given (height, width), (b, 2)."""
+        """Draw random numbers for images with the given (height, width), (b, 2)."""
         b = len(extents)
         draw_boxes = self._resized_boxes if self.crop == "resized" else self._padded_boxes
         return Draw(
@@ -73,7 +74,7 @@ class Augmentation:
         return np.concatenate([corner, np.full((len(extents), 2), float(self.size))], axis=1)
 
     def _resized_boxes(self, extents: NDArray[np.int64], generator: np.random.Generator) -> Array:
-        """Torchvision's RandomResizedCrop: ten tries for area and aspect, else the largest central crop."""
+        """Draw boxes as torchvision's RandomResizedCrop: ten tries for area and aspect, else the central crop."""
         b = len(extents)
         height, width = extents[:, :1].astype(float), extents[:, 1:].astype(float)
         area = height * width * generator.uniform(*self.scale, (b, 10))

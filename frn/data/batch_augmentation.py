@@ -1,8 +1,8 @@
-"""Augmentation of whole batches, on whatever device the pixels are.
+"""Augmentation of whole batches, on the device of the pixels.
 
-The weights of a resize are Pillow's antialiased bilinear ones. A processor takes one image after the other, and rounds
-to grey levels where Pillow does. On other devices a crop, a resize and a flip, which are linear in rows and columns,
-are two small matrices of each image and two matrix products of the batch, without rounding.
+Resizing uses Pillow's antialiased bilinear weights. On a processor, images are handled one by one, with rounding to
+grey levels as in Pillow. On other devices, crop, resize and flip are linear in rows and columns:
+two small matrices per image and two batched matrix products, without rounding.
 
 Shape letters: b images, H x W canvas, s side of the result.
 """
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Lengths = NDArray[np.int64]
 
 LUMA = (0.299, 0.587, 0.114)
-"""Weights of red, green and blue in grey (ITU-R 601-2, as Pillow's mode L)."""
+"""Weights of red, green and blue in grey (ITU-R 601-2, as in Pillow's mode L)."""
 
 
 def augment(
@@ -32,10 +32,10 @@ def augment(
     generator: np.random.Generator,
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """Augment images (b, 3, s, s), float32 in [0, 1].
+    """Augment images to (b, 3, s, s), float32 in [0, 1].
 
-    The canvas (b, H, W, 3) has the images at its top left, `extents` (b, 2) their heights and widths. The generator
-    draws the same on every device; nothing waits for the device.
+    The canvas (b, H, W, 3) has each image at its top left; `extents` (b, 2) are their heights and widths. The generator
+    draws the same numbers for every device, and nothing waits for the device.
     """
     draw = augmentation.draw(extents, generator)
     pixels = torch.as_tensor(canvas).to(device, non_blocking=True).permute(0, 3, 1, 2)
@@ -44,9 +44,9 @@ def augment(
 
 
 def crop_and_resize(pixels: Tensor, extents: Lengths, draw: Draw, size: int) -> Tensor:
-    """Cut each image's box out, resize it to size x size and flip it: grey levels (b, 3, H, W) to (b, 3, s, s).
+    """Crop each image, resize it to size x size and flip it: grey levels (b, 3, H, W) to (b, 3, s, s).
 
-    The result is float32, 255 becoming 1. On a processor it is rounded to grey levels before, as by Pillow.
+    The result is float32, with 255 mapped to 1. On a processor it is first rounded to grey levels, as in Pillow.
     """
     if pixels.device.type != "cpu":
         return crop_together(pixels, extents, draw, size)
@@ -61,7 +61,7 @@ def crop_and_resize(pixels: Tensor, extents: Lengths, draw: Draw, size: int) -> 
 
 
 def _cut(image: Tensor, box: Sequence[int], extent: Sequence[int]) -> Tensor:
-    """A box (3, height, width) of an image at the top left of (3, H, W); it is black outside of the image."""
+    """Return a box (3, height, width) of an image at the top left of (3, H, W), black outside the image."""
     top, left, height, width = box
     rows = slice(max(top, 0), min(top + height, extent[0]))
     columns = slice(max(left, 0), min(left + width, extent[1]))
@@ -74,13 +74,13 @@ def _cut(image: Tensor, box: Sequence[int], extent: Sequence[int]) -> Tensor:
 
 
 def crop_together(pixels: Tensor, extents: Lengths, draw: Draw, size: int) -> Tensor:
-    """The same in two products of all images: for devices that take long to begin and short to compute."""
+    """Crop all images in two batched products, for devices where starting an operation costs more than computing it."""
     rows, columns = resampling(pixels, extents, draw, size)
     return rows[:, None] @ pixels.float() @ columns[:, None].mT
 
 
 def resampling(pixels: Tensor, extents: Lengths, draw: Draw, size: int) -> tuple[Tensor, Tensor]:
-    """Return the crop, resize and flip as weights of rows (b, s, H), which map 255 to 1, and of columns (b, s, W)."""
+    """Return crop, resize and flip as weights of rows (b, s, H), which map 255 to 1, and of columns (b, s, W)."""
     top, left, height, width = draw.boxes.T
     rows = axis_weights(top, height, extents[:, 0], pixels.shape[2], size, pixels.device)
     columns = axis_weights(left, width, extents[:, 1], pixels.shape[3], size, pixels.device, draw.flips)
@@ -96,17 +96,17 @@ def axis_weights(
     device: torch.device,
     mirrored: NDArray[np.bool_] | None = None,
 ) -> Tensor:
-    """Weights (b, size, canvas) that resample [start, start + length) of each row of pixels to `size` pixels.
+    """Return weights (b, size, canvas) that resample [start, start + length) of each row of pixels to `size` pixels.
 
-    A triangle filter, as wide as a target pixel when scaling down; pixels outside the box have no part in it, and
-    those outside the image are black.
+    The filter is a triangle, as wide as a target pixel when scaling down. Pixels outside the box have no weight; those
+    outside the image are black.
     """
     low, high, scale, end = (_column(a, device) for a in (start, start + length, length / size, extent))
     target = torch.arange(size, device=device)[:, None]
     if mirrored is not None:
         target = torch.where(_column(mirrored, device), target.flip(0), target)
     centre = low + (target + 0.5) * scale
-    # Black pixels outside the image take part in the normalisation: reach over them, then drop their columns.
+    # Black pixels outside the image count for the normalisation: include them, then drop their columns.
     margin = int(max(0.0, -start.min(), (start + length - canvas).max()))
     position = torch.arange(-margin, canvas + margin, device=device) + 0.5
     weights = (position - centre).abs_().div_(scale.clamp(min=1)).neg_().add_(1).clamp_(min=0)
@@ -117,20 +117,20 @@ def axis_weights(
 
 
 def _column(values: NDArray[np.generic], device: torch.device) -> Tensor:
-    """Numbers of each image, (b, 1, 1): truth as it is, else in float32."""
+    """Return one value per image as (b, 1, 1); booleans keep their dtype, others become float32."""
     kept = values if values.dtype == bool else values.astype(np.float32)
     return torch.from_numpy(kept).to(device, non_blocking=True)[:, None, None]
 
 
 def jitter_colours(images: Tensor, draw: Draw) -> Tensor:
-    """Change brightness, contrast and saturation of each image in its own order, in place: (b, 3, s, s).
+    """Change brightness, contrast and saturation of each image (b, 3, s, s) in its own order, in place.
 
-    All three blend the image with something: black, its mean grey, or its grey version.
+    All three blend the image with another one: black, its mean grey, or its grey version.
     """
     if images.device.type != "cpu":
         return jitter_together(images, draw)
     luma = torch.tensor(LUMA)
-    # One image at a time stays in the cache: a seventh of the time of all together.
+    # One image at a time stays in the processor's cache: a seventh of the time of the whole batch at once.
     for image, order, factors in zip(images, draw.order.tolist(), draw.factors.tolist(), strict=True):
         for kind in order:
             factor = factors[kind]
@@ -144,7 +144,7 @@ def jitter_colours(images: Tensor, draw: Draw) -> Tensor:
 
 
 def jitter_together(images: Tensor, draw: Draw) -> Tensor:
-    """The same without a loop over images: for devices that take long to begin and short to compute."""
+    """Jitter without a loop over images, for devices where starting an operation costs more than computing it."""
     luma = torch.tensor(LUMA, device=images.device)
     for stage in range(3):
         kind = draw.order[:, stage]

@@ -1,4 +1,4 @@
-"""Looking a split over before hours are spent on it."""
+"""Check of a split before hours are spent on it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,19 +13,19 @@ from frn.system.hardware import cores
 
 
 class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a split holds."""
+    """Contents of a split."""
 
     folder: str
     classes: dict[str, int]
-    """Readable images of each class."""
+    """Number of readable images per class."""
     smallest: tuple[int, int]
-    """Smallest width and height, each for itself."""
+    """Smallest width and smallest height."""
     largest: tuple[int, int]
     broken: list[Broken]
     too_small: dict[str, int]
-    """Classes that cannot serve an episode."""
+    """Classes with too few images for an episode."""
     skipped: list[Broken]
-    """What is not an image by its name or place."""
+    """Entries that are not images, by name or place."""
 
     def __str__(self) -> str:
         counts = self.classes.values()
@@ -36,7 +36,7 @@ class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_split(folder: Path, per_class: int, progress: Progress | None = None) -> SplitReport:
-    """Decode every image of a split; an episode takes `per_class` images from a class.
+    """Decode every image of a split and count those of each class; an episode needs `per_class` of them.
 
     Raises:
         FrnError: if the folder holds no class folders, or one is empty.

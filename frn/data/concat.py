@@ -1,4 +1,4 @@
-"""Several data sets trained on together, each under its own name; no episode mixes them."""
+"""Several data sets for one training run, each under its own name; no episode mixes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from frn.images.transforms import Pixels
 
 @dataclass(frozen=True, slots=True)
 class ConcatImages:
-    """The images of several data sets, one after the other."""
+    """Concatenated images of several data sets."""
 
     parts: tuple[StoredImages, ...]
 
@@ -22,12 +22,12 @@ class ConcatImages:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Class names of all data sets; two of them may have the same one."""
+        """Class names of all data sets; two sets may have classes of the same name."""
         return tuple(name for part in self.parts for name in part.names)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Readable images of each class."""
+        """Number of readable images per class."""
         return tuple(size for part in self.parts for size in part.sizes)
 
     @property

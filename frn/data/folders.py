@@ -17,19 +17,19 @@ SPLIT_NAMES = {
     **dict.fromkeys(("val", "valid", "validation", "dev", "development"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-"""Folder names in lower case, and their splits."""
+"""Folder names in lower case, mapped to their splits."""
 SYSTEM_FOLDERS = frozenset(
     {*("__macosx", "@eadir", "@recycle", "@recently-snapshot", "@tmp", "#recycle", "#snapshot"),
      *("$recycle.bin", "system volume information", "lost+found", "found.000")}
 )  # fmt: skip
-"""What systems and servers leave beside people's own folders, in small letters; those that begin with a dot besides."""
+"""Folders of systems and servers to ignore, in lower case; names that begin with a dot are also ignored."""
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
-"""What file managers leave in a folder of photos, in small letters."""
+"""Files that file managers leave in a folder of photos, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A file that is not an image, or none that can be read, and why."""
+    """A file that is not an image or cannot be read, and the reason."""
 
     path: str
     reason: str
@@ -48,7 +48,7 @@ class ClassFolders:
     files: tuple[tuple[str, ...], ...]
     """File names of each class, sorted."""
     skipped: tuple[Broken, ...] = ()
-    """What else lies there."""
+    """Other entries of the folders."""
 
     @property
     def members(self) -> dict[str, list[Path]]:
@@ -64,15 +64,15 @@ class ClassFolders:
         return [path for paths in self.members.values() for path in paths]
 
     def without(self, names: Collection[str]) -> "ClassFolders":
-        """The other classes."""
+        """Return the split without these classes."""
         kept = [(name, files) for name, files in zip(self.names, self.files, strict=True) if name not in names]
         return ClassFolders(self.root, tuple(name for name, _ in kept), tuple(files for _, files in kept), self.skipped)
 
 
 def scan(root: Path) -> ClassFolders:
-    """List the class folders of `root`, and what of them is not an image.
+    """List the class folders of `root`, and the entries in them that are not images.
 
-    FrnError if `root` is not a readable folder, has no class folders, or a class folder has no images.
+    Raises FrnError if `root` is not a readable folder, has no class folders, or a class folder has no images.
     """
     loose, folders = _list(root)
     photos = [name for name in loose if looks_like_image(name)]
@@ -97,7 +97,7 @@ def scan(root: Path) -> ClassFolders:
 
 
 def _refuse_twins(root: Path, names: Sequence[str]) -> None:
-    """Refuse folders whose names look the same, by an `FrnError`."""
+    """Raise FrnError if two folder names look the same."""
     seen: dict[str, str] = {}
     for name in names:
         if (twin := seen.setdefault(normal(name), name)) is not name:
@@ -108,7 +108,7 @@ def _refuse_twins(root: Path, names: Sequence[str]) -> None:
 
 
 def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
-    """Return what a class folder without photos holds instead, and what to do."""
+    """Say what a class folder without photos holds instead, and what to do."""
     folder = root / name
     if not found.skipped:
         return f"{folder}: is empty. Put photos of this class there, or remove the folder."
@@ -127,7 +127,7 @@ def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
 
 @dataclass(frozen=True, slots=True)
 class FolderImages:
-    """What lies directly in one folder; what `is_of_the_system` does not count."""
+    """Entries directly in one folder, except those that `is_of_the_system` ignores."""
 
     images: tuple[str, ...]
     """Names of the files that look like images, sorted."""
@@ -136,7 +136,7 @@ class FolderImages:
 
 
 def list_images(folder: Path) -> FolderImages:
-    """Look into a folder of images. FrnError if it cannot be listed."""
+    """List a folder of images. Raises FrnError if the folder cannot be listed."""
     files, folders = _list(folder)
     skipped = [_left_out(folder / name, why_skipped(name)) for name in files if not looks_like_image(name)]
     skipped += [_left_out(folder / name, "it is a folder inside a folder of images") for name in folders]
@@ -144,17 +144,17 @@ def list_images(folder: Path) -> FolderImages:
 
 
 def is_of_the_system(name: str) -> bool:
-    """Return whether a system or file manager left an entry: hidden ones, thumbnails, recycle bins."""
+    """Return whether an entry is hidden, or left by a system or file manager: thumbnails, recycle bins."""
     return name.startswith(".") or name.lower() in SYSTEM_FILES or name.lower() in SYSTEM_FOLDERS
 
 
 def looks_like_image(name: str) -> bool:
-    """Return whether a file is named like an image."""
+    """Return whether a file name looks like that of an image."""
     return Path(name).suffix.lower() in EXTENSIONS
 
 
 def why_skipped(name: str) -> str:
-    """Why a file is not an image, by its name."""
+    """Say why a file is not an image, judging by its name."""
     suffix = Path(name).suffix
     if suffix.lower() in RAW_NAMES:
         return f"it is {RAW}"
@@ -166,7 +166,7 @@ def _left_out(path: Path, why: str) -> Broken:
 
 
 def _list(folder: Path) -> tuple[list[str], list[str]]:
-    """Files and folders in a folder, sorted."""
+    """List the files and the folders in a folder, sorted."""
     files: list[str] = []
     folders: list[str] = []
     try:
@@ -181,14 +181,14 @@ def _list(folder: Path) -> tuple[list[str], list[str]]:
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link in a circle, or into a folder that is closed to us: it is told when it is opened
+    except OSError:  # a circular link, or a link into an unreadable folder: reported when it is opened
         return False
 
 
 def find_splits(data: Path) -> dict[str, Path]:
-    """Return the folders of a data set by the split that they mean: `valid` and `Validation` are val.
+    """Return the folders of a data set by split; names such as `valid` and `Validation` mean val.
 
-    FrnError if two folders mean the same split, or `data` cannot be listed.
+    Raises FrnError if two folders mean the same split, or `data` cannot be listed.
     """
     found: dict[str, Path] = {}
     for name in _list(data)[1]:
@@ -201,14 +201,14 @@ def find_splits(data: Path) -> dict[str, Path]:
 
 
 def unused_folders(data: Path, used: Collection[Path]) -> list[str]:
-    """Return a sentence for each folder of a data set that is not used."""
+    """Return a sentence for each unused folder of a data set."""
     return [f"{data / name}: is not used" for name in _list(data)[1] if data / name not in used]
 
 
 def split_folder(data: Path, split: str) -> Path:
-    """Return the folder of a split of a data set; an FrnError says what `data` holds instead."""
+    """Return the folder of a split. If there is none, the FrnError says what `data` holds instead."""
     if not data.is_dir():
-        raise FrnError(f"{data}: there is no such folder")
+        raise FrnError(f"{data}: no such folder")
     named = data / split
     folder = named if named.is_dir() else find_splits(data).get(SPLIT_NAMES.get(split.lower(), split))
     if folder is None:

@@ -1,4 +1,4 @@
-"""Names of classes: in one form of Unicode, and compared as people read them."""
+"""Class names: Unicode normalisation and tolerant comparison."""
 
 import difflib
 import unicodedata
@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 def normal(name: str) -> str:
-    """Return a name in composed form (NFC): file systems and programs write `é` in two ways."""
+    """Normalise a name to composed form (NFC): file systems and programs encode `é` in two ways."""
     return unicodedata.normalize("NFC", name)
 
 
 def loose(name: str) -> str:
-    """Return what is left of a name without case, blanks, `_` and `-`."""
+    """Remove case, blanks, `_` and `-` from a name."""
     return "".join(c for c in normal(name).casefold() if not c.isspace() and c not in "_-")
 
 
 def match_names(given: Iterable[str], classes: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
-    """Return the class of each given name, if it has one, and a sentence for each that is not called exactly so.
+    """Match given names to classes; return the class of each match, and a note on each inexact or missing one.
 
-    A name is taken loosely if only one class is called so, and no other name is exactly that class's.
+    A name matches inexactly only if that identifies one class, and no other given name matches it exactly.
     """
     exact = {normal(name): name for name in classes}
     names = list(dict.fromkeys(given))

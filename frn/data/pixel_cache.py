@@ -1,11 +1,10 @@
-"""Decode once: the pixels of a split in one memory-mapped file.
+"""Cache of decoded pixels: one memory-mapped file per split.
 
-A cache is a folder named by what it was made from (each file's path, size and times of change, the transform, the
-format version): a changed data set is another cache. It is written beside, synced and renamed, and carries lengths
-and checksums: a stale or torn one is never opened, but built again. Of processes that want the same one, ranks or runs
-that start side by side, one builds it while the others wait. All pixels are checked at the first opening, and again
-whenever their file has changed since. The least recently used pixels are removed if a limit is passed
-(`frn.system.caches`).
+A cache folder is named by its input: each file's path, size and times of change, the transform, and the format version.
+A changed data set therefore gets another cache. A cache is written beside its place, synced and renamed. Its lengths
+and checksums are verified, and a damaged one is built again. If several ranks or runs need the same cache, one builds
+it while the others wait. All pixels are verified at first use, and again after their file has changed. If the caches
+exceed their limit, the least recently used pixels are removed (`frn.system.caches`).
 """
 
 import contextlib
@@ -49,7 +48,7 @@ from frn.system.processes.locks import lock
 
 PIXEL_CACHE_VERSION = 3
 Progress = Callable[[int, int], None]
-"""Called with images done and images in all."""
+"""Callback with the number of finished images and of all images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +57,22 @@ class StoredImages:
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]
-    """Readable images of each class."""
+    """Number of readable images per class."""
     heights: NDArray[np.int64]
     widths: NDArray[np.int64]
     pixels: Pixels
-    """All images one after the other, each (h, w, 3)."""
+    """All images concatenated, each (h, w, 3)."""
     broken: tuple[Broken, ...]
-    """Files skipped in `sizes`, and what in the class folders is not an image by its name."""
+    """Files skipped in `sizes`, and entries of the class folders that are not images by name."""
     checksum: int = 0
-    """Checksum of the pixels, if they are from files."""
+    """Checksum of the pixels, if they come from files."""
 
     def __len__(self) -> int:
         return len(self.heights)
 
     @property
     def parts(self) -> tuple["StoredImages", ...]:
-        """The data sets that these images are from: one."""
+        """Data sets of these images; here only this one."""
         return (self,)
 
     @property
@@ -82,12 +81,12 @@ class StoredImages:
         return len(set(self.heights.tolist())) == 1 and len(set(self.widths.tolist())) == 1
 
     def images(self) -> Pixels:
-        """All images as one array (n, h, w, 3). They must be uniform."""
+        """Return all images as one array (n, h, w, 3). They must be uniform."""
         assert self.is_uniform
         return self.pixels.reshape(len(self), int(self.heights[0]), int(self.widths[0]), 3)
 
     def portion(self, places: range) -> "StoredImages":
-        """Consecutive uniform images, for feature extraction alone: `sizes` still describes all of them."""
+        """Return consecutive uniform images, for feature extraction only: `sizes` still describes all of them."""
         if len(places) == len(self):
             return self
         part = slice(places.start, places.stop)
@@ -95,7 +94,7 @@ class StoredImages:
         return replace(self, heights=self.heights[part], widths=self.widths[part], pixels=pixels)
 
     def gather(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[Pixels, NDArray[np.int64]]:
-        """Copy images into one canvas (n, H, W, 3), each at its top left, with their (height, width) in (n, 2)."""
+        """Copy images to a canvas (n, H, W, 3), each at its top left; also return each (height, width), (n, 2)."""
         chosen = np.asarray(indices)
         extents = np.stack([self.heights[chosen], self.widths[chosen]], axis=1)
         if self.is_uniform:
@@ -113,13 +112,13 @@ class StoredImages:
 def load_images(
     folders: ClassFolders, transform: EvaluationTransform | int, *, progress: Progress | None = None
 ) -> StoredImages:
-    """Return the pixels of a split from the cache, decoding it first if it does not exist.
+    """Return the pixels of a split from the cache, decoding it first if necessary.
 
-    The transform may be the length that shorter sides are scaled down to: training augments from larger images.
-    FrnError if the cache cannot be written (disk full, no permission), or a class has no readable image.
+    The transform may also be the length to which shorter sides are reduced, since training augments larger images.
+    Raises FrnError if the cache cannot be written (disk full, no permission), or a class has no readable image.
     """
     paths = folders.paths
-    limit = limit_in_bytes()  # whether it is used or not: what is wrong with it is told at once
+    limit = limit_in_bytes()  # checked even if unused, to report a wrong limit at once
     home = cache_folder() / IMAGES / _key(folders, paths, transform)
     stored = _open(home)
     if stored is None:
@@ -141,7 +140,7 @@ def load_images(
             ) from error
         trim(limit)
     if stored is None:
-        raise FrnError(f"{home}: the cache cannot be read back. Set FRN_CACHE to a folder on another disk.")
+        raise FrnError(f"{home}: the cache cannot be read again. Set FRN_CACHE to a folder on another disk.")
     for name, size in zip(stored.names, stored.sizes, strict=True):
         if size == 0:
             first = next(entry.reason for entry in stored.broken if Path(entry.path).parent == Path(name))
@@ -150,13 +149,13 @@ def load_images(
 
 
 LARGE = 20_000_000_000
-"""Bytes of decoded images that are announced before they are written."""
+"""Bytes of decoded images above which a warning precedes writing."""
 SAMPLE = 32
-"""Images that are decoded to know how large all of them will be."""
+"""Images decoded to estimate the size of all."""
 
 
 def _check_space(home: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> None:
-    """Refuse what will not fit on the disk, by an `FrnError`, and warn of what is large, before it is started."""
+    """Raise FrnError if the pixels will not fit on the disk, and warn if they are large."""
     if len(paths) <= SAMPLE:
         return
     sample = [_decoded(path, folders, transform) for path in paths[:: len(paths) // SAMPLE]]
@@ -180,11 +179,11 @@ def _decoded(path: Path, folders: ClassFolders, transform: EvaluationTransform |
 
 def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> str:
     what = transform if isinstance(transform, int) else asdict(transform)
-    made_by = ["heif"] if heif.is_readable() else []  # with it more files can be read
+    made_by = ["heif"] if heif.is_readable() else []  # more files are readable with it
     digest = hashlib.sha256(json.dumps([PIXEL_CACHE_VERSION, what, str(folders.root.resolve()), *made_by]).encode())
     for path in paths:
         status = path.stat()
-        # The change time cannot be set back by a program, so a file rewritten under its old date is seen.
+        # Programs cannot reset the change time, so it reveals a file that was rewritten under its old date.
         digest.update(
             f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n".encode(errors="replace")
         )
@@ -202,7 +201,7 @@ def _build(
     broken: list[Broken] = []
     checksum = 0
     with _pool() as pool, open(work / PIXELS, "wb") as file:
-        for start in range(0, len(paths), 1024):  # in pieces, so that memory stays bounded
+        for start in range(0, len(paths), 1024):  # in pieces to bound the memory
             piece = paths[start : start + 1024]
             for offset, result in enumerate(pool.map(decode, piece)):
                 if isinstance(result, Broken):
@@ -224,7 +223,7 @@ def _build(
 
 @contextlib.contextmanager
 def _pool() -> Iterator[ThreadPoolExecutor]:
-    """Threads that are left at once where something is raised: an interrupt does not wait for a thousand photos."""
+    """Provide a thread pool that drops its queue on an error, so that an interrupt need not wait for photos."""
     pool = ThreadPoolExecutor(cores())
     try:
         yield pool
@@ -233,7 +232,7 @@ def _pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def _open(home: Path) -> StoredImages | None:
-    """Return the cache, or None if it does not exist or it is not whole."""
+    """Open a cache; return None if it does not exist or is damaged."""
     try:
         index: dict[str, Any] = read_json(home / INDEX, MAX_INDEX)
         if index["version"] != PIXEL_CACHE_VERSION or index.pop("crc32") != _crc32_of(index):
@@ -250,9 +249,9 @@ def _open(home: Path) -> StoredImages | None:
         is_checked = stamp.is_file() and stamp.read_bytes() == state.encode()
         if not is_checked and _crc32(pixels) != index["pixels_crc32"]:
             return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # from here on all is as it was written
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a malformed index means a damaged cache
         return None
-    with contextlib.suppress(OSError):  # a cache that others keep
+    with contextlib.suppress(OSError):  # the cache may be read-only
         stamp.write_text(state, encoding="utf-8")  # its date tells what has been unused for the longest
     return StoredImages(
         names=tuple(body["names"]),
@@ -266,7 +265,7 @@ def _open(home: Path) -> StoredImages | None:
 
 
 def _crc32_of(index: dict[str, Any]) -> int:
-    """Checksum over all that an index says."""
+    """Return the checksum of an index."""
     return zlib.crc32(json.dumps(index, sort_keys=True).encode())
 
 

@@ -1,4 +1,4 @@
-"""A split's pixels in the memory of the device that trains: an episode's images are gathered there."""
+"""Pixels of a split in the memory of the training device, where episodes gather their images."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ from frn.data.concat import ConcatImages
 from frn.data.pixel_cache import StoredImages
 
 SHARE = 0.25
-"""Fraction of the device's free memory that pixels may take: the rest is for the network's maps."""
+"""Fraction of the device's free memory that pixels may take; the rest is for feature maps."""
 PIECE = 1 << 26
-"""Bytes that are copied at once."""
+"""Bytes copied at a time."""
 
 
 class ResidentImages:
-    """The images of one or several data sets, each pixel three bytes on the device, in one row."""
+    """Images of one or several data sets on the device, three bytes per pixel, in one flat tensor."""
 
     def __init__(self, images: StoredImages | ConcatImages, device: torch.device) -> None:
         """Copy all pixels."""
@@ -35,7 +35,7 @@ class ResidentImages:
         self.pixels = row.view(-1, 3)
 
     def gather(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64]]:
-        """As `StoredImages.gather`, with a canvas on the device; nothing waits for it."""
+        """Copy images to a canvas on the device, as `StoredImages.gather` does, without synchronising."""
         chosen = np.asarray(indices)
         extents = np.stack([self.heights[chosen], self.widths[chosen]], axis=1)
         h, w = extents.max(axis=0).tolist()
@@ -53,7 +53,7 @@ class ResidentImages:
 def where_they_fit(
     images: StoredImages | ConcatImages, device: torch.device
 ) -> StoredImages | ConcatImages | ResidentImages:
-    """The images in the memory of a GPU that has room for them, else where they are."""
+    """Move the images to the memory of a GPU if they fit; otherwise return them unchanged."""
     size = sum(len(part.pixels) for part in images.parts)
     if device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0]:
         return ResidentImages(images, device)

@@ -1,7 +1,7 @@
-"""Moths that we draw ourselves: look-alike classes without any download, for the demo, the samples and the tests.
+"""Rendered moths: look-alike classes without a download, for the demo, the samples and the tests.
 
-A species is a handful of numbers (wing shape, eyespots, bands, border, ground colour); an image is that species in
-another pose, light and place. Species of one genus share their colours and differ in markings and shape alone.
+A species is a handful of numbers (wing shape, eyespots, bands, border, ground colour). An image shows a species in a
+random pose, light and place. Species of one genus share their colours and differ only in markings and shape.
 """
 
 import colorsys
@@ -24,21 +24,21 @@ CIRCLE = [(math.cos(a), math.sin(a)) for a in np.linspace(0, 2 * math.pi, 24)]
 BODY = [(0.06 * math.sin(a), 0.12 - 0.38 * math.cos(a)) for a in np.linspace(0, 2 * math.pi, 32)]
 EYE = (245, 240, 225)
 GENERA = 12
-"""Colour schemes; far more species than genera, so that colour alone does not tell a species."""
+"""Number of colour schemes; there are far more species, so colour alone does not identify one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Species:
-    """Shared features of all moths of one species; lengths in units of half the picture."""
+    """Features of all moths of one species; lengths are in units of half the image."""
 
     ground: Colour
     marking: Colour
     span: float
-    """How far the forewings reach."""
+    """Reach of the forewings."""
     sweep: float
-    """Angle of the forewings, in radians; larger points further forward."""
+    """Angle of the forewings in radians; larger angles point further forward."""
     tail: float
-    """Length of the hindwings' tails."""
+    """Length of the tails of the hindwings."""
     spots: int
     """Eyespots on each forewing."""
     spot_size: float
@@ -52,7 +52,7 @@ class Species:
 
 
 def species(seed: int) -> Species:
-    """Make up a species; the same seed is always the same species."""
+    """Generate a species; the same seed always gives the same one."""
     generator = np.random.default_rng([seed, 77])
     colours = np.random.default_rng([int(generator.integers(GENERA)), 78])
     hue, light = colours.random(), colours.uniform(0.55, 0.9)
@@ -75,7 +75,7 @@ def species(seed: int) -> Species:
 
 
 def draw_moth(kind: Species, generator: np.random.Generator, size: int) -> Image.Image:
-    """Draw one moth of a kind, somewhere and somehow: (size x size) RGB."""
+    """Draw one moth of a species in a random pose and place: (size x size) RGB."""
     side = size * OVERSAMPLING
     picture, moth = _background(generator, side), _Moth(kind, generator, side)
     for mirror in (-1.0, 1.0):
@@ -176,7 +176,7 @@ def _colour(hue: float, light: float, saturation: float) -> Colour:
 
 
 def _background(generator: np.random.Generator, side: int) -> Image.Image:
-    """Bark, leaf or stone: smooth noise at two scales in one hue."""
+    """Draw bark, leaf or stone: smooth noise at two scales in one hue."""
     base = np.array(_colour(generator.uniform(0.05, 0.45), generator.uniform(0.25, 0.6), generator.uniform(0.08, 0.28)))
     coarse, fine = generator.normal(0, 26, (6, 6, 1)), generator.normal(0, 16, (22, 22, 1))
     picture = sum(

@@ -1,4 +1,4 @@
-"""Episodes: their shape, and which images they are made of. Free of torch."""
+"""Episodes: their shape, and the images that they use. This package does not need torch."""
 
 from frn.episodes.sampler import (
     Balance,

@@ -1,4 +1,4 @@
-"""Episodes from any map-style `Dataset` with labels, by torch's own `DataLoader`."""
+"""Episodes from any map-style `Dataset` with labels, using torch's `DataLoader`."""
 
 from collections.abc import Iterator, Sequence, Sized
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from frn.errors import FrnError
 
 
 class TaskBatch(NamedTuple):
-    """An episode of images; labels count the classes of the episode from 0."""
+    """Images of an episode; labels number its classes from 0."""
 
     support: Tensor
     """(way * shot, 3, H, W), class by class."""
@@ -26,13 +26,13 @@ class TaskBatch(NamedTuple):
 
 
 class EpisodeSampler(Sampler[list[int]]):
-    """A `batch_sampler`: each batch is the indices of an episode, the supports of each class, then its queries.
+    """A `batch_sampler` whose batches are the indices of an episode: the supports of each class, then its queries.
 
     >>> sampler = EpisodeSampler(dataset, way=5, shot=5, queries=15, episodes=100)
     >>> for images, _ in DataLoader(dataset, batch_sampler=sampler):
     ...     support, labels, query, target = sampler.split(images)
 
-    An epoch is a function of the seed and of how many epochs there were: workers and machines draw the same.
+    An epoch depends only on the seed and on the number of epochs before it, so all workers and machines draw the same.
     """
 
     def __init__(
@@ -46,21 +46,20 @@ class EpisodeSampler(Sampler[list[int]]):
         seed: int = 0,
         labels: Sequence[Any] | None = None,
     ) -> None:
-        """Sort the images by class.
+        """Group the images by class.
 
         Args:
-            dataset: has its labels as `targets`, `labels` or `samples`, as torchvision's have; a `Subset` or
-                `ConcatDataset` of such.
+            dataset: a dataset with its labels as `targets`, `labels` or `samples`, as in torchvision; or a `Subset`
+                or `ConcatDataset` of such.
             way: classes of an episode.
-            shot: supports of each.
-            queries: queries of each.
-            episodes: of an epoch.
-            seed: the same seed draws the same.
-            labels: of each image, where the dataset does not say them.
+            shot: supports per class.
+            queries: queries per class.
+            episodes: episodes of an epoch.
+            seed: seed of the random episodes.
+            labels: labels of the images, if the dataset does not have them.
 
         Raises:
-            FrnError: if the labels are not known, or several of an image, or the classes that have enough
-                images are fewer than `way`.
+            FrnError: if the labels are unknown, an image has several, or fewer than `way` classes have enough images.
         """
         self.shape = EpisodeShape(way=way, shot=shot, queries=queries)
         self.episodes, self.seed, self.epoch = episodes, seed, 0
@@ -87,7 +86,7 @@ class EpisodeSampler(Sampler[list[int]]):
             yield order[sampled].ravel().tolist()
 
     def split(self, images: Tensor) -> TaskBatch:
-        """The images of a batch, (way * (shot + queries), 3, H, W), as supports and queries with their labels."""
+        """Split a batch of images (way * (shot + queries), 3, H, W) into supports and queries with their labels."""
         shape = self.shape
         episode = images.unflatten(0, (shape.way, shape.per_class))
         classes = torch.arange(shape.way, device=images.device)
@@ -100,7 +99,7 @@ class EpisodeSampler(Sampler[list[int]]):
 
 
 def labels_of(dataset: Any) -> np.typing.NDArray[Any]:
-    """Labels of a dataset's images, (n,). FrnError if it does not say them."""
+    """Return the labels of a dataset's images, (n,). Raises FrnError if the dataset does not have them."""
     if isinstance(dataset, Subset):
         return labels_of(dataset.dataset)[np.asarray(dataset.indices)]
     if isinstance(dataset, ConcatDataset):

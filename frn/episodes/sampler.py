@@ -1,7 +1,7 @@
-"""Which images an episode is made of. Plain numpy; the same seed gives the same episodes on every machine.
+"""Images that episodes consist of. Plain numpy; the same seed gives the same episodes on every machine.
 
-Nothing here keeps a state: an epoch is a function of (seed, epoch), an evaluation episode of (seed, shape, index).
-A killed run finds its place again, and ranks or workers share a stream without talking.
+The functions are stateless: an epoch depends on (seed, epoch), an evaluation episode on (seed, shape, index). A killed
+run can therefore resume, and ranks or workers share a stream without communication.
 
 An episode is an integer array (way, shot + queries) of image indices: the supports of each class, then its queries.
 """
@@ -20,13 +20,13 @@ Episode = NDArray[np.int64]
 def check_classes(
     names: Sequence[str], sizes: Sequence[int], shape: EpisodeShape, *, where: str, every_class: bool
 ) -> None:
-    """Refuse a data set that cannot serve `shape`; `where` is what the message calls it.
+    """Refuse a data set that is too small for `shape`; the message calls it `where`.
 
-    Evaluation draws from every class, so each must be large enough; training leaves small ones out as long as `way`
-    others can serve.
+    Evaluation draws from every class, so each must be large enough. Training skips small classes if at least `way`
+    others are large enough.
 
     Raises:
-        FrnError: naming the smallest class, its count and what is needed.
+        FrnError: with the smallest class, its count and the needed count.
     """
     small = [i for i, size in enumerate(sizes) if size < shape.per_class]
     enough = len(sizes) - len(small) >= shape.way
@@ -44,11 +44,11 @@ def check_classes(
 
 
 def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoch: int, turn: int = 0) -> list[Episode]:
-    """One epoch of the authors' sampler: images without replacement, classes by what they have left.
+    """Draw one epoch of the authors' sampler: images without replacement, classes by their remaining images.
 
-    Classes are drawn with probability proportional to their remaining images; one that can no longer serve leaves,
-    and the epoch ends when fewer than `way` are left. The remainder is discarded until the next epoch. An epoch that
-    passes over the images more than once has as many turns, counted from 0.
+    Classes are drawn with probability proportional to their remaining images. A class with too few left is not drawn
+    again, and the epoch ends when fewer than `way` classes are left. Unused images wait for the next epoch. An epoch of
+    several passes over the images draws each pass separately, with passes counted from 0.
 
     Raises:
         FrnError: if fewer than `way` classes have enough images for a single episode.
@@ -78,13 +78,13 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
 
 
 Balance = float | tuple[float, ...]
-"""How data sets share an epoch: by a power of their size, or each by its own weight, in the order they are given."""
+"""How data sets share an epoch: by a power of their size, or by one weight each, in the given order."""
 
 
 def balanced_shares(lengths: Sequence[int], balance: Balance) -> list[int]:
-    """How much of an epoch each data set gets; together as much as before.
+    """Return each data set's part of an epoch; the total is unchanged.
 
-    FrnError if there are weights, but not one for each set.
+    Raises FrnError if there are weights, but not one for each set.
     """
     if isinstance(balance, tuple) and len(balance) != len(lengths):
         raise FrnError(f"data sets have {len(balance)} weights, but there are {len(lengths)} of them. Give all --data.")
@@ -95,13 +95,13 @@ def balanced_shares(lengths: Sequence[int], balance: Balance) -> list[int]:
 def concat_epoch(
     sets: Sequence[Sequence[int]], shape: EpisodeShape, *, seed: int, epoch: int, balance: Balance = 1.0
 ) -> list[Episode]:
-    """One epoch of several data sets: `training_epoch` of each, in shuffled order, so that no episode mixes them.
+    """Draw one epoch of several data sets: `training_epoch` of each, shuffled, so that no episode mixes them.
 
-    Images of different sets are separated by their look alone, and an episode of both would teach that. A set's share
-    of the episodes goes by `balance`: at 1 each image comes about once.
+    Images of different sets differ in style, and an episode of both would teach that. `balance` determines a set's part
+    of the episodes: at 1, each image is used about once.
 
     Raises:
-        FrnError: if a data set cannot serve a single episode.
+        FrnError: if a data set is too small for a single episode.
     """
     starts = np.cumsum([0, *map(sum, sets)])
     sampled = [training_epoch(sizes, shape, seed=seed, epoch=epoch) for sizes in sets]
@@ -116,9 +116,9 @@ def concat_epoch(
 
 
 def evaluation_episode(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, index: int) -> Episode:
-    """Episode number `index` of an evaluation: classes and images drawn uniformly, without replacement.
+    """Draw evaluation episode number `index`: classes and images uniformly, without replacement.
 
-    Each episode has a generator of its own, so any part of an evaluation can be drawn anywhere.
+    Each episode has its own generator, so any part of an evaluation can be drawn anywhere.
     """
     generator = np.random.default_rng([seed, shape.way, shape.shot, shape.queries, index])
     starts = np.cumsum([0, *sizes[:-1]])

@@ -1,4 +1,4 @@
-"""The shape of a few-shot episode. Free of torch."""
+"""Shape of a few-shot episode. This module does not need torch."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class EpisodeShape:
 
     @property
     def per_class(self) -> int:
-        """Images an episode takes from each of its classes."""
+        """Images that an episode takes from each of its classes."""
         return self.shot + self.queries
 
     def __str__(self) -> str:

@@ -1,1 +1,1 @@
-"""Few-shot classification from Python, as an estimator of scikit-learn. Free of torch."""
+"""Few-shot classification from Python as a scikit-learn estimator. This package does not need torch."""

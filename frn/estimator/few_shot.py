@@ -1,4 +1,4 @@
-"""`FewShotClassifier`: few-shot classification from Python, an estimator of scikit-learn. Free of torch."""
+"""`FewShotClassifier`: few-shot classification as a scikit-learn estimator. This module does not need torch."""
 
 import dataclasses
 import itertools
@@ -31,13 +31,13 @@ from frn.system.files import write_atomically
 
 
 class FewShotClassifier(Estimator):
-    """Classes from a few photos each; an estimator of scikit-learn (`clone`, `cross_val_score`, `Pipeline`, `pickle`).
+    """Few-shot classifier, a scikit-learn estimator (`clone`, `cross_val_score`, `Pipeline`, `pickle`).
 
-    Photos are a list of files, bytes, open files, Pillow images, tensors or arrays (`frn.estimator.photos`); or one
-    array (n, h, w, 3). A single photo, also a bare array (h, w, 3), is refused: put it in brackets.
+    Photos are a list of files, bytes, open files, Pillow images, tensors or arrays (`frn.estimator.photos`), or one
+    array (n, h, w, 3). A single photo or array (h, w, 3) is refused: put it in a list.
 
-    Any number of threads may use one classifier. Each call works on the classes as they are when it begins; `fit` and
-    `partial_fit` come one after the other.
+    Any number of threads may use one classifier. Each call uses the classes as they were when it started; `fit` and
+    `partial_fit` run one after the other.
 
     Examples:
         >>> classifier = FewShotClassifier().fit({"jay": ["a.jpg", "b.jpg"], "wren": ["c.jpg"]})
@@ -45,9 +45,9 @@ class FewShotClassifier(Estimator):
         array(['jay'], dtype='<U4')
 
     Attributes:
-        classes_: the labels, of the type they were given in, sorted; of a loaded project its names, in its order. Every
+        classes_: the labels in their original type, sorted; for a loaded project, its names in its order. Every
             array with a way axis has this order.
-        threshold_: share that a class must explain of a photo that is to be known.
+        threshold_: fraction of a photo that a class must explain for the photo to be known.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class FewShotClassifier(Estimator):
         tta: Tta = "none",
         device: Device = "auto",
     ) -> None:
-        """Name a model; it is opened when it is first needed.
+        """Set the parameters; the model is opened at first use.
 
         Args:
             model: shipped name, `features.onnx`, or (through torch) a model file or run folder.
-            threshold: share of a photo that a class must explain; None calibrates it from the examples.
-            tta: "hflip" averages a photo with its mirror image: better answers in twice the time.
+            threshold: fraction of a photo that a class must explain; None calibrates it from the examples.
+            tta: "hflip" averages a photo with its mirror image: more accurate, but twice the time.
             device: device of the extractor; "auto" uses CUDA if it is available.
 
         Raises:
-            FrnError: if there is no such model.
+            FrnError: if the model does not exist.
         """
         resolve(model)
         self.model = model
@@ -83,15 +83,16 @@ class FewShotClassifier(Estimator):
         *,
         labels: Iterable[Any] | None = None,
     ) -> "FewShotClassifier":
-        """Enroll classes, in place of any that were there. A photo given twice to a class counts once.
+        """Enroll classes, replacing earlier ones. A photo given twice to a class counts once.
 
         Args:
-            X: the photos of each class by its label; or a list of photos, with `y` beside it.
-            y: label of each photo of a list: text or numbers, which `predict` gives back.
+            X: the photos of each class by its label; or a list of photos, together with `y`.
+            y: label of each photo of a list: text or numbers, as returned by `predict`.
             labels: another name of `y`.
 
         Raises:
-            FrnError: if a photo cannot be read or is given to two classes, a class has none, or the model is refused.
+            FrnError: if a photo cannot be read or is given to two classes, a class has no photo, or the model is
+                refused.
         """
         listed, given = _flat(X, _one_of(y, labels))
         with self._writing:
@@ -133,7 +134,7 @@ class FewShotClassifier(Estimator):
 
     @property
     def threshold_(self) -> float:
-        """Share that a class must typically explain of a photo that is to be known."""
+        """Fraction that a class must typically explain of a photo for it to be known."""
         return self._fitted.classifier.threshold
 
     def predict(self, photos: Sequence[Photo], *, transductive: bool = False) -> Labels:
@@ -149,23 +150,23 @@ class FewShotClassifier(Estimator):
         return self._table(photos, lambda answer: answer.probabilities, transductive)
 
     def explained(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
-        """Share of each photo's energy that each class reconstructs, (n, way)."""
+        """Return the fraction of each photo's energy that each class reconstructs, (n, way)."""
         return self._table(photos, lambda answer: answer.explained)
 
     def is_unknown(self, photos: Sequence[Photo]) -> NDArray[np.bool_]:
-        """Return whether no class explains at least `threshold_` of a photo, (n,)."""
+        """Return whether each photo is unknown, (n,): no class explains at least `threshold_` of it."""
         return np.array([answer.unknown for answer in self._fitted.predictions(photos)], dtype=bool)
 
     def answers(self, photos: Iterable[Photo]) -> Iterator[Answer]:
-        """Answer each photo as it comes: everything that is known of it, in memory that does not grow.
+        """Yield the complete result for each photo, in constant memory.
 
-        A photo that cannot be read gets an answer with its `error`, and stops nothing. Classes that are fitted
-        meanwhile do not count.
+        If a photo cannot be read, its answer has an `error`, and the others continue. Later fits do not affect the
+        answers.
         """
         return self._fitted.each(several(photos))
 
     def error_map(self, photo: Photo) -> NDArray[np.float32]:
-        """Squared reconstruction error of every location for every class, (way, h, w)."""
+        """Return the squared reconstruction error of every location for every class, (way, h, w)."""
         classifier = self._fitted.classifier
         (found,) = embed_all(classifier.extractor, [photo])
         return classifier.error_maps(found.maps)
@@ -190,7 +191,7 @@ class FewShotClassifier(Estimator):
         if len(photos) != len(truth):
             raise FrnError(f"{len(photos)} photos but {len(truth)} labels")
         if not photos:
-            raise FrnError("there is no photo to score")
+            raise FrnError("no photo to score")
         if sample_weight is not None and len(sample_weight) != len(photos):
             raise FrnError(f"{len(photos)} photos but {len(sample_weight)} weights")
         if sample_weight is not None and not np.sum(sample_weight):
@@ -200,15 +201,15 @@ class FewShotClassifier(Estimator):
         return float(np.average(found == as_known(truth, fitted.labels), weights=sample_weight))
 
     def save(self, path: str | Path, *, replace: bool = False) -> None:
-        """Write a project file (`X.frn.json`) that refers to the photos where they are, and to classes by name.
+        """Write a project file (`X.frn.json`) that refers to photos by path and to classes by name.
 
         Raises:
-            FrnError: if photos were not given as files, or the file is there already and `replace` is not set.
+            FrnError: if photos were not given as files, or the file already exists and `replace` is not set.
         """
         path, fitted = Path(path).expanduser(), self._fitted
         classifier = fitted.classifier
         if any(support.path == NO_FILE for entry in classifier.state.classes for support in entry.supports):
-            raise FrnError("only photos given as files can be saved in a project; some were images or arrays")
+            raise FrnError("only photos that are files can be saved in a project; some were images or arrays")
         state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
         reference = ModelReference.of(str(fitted.opened[0]), classifier.extractor, path.parent)
         document = fitted.document | ({"head": classifier.kept_head} if classifier.kept_head else {})
@@ -219,10 +220,10 @@ class FewShotClassifier(Estimator):
         """Open a project file.
 
         Warns:
-            UserWarning: for each photo that is gone or has changed.
+            UserWarning: for each photo that is missing or has changed.
 
         Raises:
-            FrnError: if it is not a project, or its model is missing or another.
+            FrnError: if it is not a project, or its model is missing or different.
         """
         path = Path(path).expanduser()
         project = load_project(path)
@@ -239,10 +240,10 @@ class FewShotClassifier(Estimator):
         return loaded
 
     def export_onnx(self, path: str | Path) -> None:
-        """Write the whole classifier as one ONNX file: image in; label, probabilities and error maps out.
+        """Write the classifier as one ONNX file: image in; label, probabilities and error maps out.
 
         Raises:
-            FrnError: if there is no class yet, or the file cannot be written.
+            FrnError: if no class is fitted, or the file cannot be written.
         """
         write_atomically(Path(path).expanduser(), on_demand.classifier_file(self._fitted.classifier))
 
@@ -265,19 +266,19 @@ class FewShotClassifier(Estimator):
             setattr(self, name, value)
         self._forget()
         if "extractor" in state:
-            trusted = state["trusted"]  # as it was opened before
+            trusted = state["trusted"]  # as when it was opened
             extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
             known, labels, maps, threshold, opened = (
                 state[name] for name in ("classes", "labels", "maps", "threshold", "opened")
             )
-            document = state.get("document", {})  # not in pickles of older versions
+            document = state.get("document", {})  # absent in older pickles
             self._adopt(extractor, known, labels, maps, threshold, opened, document)
 
     def _forget(self) -> None:
         self._now: Fitted | None = None
-        """What each call works on: a fit puts another in its place."""
+        """The classes that each call uses; a fit replaces them."""
         self._writing = threading.RLock()
-        """Held by a fit, so that of several none is lost."""
+        """Lock of `fit` and `partial_fit`, so that no update is lost."""
 
     @property
     def _fitted(self) -> Fitted:
@@ -287,23 +288,23 @@ class FewShotClassifier(Estimator):
 
     @property
     def _parameters(self) -> tuple[object, ...]:
-        """What the extractor depends on."""
+        """Parameters that determine the extractor."""
         return self.model, self.device, self.tta
 
     def _open(self) -> Extractor:
-        """The extractor of the parameters as they are now."""
+        """Return the extractor of the current parameters."""
         if (fitted := self._now) is not None and fitted.opened == self._parameters:
             return fitted.classifier.extractor
         return load_extractor(self.model, self.device, self.tta)
 
     def _enroll(self, fitted: Fitted | None, photos: Sequence[Photo], labels: Labels) -> None:
-        """Enroll photos beside the examples of the classes that are there."""
+        """Enroll photos together with the examples of existing classes."""
         extractor, before = self._open(), State() if fitted is None else fitted.classifier.state
         if fitted and extractor.sha256 != fitted.classifier.extractor.sha256:
-            raise FrnError("the classes are of another model or tta: fit them anew, or set the parameters back")
+            raise FrnError("the classes are of another model or tta: fit them again, or set the parameters back")
         found = list(embed_all(extractor, photos))
         together = joined(fitted.labels, labels) if fitted else labels
-        all_labels = distinct(together)  # of one type: 1 is called 1.0 beside 2.5
+        all_labels = distinct(together)  # of one type: next to 2.5, 1 becomes 1.0
         named = names(together, all_labels)
         examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}
         for entry, name in zip(before.classes, named, strict=False):
@@ -328,7 +329,7 @@ class FewShotClassifier(Estimator):
         document: Document,
     ) -> None:
         classifier = classifier_over(extractor)
-        classifier.threshold_override = None if threshold is None else float(threshold)  # numpy's are no JSON
+        classifier.threshold_override = None if threshold is None else float(threshold)  # JSON needs a float
         classifier.adopt(state, maps)
         classifier.maps = {key: maps[key] for key in state.holders()}
         self._now = Fitted(classifier, labels, opened, document)
@@ -351,7 +352,7 @@ def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[A
 def _flat(
     photos: Mapping[Any, Sequence[Photo]] | Sequence[Photo], labels: Iterable[Any] | None
 ) -> tuple[list[Photo], Labels]:
-    """Photos and the label of each, from the photos of each class or from two lists."""
+    """Return photos and the label of each, from a mapping of classes or from two lists."""
     if not isinstance(photos, Mapping):
         listed = list_photos(photos)
         if labels is None:  # in the words of scikit-learn
@@ -369,19 +370,19 @@ def _flat(
         listed = [photo for _, of_class in members for photo in of_class]
         given = as_labels([label for label, of_class in members for _ in of_class])
     if not listed:
-        raise FrnError("there is no class to enroll: give at least one with a photo")
+        raise FrnError("no class to enroll: give at least one with a photo")
     return listed, given
 
 
 def _renumbered(state: State, before: State) -> State:
-    """Classes that were there keep their numbers, by which a project file knows them."""
+    """Keep the ids of existing classes, which a project file uses to identify them."""
     numbers, fresh = {entry.name: entry.id for entry in before.classes}, itertools.count(before.next_id)
     classes = [dataclasses.replace(e, id=numbers.get(e.name) or next(fresh)) for e in state.classes]
     return State(tuple(classes), next_id=next(fresh))
 
 
 def _refuse_contradictions(duplicates: Sequence[Duplicate], examples: Mapping[str, Sequence[Support]]) -> None:
-    """A photo of two classes is a mistake; one given twice to a class is not."""
+    """Refuse a photo given to two classes; repeats within a class are fine."""
     for duplicate in duplicates:
         holders = [name for name, members in examples.items() if any(duplicate.key == m.key for m in members)]
         if len(holders) > 1:

@@ -18,47 +18,47 @@ from frn.inference.project import Document
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is known of one photo."""
+    """The result for one photo."""
 
     photo: Any
     label: Any = None
-    """The class that explains it best, whether it is known or not."""
+    """The class that explains the photo best, even if the photo is unknown."""
     probability: float = math.nan
     """Probability of that class."""
     explained: float = math.nan
-    """Share of the photo that that class explains."""
+    """Fraction of the photo that this class explains."""
     unknown: bool = False
-    """Whether that is less than the threshold."""
+    """Whether this fraction is below the threshold."""
     error: FrnError | None = None
-    """Why the photo could not be read; nothing else is known then."""
+    """Why the photo could not be read; the other fields are then unset."""
 
 
 @dataclass(slots=True)
 class Fitted:
-    """Fitted classes. Nothing of it changes, so any number of threads may ask."""
+    """Fitted classes, never modified, so any number of threads may use them."""
 
     classifier: Classifier
     labels: Labels
     opened: tuple[object, ...]
-    """The parameters that the extractor was opened for."""
+    """Parameters with which the extractor was opened."""
     document: Document
-    """The project that was loaded, with the keys that this version does not know."""
+    """The loaded project, including keys that this version does not know."""
 
     def labels_of(self, names: Iterable[str]) -> Labels:
-        """Labels of classes by their names inside."""
+        """Return the labels of classes by their internal names."""
         at = {name: index for index, name in enumerate(self.classifier.classes)}
         found: Labels = self.labels[np.array([at[name] for name in names], dtype=int)]
         return found
 
     def predictions(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction]:
-        """Predictions, a batch at a time. FrnError if a photo cannot be read."""
+        """Yield predictions, a batch at a time. Raises FrnError if a photo cannot be read."""
         for outcome in self.outcomes(list_photos(photos), transductive):
             if isinstance(outcome, FrnError):
                 raise outcome
             yield outcome
 
     def each(self, photos: Iterable[Photo]) -> Iterator[Answer]:
-        """As `FewShotClassifier.answers`."""
+        """Yield answers as `FewShotClassifier.answers` does."""
         asked, again = itertools.tee(photos)
         at = dict(zip(self.classifier.classes, self.labels.tolist(), strict=True))
         for photo, found in zip(again, self.outcomes(asked), strict=True):

@@ -1,6 +1,6 @@
-"""Class labels as people have them: text, numbers, anything that has a name; a class keeps the label it was given.
+"""Class labels of any type with a name: text, numbers and others; a class keeps its original label.
 
-Inside, a class is known by its name, `str(label)`. Free of torch.
+Internally a class is identified by its name, `str(label)`. This module does not need torch.
 """
 
 import warnings
@@ -34,7 +34,7 @@ def as_labels(given: Iterable[Any]) -> Labels:
     if labels.ndim != 1:
         raise FrnError(f"labels is a list, one for each photo, not an array of shape {labels.shape}")
     for place, label in enumerate(labels.tolist()):
-        if label is None or label != label:  # NaN is not itself
+        if label is None or label != label:  # NaN differs from itself
             raise FrnError(f"label number {place + 1} is {label}: every photo needs a label")
     if labels.dtype.kind == "U":
         labels = np.array([normal(label) for label in labels.tolist()], dtype=np.str_)
@@ -42,9 +42,9 @@ def as_labels(given: Iterable[Any]) -> Labels:
 
 
 def as_known(labels: Labels, classes: Labels) -> Labels:
-    """Return labels of text as the classes are called, if they differ only in case, blanks, `_` and `-`.
+    """Replace text labels that differ from a class only in case, blanks, `_` and `-` by the class's label.
 
-    Warns of each label that is taken so, or is not a class.
+    Warns about each replaced label, and about each label that is not a class.
     """
     if labels.dtype.kind != "U" or classes.dtype.kind != "U":
         return labels
@@ -56,7 +56,7 @@ def as_known(labels: Labels, classes: Labels) -> Labels:
 
 
 def joined(labels: Labels, more: Labels) -> Labels:
-    """Labels of both, of one type or, where they differ in kind, of objects."""
+    """Concatenate labels; the result is an array of objects if their kinds differ."""
     if not len(labels) or not len(more):
         return more if len(more) else labels
     return as_labels([*labels.tolist(), *more.tolist()])
@@ -66,7 +66,7 @@ def distinct(labels: Labels) -> Labels:
     """Each label once, sorted if they can be; FrnError if two of them have the same name."""
     try:
         found: Labels = np.unique(labels)
-    except TypeError:  # labels that cannot be compared, as they came
+    except TypeError:  # not comparable: keep the given order
         found = as_labels(dict.fromkeys(labels.tolist()))
     named: dict[str, Any] = {}
     for label in found.tolist():
@@ -76,7 +76,7 @@ def distinct(labels: Labels) -> Labels:
 
 
 def names(labels: Labels, classes: Labels | None = None) -> list[str]:
-    """The classes' names inside; a label that equals one of `classes`, as 1.0 equals 1, has the name of that."""
+    """Return internal class names; a label equal to one of `classes`, as 1.0 equals 1, gets that class's name."""
     called = {} if classes is None else {label: str(label) for label in classes.tolist()}
     return [called.get(label, str(label)) for label in labels.tolist()]
 

@@ -1,4 +1,4 @@
-"""Opening what people name: a model as an extractor, a folder of class folders or a project as a classifier."""
+"""Extractors and classifiers from what users name: a model, a folder of class folders, or a project."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,35 +30,35 @@ def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none"
     data = read_regular(files.extractor, MAX_BYTES) if files.extractor else on_demand.features_file(files.weights)
     if tta == "hflip":
         if not trusted:
-            Extractor(data, str(where), device=device)  # a stranger's file is read here only after its checks
+            Extractor(data, str(where), device=device)  # an untrusted file is read only after its checks
         data = on_demand.mirrored_file(data)
     return Extractor(data, str(where), trusted=trusted, device=device)
 
 
 @dataclass(frozen=True, slots=True)
 class ClassFiles:
-    """What a folder of class folders or a project says of its classes."""
+    """Contents of a folder of class folders or of a project."""
 
     members: dict[str, list[Path]]
     model: str | None = None
-    """The project's own, as `load_extractor` takes it."""
+    """The project's model, as `load_extractor` takes it."""
     threshold: float | None = None
     tta: Tta = "none"
-    """As the project's answers are given."""
+    """The project's test-time augmentation."""
     skipped: list[str] = field(default_factory=list)
     """Why other files in a class folder were skipped."""
     made_with: ModelReference | None = None
-    """As the project remembers its model."""
+    """The project's reference to its model."""
 
     def is_made_with(self, model: str | None) -> bool:
-        """Return whether a model, none for the project's own, is the one whose answers the threshold was set for."""
+        """Return whether the threshold was set for this model (None: the project's own)."""
         return not model or not self.made_with or load_extractor(model, "cpu").plain_sha256 == self.made_with.sha256
 
 
 def class_files(classes: Path) -> ClassFiles:
-    """The files of each class of a folder of class folders, or of a project.
+    """Return the files of each class of a folder of class folders, or of a project.
 
-    FrnError if there are none, or the project cannot be read.
+    Raises FrnError if there are no classes, or the project cannot be read.
     """
     if not is_project(classes):
         found = scan(classes)
@@ -75,17 +75,17 @@ def load_classifier(
 ) -> tuple[Classifier, list[FrnError]]:
     """Enroll a folder of class folders, or the classes of a project file.
 
-    The model is the project's own unless another is given, or the default one. Returns the classifier, and why some of
-    its files were skipped. FrnError if there are no classes, or a project was made with another model.
+    By default, the model is the project's, or the default model for a folder. Returns the classifier, and why some of
+    its files were skipped. Raises FrnError if there are no classes, or a project was made with another model.
     """
     if not is_project(classes):
-        found = scan(classes)  # before the model is loaded: a wrong path is told at once
+        found = scan(classes)  # before loading the model, to report a wrong path at once
         classifier = classifier_over(load_extractor(model or DEFAULT_MODEL, device, tta), FeatureStore())
         return classifier, classifier.enroll(found.members) + [FrnError(entry.reason) for entry in found.skipped]
     project = load_project(classes)
     name = model or project.model.locate(classes.parent)
     if model is None and project.model.tta == "hflip":
-        tta = "hflip"  # as its answers were given
+        tta = "hflip"  # as the project was made
     extractor = load_extractor(name, device, tta)
     project.model.check(extractor.plain_sha256, classes, name)
     classifier = classifier_over(extractor, FeatureStore())

@@ -53,7 +53,7 @@ class OtherHeadClassifier(Classifier):
         """Supports of each class, (k, r, d)."""
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
-        """Replace the classes by those of a state whose feature maps (r, d) are at hand, by content key."""
+        """Enroll the classes of a state whose feature maps (r, d) are given by content key."""
         self.state = state
         self.pools = {c.name: np.stack([feature_maps[s.key] for s in c.supports]) for c in state.classes}
         nothing = EnrolledClass(np.zeros((0, self.extractor.shape[1]), np.float32), np.zeros(0, np.float32))

@@ -1,10 +1,10 @@
-"""What a photo may be in Python, and how it becomes upright sRGB. Free of torch.
+"""Photos in Python: accepted types, and their conversion to upright sRGB. This module does not need torch.
 
 - a file by name (`~` is the home folder), its bytes, or an open binary file;
 - a Pillow image;
-- pixels as an array, or a tensor of torch: (h, w), (h, w, 1), (h, w, 3) or (h, w, 4), or with the channels first if the
-  last axis cannot be channels. A tensor has its channels first if both could be. `uint8` from 0 to 255, or floats from
-  0 to 1. The fourth channel is opacity, on white.
+- pixels as an array or a torch tensor: (h, w), (h, w, 1), (h, w, 3) or (h, w, 4), or with the channels first
+  if the last axis cannot be channels. If both could be channels, a tensor has them first. `uint8` from 0 to
+  255, or floats from 0 to 1. The fourth channel is opacity, on white.
 """
 
 from collections.abc import Iterable
@@ -21,15 +21,15 @@ from frn.images.opening import decode, read_file
 from frn.inference.feature_cache import content_key
 
 Photo: TypeAlias = str | Path | bytes | IO[bytes] | Image.Image | NDArray[Any]
-"""Tensors also, which are not named here: torch is not imported."""
+"""Accepted types of a photo. Tensors are also accepted, but not listed, because torch is not imported."""
 
 NO_FILE = Path()
-"""Stands for a photo that was not given by its file's name."""
+"""Path of a photo that was not given as a file name."""
 CHANNELS = (1, 3, 4)
 
 
 def path_of(photo: Photo) -> Path:
-    """The photo's file, or `NO_FILE`."""
+    """Return the photo's file, or `NO_FILE`."""
     return Path(photo).expanduser().absolute() if isinstance(photo, str | Path) else NO_FILE
 
 
@@ -45,7 +45,7 @@ def several(photos: Iterable[Photo]) -> Iterable[Photo]:
     """
     one_array = getattr(photos, "ndim", 0) == 3 and tuple(getattr(photos, "shape", ()))[-1:] == (3,)
     if isinstance(photos, str | Path | bytes | Image.Image) or hasattr(photos, "read") or one_array:
-        raise FrnError("photos is a list: put a single one in brackets")
+        raise FrnError("photos must be a list: put a single one in brackets")
     if isinstance(photos, np.ndarray) and photos.ndim == 2 and photos.shape[1] == 1 and photos.dtype.kind in "OUS":
         column: list[Photo] = photos[:, 0].tolist()
         return column

@@ -1,4 +1,4 @@
-"""scikit-learn's protocol for estimators, without scikit-learn: it is imported only where it asks for its own types."""
+"""scikit-learn's estimator protocol; scikit-learn is imported only when it needs its own types."""
 
 import inspect
 import sys
@@ -8,7 +8,7 @@ from frn.errors import FrnError
 
 
 def not_fitted(message: str) -> FrnError:
-    """Return an error that is scikit-learn's own as well, in a program that uses scikit-learn."""
+    """Return an error that is also scikit-learn's NotFittedError if the program uses scikit-learn."""
     if "sklearn" not in sys.modules:
         return FrnError(message)
     from sklearn.exceptions import NotFittedError
@@ -18,13 +18,13 @@ def not_fitted(message: str) -> FrnError:
 
 
 class Estimator:
-    """A classifier whose parameters are the arguments of its constructor, each kept as it was given.
+    """A classifier whose parameters are its constructor's arguments, stored unchanged.
 
-    With that `clone`, `cross_val_score`, `GridSearchCV` and `Pipeline` know what to do.
+    This is what `clone`, `cross_val_score`, `GridSearchCV` and `Pipeline` need.
     """
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments by name."""
+        """Return the constructor's arguments by name."""
         return {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)}
 
     def set_params(self, **params: Any) -> Self:

@@ -1,4 +1,4 @@
-"""Mean accuracy and its 95% interval, as the paper reports them. Free of torch."""
+"""Mean accuracy and its 95% interval, as in the paper. This module does not need torch."""
 
 import math
 from collections.abc import Sequence
@@ -23,16 +23,19 @@ class Accuracy:
 
 
 def summarise(correct: Sequence[float] | np.typing.NDArray[np.float64]) -> Accuracy:
-    """Summarise each episode's share of right answers, in [0, 1].
+    """Summarise each episode's fraction of right answers, in [0, 1].
 
-    The interval is 1.96 sqrt(variance / n) with the population's variance, as the authors' code has it.
+    The interval is 1.96 sqrt(variance / n) with the population variance, as in the authors' code.
     """
     percent = 100 * np.asarray(correct, dtype=np.float64)
     return Accuracy(float(percent.mean()), 1.96 * math.sqrt(float(percent.var()) / len(percent)), len(percent))
 
 
 class Unknown(TypedDict):
-    """In percent. Both rates are shares of queries below the calibrated threshold: of known and of unknown ones."""
+    """Detection of unknown queries, in percent.
+
+    Both rates are the fraction of queries, known or unknown, that fall below the calibrated threshold.
+    """
 
     auroc: float
     auroc_ci95: float
@@ -43,7 +46,7 @@ class Unknown(TypedDict):
 
 
 class Result(TypedDict):
-    """One shape's accuracy; `accuracy` and `ci95` in percent."""
+    """Accuracy of one episode shape; `accuracy` and `ci95` are in percent."""
 
     way: int
     shot: int
@@ -53,16 +56,16 @@ class Result(TypedDict):
     ci95: float
     seconds: float
     tuned: NotRequired[dict[str, float]]
-    """Accuracy and ci95 of the same episodes, enrolled as `frn classify` does."""
+    """Accuracy and ci95 of the same episodes when enrolled as `frn classify` does."""
     transductive: NotRequired[dict[str, dict[str, float]]]
     """Accuracy and ci95 if the queries refine these classes: of the same episodes, and with unequal classes."""
     unknown: NotRequired[Unknown]
     head: NotRequired[dict[str, float]]
-    """What was chosen from the validation split, for a head that nobody trained."""
+    """Parameters chosen on the validation split for an untrained head."""
 
 
 def as_result(accuracy: Accuracy, shape: EpisodeShape, seconds: float) -> Result:
-    """Return a shape's accuracy as `frn eval --json` has it."""
+    """Return a shape's accuracy in the format of `frn eval --json`."""
     return {
         "way": shape.way,
         "shot": shape.shot,

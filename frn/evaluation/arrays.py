@@ -1,4 +1,4 @@
-"""Few-shot accuracy of anyone's features: arrays, `.npy` files or Parquet columns in, the figures of `frn eval` out."""
+"""Few-shot accuracy of any features: arrays, `.npy` files or Parquet columns in, results as of `frn eval` out."""
 
 import struct
 import time
@@ -27,12 +27,12 @@ Table: TypeAlias = NDArray[Any] | Sequence[Any] | str | Path
 """Values, or a file that holds them: `.npy`, or `.parquet` with columns `features` and `labels`."""
 
 MAX_BYTES = 1 << 40
-"""Size limit of a file of features."""
+"""Size limit of a features file."""
 UNREADABLE = (
     *(OSError, ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError, MemoryError, RuntimeError),
     *(SyntaxError, tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile),
 )
-"""Exceptions of numpy, which reads a header as Python, and of pyarrow for damaged or unsuitable files."""
+"""Errors for damaged or unsuitable files from numpy, which parses a header as Python, and from pyarrow."""
 
 
 def evaluate(
@@ -47,22 +47,23 @@ def evaluate(
     method: str = "frn",
     validation: tuple[Table, Table] | None = None,
 ) -> list[Result]:
-    """Accuracy of a head over random episodes of images, by their features; one result for each shot.
+    """Measure a head's accuracy over random episodes of features; return one result for each shot.
 
     Args:
         features: vectors (n, d), maps (n, r, d) or maps (n, d, h, w); or a file of them.
         labels: class of each image, (n,), or a file; None takes the column `labels` of a Parquet file.
         way: classes of an episode.
-        shot: supports of each class.
-        queries: queries of each class.
-        episodes: how many.
-        seed: the same seed draws the same episodes.
-        method: a head without layers to be trained: frn, proto, simpleshot, cosine, ...
-        validation: features and labels of other classes, from which FRN's lambda, rho and gamma are chosen for each
-            shot; without them lambda = p / d and rho = 1, for features of mean energy 1.
+        shot: supports per class.
+        queries: queries per class.
+        episodes: number of episodes.
+        seed: seed of the random episodes.
+        method: a head without trainable layers: frn, proto, simpleshot, cosine, ...
+        validation: features and labels of other classes, from which FRN's lambda, rho and gamma are chosen for
+            each shot; without them lambda = p / d and rho = 1, for features of mean energy 1.
 
     Raises:
-        FrnError: if a file cannot be read, the shapes do not fit, the head needs training, or a class is too small.
+        FrnError: if a file cannot be read, the shapes do not match, the head needs training, or a class is too
+            small.
     """
     if episodes < 1:
         raise FrnError(f"an accuracy needs episodes >= 1, not {episodes}")
@@ -74,7 +75,7 @@ def evaluate(
     tensor = torch.from_numpy(maps / np.float32(unit))
     others = None if validation is None else _by_class(*validation)
     results = []
-    for k in map(int, shot if isinstance(shot, Iterable) else [shot]):  # numpy's are no JSON
+    for k in map(int, shot if isinstance(shot, Iterable) else [shot]):  # JSON needs a float
         shape = EpisodeShape(way=way, shot=k, queries=queries)
         check_classes(names, sizes, shape, where="the features", every_class=True)
         chosen = None
@@ -92,16 +93,16 @@ def evaluate(
 
 
 def _by_class(features: Table, labels: Table | None) -> tuple[NDArray[np.float32], tuple[int, ...], list[str]]:
-    """Maps (n, r, d) class by class, images of each class, and the classes' names."""
+    """Return maps (n, r, d) sorted by class, the number of images of each class, and the class names."""
     found = np.asarray(_read(features, "features"))
     if found.dtype.kind not in "biuf":
-        raise FrnError(f"the features are {found.dtype}, and not numbers")
+        raise FrnError(f"the features are {found.dtype}, not numbers")
     maps = found.astype(np.float32)
     if labels is None and not is_parquet(features):
         raise FrnError("give the labels of the features, or a Parquet file with a column of them")
     known = np.asarray(_read(features if labels is None else labels, "labels"))
     if known.dtype.kind not in "biufUSO":
-        raise FrnError(f"the labels are {known.dtype}, and neither numbers nor names")
+        raise FrnError(f"the labels are {known.dtype}, not numbers or names")
     if maps.ndim == 4:
         maps = maps.reshape(*maps.shape[:2], -1).swapaxes(1, 2)
     elif maps.ndim == 2:
@@ -119,7 +120,7 @@ def _by_class(features: Table, labels: Table | None) -> tuple[NDArray[np.float32
 
 
 def is_parquet(table: Table) -> bool:
-    """Return whether it is a file of named columns."""
+    """Return whether this is a Parquet file."""
     return isinstance(table, str | Path) and Path(table).suffix.lower() == ".parquet"
 
 
@@ -130,7 +131,7 @@ def _read(table: Table, column: str) -> Any:
     try:
         if is_parquet(table):
             return _read_column(path, column)
-        # Mapped, an array that says it has more than its file has is refused and not made room for.
+        # Memory mapping fails if the header claims more data than the file has, instead of allocating it.
         array = np.load(path, allow_pickle=False, mmap_mode="r")
     except FrnError:
         raise

@@ -1,4 +1,4 @@
-"""Accuracy over random episodes whose classes are enrolled as `frn classify` does: alpha and gamma chosen for each."""
+"""Accuracy over random episodes enrolled as `frn classify` does: alpha and gamma are chosen for each."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Thousands of episodes from feature maps that were computed once.
+"""Scoring of thousands of episodes from cached feature maps.
 
 Shape letters: e episodes of a chunk, way, r, d; q = way * queries query images of an episode.
 """
@@ -22,12 +22,12 @@ from frn.ridge.moments import second_moment
 from frn.ridge.systems import residual_operator
 
 Scorer = Callable[[Tensor], Tensor]
-"""Logits (e, q, way) of a chunk of episodes, given as image indices (e, way, shot + queries)."""
+"""Function from image indices (e, way, shot + queries) of a chunk of episodes to logits (e, q, way)."""
 
 CHUNK = 8
-"""Episodes scored at once: few enough that their temporaries stay in the processor's cache."""
+"""Episodes scored at a time, few enough that temporaries stay in the processor's cache."""
 MOMENT_CHANNELS = 128
-"""Up to this many channels, second moments (d x d per image) are cached and no query map is touched again."""
+"""Most channels for which second moments (d x d per image) are cached and replace the query maps."""
 
 
 def evaluate_episodes(
@@ -41,9 +41,9 @@ def evaluate_episodes(
     progress: Progress | None = None,
     tally: Tally | None = None,
 ) -> Accuracy:
-    """Accuracy of a head over random episodes of images by their feature maps (n, r, d), class by class.
+    """Measure a head's accuracy over random episodes of feature maps (n, r, d) sorted by class.
 
-    A tally notes what every query was taken for.
+    A tally records the answer to every query.
     """
     return summarise(
         episode_accuracies(
@@ -63,7 +63,7 @@ def episode_accuracies(
     progress: Progress | None = None,
     tally: Tally | None = None,
 ) -> NDArray[np.float64]:
-    """Share of queries that are right in each of the episodes of these numbers; see `evaluate_episodes`."""
+    """Return the fraction of right answers in each episode with these numbers; see `evaluate_episodes`."""
     with torch.inference_mode():
         score = episode_scorer(head, feature_maps, shape)
     target = torch.arange(shape.way, device=feature_maps.device).repeat_interleave(shape.queries)
@@ -80,7 +80,8 @@ def episode_accuracies(
 
     first, correct, starts = episodes.start, np.empty(len(episodes)), range(episodes.start, episodes.stop, CHUNK)
     threads = torch.get_num_threads()
-    # The systems are small: sharing one among threads costs more than solving it, so each thread has its own episodes.
+    # The systems are small: sharing one among threads costs more than solving it, so each thread scores its own
+    # episodes.
     torch.set_num_threads(1)
     at_once = threads if feature_maps.is_cpu else 1
     workers = ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=(1,))
@@ -97,7 +98,7 @@ def episode_accuracies(
 
 
 def episode_scorer(head: Head, feature_maps: Tensor, shape: EpisodeShape) -> Scorer:
-    """The fastest way to score episodes of `shape` from cached maps; the logits are the head's."""
+    """Return the fastest scorer for episodes of `shape` from cached maps; its logits are the head's."""
     if isinstance(head, FRNHead) and feature_maps.shape[-1] <= MOMENT_CHANNELS:
         return _moment_scorer(head, feature_maps, shape)
 
@@ -112,7 +113,7 @@ def episode_scorer(head: Head, feature_maps: Tensor, shape: EpisodeShape) -> Sco
 
 
 def _moment_scorer(head: FRNHead, feature_maps: Tensor, shape: EpisodeShape) -> Scorer:
-    """FRN by second moments: a query costs d x d per class, whatever r is, and an image's moment is computed once."""
+    """Score FRN by second moments: a query costs d x d per class for any r; each image's moment is computed once."""
     r, d = feature_maps.shape[1:]
     p = shape.shot * r
     moments = torch.cat([second_moment(piece) for piece in feature_maps.split(1024)]).flatten(1)  # n, d * d

@@ -1,4 +1,4 @@
-"""One call from a model's name and a data set to accuracy: what `frn eval` runs."""
+"""Accuracy from a model's name and a data set in one call, as for `frn eval`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -25,7 +25,7 @@ from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import Precision, choose_device, choose_precision, set_threads
 
 ProgressBars = Callable[[str], AbstractContextManager[Progress]]
-"""Opens a progress bar by its title; what it gives is called with what is done and how much there is."""
+"""Opens a progress bar with a title; yields a callback for the finished number and the total."""
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def no_bars(title: str) -> Iterator[Progress]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationOptions:
-    """What is measured, and how."""
+    """Parameters of an evaluation."""
 
     model: str
     """Model file, run folder, shipped name or `features.onnx`."""
@@ -45,7 +45,7 @@ class EvaluationOptions:
     split: str = "test"
     way: int = 5
     shot: Sequence[int] | None = None
-    """One result each; 1 and 5 by default."""
+    """One result per shot; 1 and 5 by default."""
     queries: int = 16
     episodes: int = 10_000
     seed: int = 0
@@ -53,7 +53,7 @@ class EvaluationOptions:
     device: Device = "auto"
     threads: int | None = None
     transform: EvaluationTransform | None = None
-    """How images are prepared for an authors' `.pth`, which does not say it."""
+    """Image preparation for an authors' `.pth`, which does not contain it."""
     tta: Tta = "none"
     method: str | None = None
     """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/.
@@ -74,13 +74,13 @@ def evaluate(
     inspect: Inspect | None = None,
     ranks: ProcessGroup = ALONE,
 ) -> list[Result]:
-    """Measure a model's accuracy over random episodes; `warn` receives the reasons why images were skipped.
+    """Measure a model's accuracy over random episodes; `warn` receives the reasons for skipped images.
 
-    `inspect` is shown each shape's answers, for a report. Ranks share images and episodes; each gets the results.
+    `inspect` receives each shape's answers for a report. Ranks share images and episodes; each gets the results.
 
-    FrnError if there is no such model or data set, or a class is too small for the episodes.
+    Raises FrnError if the model or data set does not exist, or a class is too small for the episodes.
     """
-    folders = scan(split_folder(options.data, options.split))  # before torch's models: a wrong folder is told at once
+    folders = scan(split_folder(options.data, options.split))  # before loading torch, to report a wrong folder at once
     shapes = [EpisodeShape(way=options.way, shot=k, queries=options.queries) for k in options.shot or (1, 5)]
     set_threads(options.threads)
     device = choose_device(options.device)
@@ -125,7 +125,7 @@ def evaluate(
 
 
 def _load(options: EvaluationOptions, device: torch.device, precision: Precision) -> FeatureExtractor:
-    """The model, under the head of another method if one is requested."""
+    """Load the model, with the head of another method if requested."""
     method = None if options.method in CLASSICAL else options.method
     if is_exported(Path(options.model)):
         if method:
@@ -133,7 +133,9 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
         if options.precision != "fp32":
             raise FrnError("--precision: an exported model keeps its own. Leave it out, or give the torch model.")
         if options.transform:
-            raise FrnError("--preset is for an authors' .pth; an exported model says itself how it sees images.")
+            raise FrnError(
+                "--preset is for the authors' .pth files; an exported model already says how its images are prepared."
+            )
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
         return OnnxExtractor(exported, mirror=options.tta == "hflip")
     model = load_model(options.model, transform=options.transform)
@@ -145,7 +147,7 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
 
 def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None:
     """Set SimpleShot's centre: the mean feature of the training images."""
-    assert isinstance(extractor, TorchExtractor)  # an exported model takes no other method
+    assert isinstance(extractor, TorchExtractor)  # an exported model has a fixed method
     folders = scan(split_folder(data, "train"))
     with bars("decoding train") as decoding:
         images = load_images(folders, extractor.transform, progress=decoding)

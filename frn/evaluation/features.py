@@ -1,4 +1,4 @@
-"""Feature maps of every image of a split, each computed once, by torch or by onnxruntime."""
+"""Feature maps of every image of a split, each computed once, with torch or onnxruntime."""
 
 import copy
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from frn.models.model import Model
 from frn.system.precision import Precision, autocast
 
 BATCH, GPU_BATCH = 64, 256
-"""Images per forward pass. On a processor more take more memory, and no less time."""
+"""Images per forward pass. Larger batches on a processor need more memory and save no time."""
 
 
 class FeatureExtractor(Protocol):
-    """What evaluation needs of a model, whatever runs it."""
+    """Interface of a model for evaluation, independent of its runtime."""
 
     transform: EvaluationTransform
-    """How its images are prepared."""
+    """Preparation of its images."""
     method: str
     """Name of its head."""
     untrained_head: bool
@@ -34,9 +34,9 @@ class FeatureExtractor(Protocol):
         """Return feature maps (n, r, d), float32, of uniform images of the model's size."""
 
     def new_head(self) -> Head:
-        """Return a copy of its head, which the caller may change.
+        """Return a copy of the head, which the caller may change.
 
-        FrnError if the model does not hold its whole head.
+        Raises FrnError if the model does not hold its whole head.
         """
 
 
@@ -66,7 +66,7 @@ class TorchExtractor:
 
     @torch.inference_mode()
     def mean_feature(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
-        """Return the average-pooled feature (d,) of all images together, in float32."""
+        """Return the mean of all images' average-pooled features (d,), in float32."""
         batches = self._batches(images, progress)
         total = torch.stack([feature_maps.double().mean(1).sum(0) for feature_maps in batches]).sum(0)
         return (total / len(images)).float()
@@ -86,7 +86,7 @@ class TorchExtractor:
                 progress(min(start + batch, len(images)), len(images))
 
     def new_head(self) -> Head:
-        """Return a copy of its head."""
+        """Return a copy of the head."""
         return copy.deepcopy(self.model.head)
 
 
@@ -114,9 +114,9 @@ class OnnxExtractor:
         return feature_maps
 
     def new_head(self) -> Head:
-        """Return a head with the learned numbers of the file's metadata.
+        """Return a head with the learned parameters in the file's metadata.
 
-        FrnError if the head has layers of its own, which an extractor does not hold.
+        Raises FrnError if the head has its own layers, which an extractor does not hold.
         """
         learned = self.extractor.learned
         head = build_head(self.method, self.extractor.shape[1])
@@ -130,7 +130,7 @@ class OnnxExtractor:
 
 
 def turned_back(feature_maps: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Maps (n, h w, d) of mirror images, as those of the images themselves lie."""
+    """Flip maps (n, h w, d) of mirror images back to the orientation of the original images."""
     return feature_maps.unflatten(1, grid).flip(2).flatten(1, 2)
 
 

@@ -1,4 +1,4 @@
-"""What a report shows of an evaluation: counts, calibration, and the photos and episodes that were hardest."""
+"""Contents of an evaluation report: counts, calibration, and the hardest photos and episodes."""
 
 import math
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ from frn.ridge.parameters import HeadParameters
 
 HARDEST_IMAGES, HARDEST_EPISODES = 12, 4
 OPEN_SET_EPISODES = 200
-"""Episodes behind the histogram of explained energy: enough for a smooth one."""
+"""Episodes for the histogram of explained energy: enough to make it smooth."""
 MISTAKES = 6
-"""Wrong answers shown of one class of one episode."""
+"""Wrong answers shown per class of an episode."""
 
 Maps = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A photo and the wrong answer it got."""
+    """A photo and its wrong answer."""
 
     crop: Pixels
-    """(S, S, 3), as the network sees it."""
+    """Network input, (S, S, 3)."""
     number: int
-    """In the split."""
+    """Number in the split."""
     truth: str
     answer: str
     probability: float
@@ -41,15 +41,15 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class HardImage:
-    """A photo that was often taken for another class, in the episode with the surest mistake."""
+    """A photo that was often misclassified, with its most confident mistake."""
 
     mistake: Mistake
     asked: int
     wrong: int
     supports: dict[str, list[Pixels]]
-    """Crops of the examples of its own class and of the answer's."""
+    """Crops of the examples of the photo's class and of the answer's."""
     error_maps: dict[str, NDArray[np.floating]]
-    """(h, w) of both classes; empty where the head reconstructs nothing, or maps are not square."""
+    """Error maps (h, w) of both classes; empty if the head does not reconstruct, or maps are not square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +58,15 @@ class HardEpisode:
 
     number: int
     accuracy: float
-    """In percent."""
+    """Accuracy in percent."""
     supports: dict[str, list[Pixels]]
     mistakes: dict[str, list[Mistake]]
-    """Mistakes of each class, the surest first; at most `MISTAKES`."""
+    """Mistakes per class, the most confident first; at most `MISTAKES`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """One shape's result, laid open."""
+    """Details of one shape's result."""
 
     result: Result
     names: tuple[str, ...]
@@ -74,13 +74,13 @@ class Findings:
     confusion: Counts
     calibration: Calibration
     explained: tuple[NDArray[np.floating], NDArray[np.floating]] | None
-    """Shares of known and of unknown queries that the best class explains; None if there is nothing to measure."""
+    """Fraction that the best class explains of known and of unknown queries; None if it was not measured."""
     images: list[HardImage]
     episodes: list[HardEpisode]
 
 
 def find(inspection: Inspection) -> Findings:
-    """Gather what a report shows of one shape's answers."""
+    """Collect the report's contents for one shape."""
     tally, images = inspection.tally, inspection.images
     return Findings(
         inspection.result,
@@ -138,7 +138,7 @@ def _hard_image(inspection: Inspection, image: int) -> HardImage:
 def _error_maps(
     inspection: Inspection, rows: dict[str, NDArray[np.int64]], image: int
 ) -> dict[str, NDArray[np.floating]]:
-    """Squared error of each location (h, w) of an image, for classes given by the numbers of their examples."""
+    """Return squared errors (h, w) of an image for classes given by the numbers of their examples."""
     head, r = inspection.head, inspection.feature_maps.shape[1]
     side = math.isqrt(r)
     if not isinstance(head, FRNHead) or side * side != r:

@@ -1,7 +1,7 @@
-"""A classifier scored on photos whose class is known: accuracy, each class, calibration, unknown photos. Free of torch.
+"""Classifier results on photos of known classes: accuracy, calibration, unknown photos. Does not need torch.
 
-A photo that is itself an example of a class is skipped: it would be right, and say nothing. Photos of classes that are
-not enrolled have no right answer; they tell how many of such photos are called unknown.
+A photo that is also an example is skipped, because it would be right without meaning. Photos of classes that are not
+enrolled have no right answer; they show how many such photos are called unknown.
 """
 
 import math
@@ -22,14 +22,14 @@ from frn.inference.session import check_name
 from frn.inference.unknown import auroc
 
 BINS = 10
-"""Bins of the probability, for calibration."""
+"""Number of probability bins for calibration."""
 Z_95 = 1.959964
-"""Quantile of the normal distribution for an interval of 95 %."""
+"""Normal quantile of a 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One photo: what it is, and what it was called."""
+    """The true class and the predicted class of one photo."""
 
     path: Path
     truth: str
@@ -37,7 +37,7 @@ class Answer:
 
     @property
     def label(self) -> str:
-        """Return the predicted label."""
+        """The predicted label."""
         return self.prediction.label
 
     @property
@@ -47,39 +47,39 @@ class Answer:
 
     @property
     def explained(self) -> float:
-        """Share of the photo that that class explains."""
+        """Fraction of the photo that this class explains."""
         return self.prediction.explained[self.label]
 
     @property
     def right(self) -> bool:
-        """Return whether that is its class."""
+        """Whether the prediction is right."""
         return self.label == self.truth
 
 
 @dataclass(frozen=True, slots=True)
 class ClassScore:
-    """One class; shares are NaN if there is nothing to take one of."""
+    """Scores of one class; undefined fractions are NaN."""
 
     name: str
     photos: int
     right: int
     called: int
-    """Photos of all classes that were called this."""
+    """Photos of all classes that were predicted as this class."""
 
     @property
     def recall(self) -> float:
-        """Share of its photos that were called this."""
+        """Fraction of the class's photos that were predicted as it."""
         return self.right / self.photos if self.photos else math.nan
 
     @property
     def precision(self) -> float:
-        """Share of the photos called this that are of it."""
+        """Fraction of the photos predicted as this class that belong to it."""
         return self.right / self.called if self.called else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledScore:
-    """All answers, and what follows from them. Shares are between 0 and 1."""
+    """All answers and their statistics. Fractions are between 0 and 1."""
 
     classes: tuple[str, ...]
     """Names of the enrolled classes."""
@@ -88,30 +88,30 @@ class LabelledScore:
     unknown: tuple[Answer, ...]
     """Photos of other classes."""
     examples: tuple[Path, ...]
-    """Left out: they are examples of a class themselves."""
+    """Photos that are skipped because they are examples of a class."""
     broken: tuple[FrnError, ...]
-    """Why files could not be read."""
+    """Errors of unreadable files."""
     notes: tuple[str, ...] = ()
-    """Folders that are not called exactly like a class, and classes without photos."""
+    """Notes on folders whose names match a class only loosely or not at all, and on classes without photos."""
 
     @property
     def right(self) -> int:
-        """Photos of enrolled classes that got their class."""
+        """Number of correctly classified photos of enrolled classes."""
         return sum(answer.right for answer in self.known)
 
     @property
     def accuracy(self) -> float:
-        """Share of the photos of enrolled classes that got their class."""
+        """Fraction of the photos of enrolled classes that were classified correctly."""
         return self.right / len(self.known)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Confidence interval of the accuracy, 95 %."""
+        """95 % confidence interval of the accuracy."""
         return wilson(self.right, len(self.known))
 
     @property
     def per_class(self) -> list[ClassScore]:
-        """Each enrolled class; photos of other classes count nowhere."""
+        """Scores of each enrolled class; photos of other classes do not count."""
         table = self.confusion
         return [
             ClassScore(name, int(table[i].sum()), int(table[i, i]), int(table[:, i].sum()))
@@ -120,7 +120,7 @@ class LabelledScore:
 
     @property
     def confusion(self) -> NDArray[np.int64]:
-        """Photos of each class (rows) that were called each class (columns)."""
+        """Number of photos of each class (rows) that were predicted as each class (columns)."""
         at = {name: index for index, name in enumerate(self.classes)}
         table = np.zeros((len(at), len(at)), dtype=np.int64)
         for answer in self.known:
@@ -129,30 +129,30 @@ class LabelledScore:
 
     @property
     def errors(self) -> list[Answer]:
-        """Wrong answers, the most certain first."""
+        """Wrong answers, the most confident first."""
         return sorted((a for a in self.known if not a.right), key=lambda a: -a.probability)
 
     @property
     def calibration(self) -> Calibration:
-        """How often the answers of each probability are right."""
+        """Accuracy of the answers by probability."""
         said = np.array([answer.probability for answer in self.known])
         return Calibration.of(said, np.array([answer.right for answer in self.known]), BINS)
 
     @property
     def false_rejections(self) -> float:
-        """Share of the photos of enrolled classes that are called unknown."""
+        """Fraction of the photos of enrolled classes that are called unknown."""
         return sum(answer.prediction.unknown for answer in self.known) / len(self.known)
 
     @property
     def true_positive_rate(self) -> float:
-        """Share of the other photos that are called unknown; NaN without any."""
+        """Fraction of the other photos that are called unknown; NaN without any."""
         return (
             sum(answer.prediction.unknown for answer in self.unknown) / len(self.unknown) if self.unknown else math.nan
         )
 
     @property
     def auroc(self) -> float:
-        """Chance that a photo of an enrolled class is more familiar than another one; NaN without any other."""
+        """Probability that a photo of an enrolled class is more familiar than another photo; NaN without any other."""
         if not self.unknown:
             return math.nan
         return auroc(
@@ -161,7 +161,7 @@ class LabelledScore:
 
     @property
     def rows(self) -> list[dict[str, object]]:
-        """A row per photo: its class, what it was called, the probability of each class."""
+        """Return one row per photo: its class, its predicted class, and the probability of each class."""
         return [
             {
                 "image": str(answer.path).encode("utf-8", "backslashreplace").decode(),
@@ -185,12 +185,11 @@ def score_labelled(
     FrnError if no class of `members` is enrolled, or none of the photos of those that are can be used.
     """
     names = tuple(classifier.classes)
-    called, notes = match_names(map(check_name, members), names)  # as the classes' own folders
+    called, notes = match_names(map(check_name, members), names)  # in the spelling of the classes' folders
     truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
     if not called:
         raise FrnError(
-            f"none of its folders ({_some(members)}) is called like one of the classes ({_some(names)}): nothing can "
-            "be right"
+            f"none of its folders ({_some(members)}) has the name of a class ({_some(names)}): nothing can be right"
         )
     notes += [f"the class {name!r} has no photo there" for name in names if name not in called.values()]
     holders = classifier.state.holders()
@@ -217,8 +216,8 @@ def score_labelled(
             answers[truth in classifier.classes].append(Answer(path, truth, prediction))
     if not answers[True]:
         raise FrnError(
-            f"there is no photo to score: {len(examples)} are examples of the classes themselves, {len(broken)} cannot "
-            "be read. Give photos that are no examples."
+            f"no photo to score: {len(examples)} are examples of the classes, {len(broken)} cannot "
+            "be read. Give photos that are not examples."
         )
     return LabelledScore(
         names, tuple(answers[True]), tuple(answers[False]), tuple(examples), tuple(broken), tuple(notes)
@@ -226,7 +225,7 @@ def score_labelled(
 
 
 def wilson(right: int, photos: int) -> tuple[float, float]:
-    """Wilson's interval of 95 % for a share: unlike the normal one it is right for few photos and near 0 and 1."""
+    """Return Wilson's 95 % interval of a fraction: accurate for few photos and near 0 and 1, unlike the normal one."""
     share, reach = right / photos, Z_95**2 / photos
     centre = (share + reach / 2) / (1 + reach)
     half = Z_95 / (1 + reach) * math.sqrt(share * (1 - share) / photos + reach / (4 * photos))

@@ -1,8 +1,8 @@
-"""Detection of photos of unknown classes (`inference.unknown`), over random episodes.
+"""Detection of photos of unknown classes (`inference.unknown`) over random episodes.
 
-Each episode has twice `way` classes: the first half is enrolled, queries come from both. The area under the ROC curve
-is the chance that a known query looks more known than an unknown one: by its familiarity and, for comparison, by the
-largest probability.
+Each episode has twice `way` classes: the first half is enrolled, queries come from both halves. The area under the ROC
+curve is the probability that a known query scores higher than an unknown one: by familiarity and, for comparison, by
+the largest probability.
 
 Shape letters: way enrolled classes, r locations, d channels, q = way * queries known or unknown queries.
 """
@@ -24,7 +24,7 @@ Scores = NDArray[np.floating]
 
 
 def doubled(shape: EpisodeShape) -> EpisodeShape:
-    """The episode with as many unknown classes beside the known ones."""
+    """Return the shape with as many unknown classes added to the known ones."""
     return EpisodeShape(way=2 * shape.way, shot=shape.shot, queries=shape.queries)
 
 
@@ -38,7 +38,7 @@ def measure_open_set(
     seed: int,
     progress: Progress | None = None,
 ) -> Unknown:
-    """Measure over random episodes; `shape` is that of the enrolled half, and there must be twice as many classes."""
+    """Measure over random episodes; `shape` describes the enrolled half, so twice as many classes are needed."""
     outcomes = np.empty((episodes, 4))
     for index in range(episodes):
         found = judge_episode(head, feature_maps, sizes, shape, seed=seed, index=index)
@@ -59,16 +59,16 @@ def measure_open_set(
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One episode's queries: first those of enrolled classes, then those of others."""
+    """Scores of one episode's queries: first of enrolled classes, then of others."""
 
     explained: tuple[Scores, Scores]
-    """Share of each query that the best class explains."""
+    """Fraction of each query that the best class explains."""
     likeliest: tuple[Scores, Scores]
     """Largest probability of each query."""
     familiarity: tuple[Scores, Scores]
     """Statistic that separates known from unknown queries."""
     least: float
-    """Familiarity of known queries, calibrated from the supports."""
+    """Least familiarity of known queries, calibrated from the supports."""
 
 
 def judge_episode(

@@ -1,4 +1,4 @@
-"""A model measured on a split: several episode shapes from features that are computed once."""
+"""Evaluation of a model on a split: several episode shapes from features computed once."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -36,35 +36,35 @@ class Sampling(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """One shape's result, and what it was made from."""
+    """One shape's result and its data."""
 
     result: Result
     seed: int
     head: Head
     feature_maps: Tensor
-    """(n, r, d) of `images`."""
+    """Feature maps (n, r, d) of `images`."""
     images: StoredImages
     tally: Tally
 
 
 Inspect = Callable[[Inspection], None]
-"""Is shown each shape's answers before the next one begins."""
+"""Receives each shape's answers before the next shape starts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationPlan:
-    """What is measured."""
+    """Parameters of an evaluation on images."""
 
     shapes: Sequence[EpisodeShape]
-    """One result each."""
+    """Episode shapes, one result each."""
     episodes: int
-    """Per shape."""
+    """Episodes per shape."""
     seed: int = 0
-    """The same seed draws the same episodes."""
+    """Seed of the random episodes."""
     head: Head | None = None
     """In place of the model's own."""
     tune: bool = False
-    """Also enroll the classes of each episode as `frn classify` does: alpha and gamma chosen by leave-one-out."""
+    """Also enroll each episode's classes as `frn classify` does: alpha and gamma chosen by leave-one-out."""
     transductive: bool = False
     """Also let the queries of each episode refine its enrolled classes; implies `tune`."""
     unknown: bool = False
@@ -73,7 +73,7 @@ class EvaluationPlan:
     """Processes that share images and episodes."""
 
     def check(self, images: StoredImages, where: str) -> None:
-        """Refuse images that cannot serve one of the shapes; an FrnError names the class that is too small."""
+        """Raise FrnError, naming the class, if the images are too few for one of the shapes."""
         for shape in self.shapes:
             needed = doubled(shape) if self.unknown else shape
             check_classes(images.names, images.sizes, needed, where=where, every_class=True)
@@ -90,11 +90,11 @@ def evaluate_images(
     scoring: Progress | None = None,
     inspect: Inspect | None = None,
 ) -> list[Result]:
-    """Evaluate a model on images prepared by its own transform. The model stays as it is.
+    """Evaluate a model on images prepared by its own transform. The model is unchanged.
 
-    An untrained FRN head is tuned on `validation`, images of other classes, for each shape. An error calls the images
-    `where`; progress counts images, and over the episodes of one shape; `inspect` is shown each shape's answers.
-    FrnError if a class is too small for one of the shapes, or the model's numbers are not finite.
+    An untrained FRN head is tuned for each shape on `validation`, images of other classes. Error messages call the
+    images `where`. `extracting` counts images, `scoring` the episodes of one shape; `inspect` receives each shape's
+    answers. Raises FrnError if a class is too small for one of the shapes, or the model's numbers are not finite.
     """
     keep_freed_memory()
     if validation is not None:
@@ -105,11 +105,13 @@ def evaluate_images(
     if tune and not isinstance(head, FRNHead):
         raise FrnError("--tune and --transductive enroll classes: they need a model trained with --method frn")
     if plan.unknown and not isinstance(head, FRNHead):
-        raise FrnError("--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn")
+        raise FrnError(
+            "--unknown measures how much of a query is reconstructed: it needs a model trained with --method frn"
+        )
 
     def extract(whole: StoredImages) -> Tensor:
         maps = ranks.gather(extractor.extract(whole.portion(ranks.share(len(whole))), extracting), len(whole))
-        if not all(numbers.sum().isfinite() for numbers in (maps, *head.state_dict().values())):  # all would be class 0
+        if not all(numbers.sum().isfinite() for numbers in (maps, *head.state_dict().values())):  # NaNs give class 0
             raise FrnError("the model has weights, or made feature maps, that are not finite: it is damaged")
         return maps
 

@@ -33,7 +33,7 @@ from frn.heads.vectors.simpleshot import SimpleShotHead
 
 GROUP = "frn.heads"
 SMALL = 64
-"""Up to this many channels the authors compare whole flattened maps, beyond it average-pooled ones."""
+"""Most channels for which the authors compare whole flattened maps; wider maps are average-pooled."""
 
 HEADS: dict[str, Callable[[int], Head]] = {
     "frn": lambda d: FRNHead(),

@@ -15,17 +15,17 @@ from torch import Tensor, nn
 from frn.heads.head import Head
 
 DROPOUT = 0.1
-"""Dropout of attention between maps, in training (the authors' code)."""
+"""Dropout of the attention between maps in training (the authors' code)."""
 
 
 class BiFRNHead(Head):
-    """Scores a query by how well it and each class's supports reconstruct each other.
+    """Head that scores a query by how well it and each class's supports reconstruct each other.
 
-    Errors are summed over the maps, so that of the supports grows with the shot; logits are divided by r d.
+    Errors are summed over the maps, so the supports' error grows with the shot; logits are divided by r d.
     """
 
     def __init__(self, d: int) -> None:
-        """Queries, keys and values of d channels."""
+        """Use queries, keys and values of d channels."""
         super().__init__()
         self.itself = SelfReconstruction(d)
         self.projections = nn.Linear(d, 3 * d, bias=False)
@@ -59,7 +59,7 @@ class BiFRNHead(Head):
 
 
 class SelfReconstruction(nn.Module):
-    """A transformer of one layer and one head over the locations of a map (FSRM), which it keeps in shape."""
+    """A transformer with one layer and one head over the locations of a map (FSRM), whose shape is kept."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class SelfReconstruction(nn.Module):
 
 
 def positions(r: int, d: int, *, like: Tensor) -> Tensor:
-    """Sines of location numbers at falling frequencies, and their cosines at odd channels: (r, d)."""
+    """Return sines of location numbers at falling frequencies, with cosines at odd channels: (r, d)."""
     channel = torch.arange(d, device=like.device)
     angle = torch.arange(r, device=like.device)[:, None] / 10000 ** ((channel // 2).double() * 2 / d)
     return torch.where(channel % 2 == 0, angle.sin(), angle.cos()).to(like.dtype)

@@ -1,7 +1,7 @@
-"""CrossTransformers (Doersch et al., NeurIPS 2020), as the paper's baseline has them (Sec. 3.5, Eq. 12).
+"""CrossTransformers (Doersch et al., NeurIPS 2020), as in the paper's baseline (Sec. 3.5, Eq. 12).
 
-Like FRN it reconstructs a query map from each class's pool, but by attention between learned projections instead of a
-closed form. The text gives no width for them; here keys and values are as wide as the map.
+Like FRN, they reconstruct a query map from each class's pool, but by attention between learned projections instead of a
+closed form. The text does not give their width; here keys and values are as wide as the map.
 """
 
 import torch
@@ -11,13 +11,13 @@ from frn.heads.head import Head
 
 
 class CTXHead(Head):
-    """Scores a query by how well attention over each class's pool reconstructs its values.
+    """Head that scores a query by how well attention over each class's pool reconstructs its values.
 
     Logits are divided by d and multiplied by the temperature gamma.
     """
 
     def __init__(self, d: int) -> None:
-        """Keys and values of d channels."""
+        """Use keys and values of d channels."""
         super().__init__()
         self.key = nn.Linear(d, d, bias=False)
         self.value = nn.Linear(d, d, bias=False)

@@ -1,9 +1,9 @@
-"""DeepEMD (Zhang et al., CVPR 2020): a class scores by how cheaply its locations are transported to the query's.
+"""DeepEMD (Zhang et al., CVPR 2020): classes score by the cost of transporting their locations to the query's.
 
-The optimal transport is a linear program, solved exactly by a library of the extra `emd`: it has no closed form, and
-that is what the paper compares FRN with (Sec. 3.5). Followed is the authors' code: cosine costs of features centred
-over their channels, weights by cross-reference, a fixed temperature, and a structured fully connected layer (SFC) that
-SGD fits to the supports if there are several per class.
+The optimal transport is a linear program without a closed form, which is what the paper compares FRN with (Sec. 3.5). A
+library of the extra `emd` solves it exactly. The head follows the authors' code: cosine costs of features centred over
+their channels, weights by cross-reference, a fixed temperature, and a structured fully connected layer (SFC) that SGD
+fits to the supports if there are several per class.
 
 Shape letters: way classes, r locations, d channels, q queries, n transports (n = q * way).
 """
@@ -23,25 +23,25 @@ from frn.system.extras import install_command
 
 Array = NDArray[np.float64]
 Plan = tuple[Array, Array, Array]
-"""An optimal flow (r, r), and what one more unit of each supply (r) and of each demand (r) would cost."""
+"""An optimal flow (r, r), and the marginal costs of each supply (r) and of each demand (r)."""
 
 TEMPERATURE = 12.5
-"""Fixed in the authors' code, not learned."""
+"""Temperature: fixed in the authors' code, not learned."""
 WEIGHT_FLOOR = 1e-3
-"""Least weight of a location before weights are normalised (the authors' code; the text has none)."""
+"""Least weight of a location before normalisation (in the authors' code, not in the text)."""
 
 
 class DeepEMDHead(Head):
-    """Scores a query by one minus the cost of its optimal transport to each class, times the temperature.
+    """Head that scores a query by one minus the cost of its optimal transport to each class, times the temperature.
 
     The solver is POT's network simplex in float64, which is exact; costs and weights get their gradients. With several
     shots the supports get no gradient, as in the authors' code: the SFC starts from their mean and is detached.
     """
 
     def __init__(self, *, sfc_passes: int = 100, sfc_rate: float = 100.0, sfc_batch: int = 4) -> None:
-        """Set how often and fast SGD fits the SFC, with momentum and dampening of 0.9.
+        """Set the number and rate of the SGD steps that fit the SFC, with momentum and dampening of 0.9.
 
-        The rate is by default that of the authors' evaluation, on ResNet-12 (their training has 0.1).
+        The default rate is that of the authors' evaluation on ResNet-12 (their training uses 0.1).
         """
         super().__init__()
         self.sfc_passes, self.sfc_rate, self.sfc_batch = sfc_passes, sfc_rate, sfc_batch
@@ -49,7 +49,7 @@ class DeepEMDHead(Head):
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d).
 
-        FrnError if the solver is not installed.
+        Raises FrnError if the solver is not installed.
         """
         with torch.autocast(query.device.type, enabled=False):
             dtype = torch.promote_types(query.dtype, torch.float32)
@@ -66,7 +66,7 @@ class DeepEMDHead(Head):
         return TEMPERATURE * (1 - transport_cost(cost, supply, demand))
 
     def structured_prototypes(self, support: Tensor) -> Tensor:
-        """Fit one map per class (way, r, d) to classify the supports (way, shot, r, d); the same every time."""
+        """Fit one map per class (way, r, d) to classify the supports (way, shot, r, d), deterministically."""
         way, shot = support.shape[:2]
         generator = torch.Generator().manual_seed(0)
         with torch.inference_mode(False), torch.enable_grad():
@@ -85,7 +85,7 @@ class DeepEMDHead(Head):
 
 
 def cross_reference(maps: Tensor, others: Tensor) -> Tensor:
-    """Weight of each location by its likeness to the mean of the other map: (a, r, d), (b, r, d) to (a, b, r).
+    """Weight each location by its similarity to the mean of the other map: (a, r, d), (b, r, d) to (a, b, r).
 
     The weights of a map sum to one.
     """
@@ -94,21 +94,21 @@ def cross_reference(maps: Tensor, others: Tensor) -> Tensor:
 
 
 def direction(maps: Tensor) -> Tensor:
-    """Features centred over their channels, at unit length."""
+    """Centre features over their channels and scale them to unit length."""
     return F.normalize(maps - maps.mean(-1, keepdim=True), dim=-1)
 
 
 def transport_cost(cost: Tensor, supply: Tensor, demand: Tensor) -> Tensor:
-    """Least total cost of moving `supply` (..., r) to `demand` (..., r), of sum one each, at `cost` (..., r, r) a unit.
+    """Return the least total cost of moving `supply` (..., r) to `demand` (..., r) at unit `cost` (..., r, r).
 
-    FrnError if the solver is not installed.
+    Supply and demand sum to one each. Raises FrnError if the solver is not installed.
     """
     total: Tensor = _Transport.apply(cost, supply, demand)
     return total
 
 
 class _Transport(torch.autograd.Function):
-    """The value of a linear program: its gradient is the optimal flow, and the dual variables of supply and demand."""
+    """Value of a linear program, differentiable by its optimal flow and the dual variables of supply and demand."""
 
     @staticmethod
     def forward(ctx: Any, cost: Tensor, supply: Tensor, demand: Tensor) -> Tensor:
@@ -134,13 +134,13 @@ class _Transport(torch.autograd.Function):
 def optimal_plan(cost: Array, supply: Array, demand: Array) -> Plan:
     """Solve one linear program."""
     ot = import_solver()
-    # float32 weights sum to one only in float32: POT wants more.
+    # Weights that sum to one in float32 are not exact enough for POT.
     flow, log = ot.emd(supply / supply.sum(), demand / demand.sum(), cost, log=True)
     return flow, log["u"], log["v"]
 
 
 def import_solver() -> Any:
-    """Import POT; FrnError if it is not installed."""
+    """Import POT. Raises FrnError if it is not installed."""
     try:
         return import_module("ot")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The FRN head: a class scores by how well its supports reconstruct the query (Sec. 3.1-3.2)."""
+"""FRN head: a class scores by how well its supports reconstruct the query (Sec. 3.1-3.2)."""
 
 from dataclasses import asdict
 
@@ -10,13 +10,13 @@ from frn.ridge.parameters import HeadParameters, rescaled_lambda
 from frn.ridge.reconstruction import class_error
 
 MIN_RHO = 0.01
-"""Reconstructions that short tell no classes apart; in sound runs rho stays above 0.15."""
+"""Least useful rho: shorter reconstructions cannot distinguish classes; sound runs stay above 0.15."""
 
 
 class FRNHead(Head):
-    """Scores a query by how well each class's pool reconstructs its feature map (Eq. 5-9).
+    """Head that scores a query by how well each class's pool reconstructs its feature map (Eq. 5-9).
 
-    Alpha and beta start at zero, so lambda = p / d and rho = 1 at first; gamma is the temperature.
+    Alpha and beta start at zero, so lambda = p / d and rho = 1 initially; gamma is the temperature.
     """
 
     scaled_maps = True
@@ -37,20 +37,20 @@ class FRNHead(Head):
         return class_error(query, pool, lam=self.lam(*pool.shape[1:]), rho=self.rho())
 
     def lam(self, p: int, d: int) -> Tensor:
-        """Lambda of Eq. 7 for p pool rows and d channels, in float64."""
+        """Return lambda of Eq. 7 for p pool rows and d channels, in float64."""
         return rescaled_lambda(self.alpha.double().exp(), p, d)
 
     def rho(self) -> Tensor:
-        """Rho of Eq. 7, in float64."""
+        """Return rho of Eq. 7, in float64."""
         return self.beta.double().exp()
 
     def set_parameters(self, learned: HeadParameters) -> None:
-        """Take the values of `learned`."""
+        """Set alpha, beta and gamma to the values of `learned`."""
         for name, value in asdict(learned).items():
             self.get_parameter(name).data.fill_(value)
 
     def divergence_reason(self) -> str:
-        """Return why training cannot recover, as a message; empty while it can."""
+        """Return a message why training cannot recover, or an empty string."""
         if self.gamma <= 0:
             return f"gamma is {self.gamma.item():.2f}: a class scores highest where it rebuilds worst"
         if self.rho() < MIN_RHO:

@@ -1,4 +1,4 @@
-"""Heads of all classes at once: for pre-training (Sec. 3.6), and beside episodes. They are left behind.
+"""Heads over all classes at once, for pre-training (Sec. 3.6) and beside episodes; discarded afterwards.
 
 Shape letters: b images of a batch, r locations, d channels.
 """
@@ -12,7 +12,7 @@ from frn.ridge.reconstruction import class_error
 
 
 class DummyMapHead(nn.Module):
-    """FRN pre-training: a learned map M_c stands in for the pool of each class, and reconstructs its images.
+    """FRN pre-training head: a learned map M_c replaces the pool of each class and reconstructs its images.
 
     Lambda and rho are those of the FRN head with alpha and beta at zero and r pool rows; gamma is the head's.
     """
@@ -29,13 +29,13 @@ class DummyMapHead(nn.Module):
 
 
 class CosineHead(nn.Module):
-    """A classifier by the cosine of average-pooled maps with a vector for each class, at first the mean of its maps.
+    """Classifier by the cosine of average-pooled maps with one vector per class, initialised to its mean map.
 
-    Lengths change nothing but the rate: the shorter a vector, the faster it turns.
+    The lengths affect only the learning rate: shorter vectors turn faster.
     """
 
     LENGTH, SCALE = 0.3, 10.0
-    """Length of the vectors, which then turn ten times as fast as vectors of length 1; and of the cosines, at first."""
+    """Length of the vectors, which turns them ten times as fast as length 1, and initial scale of the cosines."""
 
     def __init__(self, classes: int, d: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class CosineHead(nn.Module):
 
     @torch.no_grad()
     def begin_with(self, means: Tensor) -> None:
-        """Let the vectors be these means (classes, d)."""
+        """Set the vectors to these means (classes, d), scaled to `LENGTH`."""
         self.vectors.copy_(self.LENGTH * F.normalize(means, dim=-1))
 
     def forward(self, feature_maps: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ class CosineHead(nn.Module):
 
 
 class AveragePoolHead(nn.Module):
-    """The classical way: a linear classifier on average-pooled maps."""
+    """The classical head: a linear classifier on average-pooled maps."""
 
     def __init__(self, classes: int, d: int) -> None:
         super().__init__()

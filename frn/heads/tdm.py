@@ -1,8 +1,8 @@
-"""TDM, task discrepancy maximisation (Lee et al., CVPR 2022): channels weighted by what tells classes apart.
+"""TDM, task discrepancy maximisation (Lee et al., CVPR 2022): channels weighted by how they separate classes.
 
-Followed is the authors' code. A channel's activation is compared with the mean over channels: a small distance means
-that it looks where most channels look. From these distances three small networks make weights between 0 and 2, per
-class (support attention) and per query (query attention), and the head below them compares weighted maps.
+It follows the authors' code. Each channel's activation is compared with the mean over channels; a small distance means
+that the channel responds where most channels do. Three small networks turn these distances into weights between 0 and
+2, per class (support attention) and per query (query attention). The head then compares weighted maps.
 
 Shape letters: way classes, q queries, r locations, d channels.
 """
@@ -15,11 +15,11 @@ from frn.heads.head import Head
 from frn.ridge.reconstruction import reconstruct
 
 NOISE = 0.2
-"""Weights move by up to so much in training (the authors' code)."""
+"""Largest random change of the weights in training (the authors' code)."""
 
 
 class ChannelWeights(nn.Module):
-    """Weights of every channel for every pair of a class and a query."""
+    """Network that computes channel weights for every pair of a class and a query."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class ChannelWeights(nn.Module):
 
 
 class SandGlass(nn.Module):
-    """Distances of channels (n, d) to weights between 0 and 2."""
+    """Network from channel distances (n, d) to weights between 0 and 2."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class SandGlass(nn.Module):
 
 
 def channel_distances(maps: Tensor, means: Tensor) -> Tensor:
-    """Mean squared distance of each channel of maps (a, r, d) from each mean over channels (b, r): (a, b, d)."""
+    """Return the mean squared distance of each channel of maps (a, r, d) from channel means (b, r): (a, b, d)."""
     return (maps[:, None] - means[..., None]).square().mean(2)
 
 
@@ -82,7 +82,7 @@ class TDMProtoHead(Head):
 
 
 class TDMFRNHead(Head):
-    """FRN whose errors of reconstruction are weighted. The reconstruction itself is FRN's (Eq. 10)."""
+    """FRN with weighted reconstruction errors. The reconstruction itself is FRN's (Eq. 10)."""
 
     scaled_maps = True
 
@@ -101,10 +101,10 @@ class TDMFRNHead(Head):
             return -self.frn.gamma * (self.weights(support, query).square() * error).sum(-1).mT
 
     def divergence_reason(self) -> str:
-        """Return why training cannot recover, as a message; empty while it can."""
+        """Return a message why training cannot recover, or an empty string."""
         return self.frn.divergence_reason()
 
 
 def in_float(maps: Tensor) -> Tensor:
-    """Maps in float32 at least."""
+    """Return maps in float32 or a wider type."""
     return maps.to(torch.promote_types(maps.dtype, torch.float32))

@@ -1,1 +1,1 @@
-"""The only door to image files."""
+"""Image files: this package is the only way to open them."""

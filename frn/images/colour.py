@@ -1,4 +1,4 @@
-"""Colour modes to sRGB and images to upright ones, a few rows at a time: no second picture of full size on the way."""
+"""Conversion to sRGB and upright orientation, a few rows at a time, without a second full-size image."""
 
 from collections.abc import Iterator
 
@@ -9,13 +9,13 @@ from frn.images.depth import DEEP, shallow, white_level
 from frn.images.profiles import Convert, is_plain, srgb_converter
 
 STRIP = 1 << 18
-"""Pixels that are converted and scaled together."""
+"""Pixels converted and scaled at a time."""
 SIDEWAYS = (5, 6, 7, 8)
-"""Values of the EXIF tag that swap width and height."""
+"""EXIF orientations that swap width and height."""
 MIRRORED = (2, 3, 6, 7)
-"""Those whose upright columns run against the file's rows or columns."""
+"""EXIF orientations whose upright columns run against the file's rows or columns."""
 FLIPPED = (3, 4, 7, 8)
-"""Those whose upright rows do."""
+"""EXIF orientations whose upright rows run against the file's rows or columns."""
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -30,7 +30,7 @@ Box = tuple[int, int, int, int]
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Any mode to RGB: see `converter`."""
+    """Convert any mode to RGB: see `converter`."""
     convert = converter(image)
     if is_plain(convert):
         return image
@@ -41,7 +41,10 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def converter(image: Image.Image) -> Convert:
-    """Return what makes sRGB of any part of an image: deep grey rescaled, colours by its ICC profile, then on white."""
+    """Return a function that converts any part of an image to sRGB.
+
+    Deep grey values are rescaled, colours are converted by the ICC profile, and transparency is put on white.
+    """
     see_through = image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info
     deep = image.mode in DEEP
     grey = deep or image.mode in ("L", "LA", "La", "1")
@@ -73,7 +76,7 @@ def _white_level(image: Image.Image) -> float:
 
 
 def shrunk(image: Image.Image, orientation: int, longest: int) -> Image.Image:
-    """The image in RGB, upright, its longer side at most `longest`; by strips: no second picture of full size."""
+    """Return the image upright in RGB, with its longer side at most `longest`, without a second full-size image."""
     share = min(longest / max(image.size), 1.0)
     width, height = (max(1, round(share * side)) for side in image.size)
     convert, narrow = converter(image), Image.new("RGB", (width, image.height))
@@ -85,7 +88,7 @@ def shrunk(image: Image.Image, orientation: int, longest: int) -> Image.Image:
 
 
 def strips(box: Box) -> Iterator[Box]:
-    """A few rows at a time: what it takes to convert them stays small."""
+    """Yield strips of a few rows, so that converting them needs little memory."""
     left, top, right, bottom = box
     rows = max(1, STRIP // max(right - left, 1))
     for first in range(top, bottom, rows):
@@ -93,7 +96,7 @@ def strips(box: Box) -> Iterator[Box]:
 
 
 def upright(image: Image.Image, box: Box, orientation: int) -> Image.Image:
-    """A part of an image by its place in the upright one."""
+    """Return a part of an image by its place in the upright image."""
     if orientation not in UPRIGHT:
         return image.crop(box)
     left, top, right, bottom = box

@@ -1,4 +1,4 @@
-"""Decode the bytes of an image in this process, within limits on its pixels and on memory."""
+"""Decoding of image bytes in this process, with limits on pixels and memory."""
 
 import contextlib
 import hashlib
@@ -13,38 +13,38 @@ from frn.images.colour import SIDEWAYS, UPRIGHT, shrunk, to_rgb
 from frn.images.transforms import EvaluationTransform
 
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM")
-"""As Pillow calls them. HEIC is read besides, where the extra `heif` is installed."""
+"""Pillow's names of the formats. HEIC is also read if the extra `heif` is installed."""
 MAX_PIXELS = 120_000_000
 MAX_JPEG_PIXELS = 4 * MAX_PIXELS
-"""A JPEG of more than `MAX_PIXELS` is decoded `COARSE` times smaller."""
+"""Pixel limit of a JPEG; above `MAX_PIXELS` it is decoded `COARSE` times smaller."""
 MAX_MEMORY = 600 << 20
-"""Bytes that a file and what it is decoded into may take together."""
+"""Bytes that a file and its decoded image may take together."""
 LARGE = 24_000_000
-"""Pixels from which on an image is decoded alone."""
+"""Pixels above which an image is decoded alone."""
 ROW = 16
-"""Bytes of the pointers that Pillow keeps per row, in the decoded image and in the one converted to RGB."""
+"""Bytes of the pointers that Pillow keeps per row, for the decoded image and for the RGB one."""
 COARSE = 4
-"""A JPEG that would take more than `MAX_MEMORY`, or has more than `MAX_PIXELS`, is decoded so much smaller."""
+"""Factor by which a JPEG is reduced if it needs more than `MAX_MEMORY` or has more than `MAX_PIXELS`."""
 JPEG, JPEG_END = b"\xff\xd8\xff", b"\xff\xd9"
 ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
-"""Tags of EXIF and TIFF."""
+"""EXIF and TIFF tags."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodeRequest:
-    """What to make of the bytes of an image: upright RGB of full size, unless a field says otherwise."""
+    """Requested form of an image: upright RGB of full size, unless a field says otherwise."""
 
     transform: EvaluationTransform | None = None
-    """The crop that it makes."""
+    """Transform whose crop is requested."""
     draft: int | None = None
-    """Pixels that a side of a coarser JPEG should still have."""
+    """Fewest pixels per side after decoding a JPEG at lower resolution."""
     longest: int | None = None
-    """Pixels that the longer side has at most."""
+    """Largest length of the longer side, in pixels."""
     stored: bool = False
-    """As it is stored: in its own mode and orientation."""
+    """Whether to keep the stored mode and orientation."""
 
     def finish(self, image: Image.Image, orientation: int) -> Image.Image:
-        """Make it of a decoded image."""
+        """Convert a decoded image to the requested form."""
         if self.transform is not None:
             return Image.fromarray(self.transform(image, orientation))
         if self.longest is not None:
@@ -55,7 +55,7 @@ class DecodeRequest:
 def decode_in_process(
     data: bytes, where: str, request: DecodeRequest, alone: contextlib.AbstractContextManager[object]
 ) -> tuple[Image.Image, tuple[int, int]]:
-    """As `_decode`, in this process; `alone` is entered for a large image."""
+    """Decode as `_decode`, in this process; `alone` is entered for a large image."""
     if kind := kinds.describe(data, where):
         raise FrnError(f"{where}: is {kind}.")
     try:
@@ -65,7 +65,7 @@ def decode_in_process(
             if width * height > most:
                 raise FrnError(
                     f"{where}: has {width} x {height} pixels; the limit is {most // 1_000_000} megapixels. "
-                    "Scale it down first."
+                    "Scale it down."
                 )
             with alone if width * height > LARGE else contextlib.nullcontext():
                 if request.draft is not None:
@@ -75,7 +75,7 @@ def decode_in_process(
                 if (needed := len(data) + _memory(image, width * height)) > MAX_MEMORY:
                     raise FrnError(
                         f"{where}: decoding {width} x {height} pixels of this kind of {image.format} takes "
-                        f"{needed >> 20} MiB; the limit is {MAX_MEMORY >> 20} MiB. Scale it down first."
+                        f"{needed >> 20} MiB; the limit is {MAX_MEMORY >> 20} MiB. Scale it down."
                     )
                 raw = depth.raw_mode(image)
                 image.load()
@@ -92,9 +92,9 @@ def decode_in_process(
         raise FrnError(f"{where}: has too many pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels") from error
     except MemoryError as error:
         raise FrnError(
-            f"{where}: there is not enough memory to decode it. Free some, or scale it down first."
+            f"{where}: there is not enough memory to decode it. Free some memory, or scale the image down."
         ) from error
-    except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
+    except Exception as error:  # Pillow's decoders may raise anything for a damaged file
         if lacks_only_its_end(data):
             return decode_in_process(data + JPEG_END, where, request, alone)
         raise FrnError(f"{where}: is damaged and cannot be decoded ({shorten(error)})") from error
@@ -102,7 +102,7 @@ def decode_in_process(
 
 def _opened(data: bytes) -> Image.Image:
     """Read the header of an image."""
-    if data.startswith(JPEG):  # without Pillow's own limit of pixels, and an MPO as the JPEG that it begins with
+    if data.startswith(JPEG):  # without Pillow's own pixel limit, and an MPO as its first JPEG
         return JpegImagePlugin.JpegImageFile(io.BytesIO(data))
     if heif.is_heif(data):
         heif.register()
@@ -111,9 +111,9 @@ def _opened(data: bytes) -> Image.Image:
 
 
 def lacks_only_its_end(data: bytes) -> bool:
-    """Return whether a JPEG that cannot be decoded has all of its pixels, and no end marker.
+    """Return whether a JPEG that cannot be decoded has all of its pixels and lacks only the end marker.
 
-    Then it does not matter what comes before the marker that is put there; it would take the place of missing pixels.
+    In that case, bytes inserted before an added marker change nothing; otherwise they replace missing pixels.
     """
     if not data.startswith(JPEG) or data.endswith(JPEG_END):
         return False
@@ -124,39 +124,39 @@ def lacks_only_its_end(data: bytes) -> bool:
                 if image.width * image.height > MAX_PIXELS:
                     image.draft(None, (image.width // COARSE, image.height // COARSE))
                 seen.add(hashlib.sha256(image.tobytes()).digest())
-        except Exception:  # Pillow's decoders raise whatever a damaged file makes them stumble over
+        except Exception:  # Pillow's decoders may raise anything for a damaged file
             return False
     return len(seen) == 1
 
 
 class MustBeAloneError(Exception):
-    """Raised where a large image may not be decoded beside others, by what stands for `alone` there."""
+    """Raised in place of `alone` if a large image may not be decoded concurrently."""
 
 
 def _memory(image: Image.Image, pixels: int) -> int:
-    """Bytes that decoding takes at most, from the header; `pixels` are the file's, whatever it is decoded to."""
+    """Estimate the most memory that decoding takes, from the header; `pixels` is the file's pixel count."""
     decoded = (4 * image.width + ROW) * image.height
-    if image.format in ("WEBP", "AVIF", heif.FORMAT):  # the picture, the decoder's planes, and copies between them
+    if image.format in ("WEBP", "AVIF", heif.FORMAT):  # the image, the decoder's planes, and copies of them
         return 4 * decoded
-    if image.info.get("progressive"):  # all coefficients of the JPEG, of two bytes each
+    if image.info.get("progressive"):  # all coefficients of the JPEG, two bytes each
         sampling = [(across, down) for _, across, down, _ in getattr(image, "layer", ())]
         densest = max(across for across, _ in sampling) * max(down for _, down in sampling)
         return decoded + 2 * pixels * sum(across * down for across, down in sampling) // densest
-    if image.format == "TIFF" and image.info.get("compression") != "raw":  # a strip at a time, or a row of tiles
+    if image.format == "TIFF" and image.info.get("compression") != "raw":  # one strip or row of tiles at a time
         tags = getattr(image, "tag_v2", {})
         return decoded + 4 * image.width * min(tags.get(TILE_ROWS) or tags.get(STRIP_ROWS, pixels), image.height)
     return decoded
 
 
 def _orientation(image: Image.Image) -> int:
-    """EXIF's; 1, upright, where the metadata is damaged: the pixels are sound all the same."""
+    """Return the EXIF orientation; 1 (upright) if the metadata is damaged, since the pixels are still valid."""
     try:
         return image.getexif().get(ORIENTATION, 1)
-    except Exception:  # Pillow's parsers raise whatever they stumble over
+    except Exception:  # Pillow's parsers may raise anything
         return 1
 
 
 def upright_rgb(image: Image.Image) -> Image.Image:
-    """All of an image of any mode, as its EXIF tag turns it and its profile colours it."""
+    """Convert a whole image of any mode to upright sRGB, by its EXIF tag and its profile."""
     image, orientation = to_rgb(image), _orientation(image)
     return image.transpose(UPRIGHT[orientation]) if orientation in UPRIGHT else image

@@ -1,7 +1,7 @@
-"""Samples of more than eight bits, and the key of transparency that a file writes beside them.
+"""Samples of more than eight bits, and the transparent colour that a file stores with them.
 
-Cameras and microscopes put 10 to 14 bits into files of 16. A file's own tags say how many; without them the largest
-value, rounded up to a whole number of bits, does.
+Cameras and microscopes write 10 to 14 bits into 16-bit files. The file's tags give the number of bits; without them it
+follows from the largest value.
 """
 
 import contextlib
@@ -18,23 +18,23 @@ from PIL import Image, ImageFile
 from frn.errors import FrnWarning
 
 DEEP = frozenset({"I;16", "I;16B", "I;16L", "I", "F"})
-"""Modes of more than eight bits, all of them grey."""
+"""Modes of more than eight bits, all grey."""
 SCALES = {"L;2": 85, "L;4": 17}
-"""By raw mode, from a grey level as it is written to one of eight bits."""
+"""Factor from a stored grey level to eight bits, by raw mode."""
 BITS_PER_SAMPLE, MAX_SAMPLE_VALUE = 258, 281
-"""Tags of TIFF and EXIF."""
+"""TIFF and EXIF tags."""
 WHITE_IS_ZERO = 262
 WHITE = 65535
 EXACT = 24_000_000
-"""Pixels up to which both bytes of a colour are read; above, there is not the memory for it."""
+"""Most pixels for which both bytes of a colour are read; larger images would need too much memory."""
 
 
 class ShallowDataWarning(FrnWarning):
-    """A file of 16 bits holds fewer, so its values were scaled."""
+    """A 16-bit file uses fewer bits, so its values were scaled."""
 
 
 def white_level(image: Image.Image, most: float) -> float:
-    """The value of white in a deep image whose largest value is `most`."""
+    """Return the value of white in a deep image whose largest value is `most`."""
     if (named := _named_white(image)) and named >= most:
         return named
     if most <= 1 and image.mode == "F":
@@ -47,13 +47,13 @@ def white_level(image: Image.Image, most: float) -> float:
 
 @functools.cache
 def say(message: str) -> None:
-    """Warn, once in a program."""
+    """Warn once per program."""
     warnings.warn(message, ShallowDataWarning, stacklevel=2)
 
 
 def _named_white(image: Image.Image) -> float | None:
-    """What the file's tags say of it."""
-    with contextlib.suppress(Exception):  # Pillow's parsers raise whatever they stumble over
+    """Return the white level in the file's tags."""
+    with contextlib.suppress(Exception):  # Pillow's parsers may raise anything
         tags: Any = getattr(image, "tag_v2", None) or image.getexif()
         if most := tags.get(MAX_SAMPLE_VALUE):
             return float(most[0] if isinstance(most, tuple) else most)
@@ -65,7 +65,7 @@ def _named_white(image: Image.Image) -> float | None:
 
 
 def raw_mode(image: Image.Image) -> str:
-    """How an image that is not loaded yet lies in its file, as Pillow calls it; empty if it does not say."""
+    """Return Pillow's raw mode of an image that is not loaded yet, or an empty string if it is unknown."""
     with contextlib.suppress(AttributeError, IndexError, TypeError):
         arguments: Any = image.tile[0][3]  # type: ignore[attr-defined]
         return str(arguments if isinstance(arguments, str) else arguments[0])
@@ -73,7 +73,7 @@ def raw_mode(image: Image.Image) -> str:
 
 
 def match_key(image: Image.Image, raw: str) -> None:
-    """Bring the transparent colour of a PNG, which has the file's depth, to that of its pixels."""
+    """Convert a PNG's transparent colour from the file's depth to that of its pixels."""
     key = image.info.get("transparency")
     if raw in SCALES and isinstance(key, int):
         image.info["transparency"] = key * SCALES[raw]
@@ -82,9 +82,9 @@ def match_key(image: Image.Image, raw: str) -> None:
 
 
 def rescale(image: Image.Image, raw: str, data: bytes) -> Image.Image:
-    """Return a loaded image of 16 bits a colour, of which Pillow keeps the upper byte, with its values scaled.
+    """Scale the values of a loaded image with 16 bits per colour, of which Pillow keeps the upper byte.
 
-    Only if they do not reach the upper half: of each band the lower byte is read from `data` as well.
+    The image changes only if its values do not reach the upper half; each band's lower byte is then read from `data`.
     """
     if not raw.startswith(("RGB;16", "RGBA;16", "RGBX;16")) or image.mode not in ("RGB", "RGBA"):
         return image
@@ -100,7 +100,7 @@ def rescale(image: Image.Image, raw: str, data: bytes) -> Image.Image:
 
 
 def shallow(values: NDArray[Any], white: float) -> Image.Image:
-    """Eight bits of deep grey values (h, w)."""
+    """Convert deep grey values (h, w) to eight bits."""
     return Image.fromarray((values.clip(0, white) * (255 / white)).round().astype(np.uint8))
 
 
@@ -110,7 +110,7 @@ def _joined(upper: Image.Image, lower: Image.Image | None) -> NDArray[np.uint16]
 
 
 def _lower_bytes(data: bytes, raw: str) -> Image.Image:
-    """Decode again, in the other order of bytes."""
+    """Decode again in the other byte order."""
     native = "L" if sys.byteorder == "little" else "B"
     order = "B" if raw[-1].replace("N", native) == "L" else "L"
     with Image.open(io.BytesIO(data)) as image:

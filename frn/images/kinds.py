@@ -1,4 +1,4 @@
-"""Recognise files that are not photos by their first bytes, and advise what to do with them."""
+"""Recognition of files that are not photos by their first bytes, with advice."""
 
 import re
 from pathlib import PurePath
@@ -7,7 +7,7 @@ RAW_NAMES = frozenset(
     {*(".3fr", ".arw", ".cr2", ".cr3", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos", ".mrw", ".nef"),
      *(".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f")}
 )  # fmt: skip
-"""Extensions of camera raw files, most of them TIFF inside, with a small preview in the place of the photo."""
+"""Extensions of camera raw files, mostly TIFF with a small preview in place of the photo."""
 RAW = "a camera raw file. Export it as JPEG or TIFF first"
 BEGINNINGS = (
     (b"%PDF", "a PDF document. Export its pages as JPEG or PNG"),
@@ -31,14 +31,14 @@ BEGINNINGS = (
     (b"FOVb", RAW),
 )
 LOOKED_AT = 4096
-"""Bytes of text in which a page or drawing shows what it is."""
+"""Bytes of text that identify a web page or drawing."""
 SUB_IFDS, SUBFILE_TYPE, DNG_VERSION = 0x014A, 0x00FE, 0xC612
-"""Tags of TIFF."""
+"""TIFF tags."""
 MAX_ENTRIES = 512
 
 
 def describe(data: bytes, name: str) -> str | None:
-    """Return what a file is, with advice; None if it is unknown, or may be an image."""
+    """Describe a file, with advice; return None if it is unknown, or may be an image."""
     if PurePath(name).suffix.lower() in RAW_NAMES:
         return RAW
     for beginning, kind in BEGINNINGS:
@@ -61,7 +61,7 @@ def describe(data: bytes, name: str) -> str | None:
 
 
 def is_raw(data: bytes) -> bool:
-    """Return whether a file is a camera's TIFF, whose first image is but a preview."""
+    """Return whether a file is a camera's TIFF whose first image is only a preview."""
     if data[:4] in (b"IIU\0", b"IIRO", b"IIRS", b"MMOR") or (data[:4] == b"II*\0" and data[8:10] == b"CR"):
         return True
     if data[:4] not in (b"II*\0", b"MM\0*"):

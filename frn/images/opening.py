@@ -1,6 +1,6 @@
-"""The only door to image files: what is opened, and whether it is decoded in this process or in a child.
+"""Opening of image files: their checks, and the choice between decoding in this process or in a child.
 
-Free of torch. Everything that leaves here is sRGB, upright, and of a bounded size.
+This module does not need torch. All images that it returns are sRGB, upright, and of bounded size.
 """
 
 import threading
@@ -23,11 +23,11 @@ MAX_BYTES = 256 * 1024 * 1024
 QUICK_BYTES = 8 << 20
 """Size limit of files decoded in this process: a header may have a million entries, read one by one."""
 QUICK_SCANS = 16
-"""Passes over all pixels of a JPEG; encoders make up to ten."""
+"""Most passes over all pixels of a JPEG; encoders use up to ten."""
 QUICK = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
 JPEG, JPEG_SCAN = b"\xff\xd8\xff", b"\xff\xda"
 DRAFT = 2
-"""A preview decodes at least so much finer than the crop needs."""
+"""Factor by which a preview is decoded at higher resolution than the crop needs."""
 
 _LARGE = threading.RLock()
 
@@ -35,15 +35,15 @@ _LARGE = threading.RLock()
 def open_image(path: Path) -> Image.Image:
     """Decode one image file: first frame, upright by its EXIF tag, sRGB by its ICC profile, transparency on white.
 
-    FrnError if the file is missing, no regular file, too large, of an unknown format, or broken.
+    Raises FrnError if the file is missing, not a regular file, too large, of an unknown format, or damaged.
     """
     return decode(read_file(path), path)
 
 
 def read_file(path: Path) -> bytes:
-    """Read the bytes of an image file; never of a pipe or device, which could have no end.
+    """Read the bytes of an image file. Pipes and devices, which may never end, are not read.
 
-    FrnError if the file is missing, no regular file, empty, or larger than `MAX_BYTES`.
+    Raises FrnError if the file is missing, not a regular file, empty, or larger than `MAX_BYTES`.
     """
     data = read_regular(path, MAX_BYTES)
     if not data:
@@ -52,30 +52,30 @@ def read_file(path: Path) -> bytes:
 
 
 def decode(data: bytes, where: Path) -> Image.Image:
-    """Decode the bytes of an image file, as `open_image` does; `where` is what to call it in a message.
+    """Decode the bytes of an image file as `open_image` does; `where` is its name in messages.
 
-    FrnError if it has more than `MAX_PIXELS`, is of an unknown format, or broken.
+    Raises FrnError if the image has more than `MAX_PIXELS`, is of an unknown format, or damaged.
     """
     return _decode(data, str(where), DecodeRequest())[0]
 
 
 def decode_stored(data: bytes, where: str) -> Image.Image:
-    """Decode an image in its own mode and orientation. FrnError as `decode`."""
+    """Decode an image in its own mode and orientation. Raises FrnError as `decode` does."""
     return _decode(data, where, DecodeRequest(stored=True))[0]
 
 
 def decode_crop(data: bytes, where: Path, transform: EvaluationTransform) -> Pixels:
-    """Decode and crop. Large images are decoded one at a time, whatever thread calls: two may not fit into memory.
+    """Decode and crop. Large images are decoded one at a time across threads, since two may not fit in memory.
 
-    The same pixels as of `decode`, without a second picture of full size on the way. FrnError as `decode`.
+    The pixels equal those of `decode`, without a second full-size image. Raises FrnError as `decode` does.
     """
     return np.asarray(_decode(data, str(where), DecodeRequest(transform=transform))[0])
 
 
 def decode_preview(data: bytes, where: Path, transform: EvaluationTransform) -> tuple[Pixels, tuple[int, int]]:
-    """As `decode_crop`, for display only: a JPEG is decoded only as finely as the crop needs, in a third of the time.
+    """Decode as `decode_crop`, for display: a JPEG only as finely as the crop needs, in a third of the time.
 
-    Returns the crop, and the (width, height) of the whole image, upright. FrnError as `decode`.
+    Returns the crop, and the (width, height) of the whole upright image. Raises FrnError as `decode` does.
     """
     draft = DRAFT * (transform.resize or transform.size)
     image, size = _decode(data, str(where), DecodeRequest(transform=transform, draft=draft))
@@ -83,29 +83,29 @@ def decode_preview(data: bytes, where: Path, transform: EvaluationTransform) -> 
 
 
 def decode_whole(data: bytes, where: Path, longest: int) -> tuple[Pixels, tuple[int, int]]:
-    """Decode the whole frame for display: the longer side has at most `longest` pixels, a JPEG is decoded no finer.
+    """Decode the whole image for display, with a longer side of at most `longest` pixels.
 
-    Returns the pixels (h, w, 3), and the (width, height) of the file's image, upright. FrnError as `decode`.
+    Returns the pixels (h, w, 3), and the (width, height) of the file's upright image. Raises FrnError as `decode` does.
     """
     image, size = _decode(data, str(where), DecodeRequest(draft=longest, longest=longest))
     return np.asarray(image), size
 
 
 def _decode(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Image, tuple[int, int]]:
-    """The image asked for, and the (width, height) of the whole one, upright."""
+    """Return the requested image, and the (width, height) of the whole upright image."""
     heif.require(data, where)
     if is_quick(data):
         return decode_in_process(data, where, request, _LARGE)
-    from frn.images.worker import decode_in_worker  # here: most images are decoded in this process
+    from frn.images.worker import decode_in_worker  # imported here: most images need no child process
 
     return decode_in_worker(data, where, request, _LARGE)
 
 
 def is_quick(data: bytes) -> bool:
-    """Return whether the work of decoding is bounded by the size of the file and its pixels, whatever the file says.
+    """Return whether the size of the file and its pixels bound the decoding work.
 
-    It is not for compressed TIFF and BMP, whose decoders have loops of their own, nor for a JPEG with any number of
-    scans over all of its pixels.
+    They do not for compressed TIFF and BMP, whose decoders have loops of their own, or for a JPEG with many scans over
+    all of its pixels.
     """
     if len(data) > QUICK_BYTES:
         return False

@@ -1,4 +1,4 @@
-"""ICC profiles: colours as a file describes them, to sRGB by littleCMS."""
+"""ICC profiles: conversion of a file's colours to sRGB by littleCMS."""
 
 import functools
 import io
@@ -11,23 +11,23 @@ Convert = Callable[[Image.Image], Image.Image]
 CHANNELS = {"RGB": 3, "L": 1, "CMYK": 4}
 """Modes whose colours a profile can describe."""
 MAX_BYTES = 8 << 20
-"""Bytes of a profile; those of presses have two million."""
+"""Size limit of a profile; profiles of presses have two million bytes."""
 SAME = 2
-"""Grey levels by which the colours of a profile that counts as sRGB may differ from sRGB."""
+"""Largest difference in grey levels between sRGB and a profile that counts as sRGB."""
 STEPS = 9
 
 
 def srgb_converter(profile: object, mode: str) -> Convert:
-    """Return what turns an image of a mode of `CHANNELS` into sRGB.
+    """Return the conversion of an image with a mode of `CHANNELS` to sRGB.
 
-    A profile that is missing, damaged or of another colour space counts as sRGB, as viewers take it.
+    If the profile is missing, damaged or of another colour space, sRGB is assumed, as in viewers.
     """
     found = _transform(profile, mode) if isinstance(profile, bytes) and 0 < len(profile) <= MAX_BYTES else None
     return found or _plain
 
 
 def is_plain(convert: Convert) -> bool:
-    """Return whether a converter of `srgb_converter` leaves an RGB image as it is."""
+    """Return whether a converter of `srgb_converter` leaves an RGB image unchanged."""
     return convert is _plain
 
 
@@ -37,7 +37,7 @@ def _plain(image: Image.Image) -> Image.Image:
 
 @functools.lru_cache(maxsize=32)
 def _transform(profile: bytes, mode: str) -> Convert | None:
-    """Return the transform; None if it would change nothing that can be seen, or cannot be made."""
+    """Return the transform; None if it would change nothing visible, or cannot be built."""
     from PIL import ImageCms
 
     try:
@@ -45,13 +45,13 @@ def _transform(profile: bytes, mode: str) -> Convert | None:
         transform = ImageCms.buildTransform(described, ImageCms.createProfile("sRGB"), mode, "RGB")
         probe = _probe(mode)
         changed = np.asarray(transform.apply(probe), dtype=int) - np.asarray(probe.convert("RGB"), dtype=int)
-    except (OSError, ValueError, TypeError, ImageCms.PyCMSError):  # what littleCMS makes of a damaged profile
+    except (OSError, ValueError, TypeError, ImageCms.PyCMSError):  # errors of littleCMS for a damaged profile
         return None
     return None if np.abs(changed).max() <= SAME else transform.apply
 
 
 def _probe(mode: str) -> Image.Image:
-    """Colours all over the space, in one row."""
+    """Return one row of colours spread over the whole space."""
     levels = np.linspace(0, 255, STEPS).round().astype(np.uint8)
     grid = np.stack(np.meshgrid(*[levels] * CHANNELS[mode]), axis=-1).reshape(1, -1, CHANNELS[mode])
     return Image.frombytes(mode, (grid.shape[1], 1), grid.tobytes())

@@ -1,4 +1,4 @@
-"""The evaluation geometry: resize and centre crop, to the byte as the networks have learned to see images."""
+"""Evaluation geometry: resize and centre crop, byte for byte as in training the networks."""
 
 from dataclasses import dataclass
 
@@ -11,24 +11,26 @@ from frn.images.colour import SIDEWAYS, UPRIGHT, Box, converter, strips, upright
 from frn.images.profiles import is_plain
 
 MAX_SIDE = 1024
-"""Pixels that a crop for a network may have on a side."""
+"""Largest side of a crop for a network, in pixels."""
 MAX_ASPECT = 20
-"""A longer strip is cropped to this ratio about its centre before it is resized, or the result would explode."""
+"""Largest aspect ratio; longer strips are cropped about their centre before resizing, to bound the result."""
 
 Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationTransform:
-    """Resize, then crop the centre: what the network sees of an image outside training (SM, Pre-processing)."""
+    """Resize and centre crop: the network's view of an image outside training (SM, Pre-processing)."""
 
     size: int
     """Side of the centre crop, in pixels."""
     resize: int | None = None
-    """Length to resize to first. None: an image of `size` x `size` passes untouched, any other is resized to
-    `size` * 92 / 84, the paper's ratio."""
+    """Length to resize to first.
+
+    None: an image of `size` x `size` is unchanged, any other is resized to `size` * 92 / 84, the paper's ratio.
+    """
     square: bool = False
-    """Resize both sides to `resize` (the aspect changes) instead of the shorter one."""
+    """Whether to resize both sides to `resize` (changing the aspect) instead of the shorter one."""
 
     def __post_init__(self) -> None:
         for side in (self.size, self.length):
@@ -39,11 +41,11 @@ class EvaluationTransform:
 
     @property
     def length(self) -> int:
-        """Return the length that images are resized to."""
+        """Length that images are resized to."""
         return self.resize or round(self.size * 92 / 84)
 
     def seen(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
-        """The part of an image of this (width, height) that the crop shows: its box in shares of width and height."""
+        """Return the crop's box in an image of this (width, height), in fractions of width and height."""
         width, height = size
         if self.resize is None and (width, height) == (self.size, self.size):
             return 0.0, 0.0, 1.0, 1.0
@@ -60,7 +62,7 @@ class EvaluationTransform:
         )
 
     def __call__(self, image: Image.Image, orientation: int = 1) -> Pixels:
-        """The crop (size, size, 3) uint8 of an image of any mode; `orientation` is EXIF's, if it is not upright."""
+        """Return the crop (size, size, 3) uint8 of an image of any mode; `orientation` is EXIF's, if not upright."""
         convert = converter(image)
         across, down = image.size if orientation not in SIDEWAYS else image.size[::-1]
         if self.resize is None and (across, down) == (self.size, self.size):
@@ -71,7 +73,7 @@ class EvaluationTransform:
         width, height = (length, length) if self.square else shorter_side_to((across, down), length)
         if is_plain(convert) and orientation not in UPRIGHT and box == (0, 0, *image.size):
             scaled = resize_bytes(image, width, height)
-        else:  # the same by strips, without a second picture of full size
+        else:  # the same by strips, without a second full-size image
             narrow = Image.new("RGB", (width, down))
             for strip in strips(box):
                 part = convert(upright(image, strip, orientation))
@@ -82,10 +84,10 @@ class EvaluationTransform:
 
 
 def resize_bytes(image: Image.Image, width: int, height: int) -> Image.Image:
-    """Antialiased bilinear resize, rows first, rounded to bytes after each pass.
+    """Resize with antialiased bilinear weights, rows first, rounding to bytes after each pass.
 
-    One call to Pillow would do, but from version 13 on it takes the columns first for some sizes, which moves a quarter
-    of the pixels by one grey level. This is the order of every version before, and of ONNX's Resize.
+    From version 13 on, a single Pillow call resizes columns first for some sizes, which changes a quarter of the pixels
+    by one grey level. This is the order of earlier versions, and of ONNX's Resize.
     """
     return image.resize((width, image.height), Image.Resampling.BILINEAR).resize(
         (width, height), Image.Resampling.BILINEAR
@@ -93,7 +95,7 @@ def resize_bytes(image: Image.Image, width: int, height: int) -> Image.Image:
 
 
 def shorter_side_to(size: tuple[int, int], length: int) -> tuple[int, int]:
-    """Size (width, height) whose shorter side is `length`, the longer one truncated as torchvision does."""
+    """Return the size (width, height) with shorter side `length`; the longer one is truncated as in torchvision."""
     width, height = size
     if width <= height:
         return length, int(length * height / width)
@@ -101,12 +103,12 @@ def shorter_side_to(size: tuple[int, int], length: int) -> tuple[int, int]:
 
 
 def centre_offset(length: int, crop: int) -> int:
-    """Start of a centre crop; half a pixel rounds to even, as torchvision does."""
+    """Return the start of a centre crop; half a pixel rounds to even, as in torchvision."""
     return round((length - crop) / 2)
 
 
 def aspect_box(size: tuple[int, int]) -> Box:
-    """The longer side cropped about its centre so that the ratio is at most `MAX_ASPECT`."""
+    """Return a centred box in which the longer side is cropped to a ratio of at most `MAX_ASPECT`."""
     width, height = size
     across, down = min(width, MAX_ASPECT * height), min(height, MAX_ASPECT * width)
     left, top = (width - across) // 2, (height - down) // 2
@@ -114,7 +116,7 @@ def aspect_box(size: tuple[int, int]) -> Box:
 
 
 def limit_shorter_side(image: Image.Image, length: int) -> Pixels:
-    """Return the pixels (h, w, 3), scaled down where the shorter side is longer than `length`."""
+    """Return the pixels (h, w, 3), scaled down if the shorter side is longer than `length`."""
     box = aspect_box(image.size)
     image = image if box == (0, 0, *image.size) else image.crop(box)
     if min(image.size) > length:

@@ -1,4 +1,4 @@
-"""Images whose decoding nothing in the file bounds, decoded in a child process that is ended after a while."""
+"""Decoding in a child process with a time limit, for images whose decoding work is not bounded."""
 
 import contextlib
 import os
@@ -17,26 +17,26 @@ from frn.system.processes.messages import Message, convert
 from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
 SECONDS = 8.0
-"""That one image may take, once its child is there; 120 megapixels of compressed TIFF take one or two."""
+"""Time limit of one image in seconds; 120 megapixels of compressed TIFF take one or two."""
 MEMORY = 1536 << 20
-"""Bytes that a child may take: what `frn.images` allows a file, and what it is converted into."""
+"""Memory limit of a child: the bytes that `frn.images` allows a file, plus the converted image."""
 MAX_WORKERS = 4
 
 
 class _Children:
-    """Those that have nothing to do, and places for a few at work."""
+    """Pool of idle child processes, with a limit on working ones."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """After a fork they are another process's, and a place may be held by a thread that is gone."""
+        """Reset after a fork: the children belong to the parent, and a lost thread may hold a place."""
         self.idle: list[SandboxedWorker] = []
         self.places = threading.BoundedSemaphore(min(cores(), MAX_WORKERS))
 
     @contextlib.contextmanager
     def one(self) -> Iterator[SandboxedWorker]:
-        """An idle child, or a new one."""
+        """Provide an idle child, or a new one."""
         with self.places:
             child = self.idle.pop() if self.idle else SandboxedWorker("frn.images.worker:answer", MEMORY)
             try:
@@ -53,9 +53,9 @@ if hasattr(os, "register_at_fork"):
 def decode_in_worker(
     data: bytes, where: str, request: DecodeRequest, alone: contextlib.AbstractContextManager[object]
 ) -> tuple[Image.Image, tuple[int, int]]:
-    """Decode in a child, as `decode_in_process` does in this process, which never decodes these bytes.
+    """Decode in a child as `decode_in_process` does; this process never decodes these bytes.
 
-    FrnError as there, or if it takes longer than `SECONDS` or more than `MEMORY`.
+    Raises FrnError as `decode_in_process` does, or if decoding exceeds `SECONDS` or `MEMORY`.
     """
     question: Message = {"where": where, "request": request}
     with _CHILDREN.one() as child:
@@ -73,13 +73,13 @@ def decode_in_worker(
 
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:
-    """Run in the child process."""
+    """Answer a request in the child process."""
     request = convert(question["request"], DecodeRequest)
     alone = contextlib.nullcontext() if question["alone"] else _Refusal()
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            say.cache_clear()  # whoever asks knows what was said
+            say.cache_clear()  # the parent filters repeated warnings
             image, whole = decode_in_process(blobs.pop(), question["where"], request, alone)
     except MustBeAloneError:
         return {"large": True}, ()
@@ -96,7 +96,7 @@ class _Refusal(contextlib.AbstractContextManager[None]):
 
 
 def _described(image: Image.Image) -> Message:
-    """All of an image that matters but its pixels."""
+    """Return everything about an image except its pixels."""
     transparency, profile = image.info.get("transparency"), image.info.get("icc_profile")
     palette = image.palette if image.mode in ("P", "PA") else None
     return {

@@ -1,1 +1,1 @@
-"""Using a model without torch: enrolment and scoring in numpy."""
+"""Use of a model without torch: enrolment and scoring in numpy."""

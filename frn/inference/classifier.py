@@ -1,4 +1,4 @@
-"""A classifier from a few images per class: a query goes to the enrolled class that reconstructs it best."""
+"""Classifier from a few images per class: a query gets the enrolled class that reconstructs it best."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,25 +32,25 @@ from frn.ridge.tuning import tune_by_leave_one_out
 from frn.ridge.unlabelled.transductive import refine
 
 CHUNK = 64
-"""Examples that are compared with all classes at once."""
+"""Examples compared with all classes at a time."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the classes say of one image."""
+    """Result of the enrolled classes for one image."""
 
     probabilities: dict[str, float]
-    """Sum to one over the classes (Eq. 9)."""
+    """Probability of each class (Eq. 9); they sum to one."""
     errors: dict[str, float]
     """Mean squared reconstruction error of each class (Eq. 4)."""
     explained: dict[str, float]
     """Share of the image's energy that each class reconstructs by its examples alone."""
     threshold: float
-    """The share below which the image is none of the classes; it depends on how well they all reconstruct it."""
+    """Explained fraction below which the image is unknown; it depends on how well all classes reconstruct it."""
     familiarity: float
-    """Statistic that separates known images from others (`unknown`)."""
+    """Statistic that separates known from unknown images (`unknown`)."""
     example_of: str | None = None
-    """The class that the image is an example of: it was judged without itself."""
+    """The class of which the image is an example; it was then judged without itself."""
     transductive: bool = False
     """Whether the answer depends on the other images that were classified with this one."""
 
@@ -66,7 +66,7 @@ class Prediction:
 
 
 class Classifier:
-    """Enrolled classes over an extractor. Classes may have different numbers of images."""
+    """Enrolled classes with an extractor. Classes may have different numbers of images."""
 
     def __init__(
         self, extractor: Extractor, store: FeatureStore | None = None, head: HeadParameters | None = None
@@ -85,22 +85,22 @@ class Classifier:
         self.extractor = extractor
         self.store = store
         self.head = head
-        """Alpha, beta and gamma, chosen again with the classes (`ridge.tuning`)."""
+        """Alpha, beta and gamma; chosen again whenever the classes change (`ridge.tuning`)."""
         self.kept_head: object = None
         """What a project says of the head (`head_document`); it is used as long as the classes are the same."""
         self.state = State()
-        """The files that the classes were enrolled from."""
+        """Files of the enrolled classes."""
         self.threshold_override: float | None = None
-        """Share that a class must explain; None calibrates the rule from the examples."""
+        """Fraction that a class must explain; None calibrates the rule from the examples."""
         self.false_rejections = FALSE_REJECTIONS
-        """Share of known images that the calibrated rule rejects."""
+        """Fraction of known images that the calibrated rule rejects."""
         self.classes: dict[str, EnrolledClass] = {}
         self.maps: Mapping[str, Maps] | None = None
         """Feature maps (r, d) of the examples by content key; None until they are needed."""
         self.leave_one_out: dict[str, Shares] = {}
-        """What the rest of its class explains of each example, for classes with at least two."""
+        """Fraction of each example that the rest of its class explains, for classes with at least two."""
         self._own_errors: dict[str, tuple[str, Array]] = {}
-        """Class and location errors (r,) of each example without itself, by content key."""
+        """Class and location errors (r,) of each example by leave-one-out, by content key."""
         self._scorer: ClassScorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares] | None = None
         """Errors (n, way) of examples without themselves, their classes and their energies."""
@@ -109,17 +109,17 @@ class Classifier:
 
     @property
     def rule(self) -> RejectRule:
-        """When an image is unknown."""
+        """Rule that decides whether an image is unknown."""
         return self.calibration.rule if self.threshold_override is None else RejectRule(self.threshold_override)
 
     @property
     def threshold(self) -> float:
-        """Share that a class must typically explain of an image that is to be known."""
+        """Fraction that a class must typically explain of an image for it to be known."""
         return self.calibration.typical if self.threshold_override is None else self.threshold_override
 
     @property
     def calibration(self) -> Calibration:
-        """The rule that the examples give, and what to expect of it."""
+        """Rule calibrated from the examples, and its expected results."""
         if self.left_out is None:
             raise FrnError("there is no class yet: enroll some first")
         return calibrate(*self.left_out, self.false_rejections, self._others)
@@ -130,11 +130,11 @@ class Classifier:
         known: Mapping[Path, str] | None = None,
         read: Callable[[Sequence[Path]], Iterable[tuple[Path, Embedded | FrnError]]] | None = None,
     ) -> list[FrnError]:
-        """Replace the classes by those of image files.
+        """Enroll image files as classes, replacing earlier ones.
 
-        `known` content keys save opening files whose maps are stored; `read` embeds files in the extractor's place.
+        `known` content keys save opening files whose maps are stored; `read` replaces the extractor in embedding files.
 
-        Returns why some files were skipped (unreadable, or the same photo again); the rest of their class is used.
+        Returns why some files were skipped (unreadable, or a repeated photo); the rest of their class is used. Raises
         FrnError if a class has no readable image.
         """
         labels = [name for name, paths in classes.items() for _ in paths]
@@ -150,7 +150,7 @@ class Classifier:
                 feature_maps[outcome.key] = outcome.maps
                 supports[name].append(Support.of(path, outcome.key))
         state, duplicates = build_state(supports.items())
-        for given, entry in zip(classes, state.classes, strict=True):  # whose name has no blanks around it any more
+        for given, entry in zip(classes, state.classes, strict=True):  # its name no longer has blanks around it
             if not entry.supports:
                 tried = classes[given]
                 reasons = [*map(str, broken[given]), *(str(d) for d in duplicates if d.path in tried)]
@@ -160,10 +160,10 @@ class Classifier:
         return [error for errors in broken.values() for error in errors] + [FrnError(str(d)) for d in duplicates]
 
     def enroll_state(self, state: State) -> list[FrnError]:
-        """Replace the classes by those of a session or project; unchanged files that are in the store stay closed.
+        """Enroll the classes of a session or project; unchanged files with stored feature maps are not opened.
 
-        Returns as `enroll`; also which files have changed since they were added (they are used as they are now).
-        FrnError if a class has no readable image.
+        Returns notes as `enroll` does, and on files that have changed since they were added; their current content is
+        used. Raises FrnError if a class has no readable image.
         """
         supports = [support for entry in state.classes for support in entry.supports]
         known = {support.path: support.key for support in supports if support.is_unchanged()}
@@ -210,7 +210,7 @@ class Classifier:
         self._scorer = self._others = self.maps = None
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
-        """Replace the classes by those of a state whose feature maps (r, d) are at hand, by content key."""
+        """Enroll the classes of a state whose feature maps (r, d) are given by content key."""
         if form := self._stored_form(state):
             self._use(state, form)
             return
@@ -224,7 +224,7 @@ class Classifier:
         self.kept_head = head_document(self.head, state, prior)
         classes, shares = {}, {}
         own_errors: dict[str, tuple[str, Array]] = {}
-        for entry in state.classes:  # one after the other: the pools of thousands would take as much as their maps
+        for entry in state.classes:  # one by one: thousands of pools would take as much memory as their maps
             maps = pool(entry)
             classes[entry.name] = enroll(maps, self.head)
             if len(maps) > 1:
@@ -242,7 +242,10 @@ class Classifier:
             self.store.put_bytes(self.extractor.sha256, form_key(state, self.extractor.prior), to_bytes(form))
 
     def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares]:
-        """Errors (n, way) of examples that their class can do without, their classes, and their energies."""
+        """Return leave-one-out errors (n, way) of examples, their classes, and their energies.
+
+        Only examples of classes with at least two are used.
+        """
         places = {entry.name: label for label, entry in enumerate(self.state.classes)}
         keys = [(places[self._own_errors[support.key][0]], support.key) for support in self.left_out_photos]
         errors, energies = [np.zeros((0, len(self.classes)))], [np.zeros(0)]
@@ -300,7 +303,7 @@ class Classifier:
         return self.maps
 
     def predict(self, feature_maps: Maps, key: str | None = None) -> Prediction:
-        """Classify one feature map (r, d); an example, by its content key, without itself."""
+        """Classify one feature map (r, d); an example, identified by its content key, by leave-one-out."""
         return self.predict_all([feature_maps], [key])[0]
 
     def predict_all(
@@ -338,11 +341,11 @@ class Classifier:
         ]
 
     def example_of(self, key: str | None) -> str | None:
-        """The class that has an image among its examples, by its content key."""
+        """Return the class that has the image with this content key among its examples."""
         return self._own_errors[key][0] if key in self._own_errors else None
 
     def error_maps(self, feature_maps: Maps, key: str | None = None) -> Floats:
-        """Squared error of every location for every class: (r, d) to (way, h, w); of an example without itself."""
+        """Return squared errors of every location for every class, (r, d) to (way, h, w); examples by leave-one-out."""
         error = self.scorer.location_error(feature_maps[None])[0]
         if key in self._own_errors:
             name, own = self._own_errors[key]
@@ -354,7 +357,7 @@ class Classifier:
         return energy(maps)
 
     def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
-        """Class errors (n, way) of maps (n, r, d), of examples without themselves."""
+        """Return class errors (n, way) of maps (n, r, d); examples by leave-one-out."""
         errors = self.scorer.class_error(maps).astype(np.float64)
         columns = {name: column for column, name in enumerate(self.classes)}
         for row, key in enumerate(keys):
@@ -375,7 +378,7 @@ class Classifier:
 
     @property
     def scorer(self) -> ClassScorer:
-        """All classes, to be scored together."""
+        """Scorer of all classes together."""
         if self._scorer is None:
             if not self.classes:
                 raise FrnError("there is no class yet: enroll some first")

@@ -40,7 +40,7 @@ class EnrolledForm:
     leave_one_out: Mapping[str, Shares]
     """Share of each example that the rest of its class explains, for classes with at least two."""
     own_errors: Mapping[str, tuple[str, Array]]
-    """Class and location errors (r,) of each example without itself, by content key."""
+    """Class and location errors (r,) of each example by leave-one-out, by content key."""
     left_out: tuple[Array, NDArray[np.intp], Shares]
     """Errors (n, way) of examples without themselves, their classes and their energies."""
 

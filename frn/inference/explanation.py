@@ -1,7 +1,8 @@
-"""Where a photo was and was not reconstructed: the error map over the very crop that the network saw.
+"""Error map of a photo over the network's crop: where each class could and could not reconstruct it.
 
-Greys are the photo; colour, from violet over red to yellow, is the error. It covers more where the error is larger, so
-well explained parts stay visible. Blocks are the locations of the feature map (5 x 5 or so): that is all the map knows.
+The photo is grey; the error is coloured from violet over red to yellow. Colours are more opaque where the error is
+larger, so well explained parts stay visible. The blocks are the locations of the feature map (about 5 x 5), its full
+resolution.
 """
 
 from collections.abc import Sequence
@@ -19,9 +20,9 @@ from frn.system.overwriting import MARK
 
 MIN_COVER, MAX_COVER = 0.15, 0.75
 PANEL = 252
-"""Side of a panel in pixels; 84 three times."""
+"""Side of a panel in pixels: three times 84."""
 COLUMNS = 4
-"""Panels in a row, the photo included."""
+"""Panels in a row, including the photo."""
 GAP = 12
 LINE = 18
 BACKGROUND, INK, FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
@@ -31,16 +32,16 @@ Map = NDArray[np.floating]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One class's error map and what to write below it."""
+    """A class's error map and the text below it."""
 
     title: str
     note: str
     error_map: Map
-    """(h, w)."""
+    """Squared errors, (h, w)."""
 
 
 def overlay(crop: Pixels, error_map: Map, *, low: float, high: float, smooth: bool = False) -> Image.Image:
-    """The crop (S, S, 3) in grey under colours for its errors (h, w) from `low` to `high`."""
+    """Colour the grey crop (S, S, 3) by its errors (h, w), on a scale from `low` to `high`."""
     height, width = crop.shape[:2]
     share = np.clip((error_map - low) / (high - low), 0, 1) if high > low else np.zeros(error_map.shape)
     grid = Image.fromarray((255 * share).round().astype(np.uint8))
@@ -53,7 +54,7 @@ def overlay(crop: Pixels, error_map: Map, *, low: float, high: float, smooth: bo
 
 
 def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, smooth: bool = False) -> Image.Image:
-    """The photo and its error map for each class, the likeliest first, side by side on one scale."""
+    """Draw the photo and each class's error map, the most likely class first, side by side on one scale."""
     maps = np.stack([panel.error_map for panel in panels])
     low, high = float(maps.min()), float(maps.max())
     pictures = [Image.fromarray(crop), *(overlay(crop, m, low=low, high=high, smooth=smooth) for m in maps)]
@@ -72,7 +73,7 @@ def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, smooth: bool = F
 
 
 def marked(file_format: str) -> dict[str, Any]:
-    """Return what a picture is saved with so that it says who drew it."""
+    """Return the arguments for saving an image with a note of its creator."""
     if file_format == "PNG":
         chunks = PngInfo()
         chunks.add_text("Software", MARK)
@@ -85,7 +86,7 @@ def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def _fit(text: str, draw: ImageDraw.ImageDraw) -> str:
-    """The text, shortened to the width of a panel."""
+    """Shorten the text to the width of a panel."""
     if draw.textlength(text, font=_font()) <= PANEL:
         return text
     while text and draw.textlength(text + "…", font=_font()) > PANEL:

@@ -1,4 +1,4 @@
-"""A feature extractor in onnxruntime: image files to feature maps, with the head's learned numbers beside them."""
+"""Feature extractor in onnxruntime: image files to feature maps, with the head's learned parameters."""
 
 import hashlib
 from collections import deque
@@ -25,40 +25,40 @@ from frn.system.hardware import own_cores
 
 FEATURES_VERSION = "1"
 PLAIN = "frn.plain"
-"""Metadata of an extractor that looks at mirror images as well: the SHA-256 of the one that does not."""
+"""Metadata key of an extractor with test-time augmentation: the SHA-256 of the plain one."""
 Tta = Literal["none", "hflip"]
 """Test-time augmentation: none, or the mean of the maps of a photo and of its mirror image."""
 BATCH = 16
-"""Images per run: enough to be fast, few enough that the first answer comes soon."""
+"""Images per run: enough to be fast, few enough for an early first answer."""
 AHEAD = 3
-"""Batches on their way: one with whoever asks, one in the network, one being decoded."""
+"""Batches in progress: one at the caller, one in the network, one being decoded."""
 PIXELS = 16 * 256 * 256
-"""Pixels of all images of a run: fewer if they are larger, or layers would take gigabytes."""
+"""Pixels of all images of a run: larger images run in smaller batches, to save gigabytes in the layers."""
 MAX_FEATURE = 1e12
-"""Largest value of a feature: sums of squares of larger ones exceed float32."""
+"""Largest value of a feature; squared sums of larger ones overflow float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """An image file's feature map."""
+    """Feature map of an image file."""
 
     key: str
     """Hash of the file's bytes."""
     maps: Maps
-    """(r, d)."""
+    """Feature map, (r, d)."""
 
 
 class Extractor:
-    """What `features.onnx` does: (n, S, S, 3) pixels to (n, r, d) feature maps."""
+    """An opened `features.onnx`: maps pixels (n, S, S, 3) to feature maps (n, r, d)."""
 
     def __init__(
         self, data: bytes, where: str, *, trusted: bool = False, device: Device = "auto", threads: int = 0
     ) -> None:
-        """Open the bytes of a `features.onnx`, which a message calls `where`.
+        """Open the bytes of a `features.onnx`; error messages refer to it as `where`.
 
-        A trusted file is one that we made ourselves: it is not checked. Any other is checked and run in a child
-        process with limits. No `threads` means all cores. FrnError if the file is not an extractor of a known version,
-        fails the checks of `runtime`, or takes too long or too much (`sessions`).
+        A trusted file is one that we made ourselves; it is not checked. Any other file is checked and run in a child
+        process with limits. `threads=0` uses all cores. Raises FrnError if the file is not an extractor of a known
+        version, fails the checks of `onnx_runtime`, or exceeds the limits of `onnx_sandbox`.
         """
         kind = OwnModel if trusted else ForeignModel
         self.threads = threads or own_cores()
@@ -67,14 +67,14 @@ class Extractor:
         self.sha256 = hashlib.sha256(data).hexdigest()
         metadata = self.session.metadata
         self.plain_sha256 = metadata.get(PLAIN, self.sha256)
-        """Hash of the model without `tta`: what a project remembers."""
+        """Hash of the model without test-time augmentation; projects record this one."""
         if (version := metadata.get("frn.version")) != FEATURES_VERSION:
             told = shorten(version, 40)
             raise FrnError(f"{where}: has format version {told}; this program reads {FEATURES_VERSION}")
         config = parse_json(metadata, "frn.config", where, ModelConfig)
         self.transform, self.method = config.transform, config.method
         self.untrained_head = config.untrained_head
-        """Whether nobody trained the head: its numbers then say nothing."""
+        """Whether the head is untrained, so that its parameters carry no information."""
         self.grid = parse_json(metadata, "frn.grid", where, tuple[int, int])
         self.learned = parse_json(metadata, "frn.head", where, dict[str, float])
         try:
@@ -85,7 +85,7 @@ class Extractor:
 
     @classmethod
     def open(cls, path: Path, *, trusted: bool = False, device: Device = "auto", threads: int = 0) -> "Extractor":
-        """Open a file. FrnError if it cannot be read, or is refused."""
+        """Open a file. Raises FrnError if it cannot be read or is refused."""
         return cls(read_regular(path, MAX_BYTES), str(path), trusted=trusted, device=device, threads=threads)
 
     def _check_signature(self, where: str) -> None:
@@ -102,11 +102,11 @@ class Extractor:
         ):
             raise FrnError(f"{where}: its inputs and outputs are not those of an extractor of {side}-pixel images")
         self.shape: tuple[int, int] = (r, outputs[0][2][2])
-        """r locations and d channels of a feature map."""
+        """Locations r and channels d of a feature map."""
 
     @property
     def tta(self) -> Tta:
-        """Return whether it looks at mirror images as well."""
+        """Return the test-time augmentation built into this extractor."""
         return "none" if self.sha256 == self.plain_sha256 else "hflip"
 
     @property
@@ -116,17 +116,17 @@ class Extractor:
 
     @property
     def batch(self) -> int:
-        """Images per run."""
+        """Return the number of images per run."""
         return max(1, min(BATCH, PIXELS // self.transform.size**2))
 
     def feature_maps(self, pixels: Pixels) -> Maps:
-        """Feature maps (n, r, d) of prepared images (n, S, S, 3) uint8."""
+        """Return the feature maps (n, r, d) of prepared images (n, S, S, 3), uint8."""
         images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), dtype=np.float32)
         images /= 255
         maps = self.session.run(images)
         if maps.shape != (len(pixels), *self.shape):
             raise FrnError(f"{self.where}: made maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
-        if not np.abs(maps).max(initial=0) <= MAX_FEATURE:  # nor is it if there is a NaN
+        if not np.abs(maps).max(initial=0) <= MAX_FEATURE:  # also catches NaN
             raise FrnError(
                 f"{self.where}: made a feature map that is not finite, or above {MAX_FEATURE:g}: it is damaged"
             )
@@ -140,19 +140,19 @@ class Extractor:
         known: Mapping[Path, str] | None = None,
         opening: Callable[[Path], None] | None = None,
     ) -> Iterator[tuple[Path, Embedded | FrnError]]:
-        """Embed image files, in order; one that cannot be read yields its error.
+        """Embed image files in order; an unreadable file yields its error.
 
-        As many threads decode as the network has. While it looks at one batch the next one is decoded, and whoever asks
-        is busy with the one before.
+        Decoding uses as many threads as the network. While the network embeds one batch, the next one is decoded and
+        the caller works on the previous one.
 
         Args:
-            paths: of the files.
-            store: where maps that were computed before are found, and new ones kept.
+            paths: image files.
+            store: cache to read feature maps from and write new ones to.
             known: content keys of files that need not be opened if the store has their maps.
-            opening: told of each file before it is read: what it raises ends the reading.
+            opening: called with each file before it is read; an exception from it ends the reading.
         """
         remaining = iter(paths)
-        # Where someone may end the reading between two files, nothing is read ahead.
+        # If the caller may stop between two files, nothing is read ahead.
         at_once = 1 if opening else AHEAD
         with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(1) as network:
 
@@ -190,7 +190,7 @@ class Extractor:
     def _look(
         self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]
     ) -> "Embedded | Prepared | FrnError":
-        """A file's stored map, or what the network needs to make it."""
+        """Return a file's stored map, or else the pixels to embed."""
         if store and path in known and (maps := store.get(self.sha256, known[path], self.shape)) is not None:
             return Embedded(known[path], maps)
         try:

@@ -1,11 +1,11 @@
-"""Feature maps that were computed once, by content: the same photo under any name is never embedded again.
+"""Cache of feature maps by image content: a photo is embedded only once, whatever its file name.
 
-One SQLite file in the user's cache folder. A row belongs to an extractor (by the hash of its file) and to the bytes of
-an image (by theirs), so a changed photo or another model never meets an old row. It is a cache: whatever is wrong with
-it (damaged, locked, disk full, no permission), answers are the same, only slower; deleting it is always safe. Every
-row has a checksum: a damaged one is computed again and replaced. A file that does not say it is ours is left alone.
+The cache is one SQLite file in the user's cache folder. A row belongs to an extractor (hash of its file) and an image
+(hash of its bytes), so a changed photo or another model never matches an old row. If the cache is damaged, locked, full
+or not permitted, results are the same, only slower; deleting it is always safe. Every row has a checksum; a damaged row
+is computed again and replaced. A file not marked as ours is left alone.
 
-Maps are stored as they were computed, in float32: a cached answer is the fresh one to the last bit.
+Maps are stored in float32 as computed, so a cached result equals a fresh one to the last bit.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ from frn.errors import FrnError
 from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 
 FEATURE_CACHE_VERSION = 3
-"""Version of the table and of how images are decoded; a file of another version is replaced."""
+"""Version of the table and of image decoding; a file of another version is replaced."""
 MAX_BYTES = 2 << 30
 BUSY = 5.0
 """Seconds to wait for another process."""
 TOUCH = 3600.0
-"""Seconds after which a use is noted again: reading should not write each time."""
+"""Seconds before a use is recorded again, so that not every read causes a write."""
 
 Maps = NDArray[np.float32]
 
@@ -44,7 +44,7 @@ _FIND = "SELECT r, d, used, data, crc32 FROM maps WHERE extractor = ? AND image 
 _TOUCH = "UPDATE maps SET used = ? WHERE extractor = ? AND image = ?"
 _BY_USE = "SELECT extractor, image, coalesce(length(data), 0) FROM maps ORDER BY used, image"
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises; the second one where the text of the first quotes a damaged name."""
+"""Errors that SQLite raises; UnicodeDecodeError occurs when an error message quotes a damaged name."""
 _BUSY_OR_FULL = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -56,7 +56,7 @@ _BUSY_OR_FULL = {
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_INTERRUPT,
 }
-"""Errors that say nothing against the file; after any other it is damaged."""
+"""Errors that do not mean a damaged file; any other error does."""
 
 
 def content_key(data: bytes) -> str:
@@ -65,10 +65,10 @@ def content_key(data: bytes) -> str:
 
 
 class FeatureStore:
-    """Feature maps (r, d) by extractor and content key. Any number of processes and threads may share one."""
+    """Feature maps (r, d) by extractor and content key, shared safely between processes and threads."""
 
     def __init__(self, path: Path | None = None, *, limit: int = MAX_BYTES) -> None:
-        """Open or create a store of at most `limit` bytes of maps; the longest unused go first."""
+        """Open or create a store of at most `limit` bytes of maps; the least recently used are deleted first."""
         self.limit = limit
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
@@ -76,7 +76,7 @@ class FeatureStore:
         self._open()
 
     def _open(self) -> None:
-        """Open the file, or a new one in its place if it is ours and damaged or of another version."""
+        """Open the file; replace it first if it is ours and damaged or of another version."""
         for _ in range(2):
             try:
                 path = self._path = self._path or make_cache_folder() / FEATURES
@@ -84,10 +84,10 @@ class FeatureStore:
                 if path.exists() and path.stat().st_size and not is_feature_store(path):
                     return
                 self._database = _connect(path)
-                weakref.finalize(self, self._database.close)  # from Python 3.13 on, sqlite3 asks for it
+                weakref.finalize(self, self._database.close)  # from Python 3.13 on, sqlite3 warns otherwise
                 return
             except _ERRORS as error:
-                if not _is_damage(error):  # locked, read-only, full: do without
+                if not _is_damage(error):  # locked, read-only, full: work without it
                     return
                 assert self._path is not None
                 _discard(self._path)
@@ -100,7 +100,7 @@ class FeatureStore:
         return None if data is None else np.frombuffer(data, dtype="<f4").reshape(shape)
 
     def put(self, extractor: str, maps: Mapping[str, Maps]) -> None:
-        """Keep maps (r, d) by key."""
+        """Store maps (r, d) by key."""
         self._keep(
             (extractor, key, *value.shape, np.ascontiguousarray(value, dtype="<f4").tobytes())
             for key, value in maps.items()
@@ -155,13 +155,13 @@ class FeatureStore:
                 self._give_up(error)
 
     def close(self) -> None:
-        """Let go of the file. Nothing is found or kept from here on."""
+        """Close the file; from then on nothing is found or stored."""
         if self._database is not None:
             self._database.close()
             self._database = None
 
     def _give_up(self, error: Exception) -> None:
-        """Do without the file; one that is damaged is removed, and the next program begins another."""
+        """Stop using the file; a damaged one is deleted, and the next program creates a new one."""
         self.close()
         if self._path is not None and _is_damage(error):
             _discard(self._path)
@@ -173,7 +173,7 @@ class FeatureStore:
         excess = (pages - free) * page - self.limit
         if excess <= 0:
             return
-        excess += self.limit // 10  # some room, or every later map would come here again
+        excess += self.limit // 10  # some room, or every further map would cause a deletion
         for extractor, image, length in database.execute(_BY_USE).fetchall():
             database.execute("DELETE FROM maps WHERE extractor = ? AND image = ?", (extractor, image))
             excess -= length
@@ -182,12 +182,12 @@ class FeatureStore:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)  # a lock lets in one thread at a time
+    database = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)  # a lock admits one thread at a time
     try:
         if database.execute("PRAGMA application_id").fetchone() != (APPLICATION,):  # a new one
             database.execute(f"PRAGMA application_id = {APPLICATION}")  # before WAL, which would keep it from the file
         database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = OFF")  # a cache: what a power cut takes is computed again
+        database.execute("PRAGMA synchronous = OFF")  # a cache: what a power cut loses is computed again
         with database:
             database.execute("BEGIN IMMEDIATE")
             (version,) = database.execute("PRAGMA user_version").fetchone()
@@ -203,7 +203,10 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether the file is to blame. An error's lowest byte is its kind; text that is not UTF-8 has none."""
+    """Return whether the file is damaged.
+
+    The lowest byte of an error code is its kind; a UnicodeDecodeError has no code and counts as damage.
+    """
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _BUSY_OR_FULL
 
 
@@ -214,5 +217,5 @@ def _discard(path: Path) -> None:
 
 
 def _crc32(extractor: str, key: str, r: object, d: object, data: bytes) -> int:
-    """Checksum over all of a row but its use."""
+    """Return a checksum of the whole row except its time of use."""
     return zlib.crc32(data, zlib.crc32(repr((extractor, key, r, d)).encode()))

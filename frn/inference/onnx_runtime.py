@@ -1,7 +1,7 @@
-"""ONNX files run with onnxruntime: checked before a session exists, quiet, on a device that is really there.
+"""Check and run ONNX files with onnxruntime: quietly, and only on a device that exists.
 
-A file that comes from anywhere may name other files, ask for unbounded loops or memory, or carry code of its own.
-A graph is parsed before it runs here, and must consist of plain tensors and known operators.
+An ONNX file from an unknown source may refer to other files, ask for unbounded loops or memory, or carry code. Its
+graph is therefore parsed before it runs and must consist of plain tensors and known operators.
 """
 
 import ctypes
@@ -24,15 +24,18 @@ Device = Literal["auto", "cpu", "cuda"]
 Kind = TypeVar("Kind")
 
 FEATURES_FORMAT = "frn-features"
-"""The metadata entry `frn.format` of an extractor."""
+"""Value of the metadata entry `frn.format` of an extractor."""
 MAX_BYTES = 1 << 30
 MAX_METADATA = 4 << 20
 MAX_ELEMENTS = 1 << 25
-"""Numbers that a layer may make of one image, 128 MiB in float32; ResNet-12 makes half a million at 84 pixels."""
+"""Most values that a layer may compute for one image: 128 MiB in float32.
+
+ResNet-12 computes half a million at 84 pixels.
+"""
 MAX_TOTAL = 1 << 30
-"""The same for all layers together."""
+"""Most values that all layers together may compute for one image."""
 TIME_LIMIT = 120.0
-"""Seconds one call may take before it is ended."""
+"""Seconds after which a call is stopped."""
 
 _OPERATORS = """
 Add AveragePool BatchNormalization Cast Clip Concat Constant Conv DequantizeLinear Div Erf Exp Expand Flatten
@@ -41,13 +44,13 @@ Log MatMul Max MaxPool Min Mul Neg PRelu Pad Pow QuantizeLinear Reciprocal Reduc
 Resize Round Shape Sigmoid Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose Unsqueeze Where
 """
 OPERATORS = frozenset(_OPERATORS.split())
-"""What an extractor may be made of: no loop, no branch, no random number, no allocation by value."""
+"""Operators that an extractor may use: no loops, branches, random numbers or allocation by value."""
 
 
 def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:
-    """Refuse an ONNX file, by its bytes, that could do anything but compute; its metadata, if `frn.format` is welcome.
+    """Return the metadata of an ONNX file, given by its bytes, if the file can only compute.
 
-    An FrnError says what was found in `where`.
+    Raises FrnError, naming `where`, if it could do anything else or its `frn.format` is not one of `formats`.
     """
     import onnx
     from google.protobuf.message import DecodeError
@@ -69,7 +72,7 @@ def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, st
     foreign = [opset.domain for opset in model.opset_import if opset.domain not in ("", "ai.onnx")]
     if foreign or model.functions or model.training_info:
         used = shorten(foreign[0]) if foreign else "functions of its own"
-        raise FrnError(f"{where}: uses {used}; only standard operators may run")
+        raise FrnError(f"{where}: uses {used}; only standard operators are allowed")
     _check_graph(model.graph, where)
     _check_sizes(model, where)
     return metadata
@@ -79,31 +82,31 @@ def _check_graph(graph: "onnx.GraphProto", where: str) -> None:
     import onnx
 
     if graph.sparse_initializer:
-        raise FrnError(f"{where}: holds sparse tensors, which no model of ours does")
+        raise FrnError(f"{where}: holds sparse tensors, which frn does not use")
     tensors = list(graph.initializer)
     for node in graph.node:
         if node.op_type not in OPERATORS or node.domain not in ("", "ai.onnx"):
             operator = shorten(f"{node.domain or 'ai.onnx'}.{node.op_type}")
-            raise FrnError(f"{where}: uses the operator {operator}, which may not run")
+            raise FrnError(f"{where}: uses the operator {operator}, which is not allowed")
         for attribute in node.attribute:
             if attribute.HasField("g") or attribute.graphs:
-                raise FrnError(f"{where}: has a graph inside {node.op_type}, which may not run")
+                raise FrnError(f"{where}: has a graph inside {node.op_type}, which is not allowed")
             tensors += [attribute.t, *attribute.tensors]
     if any(tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data for tensor in tensors):
         raise FrnError(f"{where}: keeps tensors in other files, which are never read")
 
 
 def _check_sizes(model: "onnx.ModelProto", where: str) -> None:
-    """Refuse a graph whose values, for one image, are far larger than those of any network."""
+    """Raise FrnError if any value of a graph, for one image, is far larger than in any real network."""
     import onnx
 
     for value in model.graph.input:
         if value.type.tensor_type.shape.dim:
             value.type.tensor_type.shape.dim[0].dim_value = 1
     for output in model.graph.output:
-        output.type.tensor_type.ClearField("shape")  # it may name the number of images
+        output.type.tensor_type.ClearField("shape")  # it may fix the number of images
     try:
-        inferred = onnx.shape_inference.infer_shapes(model)  # not of values: they could grow like sizes
+        inferred = onnx.shape_inference.infer_shapes(model)  # without data propagation: values could grow like sizes
     except (RuntimeError, ValueError, onnx.shape_inference.InferenceError) as error:
         raise FrnError(f"{where}: the shapes in its graph contradict each other ({shorten(error)})") from error
     total = 0
@@ -111,7 +114,7 @@ def _check_sizes(model: "onnx.ModelProto", where: str) -> None:
         dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         if any(dim < 0 for dim in dims):
             raise FrnError(f"{where}: computes {value.name!r} of a negative size")
-        total += math.prod(dims)  # 0 where something is not known
+        total += math.prod(dims)  # 0 if a dimension is unknown
         if math.prod(dims) > MAX_ELEMENTS or total > MAX_TOTAL:
             raise FrnError(
                 f"{where}: computes {math.prod(dims):,} numbers at {value.name!r} for one image; the limits are "
@@ -122,20 +125,20 @@ def _check_sizes(model: "onnx.ModelProto", where: str) -> None:
 def open_session(
     data: bytes, where: str, *, device: Device = "auto", threads: int = 0, fold: bool = True
 ) -> "onnxruntime.InferenceSession":
-    """Make a session from the bytes of a checked or shipped model, without a word on stdout or stderr.
+    """Create a session from the bytes of a checked or shipped model, silent on stdout and stderr.
 
-    Without `fold`, what is constant in the graph is computed by runs, which end, and not by the making of the session.
-    FrnError if the model cannot run, or CUDA was insisted on ("cuda") and did not come up.
+    Without `fold`, constants are computed by runs, which have a time limit, and not while the session is created.
+    Raises FrnError if the model cannot run, or if `device` is "cuda" and CUDA is not available.
     """
     import onnxruntime
 
     if device == "cuda" and not cuda_answers():
-        raise FrnError("--device cuda: no CUDA device answers here. Use --device cpu or auto.")
+        raise FrnError("--device cuda: no CUDA device is available. Use --device cpu or auto.")
     wants_cuda = device != "cpu" and cuda_answers()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4
-    own = {"device_id": os.environ.get("LOCAL_RANK", "0")}  # one GPU for each process that torchrun starts
+    own = {"device_id": os.environ.get("LOCAL_RANK", "0")}  # one GPU per torchrun process
     providers = [("CUDAExecutionProvider", own)] * wants_cuda + [("CPUExecutionProvider", {})]
     onnxruntime.set_default_logger_severity(4)  # a fallback would print pages otherwise
     try:
@@ -146,12 +149,12 @@ def open_session(
     finally:
         onnxruntime.set_default_logger_severity(2)
     if device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
-        raise FrnError("--device cuda: onnxruntime's CUDA provider did not come up (cuDNN or CUDA libraries missing?)")
+        raise FrnError("--device cuda: onnxruntime's CUDA provider did not start (cuDNN or CUDA libraries missing?)")
     return session
 
 
 def cuda_answers() -> bool:
-    """Return whether onnxruntime has a CUDA provider and the driver a device; silent and quick either way."""
+    """Return whether onnxruntime has a CUDA provider and the driver a device; quick and silent."""
     import onnxruntime
 
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
@@ -167,7 +170,7 @@ def cuda_answers() -> bool:
 def run_session(
     session: "onnxruntime.InferenceSession", outputs: Sequence[str], inputs: Mapping[str, NDArray[Any]]
 ) -> list[NDArray[Any]]:
-    """Run a session, but not forever. FrnError if it fails or takes longer than `TIME_LIMIT` seconds."""
+    """Run a session. Raises FrnError if it fails or takes longer than `TIME_LIMIT` seconds."""
     import onnxruntime
 
     options = onnxruntime.RunOptions()
@@ -179,7 +182,7 @@ def run_session(
         results: list[NDArray[Any]] = session.run(list(outputs), dict(inputs), options)
     except _errors() as error:
         if options.terminate:
-            raise FrnError(f"the model was stopped: it ran for more than {TIME_LIMIT:.0f} s") from error
+            raise FrnError(f"the model was stopped: it took more than {TIME_LIMIT:.0f} s") from error
         raise FrnError(f"the model failed ({shorten(error)})") from error
     finally:
         timer.cancel()
@@ -187,7 +190,7 @@ def run_session(
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """Everything that onnxruntime raises: its exceptions have no base class of their own."""
+    """Return all exceptions that onnxruntime raises; they have no common base class."""
     from onnxruntime.capi import onnxruntime_pybind11_state as module
 
     own = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Exception))

@@ -1,8 +1,8 @@
-"""An extractor to run: one of ours in this process, an untrusted one in a child with limits on its time and memory.
+"""Sessions of extractors: trusted ones in this process, untrusted ones in a child with limited time and memory.
 
-The operators of a graph are checked first (`runtime`). What is allowed can still be far too much of it, and a
-runtime computes constants before any limit of its own counts: so parsing, checking and running an untrusted file is
-done in a child, and one image is tried before the file counts as opened.
+The operators of a graph are checked first (`onnx_runtime`), but allowed operators can still ask for far too much, and a
+runtime computes constants before any limit of its own applies. So an untrusted file is parsed, checked and run in a
+child process, and one image is tried before the file counts as opened.
 """
 
 import ctypes
@@ -21,15 +21,15 @@ from frn.system.processes.messages import Message
 from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
 SECONDS = 8.0
-"""That opening an untrusted file may take, one image included; as many again for each `PER_BYTES` that it has."""
+"""Seconds to open an untrusted file and embed one image; as many again for each `PER_BYTES` of its size."""
 PER_BYTES = 64 << 20
 TIMEOUT_FACTOR = 5.0
-"""A run may take so many times what the one image of the opening leads to expect."""
+"""Largest time of a run, relative to the time expected from the one image embedded on opening."""
 MEMORY = 1280 << 20
-"""Bytes that a child may take, and `PER_FILE` times the file's, and a stack for each thread."""
+"""Bytes that a child may use, plus `PER_FILE` times the file's size and a stack for each thread."""
 PER_FILE, PER_THREAD = 4, 16 << 20
 CUDA_MEMORY = 8 << 30
-"""Instead, where CUDA maps its own."""
+"""Bytes that a child may use with CUDA, which maps its own memory."""
 
 Maps = NDArray[np.float32]
 Value: TypeAlias = tuple[str, str, list[Any]]
@@ -37,18 +37,18 @@ Value: TypeAlias = tuple[str, str, list[Any]]
 
 
 class Session(Protocol):
-    """A model that is open."""
+    """An open model."""
 
     metadata: dict[str, str]
     inputs: list[Value]
     outputs: list[Value]
 
     def run(self, images: Maps) -> Maps:
-        """Feature maps (n, r, d) of images (n, 3, S, S). FrnError if that fails, or takes too long."""
+        """Return the feature maps (n, r, d) of images (n, 3, S, S). Raises FrnError if that fails or takes too long."""
 
 
 class OwnModel:
-    """A file that we made: it is not checked."""
+    """A model file that we made; it is not checked."""
 
     def __init__(self, data: bytes, where: str, device: Device, threads: int) -> None:
         self._open = partial(open_session, data, where, device=device, threads=threads)
@@ -57,14 +57,17 @@ class OwnModel:
         _OWN.add(self)
 
     def run(self, images: Maps) -> Maps:
-        """As `Session`."""
+        """Implement `Session.run`."""
         if self._session is None:
             self._session = self._open()
         (maps,) = run_session(self._session, ["feature_map"], {"images": images})
         return maps
 
     def forget(self) -> None:
-        """In a fork: a session without its threads can neither run nor be deleted, so it stays, and another is made."""
+        """Replace the session after a fork.
+
+        A session without its threads can neither run nor be deleted, so it is kept and another is created.
+        """
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._session))
         self._session = None
 
@@ -82,7 +85,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class ForeignModel:
-    """A file that may come from anywhere."""
+    """A model file from an unknown source."""
 
     def __init__(self, data: bytes, where: str, device: Device, threads: int) -> None:
         self._data, self._where = data, where
@@ -97,10 +100,10 @@ class ForeignModel:
         self.inputs: list[Value] = [tuple(value) for value in answer["inputs"]]
         self.outputs: list[Value] = [tuple(value) for value in answer["outputs"]]
         self._seconds = float(answer["seconds"])
-        """That one image took."""
+        """Seconds that one image took."""
 
     def run(self, images: Maps) -> Maps:
-        """As `Session`. A child that had to be ended, or is another process's, is replaced."""
+        """Implement `Session.run`; a child that was stopped or belongs to another process is replaced."""
         if not self._child.lives:
             self._open()
         expected = max(SECONDS, TIMEOUT_FACTOR * self._seconds * len(images))
@@ -123,11 +126,11 @@ def _describe(session: Any) -> tuple[dict[str, str], list[Value], list[Value]]:
 
 
 _open: dict[str, Any] = {}
-"""The session of this process, if it is a child."""
+"""This process's session, if it is a child."""
 
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:
-    """Run in the child process."""
+    """Answer a request in the child process."""
     if question["do"] == "run":
         images = np.frombuffer(blobs[0], dtype=np.float32).reshape(question["shape"])
         (maps,) = run_session(_open["session"], ["feature_map"], {"images": images})

@@ -1,8 +1,9 @@
-"""A project file, `X.frn.json`: which photos make which classes, under which model. It holds no pixels and no features.
+"""Project files, `X.frn.json`: which photos make up which classes, and the model.
 
-Paths are relative to the file and use `/`, so a project travels with its photos; a name that is not UTF-8 is kept in
-base64. Keys that this version does not know stay as they are when the project is saved. Saving is atomic, keeps the
-last version as `X.frn.json.bak`, and never overwrites what someone else has changed meanwhile.
+They hold no pixels or features. Paths are relative to the file and use `/`, so a project can be moved together with its
+photos. A name that is not UTF-8 is stored in base64. Keys that this version does not know are kept when the project is
+saved. Saving is atomic, keeps the previous version as `X.frn.json.bak`, and never overwrites changes that someone else
+has made meanwhile.
 """
 
 import base64
@@ -28,7 +29,7 @@ MAX_BYTES = 256 << 20
 Document = dict[str, Any]
 
 MIGRATIONS: dict[int, Callable[[Document], Document]] = {}
-"""From each older version to the next: pure functions of the document. Version 1 is the first."""
+"""Migrations from each older version to the next: pure functions of the document. Version 1 is the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,13 @@ class ModelReference:
     """The extractor that a project was made with."""
 
     id: str
-    """A name of the model zoo, or a path to an extractor or model."""
+    """Name in the model zoo, or path of an extractor or model."""
     sha256: str
     """Hash of the extractor's bytes."""
     preprocess: EvaluationTransform
-    """How it sees a photo; the extractor says so itself, this is for people."""
+    """Transform of its photos, for readers only: the extractor carries its own."""
     tta: Tta = "none"
-    """Whether it looks at mirror images as well: that changes answers."""
+    """Test-time augmentation, which changes results."""
 
     @classmethod
     def of(cls, model: str, extractor: Extractor, folder: Path) -> "ModelReference":
@@ -57,50 +58,53 @@ class ModelReference:
         return cls(id_, extractor.plain_sha256, extractor.transform, extractor.tta)
 
     def locate(self, folder: Path) -> str:
-        """The model's name or path, for a project in `folder`."""
+        """Return the model's name, or its path for a project in `folder`."""
         return self.id if self.id in named_extractors() else str(folder / self.id)
 
     def check(self, sha256: str, where: Path, name: str) -> None:
-        """Refuse another extractor: its features do not fit this project's threshold and answers.
+        """Raise FrnError for another extractor, whose features would not fit this project's threshold and results.
 
-        An FrnError names both, and the way out.
+        The message names both models and says what to do.
         """
         if sha256 != self.sha256:
             raise FrnError(
                 f"{where}: was made with {self.id} ({self.sha256[:8]}), but {name} is another model ({sha256[:8]}). "
-                f"`frn enroll {where} --model {name} --replace --out {where}` makes it anew with that one."
+                f"`frn enroll {where} --model {name} --replace --out {where}` enrolls it again with that one."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What a project file says."""
+    """Content of a project file."""
 
     model: ModelReference
     state: State
     document: Document = field(default_factory=dict)
-    """As it was read, with the keys that this version does not know."""
+    """Document as it was read, including keys that this version does not know."""
     stamp: bytes | None = None
-    """The bytes that it was read from; None for a new one."""
+    """Bytes that it was read from; None for a new project."""
 
 
 def is_project(path: Path) -> bool:
-    """Return whether a path is named like a project."""
+    """Return whether a path has the suffix of a project file."""
     return path.name.lower().endswith(SUFFIX)
 
 
 def load_project(path: Path) -> Project:
-    """Read a project file. FrnError if it cannot be read, is not a project, of a newer version, or damaged."""
+    """Read a project file.
+
+    Raises FrnError if it cannot be read, is damaged, has a newer version or is not a project.
+    """
     data = read_regular(path, MAX_BYTES)
     try:
         document = decode_json(data)
     except FrnError as error:
-        raise FrnError(f"{path}: is no project: {error}.{_backup_hint(path)}") from error
+        raise FrnError(f"{path}: is not a project: {error}.{_backup_hint(path)}") from error
     if not isinstance(document, dict) or document.get("format") != PROJECT_FORMAT:
-        raise FrnError(f"{path}: is JSON, but no project (its format is not {PROJECT_FORMAT!r})")
+        raise FrnError(f"{path}: is JSON, but not a project (its format is not {PROJECT_FORMAT!r})")
     version = document.get("version")
     if not isinstance(version, int) or version < 1:
-        raise FrnError(f"{path}: is a project of no known version ({version!r}).{_backup_hint(path)}")
+        raise FrnError(f"{path}: is a project of an unknown version ({version!r}).{_backup_hint(path)}")
     if version > PROJECT_VERSION:
         raise FrnError(
             f"{path}: is a project of version {version}; this program reads up to {PROJECT_VERSION}. "
@@ -119,18 +123,18 @@ def load_project(path: Path) -> Project:
 def save_project(path: Path, project: Project, *, replace: bool = False) -> Project:
     """Write a project file and return the project as it is on disk.
 
-    A file that this project was not read from is overwritten only with `replace`, and kept as `.bak` in any case.
-    FrnError if there is another file, or it was changed meanwhile, or it cannot be written.
+    A file that this project was not read from is overwritten only with `replace`; the old file is always kept as
+    `.bak`. Raises FrnError if another file exists, the file has changed meanwhile, or it cannot be written.
     """
     if not is_project(path):
-        raise FrnError(f"{path}: a project is called something{SUFFIX}")
+        raise FrnError(f"{path}: a project must end in {SUFFIX}")
     document = _document(project, path.parent)
     try:
         data = json.dumps(document, ensure_ascii=False, indent=1).encode()
-    except UnicodeEncodeError:  # half a character, which JSON can escape
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can escape
         data = json.dumps(document, indent=1).encode()
 
-    def keep_backup() -> None:  # inside: or two programs see that nothing is there, and write
+    def keep_backup() -> None:  # inside the write: otherwise two programs could both find no file
         current = read_regular(path, MAX_BYTES) if path.exists() else None
         if current is not None and current != project.stamp and not replace:
             changed = "was changed by another program meanwhile" if project.stamp is not None else "already exists"
@@ -143,7 +147,7 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
 
 
 def _document(project: Project, folder: Path) -> Document:
-    """The project as JSON: known keys over those that were there when it was read."""
+    """Return the project as JSON: known keys merged over those of the document it was read from."""
     old_model = {
         key: value for key, value in project.document.get("model", {}).items() if key not in ("tta", "test_time")
     }
@@ -185,7 +189,7 @@ def _image_document(support: Support, old: Mapping[str, Any], folder: Path) -> D
 
 
 def write_path(path: Path, folder: Path) -> dict[str, str]:
-    """A path as the project in `folder` names it: relative where that is possible, with `/`."""
+    """Return a path as written in a project in `folder`: relative if possible, with `/`."""
     try:
         named = os.path.relpath(path, folder)
     except ValueError:  # another drive
@@ -199,18 +203,18 @@ def write_path(path: Path, folder: Path) -> dict[str, str]:
 
 
 def read_path(document: Mapping[str, Any], folder: Path) -> Path:
-    """The path that `write_path` wrote."""
+    """Return the path that `write_path` wrote."""
     if "path_b64" in document:
         return folder / os.fsdecode(base64.b64decode(document["path_b64"], validate=True))
     if "\0" in document["path"]:
         raise ValueError("a path with a NUL in it")
-    os.fsencode(document["path"])  # a lone surrogate is in no name: UnicodeEncodeError, which is a ValueError
+    os.fsencode(document["path"])  # no file name has a lone surrogate: UnicodeEncodeError is a ValueError
     return folder / PurePosixPath(document["path"])
 
 
 def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
     model = document["model"]
-    tta = model.get("tta", "hflip" if model.get("test_time") == "mirror" else "none")  # as 0.1.0 called it
+    tta = model.get("tta", "hflip" if model.get("test_time") == "mirror" else "none")  # name in 0.1.0
     if tta not in get_args(Tta):
         raise ValueError(f"tta is {shorten(tta, 20)}")
     reference = ModelReference(
@@ -245,7 +249,7 @@ def _parse_image(document: Document, folder: Path) -> Support:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not text")
     return value
 
 

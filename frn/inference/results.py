@@ -1,7 +1,7 @@
-"""Answers to many photos in a file that grows line by line: a run that was stopped, or killed, continues behind them.
+"""Results of classifying many photos, appended to a file line by line so that a stopped run can be resumed.
 
-Each line is one JSON object of a photo. It carries `run`, a digest of what decided the answer, so that no file mixes
-answers of different classes or models.
+Each line is one JSON object for a photo. Its `run` is a digest of everything that determines the result, so that a file
+never mixes results of different classes or models.
 """
 
 import contextlib
@@ -20,25 +20,25 @@ from frn.system.overwriting import require_writable
 from frn.system.processes.locks import Lock, holder
 
 MAX_LINE = 64 << 20
-"""Bytes of a line; ten thousand classes take one."""
+"""Largest line in bytes; ten thousand classes need one this long."""
 BEGINNING = b'{"image": "'
-"""How each line begins; a last one that does not was not begun by us, and is not ours to remove."""
+"""Start of each line. An incomplete last line with another start is not ours, so it is not removed."""
 
 
 class ResultsFile:
-    """A `.jsonl` file that lines are added to, by one process at a time."""
+    """A `.jsonl` file that one process at a time appends to."""
 
     def __init__(self, path: Path, run: str, *, resume: bool = False, replace: bool = False) -> None:
-        """Start a file, or with `resume` find out which photos are in it; half a line at its end goes.
+        """Create a file or, with `resume`, read which photos it contains and remove an incomplete last line.
 
-        FrnError if it exists already and neither `resume` nor `replace` is given, is a photo, holds answers of another
-        run, another program is writing it, or it cannot be written.
+        Raises FrnError if the file is a photo, holds results of another run, is being written by another program,
+        cannot be written, or exists although neither `resume` nor `replace` is given.
         """
         self.path, self.run = path, run
         self.done: set[str] = set()
-        """The photos that have a line."""
+        """Photos that have a line."""
         self.failed: set[str] = set()
-        """Those among them whose line says why they could not be read."""
+        """Photos among them that could not be read."""
         check_results(path, resume=resume, replace=replace)
         self._lock = Lock(beside(path, LOCK))
         try:
@@ -58,7 +58,7 @@ class ResultsFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        # What a full disk did not take is written again by closing: the error that is under way says it better.
+        # After a full disk, closing tries to write the rest again; the original error is the better message.
         with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
             self._close()
 
@@ -69,17 +69,17 @@ class ResultsFile:
             self._lock.release()
 
     def add(self, line: Mapping[str, object]) -> None:
-        """Write the line of a photo. FrnError if the disk does not take it."""
+        """Write the line of a photo. Raises FrnError if writing fails."""
         try:
             self._file.write(json.dumps({**line, "run": self.run}).encode() + b"\n")
             self._file.flush()
         except OSError as error:
             raise FrnError(
-                f"{self.path}: cannot be written ({error.strerror}). Mend that and go on with --resume."
+                f"{self.path}: cannot be written ({error.strerror}). Fix that and continue with --resume."
             ) from error
 
     def _read(self) -> int:
-        """Note which photos are done; returns where the last whole line ends."""
+        """Read which photos are done and return the end of the last complete line."""
         self._file.seek(0)
         end = 0
         for number, line in enumerate(iter(lambda: self._file.readline(MAX_LINE), b""), 1):
@@ -87,7 +87,7 @@ class ResultsFile:
                 break
             found = _parsed(line)
             if found is None:
-                raise FrnError(f"{self.path}: line {number} is no answer of `frn classify`. Give another --out.")
+                raise FrnError(f"{self.path}: line {number} is not an answer of `frn classify`. Give another --out.")
             if found["run"] != self.run:
                 raise FrnError(
                     f"{self.path}: line {number} was answered by other classes, another model or threshold. Use them, "
@@ -101,7 +101,7 @@ class ResultsFile:
 
 
 def check_results(path: Path, *, resume: bool, replace: bool) -> None:
-    """Refuse a file that exists already, unless it is to be continued or replaced; an FrnError."""
+    """Raise FrnError if a file already exists, unless it is to be resumed or replaced."""
     require_writable(path, replace=True)
     if path.exists() and path.stat().st_size and not (resume or replace):
         raise FrnError(
@@ -120,7 +120,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def run_digest(classifier: Classifier) -> str:
-    """A short digest of what decides a classifier's answers: model, classes and their examples, threshold."""
+    """Return a short digest of what determines a classifier's results: model, classes, examples and threshold."""
     classes = [(entry.name, [support.key for support in entry.supports]) for entry in classifier.state.classes]
     told = json.dumps([classifier.extractor.sha256, classes, classifier.threshold])
     return hashlib.sha256(os.fsencode(told)).hexdigest()[:12]

@@ -1,7 +1,7 @@
-"""The user's work: classes of example photos. Plain frozen data; every edit can be undone.
+"""The user's classes of example photos: plain frozen data in which every edit can be undone.
 
-An edit makes a new `State` that shares what it did not touch with the old one, so undo and redo are a stack of states.
-Photos are known by their content (`Support.key`): the same photo is never an example twice, whatever its file's name.
+An edit creates a new `State` that shares everything unchanged with the old one, so undo and redo are a stack of states.
+Photos are identified by content (`Support.key`), so the same photo is never an example twice, whatever its file name.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,15 +22,15 @@ class Support:
 
     path: Path
     key: str
-    """Hash of the file's bytes (`features.content_key`)."""
+    """Hash of the file's bytes (`feature_cache.content_key`)."""
     size: int
-    """Bytes of the file when it was added."""
+    """Size of the file in bytes when it was added."""
     mtime_ns: int
-    """Its time of change then."""
+    """Modification time of the file when it was added."""
 
     @classmethod
     def of(cls, path: Path, key: str) -> "Support":
-        """Describe a file whose content is known; one that is away has no size and no time."""
+        """Describe a file whose content is known; a missing file has no size or time."""
         try:
             status = path.stat()
         except OSError:
@@ -38,7 +38,7 @@ class Support:
         return cls(path, key, status.st_size, status.st_mtime_ns)
 
     def is_unchanged(self) -> bool:
-        """Return whether the file is as it was, or away: then what is known of its content still counts."""
+        """Return whether the file is unchanged or missing; in both cases its known content still applies."""
         try:
             status = self.path.stat()
         except OSError:
@@ -51,21 +51,21 @@ class ClassEntry:
     """A class and its examples."""
 
     id: int
-    """Never used again, so that what refers to a class survives its renaming."""
+    """Identifier that is never reused, so that references to a class survive renaming."""
     name: str
     supports: tuple[Support, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moves:
-    """Photos that were moved on the disk, in one act."""
+    """Photos that were moved on disk in one action."""
 
     said: str
-    """What was done, in words."""
+    """Description of the action."""
     journal: str
-    """Path of the file that it is written down in."""
+    """Path of its journal file."""
     photos: tuple[tuple[str, str, bool], ...]
-    """State of each: where it was, where it is, and whether the same photo was there already."""
+    """State of each photo: old path, new path, and whether the same photo already existed there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,61 +74,61 @@ class State:
 
     classes: tuple[ClassEntry, ...] = ()
     threshold: float | None = None
-    """Share of a photo that a class must explain; None calibrates it from the examples (`unknown.calibrate`)."""
+    """Fraction of a photo that a class must explain; None calibrates it from the examples (`unknown.calibrate`)."""
     next_id: int = 1
     model: str = ""
-    """Name of the model that the classes are looked at with, where changing it is an edit; empty: it is not."""
+    """Name of the classes' model if changing it is an edit; empty otherwise."""
     others: tuple[Support, ...] = ()
     """Photos that a person said are of none of the classes."""
     moves: Moves | None = field(default=None, compare=False)
-    """The last photos that were moved. Undoing a step to a state with others moves them back."""
+    """Most recent moves of photos. Undoing to a state with other moves moves the photos back."""
     dropped: frozenset[str] = field(default=frozenset(), compare=False)
     """Paths of photos that were taken off the list of answers."""
     act: str = field(default="", compare=False)
     """What a person did to get here, in words, for undo and redo."""
 
     def find(self, class_id: int) -> ClassEntry:
-        """A class by its id. FrnError if there is none."""
+        """Return a class by its id. Raises FrnError if it does not exist."""
         if entry := next((entry for entry in self.classes if entry.id == class_id), None):
             return entry
         raise FrnError(f"there is no class number {class_id}")
 
     def named(self, name: str) -> ClassEntry | None:
-        """A class by its name."""
+        """Return a class by its name."""
         return next((entry for entry in self.classes if entry.name == normal(name)), None)
 
     def holders(self) -> dict[str, tuple[ClassEntry, Support]]:
-        """Where each photo is an example, by its key."""
+        """Return the class of each example, by the photo's key."""
         return {support.key: (entry, support) for entry in self.classes for support in entry.supports}
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A photo that was not added, because it is there already."""
+    """A photo that was not added because it is already an example."""
 
     path: Path
     key: str
     class_name: str
-    """Where."""
+    """Class that already has it."""
     twin: Path
-    """As which file."""
+    """File of the existing example."""
 
     def __str__(self) -> str:
         return f"{self.path}: is the same photo as {self.twin} of class {self.class_name!r}; it is not added"
 
 
 class Session:
-    """The state, what it was before, and what was undone."""
+    """The current state, with the states to undo and redo."""
 
     def __init__(self, state: State | None = None, *, is_saved: bool = True) -> None:
-        """Begin with a state that is on disk or, unless `is_saved`, is not."""
+        """Start with a state that is on disk or, unless `is_saved`, is not."""
         self._states = [state or State()]
         self._at = 0
         self._saved: State | None = self._states[0] if is_saved else None
 
     @property
     def state(self) -> State:
-        """As it is now."""
+        """Return the current state."""
         return self._states[self._at]
 
     @property
@@ -137,7 +137,7 @@ class Session:
         return self.state == self._saved
 
     def mark_saved(self, state: State | None = None) -> None:
-        """Note that a state is on disk: that of now, or an earlier one, where edits came while it was written."""
+        """Record that a state is on disk: the current one, or one from before edits made during the write."""
         self._saved = self.state if state is None else state
 
     def name_act(self, said: str) -> None:
@@ -151,31 +151,31 @@ class Session:
 
     @property
     def can_undo(self) -> bool:
-        """Return whether there is an edit to take back."""
+        """Return whether there is an edit to undo."""
         return self._at > 0
 
     @property
     def can_redo(self) -> bool:
-        """Return whether there is an undone edit."""
+        """Return whether there is an edit to redo."""
         return self._at < len(self._states) - 1
 
     def undo(self) -> State:
-        """Take the last edit back, if there is one."""
+        """Undo the last edit, if any."""
         self._at = max(self._at - 1, 0)
         return self.state
 
     def redo(self) -> State:
-        """Do the last undone edit again, if there is one."""
+        """Redo the last undone edit, if any."""
         self._at = min(self._at + 1, len(self._states) - 1)
         return self.state
 
     @contextmanager
     def one_edit(self) -> Iterator[None]:
-        """Edits made inside are undone together; if one is refused, none is made."""
+        """Group the edits made inside, so that they are undone together; if one is refused, none is applied."""
         before, at = self._states, self._at
         try:
             yield
-        except BaseException:  # a cancelled task too must leave the state whole; it is raised again
+        except BaseException:  # a cancelled task must also leave the state whole; raised again below
             self._states, self._at = before, at
             raise
         if self.state is not before[at]:
@@ -184,17 +184,17 @@ class Session:
     def create(self, name: str) -> int:
         """Add an empty class and return its id.
 
-        FrnError if the name is taken, empty or too long, or there are too many classes.
+        Raises FrnError if the name is taken, empty or too long, or there are too many classes.
         """
         state = self.state
         if len(state.classes) >= MAX_CLASSES:
-            raise FrnError(f"there are {MAX_CLASSES} classes already; no more are possible")
+            raise FrnError(f"there are {MAX_CLASSES} classes, the most that are possible")
         entry = ClassEntry(state.next_id, self._fresh_name(name))
         self._edit(replace(state, classes=(*state.classes, entry), next_id=state.next_id + 1))
         return entry.id
 
     def rename(self, class_id: int, name: str) -> None:
-        """Give a class another name; nothing else changes. FrnError if the name is taken, empty or too long."""
+        """Rename a class; nothing else changes. Raises FrnError if the name is taken, empty or too long."""
         entry = self.state.find(class_id)
         if name.strip() != entry.name:
             self._replace(replace(entry, name=self._fresh_name(name)))
@@ -205,9 +205,9 @@ class Session:
         self._edit(replace(self.state, classes=tuple(entry for entry in self.state.classes if entry.id != class_id)))
 
     def add(self, class_id: int, supports: Iterable[Support]) -> list[Duplicate]:
-        """Add examples to a class, all in one edit.
+        """Add examples to a class in one edit.
 
-        Returns those skipped because they are examples already, of this class or another.
+        Returns the skipped ones, which are already examples of this class or another.
         """
         entry = self.state.find(class_id)
         holders = self.state.holders()
@@ -244,7 +244,7 @@ class Session:
         self._edit(replace(self.state, classes=classes))
 
     def move(self, keys: Iterable[str], class_id: int) -> None:
-        """Make examples of any classes examples of another."""
+        """Move examples of any classes to another class."""
         target, moving = self.state.find(class_id), set(keys)
         others = [entry for entry in self.state.classes if entry.id != class_id]
         arriving = [support for entry in others for support in entry.supports if support.key in moving]
@@ -258,19 +258,19 @@ class Session:
         self._edit(replace(self.state, classes=classes))
 
     def replace_state(self, state: State) -> None:
-        """Put a whole state in place of this one: an edit like any other."""
+        """Replace the whole state: an edit like any other."""
         self._edit(state)
 
     def amend(self, state: State) -> None:
-        """Put a state in place of this one without an edit: not the user changed something, but the world did."""
+        """Replace the state without an edit, for changes that the user did not make."""
         self._states = [*self._states[: self._at], state, *self._states[self._at + 1 :]]
 
     def amend_all(self, change: Callable[[State], State]) -> None:
-        """Put what `change` makes of them in place of this state and of those that undo and redo lead to."""
+        """Apply `change` to this state and to those that undo and redo lead to."""
         self._states = [change(state) for state in self._states]
 
     def note_moves(self, moves: Moves) -> None:
-        """Make a step of photos that were moved: undo comes by it, and the classes are as they were."""
+        """Record moved photos as a step that undo passes through; the classes stay the same."""
         self._step(replace(self.state, moves=moves, act=moves.said))
 
     def drop(self, paths: Iterable[str]) -> None:
@@ -278,22 +278,22 @@ class Session:
         self._step(replace(self.state, dropped=self.state.dropped | set(paths), act=""))
 
     def merge(self, class_id: int, target_id: int) -> None:
-        """Make all examples of a class examples of another, and remove the class: one edit."""
+        """Move all examples of a class to another and remove the class, in one edit."""
         with self.one_edit():
             self.move([support.key for support in self.state.find(class_id).supports], target_id)
             self.delete(class_id)
 
     def set_threshold(self, threshold: float | None) -> None:
-        """Set the share of a photo that a class must explain; None calibrates it.
+        """Set the fraction of a photo that a class must explain; None calibrates it.
 
-        FrnError if it is not between 0 and 1.
+        Raises FrnError if it is not between 0 and 1.
         """
         self._edit(replace(self.state, threshold=check_threshold(threshold)))
 
     def _fresh_name(self, name: str) -> str:
         name = check_name(name)
         if self.state.named(name) is not None:
-            raise FrnError(f"there is a class {name!r} already; choose another name")
+            raise FrnError(f"a class {name!r} already exists; choose another name")
         return name
 
     def _replace(self, changed: ClassEntry) -> None:
@@ -314,9 +314,9 @@ def _changed(state: State, changed: ClassEntry) -> State:
 
 
 def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State, list[Duplicate]]:
-    """A state of classes with examples, and the examples skipped because they are there twice.
+    """Return a state of classes with examples, and the skipped duplicates.
 
-    FrnError if a name is there twice, empty or too long.
+    Raises FrnError if a name is used twice, empty or too long.
     """
     entries: list[ClassEntry] = []
     names: set[str] = set()
@@ -325,9 +325,9 @@ def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State
     for given, supports in classes:
         name = check_name(given)
         if name in names:
-            raise FrnError(f"there is a class {name!r} already; choose another name")
+            raise FrnError(f"a class {name!r} already exists; choose another name")
         if len(entries) == MAX_CLASSES:
-            raise FrnError(f"there are {MAX_CLASSES} classes already; no more are possible")
+            raise FrnError(f"there are {MAX_CLASSES} classes, the most that are possible")
         names.add(name)
         kept = []
         for support in supports:
@@ -341,7 +341,7 @@ def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State
 
 
 def check_name(name: str) -> str:
-    """A class name in its normal form, without blanks around it. FrnError if it is empty or too long."""
+    """Return a class name normalised and stripped. Raises FrnError if it is empty or too long."""
     name = normal(name).strip()
     if not name:
         raise FrnError("a class needs a name")
@@ -351,7 +351,7 @@ def check_name(name: str) -> str:
 
 
 def check_threshold(threshold: float | None) -> float | None:
-    """A threshold that is None or a share. FrnError if it is not between 0 and 1."""
+    """Return a threshold that is None or a fraction. Raises FrnError if it is not between 0 and 1."""
     if threshold is not None and not 0 <= threshold <= 1:
         raise FrnError(f"the threshold is a share of the photo, between 0 and 1, not {threshold}")
     return threshold

@@ -1,21 +1,22 @@
-"""Explained energy, R^2 of the reconstruction, and how much of it a photo needs to count as known.
+"""Explained energy (R^2 of the reconstruction), and how much of it makes a photo known.
 
 Errors grow with the features, so they cannot be compared between photos; R^2 can. For a query map Q with locations q
 and its reconstruction Q_c by class c
 
     explained = R^2 = 1 - <Q, Q_c> / energy,    energy = mean |q|^2
 
-with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred. Some photos are easy for every class, though.
-So the error of the best class is compared with the energy and with the mean error of the next classes:
+with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred. However, some photos are easy for every class.
+So the error of the best class is compared with the energy and with the mean error of the next
+classes:
 
     familiarity = 1 - best / (energy^(1 - w) rivals^w)
 
-A photo is unknown if its familiarity is below a limit, which is the same as a limit on what is explained of it. The
-limit comes from the examples: each is left out of its own class, and the limit is what all but a stated share of them
-reach. With its own class left out as well, each example is also a photo of an unknown class, so the share of those
-that the limit will catch is known.
+A photo is unknown if its familiarity is below a limit, which is equivalent to a limit on its explained fraction. The
+limit is calibrated on the examples: each is scored by leave-one-out, and all but a given fraction of them must reach
+the limit. Without its own class, each example also serves as a photo of an unknown class, which gives the expected
+fraction of unknown photos rejected.
 
-Shape letters: way classes, k supports of a class, r locations, d channels, q queries, n left-out supports.
+Shape letters: way classes, k supports of a class, r locations, d channels, q queries, n leave-one-out supports.
 """
 
 from collections.abc import Sequence
@@ -28,22 +29,22 @@ from numpy.typing import NDArray
 from frn.ridge.enrolment import energy
 
 FALSE_REJECTIONS = 0.05
-"""Share of left-out supports that may be called unknown."""
+"""Fraction of leave-one-out supports that may be rejected."""
 RIVALS = 5
-"""Classes after the best one that it is compared with."""
+"""Number of classes after the best one that it is compared with."""
 WEIGHT = 0.5
-"""Weight of the rivals, beside the energy: never more than a third of a point of AUROC behind the best weight."""
+"""Weight of the rivals against the energy; its AUROC is within a third of a point of the best weight's."""
 MAX_SAMPLED = 1000
-"""Left-out supports that a limit is calibrated from; of more, an even selection."""
+"""Most leave-one-out supports to calibrate on; if there are more, an even selection is used."""
 
 Shares = NDArray[np.float64]
 Errors = NDArray[np.floating]
 
 
 def explained(errors: Errors, queries: NDArray[np.floating]) -> Shares:
-    """R^2 of each query's reconstruction by each class, at least 0, (q, way): from errors (q, way) and maps (q, r, d).
+    """Return R^2 of each query's reconstruction by each class, at least 0, (q, way).
 
-    A map that is zero everywhere has nothing to explain and gets 0.
+    The inputs are errors (q, way) and maps (q, r, d). A map of zeros gets 0.
     """
     return share_of(energy(queries), errors)
 
@@ -56,7 +57,10 @@ def share_of(whole: Shares, errors: Errors) -> Shares:
 
 
 def rivals_error(errors: Errors, whole: Shares) -> Shares:
-    """Mean error of the classes after the best one, (q,): from errors (q, way); the energy if there is one class."""
+    """Return the mean error (q,) of the classes after the best one, from errors (q, way).
+
+    With a single class, return the energy.
+    """
     if errors.shape[1] < 2:
         return whole
     count = min(RIVALS + 1, errors.shape[1])
@@ -66,7 +70,7 @@ def rivals_error(errors: Errors, whole: Shares) -> Shares:
 
 
 def familiarity(errors: Errors, whole: Shares, weight: float = WEIGHT) -> Shares:
-    """How well the best class does beside the energy and its rivals, (q,): 1 is a perfect reconstruction."""
+    """Return how well the best class does against the energy and its rivals, (q,); 1 is a perfect reconstruction."""
     reference = whole ** (1 - weight) * rivals_error(errors, whole).clip(0) ** weight
     best = errors.min(1).clip(0)
     known: Shares = 1 - np.divide(best, reference, out=np.ones(len(best)), where=reference > 0)
@@ -75,34 +79,34 @@ def familiarity(errors: Errors, whole: Shares, weight: float = WEIGHT) -> Shares
 
 @dataclass(frozen=True, slots=True)
 class RejectRule:
-    """When a photo is unknown."""
+    """Rule that decides when a photo is unknown."""
 
     least: float
-    """Familiarity of a known photo."""
+    """Least familiarity of a known photo."""
     weight: float = 0.0
-    """Weight of the rivals; 0 asks for the explained share alone, as a threshold that a person has set."""
+    """Weight of the rivals; 0 uses the explained fraction alone, as for a threshold set by the user."""
 
     def thresholds(self, errors: Errors, whole: Shares) -> Shares:
-        """Share of each query that a class must explain, (q,): from errors (q, way) and energies (q,)."""
+        """Return the fraction of each query that a class must explain, (q,), from errors (q, way) and energies (q,)."""
         share = np.divide(rivals_error(errors, whole), whole, out=np.ones(len(whole)), where=whole > 0).clip(0)
         needed: Shares = 1 - (1 - self.least) * share**self.weight
         return needed.clip(0)
 
 
 NEVER = RejectRule(0.0)
-"""No photo is unknown."""
+"""Rule that rejects no photo."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A rule from the examples, and what to expect of it."""
+    """Rejection rule calibrated on the examples, and its expected error rates."""
 
     known: Shares
-    """Familiarity of supports without themselves, (n,)."""
+    """Leave-one-out familiarity of the supports, (n,)."""
     strangers: Shares
-    """Familiarity of the same without their whole class, (n,); empty if there is one class."""
+    """Familiarity of the same supports without their whole class, (n,); empty if there is only one class."""
     typical: float
-    """Median share that a class must explain of them; 0 if there are none."""
+    """Median fraction of them that a class must explain; 0 if there are no supports."""
     false_rejections: float = FALSE_REJECTIONS
     others: Shares = field(default_factory=lambda: np.zeros(0))
     """Familiarity of photos that a person said are of none of the classes."""
@@ -122,16 +126,16 @@ class Calibration:
 
     @cached_property
     def caught(self) -> float:
-        """Expected share of photos of unknown classes that are called unknown; NaN if nothing tells."""
+        """Return the expected fraction of unknown photos that are rejected; NaN if not measurable."""
         return float((self.strangers < self.rule.least).mean()) if len(self.strangers) else float("nan")
 
     @cached_property
     def auroc(self) -> float:
-        """Chance that a known photo is more familiar than one of an unknown class; NaN if nothing tells."""
+        """Return the probability that a known photo is more familiar than an unknown one; NaN if not measurable."""
         return auroc(self.known, self.strangers) if len(self.strangers) else float("nan")
 
     def describe(self) -> str:
-        """What to expect, in one line."""
+        """Return the expected error rates in one line."""
         if not len(self.strangers):
             return "unknown photos cannot be told: that takes two classes, and two photos in one of them"
         if self.caught < 2 * self.false_rejections:
@@ -170,12 +174,12 @@ def calibrate(
 
 
 def stride(count: int) -> int:
-    """The stride of the selection of supports."""
+    """Return the step at which supports are selected from `count` of them."""
     return max(1, -(-count // MAX_SAMPLED))
 
 
 def auroc(known: Sequence[float] | Errors, unknown: Sequence[float] | Errors) -> float:
-    """Share of pairs of a known and an unknown query in which the known one scores higher; ties count half."""
+    """Return the fraction of (known, unknown) query pairs in which the known one scores higher; ties count half."""
     order = np.sort(unknown)
     below = np.searchsorted(order, known, side="left") + np.searchsorted(order, known, side="right")
     return float(below.mean() / 2 / len(order))

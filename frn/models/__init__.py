@@ -1,6 +1,6 @@
-"""Models: what they are, how their files are read and written, and which have names.
+"""Models: their configuration, files and names.
 
-`from frn.models import load_model` imports torch; `frn.models.zoo` and `frn.models.header` do without.
+`from frn.models import load_model` imports torch; `frn.models.zoo` and `frn.models.header` do not.
 """
 
 import importlib
@@ -13,7 +13,7 @@ __all__ = ["Model", "from_pretrained", "load_model", "save_model"]
 
 
 def __getattr__(name: str) -> object:
-    """Import torch only when a model is asked for."""
+    """Import torch only when a model is accessed."""
     if name in __all__:
         return getattr(importlib.import_module("frn.models.model"), name)
     raise AttributeError(f"module 'frn.models' has no attribute {name!r}")

@@ -1,22 +1,22 @@
-"""Networks of others by short names, for `frn models add`: what they are and what their licences say. Data only."""
+"""Catalogue of pretrained backbones by short name, with their licences, for `frn models add`. Data only."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Network:
-    """A network that others have trained."""
+    """A pretrained backbone."""
 
     backbone: str
     """`torchvision:NAME` or `timm:NAME`."""
     about: str
     licence: str = "not stated in this list: see its makers"
     size: int | None = None
-    """Side of the images in pixels; None takes that of the weights' own recipe."""
+    """Side of the images in pixels; None uses that of the weights' own recipe."""
     package: str | None = None
-    """The installed package that holds the weights; None looks in the library's cache and on its hub."""
+    """Installed package that contains the weights; None looks in the library's cache and on its hub."""
     sha256: str | None = None
-    """Hash of the file of weights. Another file is refused."""
+    """Hash of the weight file; any other file is refused."""
 
 
 def _efficientnet_lite(number: int, sha256: str) -> Network:

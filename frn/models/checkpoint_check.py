@@ -1,8 +1,8 @@
-"""Check that unpickling a torch checkpoint ends: tried in a child, with nothing in the place of every tensor.
+"""Check in a child process that a torch checkpoint can be unpickled safely, with a dummy for every tensor.
 
-Torch reads a checkpoint as weights only, so no code of the file runs. But a few hundred bytes of tuples in tuples take
-forever to hash, and an archive can unpack to more than there is memory. The same pickle without its tensors takes the
-same steps, and needs no torch, so a child for it is there at once.
+Torch reads a checkpoint as weights only, so the file runs no code. But a few hundred bytes of nested tuples take
+forever to hash, and an archive can unpack to more than fits in memory. Unpickling without the tensors takes the same
+steps and does not need torch, so the child starts quickly.
 """
 
 import io
@@ -19,12 +19,12 @@ from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledEr
 MAX_BYTES = 8 << 30
 """Size limit of a checkpoint."""
 MAX_PICKLE = 64 << 20
-"""Size limit of all in it but the tensors."""
+"""Size limit of everything in a checkpoint except the tensors."""
 SECONDS = 8.0
 MEMORY = 1 << 30
 
 _LEGACY_PARTS = 5
-"""Pickles that older versions of torch write one after the other, before the tensors: the fourth is what was saved."""
+"""Pickles that older versions of torch write before the tensors; the fourth is the saved object."""
 
 
 def check_checkpoint(path: Path) -> None:
@@ -40,7 +40,7 @@ def check_checkpoint(path: Path) -> None:
 
 
 def answer(question: Message, _: list[bytes]) -> Answer:
-    """Run in the child process."""
+    """Answer a request in the child process."""
     path, where = Path(question["path"]), question["where"]
     try:
         if zipfile.is_zipfile(path):
@@ -51,7 +51,7 @@ def answer(question: Message, _: list[bytes]) -> Answer:
                     _try(file)
     except (FrnError, MemoryError):
         raise
-    except Exception as error:  # unpickling raises whatever it stumbles over
+    except Exception as error:  # unpickling damaged data may raise anything
         raise FrnError(f"{where}: is not a readable torch checkpoint ({shorten(error)})") from error
     return {}, ()
 
@@ -60,8 +60,8 @@ def _pickle_in(path: Path, where: str) -> bytes:
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
         total = sum(entry.file_size for entry in entries)
-        if total > path.stat().st_size:  # torch stores entries as they are
-            raise FrnError(f"{where}: would unpack to {total:,} bytes, more than it has. torch saves no such file.")
+        if total > path.stat().st_size:  # torch stores entries uncompressed
+            raise FrnError(f"{where}: unpacks to {total:,} bytes, more than it has. torch saves no such file.")
         for entry in entries:
             if entry.filename.endswith("data.pkl"):
                 if entry.file_size > MAX_PICKLE:
@@ -83,7 +83,7 @@ class _WithoutTensors(pickle.Unpickler):
 
 
 class _Nothing(dict[object, object]):
-    """In the place of whatever was saved; takes any argument, state and item."""
+    """Dummy for any saved object; accepts every argument, state and item."""
 
     def __init__(self, *_: object) -> None:
         super().__init__()
@@ -98,6 +98,6 @@ class _Nothing(dict[object, object]):
         return id(self)
 
     def append(self, _: object) -> None:
-        """As of a list."""
+        """Ignore the item, like a list that stays empty."""
 
     extend = append

@@ -1,4 +1,4 @@
-"""Description of a model apart from its weights, and the header of a model file that stores it. Free of torch."""
+"""Configuration of a model and the model file header that stores it, without torch."""
 
 import json
 import math
@@ -19,21 +19,21 @@ from frn.system.files import read_regular, require_regular
 MODEL_FILE_FORMAT = "frn-model"
 MODEL_FILE_VERSION = 1
 MAX_WEIGHTS = 16 << 30
-"""Bytes of a file of weights."""
+"""Largest weight file in bytes."""
 
 OPTIMIZER = "optimizer/"
-"""Prefix of an optimiser's tensors in the checkpoint of a run; a model is loaded without them."""
+"""Prefix of the optimiser's tensors in a run's checkpoint; models are loaded without them."""
 STAGE = "stage/"
-"""Prefix of tensors that a training stage has beside the model's, likewise."""
+"""Prefix of tensors that belong only to a training stage; models are loaded without them."""
 
 CHECKSUM = "crc32"
-"""Metadata of a model file: `checksum`."""
+"""Metadata key of `checksum` in a model file."""
 _METADATA = "__metadata__"
-"""As .safetensors calls it."""
+"""Key of the metadata in a .safetensors header."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-"""The authors normalise every data set by ImageNet's statistics."""
+"""ImageNet's statistics, by which the authors normalise every data set."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,9 +43,9 @@ class ModelConfig:
     backbone: str
     method: str
     last_pool: bool = True
-    """Whether the backbone's last max-pooling is there; without it r is four times larger."""
+    """Whether the backbone keeps its last max-pooling; without it r is four times larger."""
     transform: EvaluationTransform = field(default_factory=lambda: EvaluationTransform(size=84, resize=92))
-    """How an image is resized and cropped before the network sees it."""
+    """Resizing and cropping of an image before the network."""
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
 
@@ -56,12 +56,12 @@ class ModelConfig:
 
     @property
     def untrained_head(self) -> bool:
-        """Return whether the head is untrained: `torchvision:NAME` or `timm:NAME`, imported with their own weights."""
+        """Return whether the head is untrained, over a pretrained backbone `torchvision:NAME` or `timm:NAME`."""
         return ":" in self.backbone
 
 
 def header(config: ModelConfig, record: Mapping[str, object]) -> dict[str, str]:
-    """The header of a model file: its format, the library's version, `config`, and `record` (where it comes from)."""
+    """Return the header of a model file: format, library version, `config` and `record` (origin of the model)."""
     return {
         "format": MODEL_FILE_FORMAT,
         "version": str(MODEL_FILE_VERSION),
@@ -72,27 +72,30 @@ def header(config: ModelConfig, record: Mapping[str, object]) -> dict[str, str]:
 
 
 def checksum(fields: Mapping[str, Any], tensors: bytes | memoryview) -> str:
-    """Checksum over a file's header, but for the checksum that it holds, and the bytes of its tensors."""
+    """Return the checksum of a file's header, without the checksum stored in it, and the bytes of its tensors."""
     metadata = {name: value for name, value in fields[_METADATA].items() if name != CHECKSUM}
     text = json.dumps({**fields, _METADATA: metadata}, sort_keys=True)
     return f"{zlib.crc32(tensors, zlib.crc32(text.encode())):08x}"
 
 
 def require_whole(path: Path) -> None:
-    """Compare a model file with its checksum; one of version 0.1.0 has none. FrnError if it was damaged."""
+    """Verify the checksum of a model file. Raises FrnError if it is damaged.
+
+    Files of version 0.1.0 have no checksum.
+    """
     data = memoryview(read_regular(path, MAX_WEIGHTS))
     length = 8 + int.from_bytes(data[:8], "little")
     fields = json.loads(bytes(data[8:length]))
     metadata = fields[_METADATA]
-    is_old = metadata.keys() <= {"format", "version", "frn", "config", "record"}  # else the checksum's name is damaged
+    is_old = metadata.keys() <= {"format", "version", "frn", "config", "record"}  # else the checksum's key is damaged
     if not is_old and metadata.get(CHECKSUM) != checksum(fields, data[length:]):
         raise FrnError(f"{path}: is damaged: its checksum is not that of its content. Restore it, or make it again.")
 
 
 def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
-    """What a model file says of itself, without reading its weights: its configuration and its record.
+    """Return the configuration and record of a model file without reading its weights.
 
-    FrnError if the file is not a model file of a known version.
+    Raises FrnError if the file is not a model file of a known version.
     """
     require_regular(path, MAX_WEIGHTS)
     try:

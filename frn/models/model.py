@@ -1,6 +1,6 @@
-"""A model: a backbone that makes feature maps and a head that compares them; how it is loaded, saved and imported.
+"""Models: a backbone that computes feature maps and a head that compares them; loading, saving and importing.
 
-A model file is one `.safetensors`: the weights, and in its header what the model is (`model_file`).
+A model file is a single `.safetensors` with the weights; its header describes the model (`model_file`).
 """
 
 import copy
@@ -48,7 +48,7 @@ REVISION = "head_revision"
 class Model(nn.Module):
     """A backbone and a head.
 
-    `config` says how to build it again; `record` is where it comes from (data, preset, accuracy, ...), as plain data.
+    `config` says how to build it; `record` is plain data on its origin (data, preset, accuracy, ...).
     """
 
     mean: Tensor
@@ -82,7 +82,7 @@ class Model(nn.Module):
             raise FrnError(f"images are {images.dtype}, but belong in [0, 1]: give images.float() / 255")
         stride = self.backbone.stride
         if min(images.shape[-2:]) < stride:
-            raise FrnError(f"images of {tuple(images.shape[-2:])} pixels are too small: the least is {stride}")
+            raise FrnError(f"images of {tuple(images.shape[-2:])} pixels are too small; the minimum is {stride}")
         normalised = ((images - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
         maps: Tensor = self.backbone(normalised)
         maps = maps.to(torch.promote_types(maps.dtype, torch.float32)).flatten(2).mT  # b, r, d
@@ -90,7 +90,7 @@ class Model(nn.Module):
         return maps if scale == 1.0 else maps / scale
 
     def folded(self) -> "Model":
-        """This model, in evaluation mode, with a backbone that is faster at extracting features; the rest is shared."""
+        """Return this model in evaluation mode with a backbone that extracts features faster; the rest is shared."""
         lean = copy.copy(self)
         lean._modules = self._modules | {"backbone": folded(self.backbone, self.config.transform.size)}
         return lean
@@ -101,7 +101,7 @@ class Model(nn.Module):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Height and width of the feature map of an image of the model's own size."""
+        """Return height and width of the feature map of an image of the model's own size."""
         return self.backbone.grid(self.config.transform.size)
 
 
@@ -117,7 +117,7 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
     if is_bare(path):
         return import_reference(path, transform=transform)
     if transform is not None:
-        raise FrnError(f"{model}: says itself how its images are prepared. --preset is for an authors' .pth file.")
+        raise FrnError(f"{model}: already says how its images are prepared. --preset is for the authors' .pth files.")
     config, record = read_header(path)
     require_whole(path)
     with safetensors.safe_open(path, framework="pt") as file:
@@ -145,7 +145,7 @@ def from_pretrained(name: str | Path) -> Model:
     except FrnError:
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)) or Path(name).exists():
             raise
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read at the import
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read on import
     try:
         from huggingface_hub import hf_hub_download
     except ImportError as error:
@@ -154,9 +154,9 @@ def from_pretrained(name: str | Path) -> Model:
         ) from error
     try:
         path = Path(hf_hub_download(str(name), "model.safetensors"))
-    except Exception as error:  # whatever a client of the network raises
+    except Exception as error:  # a network client may raise anything
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise FrnError(f"{name}: is no model that is here, and could not be fetched from the hub ({reason})") from error
+        raise FrnError(f"{name}: is not a local model, and could not be fetched from the hub ({reason})") from error
     return load_model(path)
 
 
@@ -170,9 +170,9 @@ def save_model(model: Model, path: Path, record: Mapping[str, object] | None = N
 
 
 def serialise(model: Model, record: Mapping[str, object] | None = None, *, half: bool = False) -> bytes:
-    """The bytes of a model file; `record`, plain data on where it comes from, is added to the model's own.
+    """Return the bytes of a model file; `record`, plain data on its origin, is added to the model's own.
 
-    With `half`, convolutions are stored in half precision, the few other numbers as they are; they load as float32.
+    With `half`, convolutions are stored in half precision and the few other numbers unchanged; all load as float32.
     """
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     if half:
@@ -181,7 +181,7 @@ def serialise(model: Model, record: Mapping[str, object] | None = None, *, half:
 
 
 def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """A `.safetensors` file, the same bytes each time: safetensors itself orders the header's entries at random."""
+    """Return a reproducible `.safetensors` file; safetensors itself orders header entries at random."""
     data = save(dict(tensors), metadata=dict(metadata))
     length = int.from_bytes(data[:8], "little")
     fields = json.loads(data[8 : 8 + length])
@@ -207,12 +207,12 @@ UNTOLD = (
 def import_reference(
     path: Path, config: ModelConfig | None = None, *, transform: EvaluationTransform | None = None
 ) -> Model:
-    """Read a checkpoint of the authors' code (FRN or ProtoNet), or of Bi-FRN's, in evaluation mode.
+    """Read a checkpoint of the authors' code (FRN or ProtoNet) or of Bi-FRN, in evaluation mode.
 
-    Its keys tell what it is, unless `config` does, but not how images were prepared for it: `transform` does. An image
-    that has the transform's size already is left alone, as those that the authors prepare once are. Without it photos
-    are cut as the authors cut uncropped ones, and an `FrnWarning` says so. FrnError if the file holds anything but
-    tensors, or keys that are not theirs.
+    Its keys reveal the model unless `config` gives it, but not how images were prepared; `transform` says that. An
+    image that already has the transform's size is not resized, like those that the authors prepare in advance. Without
+    `transform`, photos are cut as the authors cut uncropped ones, and an `FrnWarning` says so. Raises FrnError if the
+    file contains anything but tensors, or unknown keys.
     """
     weights = read_reference(path)
     if config is None:
@@ -229,10 +229,10 @@ def import_reference(
 
 
 def import_pretrained(name: str, weights: Path, *, size: int | None = None, method: str = "frn") -> Model:
-    """A frozen network of another library under an untrained head, in evaluation mode.
+    """Import a frozen pretrained backbone under an untrained head, in evaluation mode.
 
-    The name is `torchvision:NAME` or `timm:NAME`; None takes the image size of the weights' own recipe. FrnError if
-    there is no such network, or the file is not of it.
+    The name is `torchvision:NAME` or `timm:NAME`; `size=None` uses the image size of the weights' own recipe. Raises
+    FrnError if the backbone does not exist or the file does not belong to it.
     """
     if networks_for(method) > 1:
         raise FrnError(f"method {method!r} trains {networks_for(method)} networks: {name} is one that stays as it is")
@@ -251,7 +251,7 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
 
 
 class Weightless(TorchFunctionMode):
-    """Makes tensors of no memory, but lets a network compute its own sizes by `arange` and `linspace`."""
+    """Create tensors without memory, while a network can still compute sizes by `arange` and `linspace`."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         told = {"device": "meta"} if func in (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn) else {}
@@ -259,11 +259,11 @@ class Weightless(TorchFunctionMode):
 
 
 def _require_fit(config: ModelConfig, shapes: Mapping[str, Sequence[int]], path: Path) -> None:
-    """FrnError if a network, built without memory for its weights, has other tensors than a file of these shapes."""
+    """Raise FrnError unless a network, built without memory for its weights, has tensors of these shapes."""
     with Weightless():
         try:
             model = Model(config)
-        except FrnError:  # there is no such network, which the real one says better
+        except FrnError:  # unknown backbone: building the real model gives a better error
             return
         _fill(model, {name: torch.empty(tuple(shape)) for name, shape in shapes.items()}, path, assign=True)
 

@@ -1,4 +1,4 @@
-"""A network with larger patches that begins as the same function of a smaller image: what it learned is kept."""
+"""Initialise a network with larger patches to the same function of a smaller image, keeping what was learned."""
 
 import torch
 from torch import Tensor
@@ -9,9 +9,9 @@ from frn.errors import FrnError
 
 @torch.no_grad()
 def refine_stem(coarse: ResNet12, fine: ResNet12) -> None:
-    """Fill `fine` so that its maps are those of `coarse` of the image reduced by averaging to the latter's patches.
+    """Fill `fine` so that its maps equal those of `coarse` on the image averaged down to the patches of `coarse`.
 
-    FrnError if the networks differ in more than their patches, or those of `fine` are smaller.
+    Raises FrnError if the networks differ in more than their patches, or the patches of `fine` are smaller.
     """
     old, new = coarse.stem, fine.stem
     weights = coarse.state_dict()
@@ -30,7 +30,7 @@ def refine_stem(coarse: ResNet12, fine: ResNet12) -> None:
 
 
 def averaging(pixels: int, fewer: int) -> Tensor:
-    """The matrix (fewer, pixels) that reduces a line of pixels to fewer, each the mean of those that it covers."""
+    """Return the matrix (fewer, pixels) that averages a line of pixels down to fewer pixels."""
     edges = torch.arange(fewer + 1) * pixels / fewer
     covered = torch.minimum(edges[1:, None], torch.arange(1, pixels + 1)) - torch.maximum(
         edges[:-1, None], torch.arange(pixels)

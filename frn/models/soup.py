@@ -1,4 +1,4 @@
-"""Model soups: the mean of the weights of runs that began as the same network (Wortsman et al., 2022)."""
+"""Model soups: the mean weights of runs that started from the same network (Wortsman et al., 2022)."""
 
 from collections.abc import Sequence
 
@@ -10,19 +10,19 @@ from frn.models.model import Model
 
 @torch.no_grad()
 def mean_model(models: Sequence[Model]) -> Model:
-    """A model whose every weight and running statistic is the mean of those of `models`; it costs no time to use.
+    """Return a model whose weights and running statistics are the means over `models`; it is as fast as one of them.
 
-    Means are taken in float64; what is counted, not measured, is the first one's. Its record is what theirs agree on,
-    the first one's preset (of which `frn finetune` takes its augmentation), and theirs as `mean_of`; its accuracy is
-    for who measures it. FrnError if there are fewer than two models, or they are not of one kind.
+    Means are taken in float64; counters are taken from the first model. The record contains what all records agree on,
+    the first model's preset (from which `frn finetune` takes its augmentation) and all records as `mean_of`; the
+    accuracy is not measured. Raises FrnError if there are fewer than two models or they are not of one kind.
     """
     if len(models) < 2:
-        raise FrnError(f"a mean needs two models at least, not {len(models)}")
+        raise FrnError(f"a mean needs at least two models, not {len(models)}")
     first, *others = models
     for other in others:
         if other.config != first.config:
             raise FrnError(
-                f"a mean is of models of one kind: {other.config.method} on {other.config.backbone} at "
+                f"a mean needs models of one kind: {other.config.method} on {other.config.backbone} at "
                 f"{other.config.transform.size} pixels, {first.config.method} on {first.config.backbone} at "
                 f"{first.config.transform.size}"
             )

@@ -1,6 +1,6 @@
-"""Tensors of weight files: ours, torch's, and the authors' own checkpoints under our names.
+"""Tensors of weight files: ours, torch's, and the authors' checkpoints under our names.
 
-A torch checkpoint is read as weights only; anything else pickled is refused.
+A torch checkpoint is read as weights only; any other pickle is refused.
 """
 
 import pickle
@@ -21,9 +21,9 @@ from frn.system.files import require_regular
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Tensors of a `.safetensors` file or of a torch checkpoint, where they may be under `state_dict` or `model`.
+    """Read the tensors of a `.safetensors` file or a torch checkpoint, where `state_dict` or `model` may hold them.
 
-    FrnError if the file cannot be read, or holds anything but tensors.
+    Raises FrnError if the file cannot be read or contains anything but tensors.
     """
     if path.suffix == ".safetensors":
         require_regular(path, MAX_WEIGHTS)
@@ -36,7 +36,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 SCALARS = {"scale": "head.gamma", "w1": "head.weight_back", "w2": "head.weight_forth"}
 LEFT_OUT = ("cat_mat", "fsrm.transformer.positional_emb")
-"""Dummy maps of pre-training, which the authors also leave out of fine-tuning; and sines, which nothing learns."""
+"""Keys to skip: dummy maps of pre-training, which the authors also drop for fine-tuning, and fixed sines."""
 SELF_RECONSTRUCTION = {
     "blocks.0.pre_norm": "before_attention",
     "blocks.0.self_attn.qkv": "attention",
@@ -46,13 +46,13 @@ SELF_RECONSTRUCTION = {
     "blocks.0.linear2": "outer",
     "norm": "last",
 }
-"""Layers of Bi-FRN's transformer, by the names of its authors."""
+"""Layers of Bi-FRN's transformer by their names in its authors' code."""
 
 
 def read_reference(path: Path) -> dict[str, Tensor]:
-    """A checkpoint of the authors' code, or of Bi-FRN's, under our names (theirs: `scale`, `r`, ...).
+    """Read a checkpoint of the authors' code, or of Bi-FRN, under our names (theirs: `scale`, `r`, ...).
 
-    FrnError if the file cannot be read, or holds anything but tensors.
+    Raises FrnError if the file cannot be read or contains anything but tensors.
     """
     weights: dict[str, Tensor] = {}
     for key, value in read_checkpoint(path).items():
@@ -61,7 +61,7 @@ def read_reference(path: Path) -> dict[str, Tensor]:
         elif key == "r" and value.numel() == 2:
             weights["head.alpha"], weights["head.beta"] = value.flatten().clone()
         elif key == "r" or key in SCALARS:
-            raise FrnError(f"{path}: is no checkpoint of the authors' ({key!r} has the shape {tuple(value.shape)})")
+            raise FrnError(f"{path}: is not a checkpoint of the authors ({key!r} has the shape {tuple(value.shape)})")
         elif key not in LEFT_OUT:
             weights[_rename(key.removeprefix("module."))] = value
     return weights
@@ -84,9 +84,9 @@ def _rename(key: str) -> str:
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
-    """The tensors of a torch checkpoint.
+    """Read the tensors of a torch checkpoint.
 
-    FrnError if it cannot be read, holds anything but tensors, or takes too long or too much.
+    Raises FrnError if it cannot be read, contains anything but tensors, or takes too much time or memory.
     """
     check_checkpoint(path)
     state = _unpickle(path)
@@ -101,9 +101,9 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
 def _unpickle(path: Path) -> object:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about pickle protocols: what matters is refused below
+            warnings.simplefilter("ignore")  # about pickle protocols; what matters is refused below
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise FrnError(f"{path}: holds more than weights and is refused (a pickle can run code)") from error
-    except Exception as error:  # torch's reader raises whatever a damaged file makes it stumble over
+    except Exception as error:  # torch may raise anything on a damaged file
         raise FrnError(f"{path}: is not a readable torch checkpoint ({shorten(error)})") from error

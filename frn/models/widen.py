@@ -1,7 +1,7 @@
-"""A wider network that begins as the same function (Chen et al., Net2Net, 2016): what a narrow one learned is kept.
+"""Initialise a wider network to the same function (Chen et al., Net2Net, 2016), keeping what was learned.
 
-Each new channel is a copy of an old one, and whoever reads a channel and its copies shares its old weight among them,
-at random, so that the copies part ways in training.
+Each new channel copies an old one. The next layer divides its old weight at random between a channel and its copies, so
+that the copies diverge in training.
 """
 
 import torch
@@ -12,9 +12,9 @@ from frn.errors import FrnError
 
 
 def widen(narrow: ResNet12, wide: ResNet12) -> None:
-    """Fill `wide` so that its maps are those of `narrow`, some channels of them twice or more.
+    """Fill `wide` so that its maps are those of `narrow`, with some channels repeated.
 
-    FrnError if the networks differ in more than width, or `wide` is the narrower one somewhere.
+    Raises FrnError if the networks differ in more than width, or `wide` is narrower in any block.
     """
     if (len(narrow.blocks), narrow.stem, narrow.stride) != (len(wide.blocks), wide.stem, wide.stride):
         raise FrnError("one network widens another only where both have the same blocks and the same stem")
@@ -31,7 +31,7 @@ def widen(narrow: ResNet12, wide: ResNet12) -> None:
 
 
 def _copies(narrow: nn.Module, wide: nn.Module) -> Tensor:
-    """The old channel that each new one is: first every old one, then some of them again."""
+    """Return the old channel that each new one copies: all old ones first, then some of them again."""
     (old, _), (new, _) = narrow.children(), wide.children()
     assert isinstance(old, nn.Conv2d)
     assert isinstance(new, nn.Conv2d)

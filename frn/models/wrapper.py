@@ -1,4 +1,4 @@
-"""FRN on a backbone of one's own: for training loops and few-shot code that are not this package's."""
+"""FRN on a custom backbone, for training loops and few-shot code outside this package."""
 
 from typing import Self
 
@@ -11,10 +11,11 @@ from frn.heads.head import Head
 
 
 class FRN(nn.Module):
-    """A backbone, and a head that compares its feature maps.
+    """A backbone with a head that compares its feature maps.
 
-    The backbone takes images (b, 3, H, W), normalised as it wants them, and gives maps (b, d, h, w), tokens (b, r, d)
-    or vectors (b, d), which are maps of one location. Support sets are given at once or beforehand:
+    The backbone takes images (b, 3, H, W), normalised as it requires, and returns maps (b, d, h, w), tokens (b, r, d)
+    or vectors (b, d), which are maps of one location. The support set is given with each call or in
+    advance:
 
     >>> logits = model(support, labels, query)  # images, their classes, images to (queries, way)
     >>> logits = model.process_support_set(support, labels)(query)  # the same
@@ -23,22 +24,22 @@ class FRN(nn.Module):
     """
 
     def __init__(self, backbone: nn.Module, head: Head | None = None, *, scale: float | None = None) -> None:
-        """Put a head on a backbone.
+        """Combine a backbone and a head.
 
         Args:
-            backbone: any network of images.
-            head: one of `frn.heads`, FRN's own by default.
-            scale: what maps are divided by; None takes sqrt(d), as the paper does for ResNet-12 (SM, Hyperparameters).
+            backbone: any image network.
+            head: one of `frn.heads`; FRN's own by default.
+            scale: divisor of the maps; None uses sqrt(d), as the paper does for ResNet-12 (SM, Hyperparameters).
         """
         super().__init__()
         self.backbone = backbone
         self.head = FRNHead() if head is None else head
         self.scale = scale
         self.pools: list[Tensor] = []
-        """Maps (k, r, d) of each class of the support set that was processed."""
+        """Maps (k, r, d) of each class of the processed support set."""
 
     def feature_maps(self, images: Tensor) -> Tensor:
-        """Maps (b, r, d) of images (b, 3, H, W), in float32 at least: what follows is the closed form."""
+        """Return maps (b, r, d) of images (b, 3, H, W), at least float32 because the closed form follows."""
         maps: Tensor = self.backbone(images)
         if maps.ndim not in (2, 3, 4):
             raise FrnError(f"the backbone gives {tuple(maps.shape)}, not maps (b, d, h, w), (b, r, d) or (b, d)")
@@ -47,7 +48,7 @@ class FRN(nn.Module):
         return maps / (maps.shape[-1] ** 0.5 if self.scale is None else self.scale)
 
     def process_support_set(self, support: Tensor, labels: Tensor) -> Self:
-        """Keep the support set for queries to come: images (n, 3, H, W) and their classes (n,), any integers."""
+        """Store the support set for later queries: images (n, 3, H, W) and their classes (n,), any integers."""
         self.pools = by_class(self.feature_maps(support), labels)
         return self
 

@@ -1,7 +1,7 @@
-"""The model zoo: one resolver from what people call a model to its files. Free of torch.
+"""Model zoo: resolves the name or path of a model to its files, without torch.
 
-A model is called by a shipped name, the name of one that `frn models add` has added, a model file (also an authors'
-`.pth`), a run folder, or an exported `.onnx`.
+A model is given as a shipped name, a name added by `frn models add`, a model file (also an authors' `.pth`), a run
+folder, or an exported `.onnx`.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from frn.system.processes.locks import lock
 DEFAULT_MODEL = "resnet9-photo"
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""What an added model may be called."""
+"""Pattern of an added model's name."""
 WEIGHTS, EXTRACTOR, NOTES = "model.safetensors", "features.onnx", "notes.json"
 """Files of an added model."""
 
@@ -31,17 +31,17 @@ class ModelFiles:
     """The files of a model."""
 
     weights: Path
-    """What torch loads; of an exported model, the `.onnx` file itself."""
+    """File that torch loads; for an exported model, the `.onnx` file itself."""
     extractor: Path | None = None
-    """The exported feature extractor, if there is one."""
+    """Exported feature extractor, if any."""
     shipped: bool = False
 
 
 def resolve(model: str | Path) -> ModelFiles:
-    """The files of a model.
+    """Return the files of a model.
 
     Raises:
-        FrnError: naming what there is.
+        FrnError: if the model does not exist; the message lists the available ones.
     """
     named, name, path = named_models(), str(model), Path(model)
     if name in named:
@@ -49,7 +49,7 @@ def resolve(model: str | Path) -> ModelFiles:
     if path.is_file():
         return ModelFiles(path, path if is_exported(path) else None)
     if is_exported(path):
-        raise FrnError(f"{path}: there is no such file")
+        raise FrnError(f"{path}: no such file")
     if (path / "best.safetensors").is_file():
         return ModelFiles(path / "best.safetensors")
     if (last := path / "last.safetensors").is_file():
@@ -65,7 +65,10 @@ def resolve(model: str | Path) -> ModelFiles:
 
 
 def require_exported(model: str) -> Path:
-    """The exported extractor of a model, for who has no torch. FrnError if there is no such model, or it has none."""
+    """Return the exported extractor of a model, for use without torch.
+
+    Raises FrnError if the model does not exist or has not been exported.
+    """
     files = resolve(model)
     if files.extractor is None:
         raise FrnError(
@@ -76,29 +79,29 @@ def require_exported(model: str) -> Path:
 
 
 def is_exported(path: Path) -> bool:
-    """Return whether a path is named like an exported model."""
+    """Return whether a path has the suffix of an exported model."""
     return path.suffix.lower() == ".onnx"
 
 
 def is_bare(path: Path) -> bool:
-    """Return whether a path is named like weights alone, as the authors share them."""
+    """Return whether a path has a suffix of bare weights, as the authors share them."""
     return path.suffix in (".pth", ".pt")
 
 
 def named_models() -> dict[str, ModelFiles]:
-    """The files of every model that has a name: those that ship, then those that were added."""
+    """Return the files of every named model: shipped ones first, then added ones."""
     extractors = shipped_extractors()
     shipped = {name: ModelFiles(path, extractors.get(name), shipped=True) for name, path in shipped_models().items()}
     return shipped | {name: files for name, files in added_models().items() if name not in shipped}
 
 
 def named_extractors() -> dict[str, Path]:
-    """The exported extractors among them, by the same names."""
+    """Return the exported extractors of named models, by name."""
     return {name: files.extractor for name, files in named_models().items() if files.extractor is not None}
 
 
 def models_folder() -> Path:
-    """Where added models live: $FRN_MODELS, or the user's data folder."""
+    """Return the folder of added models: $FRN_MODELS, or one in the user's data folder."""
     if override := os.environ.get("FRN_MODELS"):
         return Path(override)
     from platformdirs import user_data_path
@@ -107,17 +110,17 @@ def models_folder() -> Path:
 
 
 def added_models() -> dict[str, ModelFiles]:
-    """Models that `frn models add` has added, by name: a folder each, that appears whole or not at all."""
+    """Return the models added by `frn models add`, by name; each has a folder that is created atomically."""
     try:
         folders = sorted(path for path in models_folder().glob("*") if NAME.fullmatch(path.name))
         found = {folder.name: ModelFiles(folder / WEIGHTS, folder / EXTRACTOR) for folder in folders}
         return {name: files for name, files in found.items() if is_file(files.weights)}
-    except PermissionError:  # of a service, say, whose home is closed to it
+    except PermissionError:  # for example, a service that may not read its home folder
         return {}
 
 
 def closed_models() -> list[Path]:
-    """Folders of added models that this account may not read, as others have added them."""
+    """Return the folders of added models that this account may not read, because another account added them."""
     with contextlib.suppress(OSError):
         folders = [path for path in models_folder().iterdir() if NAME.fullmatch(path.name)]
         return sorted(path for path in folders if not os.access(path, os.R_OK | os.X_OK))
@@ -125,22 +128,22 @@ def closed_models() -> list[Path]:
 
 
 def place_for(name: str, backbone: str) -> Path:
-    """The folder of a model that is to be added, of a network `SOURCE:NAME`.
+    """Return the folder for a new model of the backbone `SOURCE:NAME`.
 
     Raises:
-        FrnError: if a model cannot be called that, one is already, or the name is known for another network.
+        FrnError: if the name is not valid, already exists, or is a short name for another backbone.
     """
     if not NAME.fullmatch(name):
-        raise FrnError(f"{name!r}: a model's name is of letters, digits, '.', '_' and '-'. Give another by --name.")
+        raise FrnError(f"{name!r}: a model's name has letters, digits, '.', '_' and '-' only. Give another by --name.")
     if name in CATALOGUE and CATALOGUE[name].backbone != backbone:
-        raise FrnError(f"{name}: is the short name of {CATALOGUE[name].backbone}. Give {backbone} another by --name.")
+        raise FrnError(f"{name}: is a short name for {CATALOGUE[name].backbone}. Give {backbone} another by --name.")
     if name in named_models():
-        raise FrnError(f"{name}: there is a model of that name already. Give another by --name, or remove it first.")
+        raise FrnError(f"{name}: a model of that name already exists. Give another by --name, or remove it first.")
     return models_folder() / name
 
 
 def remove_unfinished_models() -> None:
-    """Remove what killed programs have left while they added or removed a model."""
+    """Remove what killed programs left behind while adding or removing a model."""
     with contextlib.suppress(OSError):
         for path in models_folder().iterdir():
             if found := re.fullmatch(rf"\.({NAME.pattern})\.({PART}|{LOCK})", path.name):
@@ -151,7 +154,7 @@ def remove_model(name: str) -> None:
     """Delete an added model.
 
     Raises:
-        FrnError: if there is none of that name, or it cannot be deleted.
+        FrnError: if it does not exist or cannot be deleted.
     """
     if name not in added_models():
         what = "ships with the program and stays" if name in shipped_models() else "no such model has been added"
@@ -172,16 +175,16 @@ def remove_model(name: str) -> None:
 
 
 def assets_folder() -> Path:
-    """The folder with `models/` and `samples/`: inside the installed package, or in the checkout."""
+    """Return the folder with `models/` and `samples/`, in the installed package or in the checkout."""
     installed = _PACKAGE / "assets"
     return installed if installed.is_dir() else _PACKAGE.parent / "assets"
 
 
 def shipped_models() -> dict[str, Path]:
-    """Shipped models by name."""
+    """Return the shipped models by name."""
     return {path.stem: path for path in sorted((assets_folder() / "models").glob("*.safetensors"))}
 
 
 def shipped_extractors() -> dict[str, Path]:
-    """Exported feature extractors of the shipped models, by the same names."""
+    """Return the exported feature extractors of the shipped models, by name."""
     return {path.stem: path for path in sorted((assets_folder() / "models").glob("*.onnx"))}

@@ -1,1 +1,1 @@
-"""Pages that show results: each one self-contained HTML file that asks nothing of a network."""
+"""Result pages: each is one self-contained HTML file that needs no network."""

@@ -1,4 +1,4 @@
-"""The numbers behind the charts of `templates/charts.html`."""
+"""Numbers for the charts of `templates/charts.html`."""
 
 from collections.abc import Sequence
 
@@ -6,21 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 COLUMNS = 30
-"""Columns of a histogram."""
+"""Number of columns of a histogram."""
 
 
 def x(share: float) -> float:
-    """Return how far from the left of a chart a share of its width is, in its units."""
+    """Return the horizontal position of a fraction of the chart's width, in chart units."""
     return round(44 + 354 * float(share), 1)
 
 
 def y(share: float) -> float:
-    """Return how far from the top of a chart a share of its height is."""
+    """Return the vertical position of a fraction of the chart's height, from the top."""
     return round(220 - 198 * float(share), 1)
 
 
 def histograms(known: NDArray[np.floating], unknown: NDArray[np.floating], names: tuple[str, str]) -> dict[str, object]:
-    """Outlines of two histograms of shares in [0, 1], and the share that their axis ends with."""
+    """Return the outlines of two histograms of fractions in [0, 1], and the fraction at the end of their axis."""
     edges = np.linspace(0, 1, COLUMNS + 1)
     shares = [np.histogram(values, edges)[0] / max(1, len(values)) for values in (known, unknown)]
     top = max(float(share.max()) for share in shares) or 1.0
@@ -32,7 +32,7 @@ def histograms(known: NDArray[np.floating], unknown: NDArray[np.floating], names
 
 
 def scale(rows: Sequence[tuple[str, float, float]]) -> tuple[float, float]:
-    """Return the tens of percent that hold all means (second) with their intervals (half-width third)."""
+    """Return the range in tens of percent that contains all means (second) with their intervals (half-width third)."""
     low = max(0.0, 10 * np.floor(min(mean - ci for _, mean, ci in rows) / 10))
     high = min(100.0, 10 * np.ceil(max(mean + ci for _, mean, ci in rows) / 10))
     return low, high if high > low else low + 10

@@ -1,4 +1,4 @@
-"""Comma-separated values, written one way: by the rules of the csv module, ended by CR LF, without live formulas."""
+"""Comma-separated values in one dialect: that of the csv module, with CR LF and without live formulas."""
 
 import csv
 import io
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO
 
 FORMULA = tuple("=+-@\t\r＝＋－＠")
-"""Beginnings of text that spreadsheets compute."""
+"""First characters of text that spreadsheets evaluate."""
 
 
 class CsvWriter:
@@ -23,18 +23,18 @@ class CsvWriter:
         self._writer.writerow([cell(show(column)) for column in columns])
 
     def write(self, row: Mapping[str, object]) -> None:
-        """Write one row; a column that it lacks is empty."""
+        """Write one row; missing columns stay empty."""
         self._writer.writerow([cell(self._show(row.get(column, ""))) for column in self._columns])
         self._file.flush()
 
 
 def cell(value: object) -> object:
-    """Return a value as a cell: text that a spreadsheet would compute gets a leading apostrophe, numbers stay."""
+    """Return a value as a cell: text that a spreadsheet would evaluate gets a leading apostrophe, numbers do not."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    """Return rows under a head, as the text of a file."""
+    """Return rows under a header as the text of a file."""
     text = io.StringIO(newline="")
     writer = CsvWriter(text, columns)
     for row in rows:

@@ -1,4 +1,4 @@
-"""The curves of training runs: read from their metrics, drawn by matplotlib."""
+"""Curves of training runs: read from their metrics and drawn by matplotlib."""
 
 import io
 import json
@@ -23,37 +23,37 @@ METADATA = {
     ".svg": {"Date": None, "Creator": MARK},
     ".pdf": {"CreationDate": None, "Creator": MARK},
 }
-"""What a file says of its origin: no time, and who drew it."""
+"""Origin metadata of a file: the program, without a time."""
 WINDOWS = 100
-"""A curve is smoothed over one part in so many of its steps."""
+"""A curve is smoothed over 1 / `WINDOWS` of its steps."""
 
 Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """One run over its steps; each pair is (steps, values)."""
+    """Curves of one run over its steps; each pair is (steps, values)."""
 
     name: str
     loss: tuple[Values, Values]
     accuracy: tuple[Values, Values]
     """Accuracy of training episodes, in percent."""
     validation: tuple[Values, Values]
-    """In percent; one value per validation."""
+    """Validation accuracy in percent, one value per validation."""
 
 
 def read_curves(folder: Path) -> Curves:
-    """Read the curves of a run folder. FrnError if the folder holds no run, or its metrics hold no numbers."""
+    """Read the curves of a run folder. Raises FrnError if it holds no run or its metrics hold no numbers."""
     path = folder / METRICS
     if not path.exists():
-        raise FrnError(f"{folder}: is no run folder, it has no {path.name}")
+        raise FrnError(f"{folder}: is not a run folder, it has no {path.name}")
     text = read_regular(path, MAX_LINES).decode(errors="replace")
     lines = []
     for line in text.splitlines():
         try:
             lines.append(dict(json.loads(line)))
         except (ValueError, TypeError, RecursionError):
-            continue  # the half line of a run that is being written, or was killed
+            continue  # an incomplete line of a running or killed run
 
     def curve(name: str) -> tuple[Values, Values]:
         points = [(line.get("total_steps"), line.get(name)) for line in lines]
@@ -68,12 +68,12 @@ def read_curves(folder: Path) -> Curves:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value of JSON is a finite number that float64 has."""
+    """Return whether a JSON value is a finite number that float64 can represent."""
     return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 1 << 63)
 
 
 def smooth(values: Values, width: int) -> Values:
-    """Mean of the last `width` values at each place; of fewer at the beginning."""
+    """Return the mean of the last `width` values at each position, or of fewer at the beginning."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)
     starts = np.maximum(0, ends - width)
@@ -81,16 +81,16 @@ def smooth(values: Values, width: int) -> Values:
 
 
 def draw_curves(runs: Sequence[Curves], kind: str) -> bytes:
-    """Draw loss and accuracy of runs over their steps, as a file of one of `FORMATS`.
+    """Return a plot of the loss and accuracy of runs over their steps, as a file of one of `FORMATS`.
 
-    FrnError if matplotlib is not installed.
+    Raises FrnError if matplotlib is not installed.
     """
     try:
         from matplotlib import rc_context
-        from matplotlib.figure import Figure  # without pyplot, which would look for a screen
+        from matplotlib.figure import Figure  # without pyplot, which would look for a display
     except ImportError as error:
-        raise FrnError(f"curves are drawn by matplotlib, which is not here: {install_command('plots')}") from error
-    with rc_context({"svg.hashsalt": "frn", "svg.fonttype": "none"}):  # the same curves, the same bytes
+        raise FrnError(f"plots need matplotlib, which is not installed: {install_command('plots')}") from error
+    with rc_context({"svg.hashsalt": "frn", "svg.fonttype": "none"}):  # the same curves give the same bytes
         figure = Figure(figsize=(10, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)
         for number, run in enumerate(runs):

@@ -1,4 +1,4 @@
-"""`frn eval --report`: what one evaluation showed, as a page."""
+"""Page for `frn eval --report`, with the results of one evaluation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,12 +13,15 @@ from frn.report.charts import histograms, scale
 from frn.report.page import render
 
 MATRIX = 40
-"""Up to this many classes, the whole confusion matrix is shown."""
+"""Largest number of classes for which the whole confusion matrix is shown."""
 PAIRS = 15
 
 
 def evaluation_page(model: str, found: Sequence[Findings], command: str, facts: Mapping[str, str]) -> Iterator[str]:
-    """A page of an evaluation: one part per shape. `facts` go beside the command that makes it again."""
+    """Render the page of an evaluation, with one part per shape.
+
+    `facts` are shown beside the command that reproduces it.
+    """
     spans = [(f"{r['shot']}-shot", r["accuracy"], r["ci95"]) for r in (part.result for part in found)]
     parts = [_shape(part) for part in found]
     title = f"{model}: accuracy over episodes"
@@ -48,7 +51,7 @@ def _shape(part: Findings) -> dict[str, object]:
 
 
 def _by_class(part: Findings) -> list[tuple[object, ...]]:
-    """Each class, the worst first: its name, and the share as a bar and in words; its precision; its mistake."""
+    """Return one row per class, worst first: name, recall as a number and as text, precision, most frequent mistake."""
     mean, half_width = part.recall
     said = part.confusion.sum(0)
     rows: list[tuple[object, ...]] = []
@@ -73,7 +76,7 @@ def _mistakes(part: Findings, shares: NDArray[np.float64]) -> list[tuple[object,
 
 
 def _overlays(hard: HardImage) -> list[tuple[str, Image.Image, str]]:
-    """The photo under its error map for each class, on one scale, and the mean error."""
+    """Return the photo under its error map for each class, on one scale, with the mean error."""
     if not hard.error_maps:
         return []
     maps = np.stack(list(hard.error_maps.values()))

@@ -1,7 +1,7 @@
-"""One self-contained HTML page, rendered from a template: its frame, its style, its pictures.
+"""Self-contained HTML pages rendered from templates: frame, style and images.
 
-The templates escape everything that comes from outside (names of files and classes). A policy in the page itself
-forbids every request, so that a picture or script from elsewhere could not even be asked for.
+The templates escape all external text, such as file and class names. A content policy in the page forbids every
+request, so images or scripts from elsewhere could not even be requested.
 """
 
 import base64
@@ -26,12 +26,12 @@ from frn.system.files import replacing
 from frn.system.overwriting import MARK
 
 SMALL = 64
-"""Pixels below which an image is stored without loss: there a JPEG is not smaller, and its blur shows."""
+"""Side in pixels below which an image is stored losslessly: a JPEG would be blurred and not smaller."""
 LIBRARIES = ("torch", "onnxruntime-gpu", "onnxruntime", "numpy", "pillow")
 
 
 def render(template: str, title: str, command: str, facts: Mapping[str, str], **values: object) -> Iterator[str]:
-    """Render a page piece by piece; it says which command and versions made it, with `facts` beside them."""
+    """Render a page piece by piece; it states the command and versions that made it, beside `facts`."""
     told = {**facts, "made": time.strftime("%Y-%m-%d %H:%M"), **versions()}
     return _templates().get_template(template).generate(title=title, command=command, facts=told, **values)
 
@@ -42,7 +42,7 @@ def render_part(template: str, **values: object) -> str:
 
 
 def write_page(path: Path, pieces: Iterator[str]) -> None:
-    """Write a page; names of files may hold bytes that are not text.
+    """Write a page; file names may contain bytes that are not text.
 
     Raises:
         FrnError: if it cannot be written.
@@ -68,12 +68,12 @@ def _templates() -> Environment:
 
 
 def own_file(name: str) -> str:
-    """Return a style or script of ours."""
+    """Return one of our style sheets or scripts."""
     return (files("frn.report") / name).read_text(encoding="utf-8")
 
 
 def policy(style: str, script: str) -> str:
-    """Return the page's content policy: it allows the file's own content, this style and this script only."""
+    """Return the page's content policy, which allows only the file's own content, this style and this script."""
     scripts = _hashed(script) if script else "'none'"
     return (
         f"default-src 'none'; img-src data:; style-src {_hashed(style)}; script-src {scripts}; base-uri 'none'; "
@@ -86,12 +86,12 @@ def _hashed(text: str) -> str:
 
 
 def share_class(share: float) -> str:
-    """The class of the style that sets `--share` to a share from 0 to 1: the policy allows no style of an element."""
+    """Return the CSS class that sets `--share` to a fraction from 0 to 1; the policy forbids inline styles."""
     return f"s{min(100, max(0, round(100 * share)))}"
 
 
 def versions() -> dict[str, str]:
-    """Versions of the program and of what its numbers depend on."""
+    """Return the versions of the program and of the libraries that its numbers depend on."""
     found = {"frn": __version__, "python": platform.python_version()}
     for library in LIBRARIES:
         try:
@@ -102,7 +102,7 @@ def versions() -> dict[str, str]:
 
 
 def picture(pixels: Pixels | Image.Image, alt: str) -> str:
-    """An image as an HTML element, its bytes inside; a small one is kept exactly, and enlarged in blocks."""
+    """Return an image as an HTML element with embedded bytes; a small one is lossless and scaled up in blocks."""
     image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
     small, data = max(image.size) < SMALL, io.BytesIO()
     image.save(data, "PNG") if small else image.save(data, "JPEG", quality=82)

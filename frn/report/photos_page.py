@@ -1,4 +1,4 @@
-"""`frn classify --report`: the answers to a folder of photos, as a page of thumbnails."""
+"""Page for `frn classify --report`: the results of a folder of photos as thumbnails."""
 
 import io
 import sys
@@ -20,26 +20,26 @@ from frn.inference.explanation import overlay
 from frn.report.page import own_file, render, render_part, write_page
 
 SIDE = 160
-"""Pixels of a thumbnail."""
+"""Side of a thumbnail in pixels."""
 PER_PAGE = 5_000
-"""Photos of a page: 70 MB, which a browser still opens."""
+"""Largest number of photos on a page: 70 MB, which a browser can still open."""
 CARD_BYTES = 14_000
-"""Bytes that a photo takes in a page, about."""
+"""Approximate bytes that a photo takes in a page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A photo's place in the order of a page, and its card's in the file of all cards."""
+    """Sort key of a photo on its page, and the position of its card in the file of all cards."""
 
     key: str
-    """What the filter selects: "=" and the class, or "?"; a class may itself be called "unknown"."""
+    """Filter key: "=" and the class, or "?" if unknown, because a class may itself be called "unknown"."""
     sureness: float
     start: int
     length: int
 
 
 class Album:
-    """Classifies photos and keeps what pages of them show, in a temporary file: memory does not grow by their cards."""
+    """Classifies photos and stores their cards in a temporary file, so that memory does not grow with them."""
 
     def __init__(self, classifier: Classifier) -> None:
         self.classifier = classifier
@@ -49,7 +49,7 @@ class Album:
         weakref.finalize(self, self._cards.close)
 
     def classify(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Prediction | FrnError]]:
-        """Classify image files as the classifier does."""
+        """Classify image files like the classifier."""
         classifier, names = self.classifier, list(self.classifier.classes)
         for path, outcome in classifier.extractor.read(paths):
             if isinstance(outcome, FrnError):
@@ -62,7 +62,7 @@ class Album:
             yield path, prediction
 
     def _keep(self, path: Path, prediction: Prediction, error_map: NDArray[np.floating]) -> None:
-        """Write the card of a photo: its thumbnail and the error map (h, w) of the best class, over the model's crop.
+        """Write the card of a photo: its thumbnail, and the error map (h, w) of the best class over the model's crop.
 
         Raises:
             FrnError: if the photo cannot be read again.
@@ -89,17 +89,17 @@ class Album:
         ).encode(errors="backslashreplace")
         start = self._cards.seek(0, io.SEEK_END)
         self._cards.write(card)
-        # Unknown photos come behind all others: their sureness is below zero.
+        # Unknown photos come last: their sureness is below zero.
         sureness = prediction.probabilities[label] - prediction.unknown
         self._kept.append(Kept(key, sureness, start, len(card)))
 
     def write(self, report: Path, command: str) -> list[Path]:
-        """Write the photos, the surest answer first, into pages that say which command makes them again.
+        """Write the photos, most certain first, into pages that state the command to reproduce them.
 
         Returns the pages.
 
         Raises:
-            FrnError: if one cannot be written.
+            FrnError: if a page cannot be written.
         """
         kept = sorted(self._kept, key=lambda photo: photo.sureness, reverse=True)
         pages, counts = page_paths(report, len(kept)), Counter(photo.key for photo in kept)
@@ -139,6 +139,6 @@ def _thumbnail(image: Image.Image) -> Image.Image:
 
 
 def page_paths(report: Path, photos: int) -> list[Path]:
-    """The files of a report of so many photos: `photos.html`, `photos-2.html`, ..."""
+    """Return the files of a report of this many photos: `photos.html`, `photos-2.html`, ..."""
     pages = max(1, -(-photos // PER_PAGE))
     return [report, *(report.with_name(f"{report.stem}-{n}{report.suffix}") for n in range(2, pages + 1))]

@@ -1,4 +1,4 @@
-"""`frn score --report`: a score on photos of known class, as a page. Free of torch."""
+"""Page for `frn score --report`: a score on photos of known class, without torch."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,11 +14,11 @@ from frn.report.page import render
 
 THUMBNAIL = EvaluationTransform(size=128)
 MAX_ERRORS = 60
-"""Wrong answers with a picture of each."""
+"""Largest number of wrong predictions shown with an image."""
 
 
 def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[str, str]) -> Iterator[str]:
-    """One page with all numbers, and a small picture of each wrong answer; `facts` go beside the command."""
+    """Render one page with all numbers and a small image of each wrong prediction; `facts` are beside the command."""
     sides = [("photos of these classes", found.known, found.false_rejections)]
     explained = None
     if found.unknown:
@@ -42,7 +42,7 @@ def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[st
 def _thumbnail(answer: Answer) -> Pixels | None:
     try:
         return THUMBNAIL(open_image(answer.path))
-    except FrnError:  # gone since: the words are enough
+    except FrnError:  # deleted since: show the text only
         return None
 
 

@@ -1,1 +1,1 @@
-"""The tables of the paper, and two of our own in its manner, row by row. Free of torch."""
+"""The tables of the paper, and two more in the same form, row by row, without torch."""

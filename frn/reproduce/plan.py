@@ -1,7 +1,7 @@
-"""Finished parts of a table, and the commands that make the rest.
+"""Finished parts of a table, and the commands that produce the rest.
 
-A run is finished when its checkpoint says so, and measured when NAME.json lies beside its folder. Both are what
-`frn train` and `frn eval --json` leave, so runs that were started by hand count too. So it is with decoders.
+A run is finished when its checkpoint says so, and measured when NAME.json exists beside its folder. `frn train` and
+`frn eval --json` write both, so runs that were started by hand count as well. The same holds for decoders.
 """
 
 import math
@@ -22,30 +22,30 @@ from frn.training.presets.record import changes
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Locations:
-    """Where runs and data sets are."""
+    """Locations of runs and data sets."""
 
     runs: Path
     data: Mapping[str, Path] = field(default_factory=dict)
-    """Folders by the names of data sets."""
+    """Folders of the data sets by name."""
     options: tuple[str, ...] = ()
-    """For every command: threads, device."""
+    """Options of every command: threads, device."""
     precision: str = "fp32"
-    """Precision of training; a run that has begun continues in its own."""
+    """Precision of training; a resumed run keeps its own."""
 
     def folder(self, run: Run) -> Path:
-        """The run's folder."""
+        """Return the run's folder."""
         return self.runs / run.name
 
     def result(self, run: Run | None) -> str:
-        """What the run makes; nothing of none."""
+        """Return the path of the run's result; empty without a run."""
         return str(self.folder(run) / run.result) if run else ""
 
     def answer(self, measurement: Measurement) -> Path:
-        """Where the answer of `frn eval` is kept."""
+        """Return the file that stores the result of `frn eval`."""
         return self.runs / f"{measurement.name}.json"
 
     def data_for(self, prepare: str) -> Path:
-        """The folder of a data set; a MissingDataError says how to make it."""
+        """Return the folder of a data set. Raises MissingDataError, which says how to make it."""
         name = data_name(prepare)
         if name not in self.data:
             raise MissingDataError(
@@ -56,7 +56,7 @@ class Locations:
 
 
 class MissingDataError(FrnError):
-    """A row's data set is not at hand."""
+    """Raised if a row's data set is not available."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +65,18 @@ class Command:
 
     words: tuple[str, ...]
     answer: Path | None = None
-    """Where what it prints is kept."""
+    """File in which its output is stored."""
 
     def __str__(self) -> str:
         return shlex.join(("frn", *self.words))
 
 
 def remaining_commands(row: Row, locations: Locations) -> list[Command]:
-    """What is still to be run for a row, in order.
+    """Return the commands still to be run for a row, in order.
 
     Raises:
         MissingDataError: if a data set is missing.
-        FrnError: if a folder holds another run than the row's.
+        FrnError: if a folder holds a run other than the row's.
     """
     missing: list[Command] = []
     for measurement in measurements(row):
@@ -87,17 +87,17 @@ def remaining_commands(row: Row, locations: Locations) -> list[Command]:
 
 
 def unmeasured(row: Row, locations: Locations) -> bool:
-    """Return whether an answer behind a row is missing."""
+    """Return whether any result behind a row is missing."""
     return any(stored(measurement, locations) is None for measurement in measurements(row))
 
 
 def measurements(row: Row) -> Iterator[Measurement]:
-    """The different measurements behind a row's figures."""
+    """Yield the distinct measurements behind a row's figures."""
     yield from {cell.measurement.name: cell.measurement for cell in row.cells.values()}.values()
 
 
 def data_sets(row: Row) -> set[str]:
-    """Names of the data sets behind a row."""
+    """Return the names of the data sets behind a row."""
     return {
         data_name(prepare)
         for measurement in measurements(row)
@@ -115,7 +115,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """Result of a measurement: figures by shot, or by what images were regenerated from."""
+    """Result of a measurement: figures by shot, or by what the images were regenerated from."""
 
     figures: Mapping[str, Interval]
     way: int
@@ -152,17 +152,17 @@ def stored(measurement: Measurement, locations: Locations) -> Answer | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStatus:
-    """What a run's checkpoint says of it."""
+    """Status of a run according to its checkpoint."""
 
     finished: bool
     seconds: float
     precision: str
     machine: str | None
-    """Processor and threads, where the run noted them."""
+    """Processor and threads, if the run recorded them."""
 
 
 def run_status(run: Run, locations: Locations) -> RunStatus | None:
-    """How far a run has come, or None if it has not begun. FrnError if the folder holds another run."""
+    """Return the progress of a run, or None if it has not started. Raises FrnError if the folder holds another run."""
     folder = locations.folder(run)
     if not (folder / "last.safetensors").is_file():
         return None

@@ -1,4 +1,4 @@
-"""A table as a Markdown page: published figures beside measured ones, how they were made, and by which commands."""
+"""A table as a Markdown page: published and measured figures, how they were made, and the commands."""
 
 from importlib.resources import files
 
@@ -8,19 +8,19 @@ from frn.reproduce.table_report import Report
 
 
 def figure(mean: float | None, ci95: float | None, digits: int = 2) -> str:
-    """A figure with its interval, as far as there are any."""
+    """Return a figure with its interval, as far as they exist."""
     if mean is None:
         return ""
     return f"{mean:.{digits}f}" if ci95 is None else f"{mean:.{digits}f} ± {ci95:.{digits}f}"
 
 
 def heading(column: str) -> str:
-    """Return the heading of figures by shot, or by what images are regenerated from."""
+    """Return the heading of figures by shot, or by what the images are regenerated from."""
     return f"{column}-shot" if column.isdigit() else column.replace("_", " ")
 
 
 def minutes(row: Row, found: Report) -> str:
-    """Time of training of the runs behind a row; of both, where each shot has its own, and of what they start from."""
+    """Return the training time of the runs behind a row, one or one per shot, and of the runs they start from."""
 
     def told(run: Run) -> str:
         before = told(run.init) if run.init and run.init.name in found.runs else ""

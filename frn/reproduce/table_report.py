@@ -1,6 +1,6 @@
-"""A table as data and as Markdown: published figures beside measured ones, and the commands behind them.
+"""A table as data and as Markdown: published and measured figures, and the commands behind them.
 
-Nothing here names a place on the machine: commands are written with data sets and runs by their names.
+Commands contain the names of data sets and runs, but no locations on this machine.
 """
 
 import shlex
@@ -18,7 +18,7 @@ from frn.system.hardware import cores, processor
 
 
 class Figure(Struct, frozen=True):
-    """One shot of a row, in percent, or one error of regenerated images; None if there is nothing."""
+    """One shot of a row in percent, or one error of regenerated images; None if missing."""
 
     measurement: str
     published: float | None
@@ -28,27 +28,27 @@ class Figure(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True, omit_defaults=True):
-    """A row; figures by shot, or by what images are regenerated from."""
+    """A row, with figures by shot or by what the images are regenerated from."""
 
     row: str
     label: str
     figures: dict[str, Figure]
     missing: str | None = None
-    """Why not all of it is measured."""
+    """Reason why it is not fully measured."""
 
 
 class FinishedRun(Struct, frozen=True):
-    """What a run took."""
+    """Training time and precision of a run."""
 
     command: str
     seconds: float
     precision: str
     machine: str | None
-    """Where it was trained, if it noted that."""
+    """Machine of the training, if recorded."""
 
 
 class Measured(Struct, frozen=True):
-    """A stored answer of `frn eval` or `frn visualize render`."""
+    """A stored result of `frn eval` or `frn visualize render`."""
 
     command: str
     run: str
@@ -59,7 +59,7 @@ class Measured(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """A whole table, as TABLE.json has it."""
+    """A whole table, as in TABLE.json."""
 
     table: str
     source: str
@@ -67,7 +67,7 @@ class Report(Struct, frozen=True):
     note: str
     version: str
     machine: str
-    """Where the table was made."""
+    """Machine on which the table was made."""
     rows: list[Line]
     runs: dict[str, FinishedRun]
     measurements: dict[str, Measured]
@@ -76,7 +76,7 @@ class Report(Struct, frozen=True):
     """Results that the paper quotes from other papers."""
 
     def has(self, row: Row) -> bool:
-        """Return whether every figure of a row is there, by the commands that it has today."""
+        """Return whether the table has every figure of a row, made by its current commands."""
         line = next((line for line in self.rows if line.row == row.name), None)
         if line is None or any(figure.accuracy is None for figure in line.figures.values()):
             return False
@@ -84,9 +84,9 @@ class Report(Struct, frozen=True):
         return called.issuperset(commands(row))
 
     def with_rows_of(self, earlier: "Report", rows: Collection[Row]) -> "Report":
-        """This table, with these rows as they were in an earlier one, and the runs and measurements behind them.
+        """Return this table with these rows, and the runs and measurements behind them, from an earlier one.
 
-        For when their runs are no longer at hand.
+        Used when their runs are no longer available.
         """
         names = {row.name for row in rows}
         wanted = {command for row in rows for command in commands(row)}
@@ -101,7 +101,7 @@ class Report(Struct, frozen=True):
 
 
 def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Mapping[str, str]) -> Report:
-    """What is known of some rows of a table; `missing` says of rows why they could not be measured."""
+    """Return the known figures of some rows of a table; `missing` says why a row could not be measured."""
     runs: dict[str, FinishedRun] = {}
     measured: dict[str, Measured] = {}
     for measurement in (measurement for row in rows for measurement in measurements(row)):
@@ -155,18 +155,18 @@ def _place(run: Run | None) -> str:
 
 
 def training_command(run: Run) -> str:
-    """The command of a run, places by name."""
+    """Return the command of a run, with locations by name."""
     return shlex.join(("frn", *run.words(_place(run.init)), "--data", data_name(run.prepare), "--out", _place(run)))
 
 
 def evaluation_command(measurement: Measurement) -> str:
-    """The command of a measurement, places by name."""
+    """Return the command of a measurement, with locations by name."""
     words = measurement.words(_place(measurement.run.init), _place(measurement.run))
     return shlex.join(("frn", *words, "--data", data_name(measurement.prepare), "--json"))
 
 
 def commands(row: Row) -> list[str]:
-    """All commands behind a row, in order."""
+    """Return all commands behind a row, in order."""
     lines: list[str] = []
     for measurement in measurements(row):
         lines += [*map(training_command, chain(measurement.run)), evaluation_command(measurement)]
@@ -174,17 +174,17 @@ def commands(row: Row) -> list[str]:
 
 
 class ListedRow(Struct):
-    """A row before anything of it is run."""
+    """A row before anything is run."""
 
     row: str
     label: str
     published: dict[str, float | None]
-    """By shot."""
+    """Published figures by shot."""
     commands: list[str]
 
 
 class Listed(Struct):
-    """A table before anything of it is run."""
+    """A table before anything is run."""
 
     table: str
     source: str
@@ -195,7 +195,7 @@ class Listed(Struct):
 
 
 def described(table: Table) -> Listed:
-    """Published figures by shot, and commands."""
+    """Return the published figures by shot, and the commands."""
     rows = [
         ListedRow(row.name, row.label, {str(shot): cell.published for shot, cell in row.cells.items()}, commands(row))
         for row in table.rows

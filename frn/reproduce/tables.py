@@ -1,4 +1,4 @@
-"""Every table by its name, as `tables.toml` has them."""
+"""All tables by name, read from `tables.toml`."""
 
 import difflib
 import tomllib
@@ -23,7 +23,7 @@ from frn.training.presets import PRESETS
 from frn.training.runs.run_options import RunOptions
 
 REGENERATED_FROM = ("ground_truth", "same_class", "other_class")
-"""Columns of Table 10: an image's own feature map, and those reconstructed by its class and by others."""
+"""Columns of Table 10: an image's own feature map, and those reconstructed from its class and from others."""
 
 
 def _read() -> dict[str, Table]:
@@ -48,7 +48,7 @@ def _table(name: str, entry: dict[str, Any], runs: Mapping[str, RunSpec]) -> Tab
 
 
 def _row(entry: Mapping[str, Any], runs: Mapping[str, RunSpec]) -> Row:
-    """A row; each shot's figure is that of the first run that is tested at it."""
+    """Build a row; the figure of each shot comes from the first run tested at it."""
     cells: dict[int | str, Cell] = {}
     for run in (runs.get(name) or run_of(name) for name in entry["runs"]):
         preset = PRESETS[run.options.preset]
@@ -70,7 +70,7 @@ def _row(entry: Mapping[str, Any], runs: Mapping[str, RunSpec]) -> Row:
 
 
 def _regenerated(entry: Mapping[str, Any]) -> Row:
-    """A row of Table 10: a decoder of a model trained at 5 shot, on validation images."""
+    """Build a row of Table 10: a decoder of a model trained at 5 shot, on validation images."""
     decoder = DecoderSpec(name=entry["name"], init=run_of(entry["decoder_of"]), epochs=entry["epochs"])
     measurement = Regeneration(
         name=decoder.name, run=decoder, flags=("--split", "val", "--trials", "1000"), prepare=decoder.prepare
@@ -88,7 +88,7 @@ def find_table(name: str) -> Table:
     """Return a table by name.
 
     Raises:
-        FrnError: if there is none, with the nearest names.
+        FrnError: if it does not exist; the message suggests similar names.
     """
     if name in TABLES:
         return TABLES[name]
@@ -98,7 +98,7 @@ def find_table(name: str) -> Table:
 
 
 def choose_rows(table: Table, names: Sequence[str]) -> list[Row]:
-    """Return the rows of these names; without any, all.
+    """Return the rows with these names, or all rows if `names` is empty.
 
     Raises:
         FrnError: if the table has no such row.

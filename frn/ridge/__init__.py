@@ -1,6 +1,6 @@
 """Ridge-regression reconstruction of feature maps.
 
-`from frn.ridge import reconstruct` imports torch; `parameters`, `enrolment`, `leave_one_out` and `tuning` do without.
+`from frn.ridge import reconstruct` imports torch; `parameters`, `enrolment`, `leave_one_out` and `tuning` do not.
 """
 
 import importlib
@@ -13,7 +13,7 @@ __all__ = ["class_error", "location_error", "reconstruct"]
 
 
 def __getattr__(name: str) -> object:
-    """Import torch only when the closed form is asked for."""
+    """Import torch only when the closed form is accessed."""
     if name in __all__:
         return getattr(importlib.import_module("frn.ridge.reconstruction"), name)
     raise AttributeError(f"module 'frn.ridge' has no attribute {name!r}")

@@ -1,9 +1,9 @@
-"""A class, once enrolled, is a few directions: a query is scored by one matrix product for all classes.
+"""Enrolled classes: each is a few directions, so one matrix product scores a query against all classes.
 
 In the eigenbasis of S S^T (singular values s_j, right singular vectors v_j) the squared error of a query location is
-|q|^2 - sum_j w_j (q . v_j)^2 with w_j = rho h_j (2 - rho h_j) and h_j = s_j^2 / (s_j^2 + lam). So a class is the rows
-sqrt|w_j| v_j with the signs of w_j (negative only where rho h_j > 2), or, if none is negative, any rotation of them.
-Everything of a class is computed in float64.
+|q|^2 - sum_j w_j (q . v_j)^2 with w_j = rho h_j (2 - rho h_j) and h_j = s_j^2 / (s_j^2 + lam). A class is thus the rows
+sqrt|w_j| v_j with the signs of w_j (negative only where rho h_j > 2) or, without negative signs, any rotation of these
+rows. A class is computed in float64.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, p = k r pool rows, m = min(p, d), M rows of
 all classes together.
@@ -19,14 +19,14 @@ from frn.errors import FrnError
 from frn.ridge.parameters import HeadParameters
 
 MAX_FACTOR = 1e6
-"""Limit of a row's numbers, which are about rho at most: squares of products with larger ones may be no float32."""
+"""Limit of a row's values, which are about rho at most; squared products of larger ones may overflow float32."""
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class EnrolledClass:
-    """One class: the error of a query location q is |q|^2 less the signed squares of its products with the rows."""
+    """One class; a query location q has the error |q|^2 minus the signed squares of its products with the rows."""
 
     rows: Floats
     """(m, d)."""
@@ -42,12 +42,12 @@ def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> Enrolled
     pool = pool_rows(feature_maps)
     p, d = pool.shape
     lam, rho = head.lam(p, d), head.rho()
-    if p > d:  # the triangle of its QR has the same S^T S
+    if p > d:  # the triangular factor of its QR has the same S^T S
         pool = np.asarray(np.linalg.qr(pool, mode="r"), dtype=np.float64)
     try:  # several times as fast
         rows = _rows_by_cholesky(pool, lam, rho)
         signs = np.ones(len(rows))
-    except np.linalg.LinAlgError:  # rho h > 2 somewhere: no sum of squares
+    except np.linalg.LinAlgError:  # rho h > 2 somewhere: not a sum of squares
         rows, signs = _rows_by_svd(pool, lam, rho)
     if not np.abs(rows).max(initial=0) <= MAX_FACTOR:
         raise FrnError(f"the model's head is damaged: with rho = {rho:g} no class can be enrolled")
@@ -55,7 +55,7 @@ def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> Enrolled
 
 
 def _rows_by_cholesky(pool: Array, lam: float, rho: float) -> Array:
-    """C^T L^-1 S with S S^T + lam I = L L^T and rho (2 - rho) I + rho^2 lam L^-1 L^-T = C C^T."""
+    """Return C^T L^-1 S with S S^T + lam I = L L^T and rho (2 - rho) I + rho^2 lam L^-1 L^-T = C C^T."""
     identity = np.eye(len(pool))
     inverse = np.linalg.inv(np.linalg.cholesky(pool @ pool.T + lam * identity))
     root = np.linalg.cholesky(rho * (2 - rho) * identity + rho**2 * lam * (inverse @ inverse.T))
@@ -63,7 +63,7 @@ def _rows_by_cholesky(pool: Array, lam: float, rho: float) -> Array:
 
 
 def _rows_by_svd(pool: Array, lam: float, rho: float) -> tuple[Array, Array]:
-    """sqrt|w_j| v_j and the signs of w_j."""
+    """Return sqrt|w_j| v_j and the signs of w_j."""
     _, sigma, v = np.linalg.svd(pool, full_matrices=False)
     kept = sigma**2 / (sigma**2 + lam)
     weight = rho * kept * (2 - rho * kept)
@@ -71,38 +71,38 @@ def _rows_by_svd(pool: Array, lam: float, rho: float) -> tuple[Array, Array]:
 
 
 BLOCK = 1 << 19
-"""Numbers of the classes' rows that are put together for one product: few enough for the processor's cache."""
+"""Values of class rows that are joined for one product: few enough for the processor's cache."""
 OPERATORS = 1 << 28
-"""Numbers of all residual operators that are kept, if they take no less than the rows do."""
+"""Most values of residual operators to keep, unless the rows take at least as many."""
 READ_COST = 20
-"""Multiplications in the time in which a number comes from memory."""
+"""Multiplications in the time that it takes to read a value from memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedClasses:
-    """Classes whose rows lie together, for one product."""
+    """Classes whose rows are concatenated for one product."""
 
     rows: Floats
     """(M, d)."""
     signs: Floats
     """(M,)."""
     sizes: NDArray[np.intp]
-    """How many rows each class has, (way,)."""
+    """Number of rows of each class, (way,)."""
 
     @classmethod
     def of(cls, classes: Iterable[EnrolledClass]) -> "JoinedClasses":
-        """Join classes, of which there is one at least."""
+        """Join one or more classes."""
         rows, signs = zip(*((enrolled.rows, enrolled.signs) for enrolled in classes), strict=True)
         return cls(np.concatenate(rows), np.concatenate(signs), np.array([len(own) for own in rows]))
 
     @property
     def starts(self) -> NDArray[np.intp]:
-        """Each class's first row, (way,)."""
+        """Return the first row of each class, (way,)."""
         first: NDArray[np.intp] = np.cumsum(self.sizes) - self.sizes
         return first
 
     def energy(self, locations: Floats) -> Floats:
-        """What each class takes off the squared length of locations (..., d): (..., way)."""
+        """Return what each class subtracts from the squared length of locations: (..., d) to (..., way)."""
         energy: Floats = locations @ self.rows.T
         energy *= energy
         if (self.signs < 0).any():
@@ -112,12 +112,12 @@ class JoinedClasses:
 
 
 class ClassScorer:
-    """Several enrolled classes, whatever their numbers of supports, scored together.
+    """Scores queries against several enrolled classes with any numbers of supports.
 
-    Ten thousand take no more memory than they have by themselves and a few blocks. Where r rows of a query against m
-    rows of each class are more work than its second moment against each class's operator I - G^T G, maps are scored so:
-    for many classes of many supports that is r m / (d / 2) times as little, and exact. Operators are made when so many
-    queries have come that they would have paid by then.
+    Ten thousand classes need no more memory than their rows and a few blocks. Many classes of many supports are scored
+    by a query's second moment against each class's operator I - G^T G if that is less work than its r rows against the
+    m rows of each class: it is exact and takes r m / (d / 2) times less. The operators are computed once enough queries
+    have come to pay for them.
     """
 
     def __init__(self, classes: Sequence[EnrolledClass]) -> None:
@@ -134,10 +134,10 @@ class ClassScorer:
         self._seen = 0
 
     def location_error(self, queries: NDArray[np.floating]) -> Floats:
-        """Squared error of every location for every class: (q, r, d) to (q, r, way)."""
+        """Return the squared error of every location for every class: (q, r, d) to (q, r, way)."""
         maps = np.ascontiguousarray(queries, dtype=np.float32)
         length = np.vecdot(maps, maps)[..., None]
-        if self._whole:  # a product for each map: the last bit of an answer does not hang on what else is asked
+        if self._whole:  # one product per map, so that results do not depend on other queries
             error: Floats = length - self._whole.energy(maps)
             return error
         locations = maps.reshape(-1, maps.shape[-1])
@@ -145,7 +145,7 @@ class ClassScorer:
         return length - np.concatenate(parts, axis=1).reshape(*maps.shape[:-1], -1)
 
     def class_error(self, queries: NDArray[np.floating]) -> Floats:
-        """<Q, Q_c> of Eq. 4 for every class: (q, r, d) to (q, way)."""
+        """Return <Q, Q_c> of Eq. 4 for every class: (q, r, d) to (q, way)."""
         count, r, d = queries.shape
         self._seen += count
         by_rows, by_operators = self._numbers * (count * r + READ_COST), self._in_operators * (count + READ_COST)
@@ -160,20 +160,20 @@ class ClassScorer:
             self._operators = [_packed(block, half) for block in self._blocks]
         maps = np.ascontiguousarray(queries, dtype=np.float32)
         moments = (maps.transpose(0, 2, 1) @ (maps / maps.shape[1]))[:, *half]
-        moments[:, half[0] != half[1]] *= 2  # each stands for both sides of the diagonal
+        moments[:, half[0] != half[1]] *= 2  # each counts for both sides of the diagonal
         error: Floats = np.concatenate([moments @ operators.T for operators in self._operators], axis=1)
         return error
 
 
 def _packed(classes: Sequence[EnrolledClass], half: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Floats:
-    """Upper halves of I - G^T G, (way, d (d + 1) / 2)."""
+    """Return the upper triangles of I - G^T G, (way, d (d + 1) / 2)."""
     taken: Floats = np.stack([((one.rows.T * one.signs) @ one.rows)[half] for one in classes])
     np.subtract(half[0] == half[1], taken, out=taken)
     return taken
 
 
 def _in_blocks(classes: Sequence[EnrolledClass]) -> list[list[EnrolledClass]]:
-    """Consecutive classes of about `BLOCK` numbers together."""
+    """Group consecutive classes into blocks of about `BLOCK` values."""
     blocks: list[list[EnrolledClass]] = [[]]
     size = 0
     for enrolled in classes:

@@ -1,4 +1,4 @@
-"""Each support of a class reconstructed by the others of its class, all from one inverse. Free of torch.
+"""Leave-one-out: each support reconstructed from the others of its class, with one inverse, without torch.
 
 Shape letters: k supports of a class, r locations, d channels, p = k r pool rows.
 """
@@ -27,7 +27,7 @@ def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParame
     """
     k, r, d = feature_maps.shape
     if k < 2:
-        raise FrnError(f"leaving one out needs at least two supports, not {k}")
+        raise FrnError(f"leave-one-out needs at least two supports, not {k}")
     lam, rho = head.lam((k - 1) * r, d), head.rho()
     energy, along, kept = left_out_parts(feature_maps, lam)
     error: Array = energy - 2 * rho * along + rho**2 * kept
@@ -35,7 +35,10 @@ def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParame
 
 
 def left_out_parts(feature_maps: NDArray[np.floating], lam: float) -> tuple[Array, Array, Array]:
-    """Parts of `leave_one_out`: |q|^2, q.q' and |q'|^2 of each location, q' reconstructed at rho = 1; (k, r) each."""
+    """Return |q|^2, q.q' and |q'|^2 of each location, (k, r) each.
+
+    q' is its leave-one-out reconstruction at rho = 1.
+    """
     k, r, d = feature_maps.shape
     pool = pool_rows(feature_maps)
     images = pool.reshape(k, r, d)
@@ -53,7 +56,7 @@ def left_out_parts(feature_maps: NDArray[np.floating], lam: float) -> tuple[Arra
 
 
 def rebuilt_by_others(own: Array, squared: Array, gram: Array, lam: float) -> tuple[Array, Array, Array]:
-    """As `left_out_parts`, from the images' blocks of B, of B B and of S S^T, (k, r, r) each."""
+    """Return the parts of `left_out_parts` from the images' blocks of B, of B B and of S S^T, (k, r, r) each."""
     solved = _inverse(own)
     along = _diagonals(gram + lam * np.eye(own.shape[1]) - solved)  # z . w of each location
     length = _diagonals(solved @ squared @ solved) - 1  # w . w
@@ -61,11 +64,16 @@ def rebuilt_by_others(own: Array, squared: Array, gram: Array, lam: float) -> tu
 
 
 def _inverse(systems: Array) -> Array:
-    """Inverse of (..., m, m). FrnError if lambda is nothing beside the features, as in no trained model."""
+    """Return the inverses of (..., m, m).
+
+    Raises FrnError if lambda is negligible beside the features, which no trained model gives.
+    """
     try:
         return np.asarray(np.linalg.inv(systems), dtype=np.float64)
     except np.linalg.LinAlgError as error:
-        raise FrnError("the model is damaged: its features are so large, or alike, that lambda is nothing") from error
+        raise FrnError(
+            "the model is damaged: its features are so large, or so similar, that lambda has no effect"
+        ) from error
 
 
 def _diagonals(blocks: Array) -> Array:

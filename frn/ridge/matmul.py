@@ -1,4 +1,4 @@
-"""Matrix products of the closed form, by the fastest kernel that torch and numpy have on this processor."""
+"""Matrix products of the closed form, by the fastest kernel of torch and numpy on this processor."""
 
 import functools
 import os
@@ -12,14 +12,14 @@ from frn.system.hardware import OPENBLAS_THREADS, processor
 SMALL, SMALL_SINGLE_THREADED = 1 << 18, 1 << 28
 """Multiplications of two matrices up to which OpenBLAS uses one thread; the second, if it may start no other."""
 FEW_THREADS = 2
-"""Up to so many, one thread of OpenBLAS is not slower than all of torch's."""
+"""Number of torch threads up to which a single thread of OpenBLAS is not slower."""
 
 
 def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
-    """A B^T of matrices (n, d) and (m, d).
+    """Return A B^T of matrices (n, d) and (m, d).
 
-    torch multiplies float32 with MKL, which reaches less than half of an AMD processor's speed; oneDNN, which torch
-    has for its layers, reaches it there, but has no gradient here.
+    For float32, torch uses MKL, which reaches less than half of an AMD processor's speed. oneDNN, which torch uses for
+    layers, reaches full speed there but has no gradient here.
     """
     if not transformed() and a.is_cpu and a.dtype == torch.float32 and not _wants_gradient(a, b) and _prefers_onednn():
         result: Tensor = torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
@@ -28,30 +28,30 @@ def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
 
 
 def matmul_small(a: Tensor, b: Tensor) -> Tensor:
-    """A_i B_i of stacks of matrices, (..., n, k) and (..., k, m), that may be small.
+    """Return A_i B_i of stacks of matrices, (..., n, k) and (..., k, m), that may be small.
 
-    Here torch also has MKL alone, and on an AMD processor numpy's OpenBLAS takes half of its time on one thread. But
-    that has no gradient, does not share the stack among many threads, and starts its own for matrices of some size,
-    which then contend with each other.
+    torch again has only MKL; on an AMD processor numpy's OpenBLAS takes half the time on one thread. But OpenBLAS has
+    no gradient and does not divide the stack among many threads. For larger matrices it starts its own threads, which
+    then contend with each other.
     """
     if transformed():
         return a @ b
     n, k, m = *a.shape[-2:], b.shape[-1]
     if a.is_cpu and not _wants_gradient(a, b) and n * k * m <= _small() and torch.get_num_threads() <= FEW_THREADS:
-        result = a.new_empty(*a.shape[:-1], m)  # begins on a cache line, which numpy's own need not
+        result = a.new_empty(*a.shape[:-1], m)  # starts on a cache line; numpy's own may not
         np.matmul(a.detach().numpy(), b.detach().numpy(), out=result.numpy())
         return result
     return a @ b
 
 
 def transformed() -> bool:
-    """Return whether torch compiles, exports or traces, or a transform of `torch.func` is at work.
+    """Return whether torch compiles, exports or traces, or a `torch.func` transform is active.
 
-    Then only plain operations do: no values can be looked at, and no other library's kernels be called.
+    Only plain operations work then: values cannot be inspected, and kernels of other libraries cannot be called.
     """
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         return True
-    # torch.autograd.Function asks the same; there is no public name.
+    # torch.autograd.Function asks the same; there is no public name for it.
     active: bool = torch._C._are_functorch_transforms_active()
     return active
 

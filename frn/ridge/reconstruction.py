@@ -62,7 +62,7 @@ def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor
         lengths = []
         for block in in_blocks(query):
             through = matmul_nt(block, operator.flatten(0, 1)).unflatten(1, operator.shape[:2])
-            lengths.append(torch.linalg.vector_norm(through, dim=-1).square())  # twice as fast as their product
+            lengths.append(torch.linalg.vector_norm(through, dim=-1).square())  # twice as fast as a product
         return torch.cat(lengths).mT
 
 
@@ -91,6 +91,6 @@ def _prepared(
         raise FrnError(f"query has {query.shape[-1]} channels but pool has {pool.shape[-1]}")
     dtype = torch.promote_types(torch.promote_types(query.dtype, pool.dtype), torch.float32)
     lam, rho = (torch.as_tensor(value, dtype=torch.float64, device=query.device) for value in (lam, rho))
-    if not transformed() and lam.device.type == "cpu" and lam <= 0:  # a question to another device would wait for it
+    if not transformed() and lam.device.type == "cpu" and lam <= 0:  # reading it on a GPU would block
         raise FrnError(f"lambda is {lam.item()}, but must be positive")
     return query.to(dtype), pool.to(dtype), lam, rho

@@ -1,7 +1,7 @@
 """The class's side of the closed form: Gram matrices, Cholesky factors and the residual operator, in float64.
 
-They are small, and in float32 they lose lambda next to large or repeated features. Their results have a norm of about
-one at most, so queries meet it in their own precision.
+They are small, and float32 would lose lambda beside large or repeated features. Their results have a norm of at most
+about one, so queries can use them in their own precision.
 
 Shape letters: way classes, p pool rows (p = shot * r), d channels, m = min(p, d) the side of the system.
 """
@@ -17,11 +17,11 @@ from frn.ridge.matmul import matmul_small, transformed
 
 
 class SingularError(FrnError):
-    """A system is not positive definite: the features or lambda are not numbers, or lambda is nothing beside them."""
+    """Raised if a system is not positive definite: features or lambda are NaN, or lambda is negligible."""
 
 
 def gram(rows: Tensor) -> Tensor:
-    """X^T X of every class: (way, n, m) to (way, m, m)."""
+    """Return X^T X of every class: (way, n, m) to (way, m, m)."""
     rows = rows.double()
     return matmul_small(rows.mT, rows)
 
@@ -106,5 +106,5 @@ def whiten(pool: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def identity_like(system: Tensor) -> Tensor:
-    """The identity (m, m) beside a system (..., m, m)."""
+    """Return the identity (m, m) with the dtype and device of a system (..., m, m)."""
     return torch.eye(system.shape[-1], dtype=system.dtype, device=system.device)

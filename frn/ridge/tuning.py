@@ -1,16 +1,16 @@
-"""Choose alpha and gamma for the classes at hand. Free of torch.
+"""Choose alpha and gamma for the given classes, without torch.
 
-Training fixes one alpha for one shape of episodes, and lambda = p / d exp(alpha) then grows with every further shot;
-the best lambda hardly does. So both numbers are chosen again when classes are enrolled: each support is left out and
-compared with its own class and the others, and the best numbers make the right classes likeliest (Eq. 9). The prior
-is the model's lambda for one photo, whatever the number of shots, and its gamma growing with the square root of the
-shots; it counts as much as a few photos, so that one shot stays as trained and a hundred photos decide alone.
+Training fixes a single alpha for one episode shape, and lambda = p / d exp(alpha) then grows with every further shot,
+although the best lambda hardly does. So both parameters are chosen again on enrolment: each support is scored by
+leave-one-out against its own class and the others, and the right classes are made most likely (Eq. 9). The prior is the
+model's lambda for one photo, whatever the number of shots, and its gamma times the square root of the shots. It counts
+as much as a few photos, so that one shot stays as trained and a hundred photos outweigh it.
 
-Beta stays as it is: choosing it as well gained nothing on validation classes (docs/lab/recipes.md).
+Beta is not tuned: choosing it as well gained nothing on validation classes (docs/lab/recipes.md).
 
-The examples are either each class's own supports, left out one at a time, or the queries of a few episodes of other
-classes (`frn eval` of an untrained head, and the start of training). In the eigenbasis of a class lambda is added to
-each direction alone: a class is decomposed once, and one more alpha or gamma costs next to nothing.
+The examples are either each class's own supports (leave-one-out) or the queries of a few episodes of other classes
+(`frn eval` of an untrained head, and the start of training). In the eigenbasis of a class, lambda is added to each
+direction separately, so a class is decomposed once and one more alpha or gamma costs almost nothing.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries, p = k r pool rows, m = min(p, d).
 """
@@ -31,16 +31,16 @@ from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
 ALPHAS = np.linspace(-4, 4, 9)
 """Alphas tried first, in spreads of the prior around its own; then those between the best and its neighbours."""
 GAMMAS = 8.0
-"""Most that log gamma may differ from the prior's, in its spreads."""
+"""Largest distance of log gamma from the prior's, in its spreads."""
 GOLDEN_SECTION_STEPS = 24
 TUNING_EPISODES = 10
-"""Episodes of other classes that the search looks at."""
+"""Number of episodes of other classes used in the search."""
 FEW = 10
-"""Shots up to which rivals lack a support as well: otherwise a class of k - 1 is compared with classes of k."""
+"""Most shots for which rivals also lack a support, so that a class of k - 1 is not compared with classes of k."""
 MAX_CLASSES = 64
 MAX_QUERIES = 400
 MAX_WORK = 30 * 10**9
-"""Classes, left-out supports, and multiplications with the classes' directions; of more, an even selection."""
+"""Most classes, leave-one-out supports, and multiplications with class directions; beyond, an even selection."""
 
 Maps = NDArray[np.floating]
 
@@ -50,7 +50,7 @@ class Prior:
     """Prior of the parameters, before leave-one-out; normal in alpha and in log gamma."""
 
     alpha: float
-    """Alpha of classes of one photo: lambda stays that of one photo."""
+    """Alpha of classes of one photo; lambda stays that of one photo."""
     beta: float
     gamma: float
     """Gamma of classes of `USUAL_SHOTS` photos."""
@@ -59,15 +59,15 @@ class Prior:
 
     @classmethod
     def trained(cls, head: HeadParameters) -> "Prior":
-        """The prior of a head that was trained."""
+        """Return the prior of a trained head."""
         return cls(head.alpha, head.beta, head.gamma)
 
     def head(self, shots: float) -> HeadParameters:
-        """The most likely parameters for classes of so many photos."""
+        """Return the most likely parameters for classes of this many photos."""
         return HeadParameters(self.alpha - math.log(shots), self.beta, temperature(self.gamma, shots))
 
     def surprise(self, head: HeadParameters, shots: float) -> float:
-        """Negative logarithm of the density of parameters for so many photos, up to a constant."""
+        """Return the negative log-density of parameters for this many photos, up to a constant."""
         mean = self.head(shots)
         alpha = (head.alpha - mean.alpha) / self.alpha_spread
         gamma = math.log(head.gamma / mean.gamma) / self.gamma_spread
@@ -75,30 +75,30 @@ class Prior:
 
 
 UNTRAINED = Prior(4.0, 0.0, 40 * math.sqrt(USUAL_SHOTS), alpha_spread=1.0, gamma_spread=0.7)
-"""Prior of pretrained backbones, whose maps have a mean energy of one: no trained values, but typical ones."""
+"""Prior of pretrained backbones, whose maps have a mean energy of one: typical values, not trained ones."""
 FLAT = Prior(0.0, 0.0, 1.0, alpha_spread=2.5, gamma_spread=2.5)
-"""Prior of any features: hundreds of queries of other classes decide alone."""
+"""Uninformative prior: hundreds of queries of other classes decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuningEpisode:
-    """Queries whose class is known, and the pools of all classes."""
+    """Queries of known class, and the pools of all classes."""
 
     pools: Sequence[Maps]
-    """(k, r, d) for each class."""
+    """Maps (k, r, d) of each class."""
     queries: Sequence[tuple[int, Maps]] = ()
-    """Class and maps (n, r, d); without any, supports are left out instead."""
+    """Class and maps (n, r, d) of the queries; if empty, supports are used by leave-one-out."""
 
     @classmethod
     def split(cls, episode: Maps, shot: int) -> "TuningEpisode":
-        """An episode's maps (way, shot + queries, r, d)."""
+        """Split an episode's maps (way, shot + queries, r, d) into pools and queries."""
         return cls(list(episode[:, :shot]), list(enumerate(episode[:, shot:])))
 
 
 def tune_by_leave_one_out(pools: Sequence[Maps], prior: Prior) -> HeadParameters:
     """Choose alpha and gamma for classes of these supports, (k, r, d) each.
 
-    With fewer than two classes, or one photo for each, no photo can be left out: then the prior decides.
+    Leave-one-out needs two classes, one of them with two photos; otherwise the prior decides.
     """
     typical = statistics.median([len(pool) for pool in pools] or [1])
     left_out = [len(pool) - 1 for pool in pools if len(pool) > 1]
@@ -106,13 +106,13 @@ def tune_by_leave_one_out(pools: Sequence[Maps], prior: Prior) -> HeadParameters
         return prior.head(typical)
     others = statistics.median(left_out)
     found = tune([TuningEpisode(pools[:: -(-len(pools) // MAX_CLASSES)])], prior, others)
-    # What the prior says of more shots also holds for what was found: lambda stays, gamma grows.
+    # The prior's dependence on shots also applies to the result: lambda stays, gamma grows.
     more, fewer = prior.head(typical), prior.head(others)
     return replace(found, alpha=found.alpha + more.alpha - fewer.alpha, gamma=found.gamma * more.gamma / fewer.gamma)
 
 
 def tune_on_episodes(maps: Maps, sizes: Sequence[int], shape: EpisodeShape, *, seed: int) -> HeadParameters:
-    """Choose parameters for episodes of a shape, drawn from validation images by their feature maps (n, r, d).
+    """Choose parameters for an episode shape, on episodes drawn from validation feature maps (n, r, d).
 
     One shot is enough, and no test label is used.
     """
@@ -121,9 +121,9 @@ def tune_on_episodes(maps: Maps, sizes: Sequence[int], shape: EpisodeShape, *, s
 
 
 def tune(episodes: Sequence[TuningEpisode], prior: Prior, shots: float) -> HeadParameters:
-    """The likeliest parameters by the queries and by the prior for so many shots.
+    """Return the most likely parameters, given the queries and the prior for this number of shots.
 
-    Each episode has the same number of classes.
+    All episodes have the same number of classes.
     """
     solvers = [_Solver(episode) for episode in episodes]
     labels = np.concatenate([solver.labels for solver in solvers])
@@ -158,7 +158,7 @@ def _log_likelihood(errors: Array, labels: NDArray[np.int64], gamma: float) -> f
 
 
 def _least(loss: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """The least value of a function of one dip, and where it is: by golden section."""
+    """Return the minimum of a unimodal function and its position, by golden-section search."""
     share = (math.sqrt(5) - 1) / 2
     a, b = high - share * (high - low), low + share * (high - low)
     at_a, at_b = loss(a), loss(b)
@@ -175,7 +175,7 @@ def _least(loss: Callable[[float], float], low: float, high: float) -> tuple[flo
 
 
 class _Solver:
-    """What does not change with lambda: the classes' eigenvectors, and the queries' squared products with them."""
+    """Parts that do not depend on lambda: the classes' eigenvectors and the queries' squared products with them."""
 
     def __init__(self, episode: TuningEpisode) -> None:
         pools = [np.asarray(pool, dtype=np.float64) for pool in episode.pools]
@@ -194,7 +194,7 @@ class _Solver:
                 self.own[column] = _LeftOut(whole, slice(None, None, stride))
 
     def errors(self, head: HeadParameters) -> Array:
-        """Class errors (q, way)."""
+        """Return the class errors (q, way)."""
         errors = np.stack([self.energy - rival.explained(head) for rival in self.rivals], axis=1)
         for column, own in self.own.items():
             errors[self.labels == column, column] = own.errors(head)
@@ -202,7 +202,7 @@ class _Solver:
 
 
 class _Spectrum:
-    """A pool in its eigenbasis, where lambda is added to each direction alone."""
+    """A pool in its eigenbasis, where lambda is added to each direction separately."""
 
     def __init__(self, pool: Array) -> None:
         """Decompose a pool (k, r, d)."""
@@ -210,12 +210,12 @@ class _Spectrum:
         self.rows = pool.reshape(-1, pool.shape[-1])
         self.low_rank = len(self.rows) <= pool.shape[-1]
         squares, self.vectors = np.linalg.eigh(self.rows @ self.rows.T if self.low_rank else self.rows.T @ self.rows)
-        """Left singular vectors (p, m) if the rows are few, otherwise the right ones (d, m)."""
+        """Left singular vectors (p, m) if there are few rows, otherwise right ones (d, m)."""
         self.squares: Array = squares.clip(0)
         """Squared singular values, (m,)."""
 
     def right(self) -> Array:
-        """Right singular vectors (d, m); 0 for directions that the pool lacks."""
+        """Return the right singular vectors (d, m), zero for directions missing from the pool."""
         if not self.low_rank:
             return self.vectors
         length = np.sqrt(self.squares)
@@ -224,7 +224,7 @@ class _Spectrum:
 
 
 class _Rival:
-    """What a class makes of all queries."""
+    """A class as it explains all queries."""
 
     def __init__(self, spectrum: _Spectrum, queries: Floats) -> None:
         self.p, self.squares = len(spectrum.rows), spectrum.squares
@@ -234,14 +234,14 @@ class _Rival:
         """Mean squared products of the queries with the right singular vectors, (q, m)."""
 
     def explained(self, head: HeadParameters) -> Array:
-        """What the class takes off the queries' energy, (q,)."""
+        """Return how much of the queries' energy the class explains, (q,)."""
         kept = head.rho() * self.squares / (self.squares + head.lam(self.p, self.d))
         taken: Array = self.seen @ (kept * (2 - kept))
         return taken
 
 
 class _LeftOut:
-    """Supports of a class, each reconstructed by the others."""
+    """Supports of a class, each reconstructed from the others."""
 
     def __init__(self, spectrum: _Spectrum, chosen: slice) -> None:
         self.k, self.r, self.d = spectrum.pool.shape
@@ -250,10 +250,10 @@ class _LeftOut:
         self.gram: Array = images @ images.mT
         vectors = spectrum.vectors
         self.own: Array = vectors.reshape(self.k, self.r, -1)[chosen] if self.low_rank else images @ vectors
-        """The images' rows of the left singular vectors, or their products with the right ones, (n, r, m)."""
+        """Rows of the images in the left singular vectors, or their products with the right ones, (n, r, m)."""
 
     def errors(self, head: HeadParameters) -> Array:
-        """Error of each image without itself, (n,); lambda is that of the other supports."""
+        """Return the leave-one-out error of each image, (n,); lambda is that of the other supports."""
         lam, rho = head.lam((self.k - 1) * self.r, self.d), head.rho()
         weight = 1 / (self.squares + lam)
         own, squared = ((self.own * weight**power) @ self.own.mT for power in (1, 2))
@@ -266,6 +266,6 @@ class _LeftOut:
 
 
 def _stride(count: int, pools: Sequence[Array]) -> int:
-    """The stride of the selection of supports that are left out."""
+    """Return the step at which leave-one-out supports are selected."""
     each = sum(min(k * r, d) * r * d for k, r, d in (pool.shape for pool in pools))
     return max(1, -(-count // min(MAX_QUERIES, max(1, MAX_WORK // each))))

@@ -16,11 +16,11 @@ from frn.ridge.matmul import matmul_nt
 from frn.ridge.systems import whiten
 
 CACHED = 1024
-"""Query locations at once on a processor: their products with all classes stay in its cache."""
+"""Query locations per block on a CPU, so that their products with all classes stay in its cache."""
 
 
 def whitened_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
-    """Squared error of query locations (n, d) by pools (way, p, d): (way, n)."""
+    """Return the squared error of query locations (n, d) by pools (way, p, d): (way, n)."""
     rows, damping = (part.to(pool.dtype) for part in whiten(pool, lam))
     onto, damped = [], []
     for block in in_blocks(query):
@@ -32,5 +32,5 @@ def whitened_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Ten
 
 
 def in_blocks(query: Tensor) -> tuple[Tensor, ...]:
-    """Query locations (n, d) in pieces that stay in a processor's cache."""
+    """Split query locations (n, d) into blocks that stay in a CPU's cache."""
     return query.split(CACHED) if query.is_cpu else (query,)

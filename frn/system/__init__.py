@@ -1,1 +1,1 @@
-"""Files, processors and processes: what the rest stands on."""
+"""Files, processors and processes, used by all other packages."""

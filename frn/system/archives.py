@@ -1,4 +1,4 @@
-"""Archives from others: how many entries, and how much they may unpack to, is checked before it is done."""
+"""Untrusted archives: the number of entries and their unpacked size are checked before unpacking."""
 
 import bz2
 import gzip
@@ -17,19 +17,19 @@ from typing import IO, Any, cast
 from frn.errors import FrnError
 
 MAX_ENTRIES = 3_000_000
-"""Entries of an archive; all of ImageNet has 1.3 million images."""
+"""Most entries of an archive; all of ImageNet has 1.3 million images."""
 MAX_ENTRY = 16 << 30
-"""Bytes of one entry; the largest known, tiered-ImageNet's training pickle, has 6 GB."""
+"""Most bytes of one entry; the largest known, tiered-ImageNet's training pickle, has 6 GB."""
 MAX_ARCHIVE = 1 << 40
-"""Bytes of all entries together."""
+"""Most bytes of all entries together."""
 FREE_ENTRIES, BYTES_PER_ENTRY = 100_000, 512
-"""Entries of any size, and what each one more takes of the archive on average: an archive of images has far more."""
+"""Entries allowed for any archive, and its bytes required for each further one; image archives have far more."""
 FREE_BYTES, MAX_RATIO = 1 << 30, 50
-"""Bytes of any density, and how many times the archive's own size it may unpack to beyond them."""
+"""Unpacked bytes allowed for any archive, and how many times its own size beyond them."""
 MAX_READ = 64 << 20
-"""Bytes that the listing of a tar may read at once: a name or a header may claim any length."""
+"""Most bytes that listing a tar may read at once, because a name or header may claim any length."""
 MAX_DIRECTORY, DIRECTORY_SHARE = 8 << 20, 3
-"""Bytes of a zip's list of entries that any may have, and the share of the file, one in so many, of a longer one."""
+"""Bytes allowed for the entry list of any zip, and the divisor of its size that limits a longer list."""
 
 _END, _END_64, _IS_64 = b"PK\x05\x06", b"PK\x06\x06", 0xFFFFFFFF
 
@@ -44,29 +44,31 @@ DAMAGE = (
     *(tarfile.TarError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(OSError, EOFError, ValueError, KeyError, IndexError, OverflowError, RuntimeError),
 )
-"""What a damaged archive makes `tarfile`, `zipfile` and what they unpack with raise: errors of their own, and Python's,
-for a place before the file, say, or a number without digits. RuntimeErrors are of entries that are encrypted, or packed
-in a way that nobody knows."""
+"""Exceptions that a damaged archive causes in `tarfile`, `zipfile` and their decompressors.
+
+Besides their own, these are Python's, for example for a position before the file or a number without digits.
+RuntimeError means that an entry is encrypted or compressed in an unknown way.
+"""
 
 
 @dataclass
 class Limits:
-    """What the entries of one archive, and of the archives in it, may be."""
+    """Limits on the entries of an archive and of the archives inside it."""
 
     archive: object
     length: int
-    """Bytes of the archive itself."""
+    """Size of the archive itself in bytes."""
     entries: int = 0
     size: int = 0
 
     def check(self, name: str, size: int) -> tuple[str, ...]:
-        """Return an entry's names; none for the hidden ones.
+        """Return an entry's path components; empty for hidden entries.
 
-        FrnError if it leads out of the archive, or there is too much.
+        Raises FrnError if it leads out of the archive or exceeds the limits.
         """
         path = PurePosixPath(name.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
-            raise FrnError(f"{self.archive}: {name!r} leads out of the archive. Nothing of it is used.")
+            raise FrnError(f"{self.archive}: {name!r} points outside the archive. Nothing of it is used.")
         if size < 0:
             raise FrnError(f"{self.archive}: is not a whole archive ({name!r} has {size} bytes). Fetch it again.")
         self.entries += 1
@@ -83,16 +85,18 @@ class Limits:
 
 
 def open_zip(path: Path) -> zipfile.ZipFile:
-    """Open a zip whose list of entries is not most of it. FrnError if it is: such a list takes a minute to read."""
+    """Open a zip. Raises FrnError if its entry list is most of it, because reading such a list takes a minute."""
     size = path.stat().st_size
     directory = _directory_size(path, size)
     if directory > max(MAX_DIRECTORY, size // DIRECTORY_SHARE):
-        raise FrnError(f"{path}: is nearly all names ({directory:,} of {size:,} bytes), which no image data set is")
+        raise FrnError(
+            f"{path}: is almost only file names ({directory:,} of {size:,} bytes), which no image data set is"
+        )
     return zipfile.ZipFile(path)
 
 
 def _directory_size(path: Path, size: int) -> int:
-    """Bytes of a zip's list of entries, as its end says."""
+    """Return the size in bytes of a zip's entry list, as its end record says."""
     with path.open("rb") as file:
         file.seek(max(0, size - (1 << 16) - 100))
         end = file.read()
@@ -107,7 +111,7 @@ def _directory_size(path: Path, size: int) -> int:
 
 
 def open_tar(file: IO[bytes]) -> tarfile.TarFile:
-    """Open a tar, compressed or not, that reads only so much at once; what is damaged raises anything."""
+    """Open a tar, compressed or not, with bounded reads; a damaged one may raise anything."""
     start = file.read(6)
     file.seek(0)
     plain = next((unpack(file) for magic, unpack in _COMPRESSED if start.startswith(magic)), file)
@@ -115,7 +119,7 @@ def open_tar(file: IO[bytes]) -> tarfile.TarFile:
 
 
 def is_tar(path: Path) -> bool:
-    """Return whether a file is a tar, whatever it is called."""
+    """Return whether a file is a tar, whatever its name."""
     try:
         with path.open("rb") as file, open_tar(file):
             return True
@@ -124,7 +128,7 @@ def is_tar(path: Path) -> bool:
 
 
 class _Bounded(io.RawIOBase):
-    """A file that refuses to be read in pieces larger than `MAX_READ`."""
+    """A file that refuses reads larger than `MAX_READ`."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file

@@ -1,11 +1,10 @@
-"""The caches on disk: where they are, what they hold, what goes first. Free of torch and numpy.
+"""Caches on disk: location, content and cleanup, without torch and numpy.
 
-`images/KEY/` is the decoded images of one split of a data set (`frn.data.pixel_cache`); `features.sqlite` has feature
-maps of photos (`frn.inference.feature_cache`, which keeps its own limit). All of it is made again when it is missing.
+`images/KEY/` holds the decoded images of one split of a data set (`frn.data.pixel_cache`); `features.sqlite` holds
+feature maps of photos (`frn.inference.feature_cache`, which has its own limit). Missing caches are made again.
 
-Nothing is removed that does not carry our mark: the root has a `CACHEDIR.TAG` of ours, a split's folder a name and an
-index of ours, and only files of our names go. A folder that holds something else is left as it is, and no link is
-followed.
+Nothing is removed without our mark: the root has our `CACHEDIR.TAG`, a split's folder our name and index, and only
+files with our names are deleted. A folder with other content is left alone, and links are not followed.
 """
 
 import contextlib
@@ -22,25 +21,25 @@ from frn.system.files import LOCK, PART, beside, is_file, is_folder, read_json, 
 from frn.system.processes.locks import Lock
 
 LIMIT = 10.0
-"""GiB of decoded images that are kept, unless $FRN_CACHE_LIMIT says another number."""
+"""GiB of decoded images to keep, unless $FRN_CACHE_LIMIT sets another limit."""
 RECENT = 3600.0
-"""Seconds for which what was used stays, whatever the limit: a run reads several splits."""
+"""Seconds since its last use for which a split is kept despite the limit, because a run reads several splits."""
 MAX_INDEX = 1 << 30
-"""Bytes of what a split's cache says of itself: of ten million images."""
+"""Largest index of a split's cache in bytes, enough for ten million images."""
 IMAGES, FEATURES, PIXELS, INDEX, USED = "images", "features.sqlite", "pixels", "index.json", "used"
-"""Names of the two caches, and of a split's files: its pixels, what it holds, and a stamp dated by its last use."""
+"""Names of the two caches, and of a split's files: pixels, index, and a stamp dated by the last use."""
 TAG, OURS = "CACHEDIR.TAG", "# This folder is a cache of frn."
 SIGNATURE = f"Signature: 8a477f597d28d172789f06886806bc55\n{OURS} Everything in it may be deleted.\n"
-"""What `TAG` holds: https://bford.info/cachedir/, and a line of ours."""
+"""Content of `TAG`: https://bford.info/cachedir/ and a line of ours."""
 OWN_FOLDER = "frn-cache"
-"""The caches' folder inside a folder that holds something else."""
+"""Name of the caches' folder inside a folder that holds other things."""
 KEY = re.compile("[0-9a-f]{24}")
-"""Names of splits' folders."""
+"""Pattern of the names of splits' folders."""
 REMOVED = "removed"
-"""Ending of a split's folder that is being removed."""
+"""Suffix of a split's folder that is being removed."""
 _BESIDE = re.compile(rf"\.({KEY.pattern})\.({PART}|{REMOVED})")
 APPLICATION = int.from_bytes(b"frn\0")
-"""Id of the store of feature maps, which SQLite keeps at byte 68 of a file."""
+"""Application id of the feature map store, which SQLite keeps at byte 68 of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +51,23 @@ class CachedSplit:
     """The split's folder."""
     images: int
     size: int
-    """Bytes."""
+    """Size in bytes."""
     used: float
-    """When it was last used, in seconds since 1970."""
+    """Time of the last use, in seconds since 1970."""
 
 
 def cache_folder() -> Path:
-    """Where caches live: $FRN_CACHE or the user's cache folder; in a folder of their own there if others use it."""
+    """Return the folder of caches: $FRN_CACHE or the user's cache folder, or a subfolder if it holds other things."""
     root = Path(os.environ.get("FRN_CACHE") or _user_folder())
     return root if _is_free(root) else root / OWN_FOLDER
 
 
 def make_cache_folder() -> Path:
-    """Make the folder of the caches, and mark it as ours.
+    """Create the folder of the caches and mark it as ours.
 
     Raises:
-        FrnError: if there is something else in it.
-        OSError: if it cannot be made.
+        FrnError: if it contains something else.
+        OSError: if it cannot be created.
     """
     folder = cache_folder()
     if not _is_free(folder):
@@ -88,7 +87,7 @@ def _user_folder() -> Path:
 
 
 def retired_pointer() -> Path | None:
-    """The file by which `frn cache move` once named another folder, if there is one."""
+    """Return the file in which `frn cache move` once recorded another folder, if it exists."""
     from platformdirs import user_config_path
 
     path = user_config_path("frn", appauthor=False) / "cache-folder"
@@ -96,9 +95,9 @@ def retired_pointer() -> Path | None:
 
 
 def _is_free(folder: Path) -> bool:
-    """Return whether a folder is ours, or nobody's: it is missing or empty."""
+    """Return whether a folder is ours, missing or empty."""
     others = {entry.name for entry in _entries(folder)} - {beside(folder / TAG, ending).name for ending in (LOCK, PART)}
-    return not others or _is_tagged(folder)  # in this order: another process may just be making it
+    return not others or _is_tagged(folder)  # in this order: another process may be creating it
 
 
 def _is_tagged(folder: Path) -> bool:
@@ -108,7 +107,7 @@ def _is_tagged(folder: Path) -> bool:
 
 
 def limit_in_bytes() -> int:
-    """How much decoded images may take. FrnError if $FRN_CACHE_LIMIT is not a number."""
+    """Return how many bytes decoded images may take. Raises FrnError if $FRN_CACHE_LIMIT is not a number."""
     said = os.environ.get("FRN_CACHE_LIMIT") or LIMIT
     try:
         limit = float(said) * 2**30
@@ -120,12 +119,12 @@ def limit_in_bytes() -> int:
 
 
 def cached_splits() -> list[CachedSplit]:
-    """What the cache of decoded images holds, the longest unused first."""
+    """Return the cached splits, least recently used first."""
     return sorted(filter(None, map(_look_at, _our_entries())), key=lambda split: split.used)
 
 
 def others() -> list[Path]:
-    """What is in the caches' folder and not ours: it stays there."""
+    """Return the entries of the caches' folder that are not ours; they are never removed."""
     folder = cache_folder()
     if not _is_tagged(folder):
         return []
@@ -148,7 +147,7 @@ def _our_entries() -> list[Path]:
 
 
 def _look_at(home: Path) -> CachedSplit | None:
-    """A split's cache; None for anything else."""
+    """Return a split's cache, or None for anything else."""
     if not KEY.fullmatch(home.name) or {entry.name for entry in _entries(home)} - {PIXELS, INDEX, USED}:
         return None
     try:
@@ -161,12 +160,12 @@ def _look_at(home: Path) -> CachedSplit | None:
 
 
 def features_size() -> int:
-    """Bytes of the cache of feature maps."""
+    """Return the size in bytes of the feature map cache."""
     return sum(path.stat().st_size for path in _feature_files())
 
 
 def is_feature_store(path: Path) -> bool:
-    """Return whether a file is a store of feature maps, as its first bytes say; damaged or not, and no link."""
+    """Return whether a file's first bytes mark it as a feature map store, damaged or not; links are not."""
     try:
         if path.is_symlink():
             return False
@@ -177,9 +176,9 @@ def is_feature_store(path: Path) -> bool:
 
 
 def trim(limit: int | None = None) -> int:
-    """Remove what has been unused for the longest, until the images take at most `limit` bytes; and unfinished work.
+    """Remove unfinished work, and the least recently used splits until the images take at most `limit` bytes.
 
-    Returns the bytes that are free now. What was used within the last hour stays.
+    Returns the number of bytes freed. Splits used within the last hour are kept.
     """
     limit = limit_in_bytes() if limit is None else limit
     freed, past, splits = _sweep(), time.time() - RECENT, cached_splits()
@@ -195,7 +194,7 @@ def trim(limit: int | None = None) -> int:
 
 
 def clear(unused_for: float | None = None) -> int:
-    """Remove all caches, or the decoded images that were not used for so many seconds; returns the bytes."""
+    """Remove all caches, or only decoded images unused for this many seconds; return the bytes freed."""
     freed, now = _sweep(), time.time()
     for split in cached_splits():
         if unused_for is None or now - split.used > unused_for:
@@ -209,13 +208,16 @@ def clear(unused_for: float | None = None) -> int:
 
 
 def discard(home: Path) -> None:
-    """Remove a split's folder, at once: what a kill leaves behind is not a cache any more. Only files of ours go."""
-    with contextlib.suppress(OSError):  # in use, on a system that keeps files in use
+    """Remove a split's folder, renaming it first so that a killed removal leaves no partial cache.
+
+    Only our own files are deleted.
+    """
+    with contextlib.suppress(OSError):  # Windows keeps files that are in use
         _remove(home.rename(beside(home, REMOVED)))
 
 
 def _sweep() -> int:
-    """Remove what killed programs have left behind; returns the bytes."""
+    """Remove what killed programs left behind; return the bytes freed."""
     freed, past = 0, time.time() - RECENT
     for home in _our_entries():
         if found := _BESIDE.fullmatch(home.name):
@@ -229,7 +231,7 @@ def _sweep() -> int:
 
 
 def _remove(home: Path) -> None:
-    """Remove a folder of ours; with a file in it that is not, it stays."""
+    """Remove a folder of ours; it is kept if it contains other files."""
     for name in (PIXELS, INDEX, USED):
         _unlink(home / name)
     with contextlib.suppress(OSError):
@@ -242,7 +244,7 @@ def _unlink(path: Path) -> None:
 
 
 def _feature_files() -> list[Path]:
-    """The files of the store of feature maps, if they are ours."""
+    """Return the files of the feature map store, if they are ours."""
     folder = cache_folder()
     if not (_is_tagged(folder) and is_feature_store(folder / FEATURES)):
         return []

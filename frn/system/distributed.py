@@ -1,7 +1,7 @@
-"""Processes that train or evaluate one model together, as `torchrun` starts them; torch.distributed does the work.
+"""Processes started by `torchrun` that train or evaluate one model together, using torch.distributed.
 
-In training each rank takes other episodes of the same seeded epoch, gradients are averaged, and rank 0 writes.
-BatchNorm sees the images of its own rank, as with one process; its running statistics are those of rank 0 everywhere.
+In training each rank takes different episodes of the same seeded epoch, gradients are averaged, and rank 0 writes.
+BatchNorm sees the images of its own rank, as with one process; all ranks use the running statistics of rank 0.
 """
 
 import hashlib
@@ -24,36 +24,36 @@ Thing = TypeVar("Thing")
 Made = TypeVar("Made")
 
 PIECE = 64
-"""Things of a rank between two gatherings: photos, whose maps pass through memory."""
+"""Items per rank between two gathers: photos, whose maps pass through memory."""
 
 RENDEZVOUS_TIMEOUT = timedelta(hours=1)
-"""For the others: rank 0 may be decoding a data set."""
+"""Timeout of the other ranks: rank 0 may be decoding a data set."""
 
 MEETING = "frn/meeting"
 ANSWER = timedelta(seconds=5)
-"""For whoever should keep the meeting place."""
+"""Timeout of a connection to the rendezvous store."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """This process among all; alone by default."""
+    """This process among all ranks; a single process by default."""
 
     rank: int = 0
     world: int = 1
 
     @property
     def is_main(self) -> bool:
-        """Return whether this process writes and shows."""
+        """Return whether this process writes files and shows progress."""
         return self.rank == 0
 
     def wait(self) -> None:
-        """Wait until all ranks are here."""
+        """Wait for all ranks."""
         if self.world > 1:
             dist.barrier()
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """Let rank 0 do what the others then find done: decode what is not in the cache."""
+        """Let rank 0 go first with work that the others then find done, such as decoding into the cache."""
         if not self.is_main:
             self.wait()
         yield
@@ -61,7 +61,7 @@ class ProcessGroup:
             self.wait()
 
     def any(self, flag: bool) -> bool:
-        """Return whether any rank says so."""
+        """Return whether the flag is set on any rank."""
         if self.world == 1:
             return flag
         said = torch.tensor(int(flag))
@@ -69,7 +69,7 @@ class ProcessGroup:
         return bool(said)
 
     def mean(self, figures: Tensor) -> Tensor:
-        """Figures, averaged over all ranks."""
+        """Return figures averaged over all ranks."""
         if self.world == 1:
             return figures
         whole = figures.clone()
@@ -77,7 +77,7 @@ class ProcessGroup:
         return whole / self.world
 
     def assert_same(self, what: object) -> None:
-        """Refuse to continue where ranks see different things, by an `FrnError` on each of them."""
+        """Raise an `FrnError` on every rank if ranks see different values."""
         said = self._all(what)
         if other := _odd(said):
             raise FrnError(
@@ -86,13 +86,16 @@ class ProcessGroup:
             )
 
     def together(self, module: nn.Module, *, uses_all: bool) -> nn.Module:
-        """The module whose gradients are averaged over all ranks; `uses_all`: each step needs all that is learned."""
+        """Wrap a module so that gradients are averaged over all ranks.
+
+        `uses_all` means that each step uses every parameter.
+        """
         if self.world == 1:
             return module
         return nn.parallel.DistributedDataParallel(module, find_unused_parameters=not uses_all)
 
     def sync_buffers(self, module: nn.Module) -> None:
-        """Give all ranks the running statistics of rank 0. FrnError if their weights have come apart."""
+        """Copy the running statistics of rank 0 to all ranks. Raises FrnError if their weights differ."""
         if self.world == 1:
             return
         for buffer in module.buffers():
@@ -114,11 +117,11 @@ class ProcessGroup:
         return said
 
     def share(self, total: int) -> range:
-        """This rank's share of so many things."""
+        """Return this rank's share of `total` items."""
         return range(total * self.rank // self.world, total * (self.rank + 1) // self.world)
 
     def each(self, things: Sequence[Thing], work: Callable[[Sequence[Thing]], Iterable[Made]]) -> Iterator[Made]:
-        """What `work` makes of things, in their order, on rank 0; it is given a share of each piece on every rank."""
+        """Yield on rank 0 the results of `work` for things, in order; each rank works on a share of each piece."""
         size = PIECE * self.world
         for start in range(0, len(things), size):
             piece = things[start : start + size]
@@ -131,13 +134,13 @@ class ProcessGroup:
                 yield from part
 
     def gather(self, part: Tensor, total: int) -> Tensor:
-        """What is known of all `total` things, from each rank's share of them: (m, ...) to (n, ...)."""
+        """Return the values of all `total` items from each rank's share: (m, ...) to (n, ...)."""
         if self.world == 1:
             return part
         ends = [total * rank // self.world for rank in range(self.world + 1)]
         whole = part.new_empty(total, *part.shape[1:])
         whole[ends[self.rank] : ends[self.rank + 1]] = part
-        for rank, (start, end) in enumerate(pairwise(ends)):  # gloo's all_gather takes five times as long as these
+        for rank, (start, end) in enumerate(pairwise(ends)):  # five times faster than gloo's all_gather
             if end > start:
                 dist.broadcast(whole[start:end], rank)
         return whole
@@ -147,7 +150,7 @@ ALONE = ProcessGroup()
 
 
 def _odd(said: Sequence[object]) -> int:
-    """The first rank that says something else than rank 0; 0 if none does."""
+    """Return the first rank with a value different from rank 0's; 0 if all agree."""
     return next((rank for rank, value in enumerate(said) if value != said[0]), 0)
 
 
@@ -158,9 +161,9 @@ def restarted() -> bool:
 
 @contextmanager
 def joined(device: str) -> Iterator[ProcessGroup]:
-    """Meet the other ranks, if torchrun started any, until the work is done.
+    """Join the other ranks, if torchrun started any, until the work is done.
 
-    FrnError where another rank is gone.
+    Raises FrnError if another rank is lost.
     """
     if (ranks := world()) == 1:
         yield ALONE
@@ -170,13 +173,13 @@ def joined(device: str) -> Iterator[ProcessGroup]:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     try:
         store = _meeting_place(rank)
-        backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"  # maps of an exported model lie in memory, on any machine
+        backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"  # an exported model's maps are in CPU memory
         dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=RENDEZVOUS_TIMEOUT)
         yield ProcessGroup(rank, ranks)
     except (dist.DistError, RuntimeError) as error:
         if isinstance(error, dist.DistError) or "Connection" in str(error) or "peer" in str(error):
             raise FrnError(
-                f"rank {rank} of {ranks} has lost another one ({shorten(error, 120)}). Call the command again, a run "
+                f"rank {rank} of {ranks} lost another rank ({shorten(error, 120)}). Call the command again, a run "
                 "with --resume; torchrun --max-restarts does that by itself."
             ) from error
         raise
@@ -185,11 +188,11 @@ def joined(device: str) -> Iterator[ProcessGroup]:
             dist.destroy_process_group()
 
 
-def _meeting_place(rank: int) -> Any:  # a TCPStore, of which torch has no public type
-    """Where ranks find each other: kept by rank 0, at a port that it tells the others through torchrun's store.
+def _meeting_place(rank: int) -> Any:  # a TCPStore; torch has no public type
+    """Return the rendezvous store, kept by rank 0 at a port that it publishes through torchrun's store.
 
-    That store outlives restarts, with what earlier ranks have left there (torch 2.15): new ones that met in it would
-    wait for those that are gone. An old port leads to nobody, and is asked for again.
+    torchrun's store outlives restarts, with entries of earlier ranks (torch 2.15): new ranks that met there would wait
+    for ranks that no longer exist. A rank that finds an old port gets no connection and asks again.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # not in every build of torch
 

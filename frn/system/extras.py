@@ -1,4 +1,4 @@
-"""Optional packages: which requirement each extra has, and the command that installs it wherever `frn` came from."""
+"""Optional packages: the requirements of each extra, and a command that installs it however `frn` was installed."""
 
 import shlex
 import sys
@@ -13,15 +13,15 @@ EXTRAS = {
     "openvino": ("openvino>=2024.6",),
     "emd": ("POT>=0.9.5",),
 }
-"""As in pyproject.toml, whose names of extras only pip can resolve, and only where this package has been published."""
+"""Requirements of extras, as in pyproject.toml, whose extras pip resolves only for a published package."""
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra into this environment, also from a checkout."""
+    """Return the command that installs an extra into this environment, also for a checkout."""
     return shlex.join([sys.executable or "python3", "-m", "pip", "install", *EXTRAS[extra]])
 
 
 def needs_torch(what: str) -> str:
-    """Say that something cannot be done without torch, and the command that installs it into this environment."""
+    """Return a message that something needs torch, with the command that installs it into this environment."""
     command = shlex.join([sys.executable or "python3", "-m", "pip", "install", "torch>=2.11", "torchvision>=0.26"])
     return f"{what} needs torch, which the light install leaves out: {command}"

@@ -1,7 +1,7 @@
-"""Files that belong together: all of them appear in their folder, or none, whenever the program is killed.
+"""Sets of files that appear in their folder completely or not at all, even if the program is killed.
 
-A new folder is filled beside its place and takes its name at the end. A folder that holds nothing else is exchanged in
-one step of the system if it has such a step (Linux); in any other the files are replaced one by one.
+A new folder is filled beside its place and renamed at the end. A folder that holds nothing else is exchanged in one
+system call where that exists (Linux); otherwise the files are replaced one by one.
 """
 
 import contextlib
@@ -17,28 +17,29 @@ from frn.system.files import LOCK, PART, beside, remove, sync_folder, write_atom
 from frn.system.processes.locks import GIVE_UP_AFTER, lock
 
 _AT_CWD, _EXCHANGE = -100, 2
-"""As Linux's `renameat2` calls them."""
+"""Constants of Linux's `renameat2`."""
 
 
 @contextlib.contextmanager
 def new_folder(path: Path, *, give_up_after: float = GIVE_UP_AFTER) -> Iterator[Path]:
-    """Yield an empty folder beside `path` to fill; at the end it is synced and takes the name of `path`.
+    """Yield an empty folder beside `path` to fill; at the end it is synced and renamed to `path`.
 
-    An exception in the block leaves nothing. FrnError if `path` is a folder that is not empty, or cannot be written.
+    An exception in the block leaves nothing behind. Raises FrnError if `path` is a folder that is not empty, or cannot
+    be written.
     """
     path = path.absolute()
     with _at_work(path, give_up_after) as new:
         yield new
         if path.exists() and any(path.iterdir()):
-            raise FrnError(f"{path}: already exists. Name a folder that does not.", code="exists")
+            raise FrnError(f"{path}: already exists. Give a folder that does not exist.", code="exists")
         sync_tree(new)
         os.rename(new, path)  # noqa: PTH104
 
 
 def write_set(folder: Path, files: Mapping[str, bytes], *, instead_of: Collection[str] = ()) -> None:
-    """Write files into a folder, in place of those of the same names and of `instead_of`; all others stay.
+    """Write files into a folder, replacing those of the same names and of `instead_of`; other files are kept.
 
-    FrnError if they cannot be written.
+    Raises FrnError if they cannot be written.
     """
     folder = Path(os.path.realpath(folder))
     mine = {*files, *instead_of}
@@ -54,7 +55,7 @@ def write_set(folder: Path, files: Mapping[str, bytes], *, instead_of: Collectio
                 return
             shutil.copymode(folder, new)
             if _exchange(new, folder):
-                for entry in new.iterdir():  # what came in between
+                for entry in new.iterdir():  # files added meanwhile
                     if entry.name not in mine:
                         entry.rename(folder / entry.name)
                 return
@@ -66,7 +67,7 @@ def write_set(folder: Path, files: Mapping[str, bytes], *, instead_of: Collectio
 
 @contextlib.contextmanager
 def _at_work(path: Path, give_up_after: float) -> Iterator[Path]:
-    """Yield an empty folder beside `path`, for one process at a time; what is left of it at the end is removed."""
+    """Yield an empty folder beside `path`, for one process at a time; it is removed at the end unless renamed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with lock(beside(path, LOCK), path, give_up_after=give_up_after):
@@ -83,14 +84,14 @@ def _at_work(path: Path, give_up_after: float) -> Iterator[Path]:
 
 
 def _is_exchangeable(folder: Path, mine: set[str]) -> bool:
-    """Return whether a folder may become another one: it is ours alone, not where we stand, not a mount."""
+    """Return whether a folder may be exchanged: it has only our files and is not a mount or the current folder."""
     entries = list(os.scandir(folder))
     is_ours = all(entry.name in mine and entry.is_file(follow_symlinks=False) for entry in entries)
     return is_ours and bool(entries) and not os.path.ismount(folder) and not os.path.samefile(folder, os.curdir)  # noqa: PTH121
 
 
 def sync_tree(folder: Path) -> None:
-    """Have all files of a folder, and their names, outlast a power cut."""
+    """Sync all files of a folder and their names, so that they survive a power cut."""
     for place, _, names in os.walk(folder):
         for name in names:
             flags = os.O_RDWR if os.name == "nt" else os.O_RDONLY
@@ -103,7 +104,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Let two folders take each other's names; return whether the system could."""
+    """Exchange the names of two folders; return whether the system supports it."""
     if sys.platform != "linux":
         return False
     rename = getattr(ctypes.CDLL(None), "renameat2", None)

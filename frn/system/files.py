@@ -1,4 +1,4 @@
-"""Files: written so that a kill, a full disk or a power cut leaves the old or the new one; read only if they end."""
+"""File access: writes that survive kills, full disks and power cuts as the old or new file, and bounded reads."""
 
 import contextlib
 import hashlib
@@ -16,23 +16,23 @@ from frn.system.overwriting import refuse_photo
 from frn.system.processes.locks import Lock, lock
 
 LONGEST_NAME = 240
-"""Bytes of a name that leaves room for those beside it: systems allow 255."""
+"""Longest name in bytes that leaves room for those of lock and part files; systems allow 255."""
 LOCK, PART = "frn-lock", "frn-part"
-"""Endings of what is beside a file or folder while it is written: its lock, and its new content."""
+"""Suffixes of the files beside a file or folder while it is written: its lock and its new content."""
 MAX_JSON = 64 << 20
-"""Bytes of a small file of ours, if nothing else is said."""
+"""Default size limit of a small file of ours."""
 MAX_LINES = 1 << 30
-"""Bytes of a file of lines that grows: the metrics of ten million steps."""
+"""Size limit of a file of lines that grows: the metrics of ten million steps."""
 _PIECE = 1 << 20
-"""Bytes that a file may be longer than it says (those of /proc say 0) and still be read at once."""
+"""Bytes by which a file may exceed its stated size (0 for those of /proc) and still be read at once."""
 
 
 def write_atomically(
     path: Path, content: bytes | str, *, check: Callable[[], object] | None = None, like: Path | None = None
 ) -> None:
-    """Write a file whole or not at all, see `replacing`.
+    """Write a file completely or not at all, see `replacing`.
 
-    Text that UTF-8 cannot hold, as in the name of a file that is not UTF-8, becomes an escape, which JSON reads back.
+    Text that UTF-8 cannot encode, such as a file name that is not UTF-8, is escaped so that JSON can read it back.
     """
     data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     with replacing(path, check=check, like=like) as file:
@@ -45,21 +45,21 @@ def replacing(
 ) -> Iterator[IO[bytes]]:
     """Yield a file beside `path` to write into; at the end it is synced and renamed over `path`.
 
-    A link stays, and the file that it leads to is replaced. A new file has the umask's mode, another that of the file
-    that it replaces. An exception in the block leaves `path` as it was.
+    A link is kept and its target replaced. A new file has the umask's mode, an existing one keeps its mode. An
+    exception in the block leaves `path` unchanged.
 
     Args:
-        path: its folder is made if it is missing.
+        path: file to write; its folder is created if missing.
         check: called while no other process writes `path`, before anything is done.
-        like: the file whose mode is taken; by default `path`.
-        sync: whether the content must outlast a power cut; without it the caller syncs.
+        like: file whose mode is used; `path` by default.
+        sync: whether the content must survive a power cut; otherwise the caller syncs.
 
     Raises:
         FrnError: if it cannot be written, or `path` is a photo, a device or a pipe.
     """
     try:
         if is_there(path) and not path.is_file() and not path.is_dir():
-            raise FrnError(f"{path}: is a device or pipe, and a file would take its place. Give another name.")
+            raise FrnError(f"{path}: is a device or pipe, which a file would replace. Give another name.")
         place = Path(os.path.realpath(path)) if path.is_symlink() else path
         place.parent.mkdir(parents=True, exist_ok=True)
         part = beside(place, PART)
@@ -84,7 +84,7 @@ def replacing(
 
 
 def beside(path: Path, ending: str) -> Path:
-    """The name of what is beside a file or folder while it is written."""
+    """Return the path of a lock or part file beside a file or folder that is being written."""
     name = path.name
     if len(encoded := os.fsencode(name)) > LONGEST_NAME:
         name = f"{name[:40]}-{zlib.crc32(encoded):08x}"
@@ -99,7 +99,10 @@ def _mode(path: Path) -> int | None:
 
 
 def _create(part: Path, mode: int | None) -> IO[bytes]:
-    """Create a file of this mode, or the umask's: asking for the umask would change it for every thread meanwhile."""
+    """Create a file with this mode, or the umask's.
+
+    The umask is not read, because that would change it for all threads meanwhile.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     file = os.fdopen(os.open(part, flags, 0o666 if mode is None else 0o600), "wb")
     if mode is not None:
@@ -109,7 +112,7 @@ def _create(part: Path, mode: int | None) -> IO[bytes]:
 
 
 def remove(path: Path) -> None:
-    """Remove what is beside a file or folder while it is written; a link, and not what it leads to."""
+    """Remove the part file or folder of an interrupted write; for a link, only the link."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -118,7 +121,7 @@ def remove(path: Path) -> None:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what a killed program has left beside a file or folder, unless another one is writing it."""
+    """Remove what a killed program left beside a file or folder, unless another program is writing it."""
     part, lock_file = beside(path, PART), beside(path, LOCK)
     if not (os.path.lexists(part) or os.path.lexists(lock_file)):
         return  # a kill while the lock is held would leave its file
@@ -132,27 +135,27 @@ def remove_unfinished(path: Path) -> None:
 
 
 def is_folder(path: Path | str) -> bool:
-    """As `Path.is_dir`, which raises for a name that is too long, or lies in a folder that is closed to us."""
+    """Return `path.is_dir()`, but False instead of an exception for a name too long or in an unreadable folder."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def is_file(path: Path | str) -> bool:
-    """As `Path.is_file`, which raises where `Path.is_dir` does."""
+    """Return `path.is_file()`, but never raise, like `is_folder`."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_there(path: Path | str) -> bool:
-    """As `Path.exists`, which raises where `Path.is_dir` does."""
+    """Return `path.exists()`, but never raise, like `is_folder`."""
     return os.path.exists(path)  # noqa: PTH110
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """The bytes of a file; never of a pipe or device, which could have no end.
+    """Return the bytes of a regular file; pipes and devices, which may have no end, are refused.
 
-    FrnError if it is missing, cannot be read, is not a regular file, or has more than `most` bytes.
+    Raises FrnError if it is missing, cannot be read, is not a regular file, or has more than `most` bytes.
     """
     try:
-        # A pipe without a writer would hold the opening, too, if it were not for this.
+        # O_NONBLOCK: otherwise opening a pipe without a writer would block.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
@@ -160,7 +163,7 @@ def read_regular(path: Path, most: int) -> bytes:
                 raise FrnError(f"{path}: is not a regular file")
             size = status.st_size
             data = _read(file, size, most) if size <= most else b""
-    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+    except (OSError, ValueError) as error:  # a name with a NUL raises ValueError
         if isinstance(error, FrnError):
             raise
         raise FrnError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
@@ -170,7 +173,7 @@ def read_regular(path: Path, most: int) -> bytes:
 
 
 def _read(file: IO[bytes], size: int, most: int) -> bytes:
-    """All of a file, or more than `most` bytes if there are: it may have grown, and asking for that takes the room."""
+    """Read a whole file, or more than `most` bytes if it has grown; memory is not reserved for `most` bytes."""
     parts, left = [], most + 1
     while left and (part := file.read(min(left, size + _PIECE))):
         parts.append(part)
@@ -179,13 +182,16 @@ def _read(file: IO[bytes], size: int, most: int) -> bytes:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_regular(path: Path, most: int) -> Path:
-    """The path of a file that a library will open by itself. FrnError as `read_regular`, without reading it."""
+    """Return the path of a file for a library to open; it is not read here.
+
+    Raises FrnError as `read_regular`.
+    """
     try:
         status = path.stat()
     except (OSError, ValueError) as error:
@@ -198,7 +204,7 @@ def require_regular(path: Path, most: int) -> Path:
 
 
 def read_json(path: Path, most: int = MAX_JSON) -> Any:
-    """The value of a JSON file. FrnError as `read_regular`, or if it is not JSON."""
+    """Return the value of a JSON file. Raises FrnError as `read_regular`, or if it is not JSON."""
     data = read_regular(path, most)
     try:
         return decode_json(data)
@@ -207,7 +213,7 @@ def read_json(path: Path, most: int = MAX_JSON) -> Any:
 
 
 def decode_json(data: bytes) -> Any:
-    """The value of a JSON text. FrnError if it is not one, or nested without end."""
+    """Return the value of a JSON text. Raises FrnError if it is not JSON or nested too deeply."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -215,13 +221,13 @@ def decode_json(data: bytes) -> Any:
 
 
 def discard_output(descriptor: int) -> None:
-    """What was not written to it goes nowhere: Python would try once more at its end, and end with 120."""
+    """Discard unwritten output; otherwise Python would try to write it again at exit and return status 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder outlast a power cut."""
-    if os.name == "nt":  # a folder cannot be opened there
+    """Sync the names in a folder, so that they survive a power cut."""
+    if os.name == "nt":  # Windows cannot open a folder
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""The processor, its cores, and the threads and processes that share them. Free of torch and numpy."""
+"""The processor, its cores, and the threads and processes that share them, without torch and numpy."""
 
 import os
 import platform
@@ -11,16 +11,16 @@ OPENBLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def leave_threads_to_networks() -> None:
-    """Have numpy's OpenBLAS start no threads beside torch's and onnxruntime's: after a product they wait by spinning.
+    """Limit numpy's OpenBLAS to one thread: its idle threads spin beside those of torch and onnxruntime.
 
-    It reads this when it is loaded: call it before.
+    OpenBLAS reads the setting on import, so call this first.
     """
     os.environ.setdefault(OPENBLAS_THREADS, "1")
 
 
 def processor() -> str:
-    """Name of the processor."""
-    with suppress(OSError):  # only Linux has the file
+    """Return the name of the processor."""
+    with suppress(OSError):  # the file exists only on Linux
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
@@ -28,22 +28,25 @@ def processor() -> str:
 
 
 def cores() -> int:
-    """Processor cores that this process may run on."""
+    """Return the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def own_cores() -> int:
-    """Its share of them, where torchrun has started several processes here."""
+    """Return this process's share of the cores if torchrun started several processes here."""
     return max(1, cores() // max(1, _number("LOCAL_WORLD_SIZE")))
 
 
 def world() -> int:
-    """Processes that torchrun has started to work together; 1 without it. FrnError if their number is invalid."""
+    """Return the number of processes that torchrun started together, or 1 without it.
+
+    Raises FrnError if the number is not valid.
+    """
     return _number("WORLD_SIZE") if _by_torchrun() else 1
 
 
 def own_rank() -> int:
-    """Which of them this process is, known before they have met; 0 if it is the only one."""
+    """Return the rank of this process, known before the ranks connect; 0 if it is alone."""
     return _number("RANK") if world() > 1 else 0
 
 
@@ -53,7 +56,10 @@ def is_first() -> bool:
 
 
 def _by_torchrun() -> bool:
-    """Whether torchrun started this process: schedulers also set some of these variables and start one program."""
+    """Return whether torchrun started this process.
+
+    Schedulers also set some of these variables, but start a single program.
+    """
     return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 
 

@@ -1,4 +1,4 @@
-"""What may be overwritten: an empty file, a file that says that `frn` wrote it, others on request; a photo never."""
+"""Rules for overwriting: empty files and files written by `frn` always, others on request, photos never."""
 
 import re
 import stat
@@ -7,10 +7,10 @@ from pathlib import Path
 from frn.errors import FrnError
 
 MARK = "Written by frn"
-"""In every page and picture that is written; models and exported graphs name their program in fields of their own."""
+"""Mark in every page and image that we write; models and exported graphs name the program in their own fields."""
 
 _READ = 1 << 16
-"""Bytes of a file's beginning and end in which its mark is looked for."""
+"""Bytes at the start and end of a file that are searched for the mark."""
 _OURS = re.compile(
     rb'Written by frn|\A.{8}\{"__metadata__":.*?"format": ?"frn-model"'
     rb"|\A\x08.\x12\x03frn|\A# An exported few-shot classifier",
@@ -21,7 +21,7 @@ _PHOTO = re.compile(
     rb"|\0\0\0\x0cJXL |\0\0\0\x0cjP  |RIFF....WEBP|....ftyp(avi[fs]|hei[cxfs]|hev[cx]|mif1|msf1|crx |heim|heis)",
     re.DOTALL,
 )
-"""How files of photos begin: JPEG, PNG, GIF, BMP, TIFF and raw formats, PSD, JPEG XL, JPEG 2000, WebP, AVIF, HEIF."""
+"""Signatures of photos: JPEG, PNG, GIF, BMP, TIFF and raw formats, PSD, JPEG XL, JPEG 2000, WebP, AVIF, HEIF."""
 
 
 def require_writable(path: Path, *, replace: bool = False) -> None:
@@ -41,24 +41,24 @@ def require_writable(path: Path, *, replace: bool = False) -> None:
         raise FrnError(f"{path}: is a folder; name a file in it")
     if stat.S_ISREG(status.st_mode) and status.st_size and not (replace or is_ours(path)):
         raise FrnError(
-            f"{path}: already exists, and nothing in it says that frn wrote it. Give another name, or add --replace.",
+            f"{path}: already exists, and frn did not write it. Give another name, or add --replace.",
             code="exists",
         )
 
 
 def is_ours(path: Path) -> bool:
-    """Return whether a file says that `frn` wrote it."""
+    """Return whether a file carries the mark of `frn`."""
     return _OURS.search(_ends(path)) is not None
 
 
 def refuse_photo(path: Path) -> None:
-    """Raise an FrnError if a path is a photo: an image that `frn` has not drawn."""
+    """Raise FrnError if a path is a photo: an image that `frn` did not write."""
     if _PHOTO.match(_ends(path)) and not is_ours(path):
-        raise FrnError(f"{path}: is a photo, and frn overwrites no photo. Give another name.")
+        raise FrnError(f"{path}: is a photo, and frn never overwrites photos. Give another name.")
 
 
 def _ends(path: Path) -> bytes:
-    """The first and the last bytes of a regular file; none of what is missing or cannot be read."""
+    """Return the first and last bytes of a regular file; empty if it is missing or unreadable."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return b""

@@ -1,4 +1,4 @@
-"""Number formats, threads and memory: what makes the same arithmetic fast on this machine."""
+"""Number formats, threads and memory settings for fast arithmetic on this machine."""
 
 import ctypes
 import functools
@@ -17,16 +17,16 @@ Precision = Literal["fp32", "bf16"]
 def choose_device(name: str) -> torch.device:
     """Resolve "auto", "cpu" or "cuda".
 
-    FrnError if CUDA is asked for and is not there.
+    Raises FrnError if CUDA is requested but not available.
     """
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
-        raise FrnError("--device cuda: no CUDA device can be used here. Use --device cpu or auto.")
+        raise FrnError("--device cuda: no CUDA device is available. Use --device cpu or auto.")
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 
 def choose_precision(name: str, device: torch.device) -> Precision:
-    """Resolve "auto", "fp32" or "bf16": bf16 where the processor multiplies it natively."""
+    """Resolve "auto", "fp32" or "bf16"; "auto" chooses bf16 if the hardware multiplies it natively."""
     if name == "auto":
         return "bf16" if has_native_bf16(device.type) else "fp32"
     return "bf16" if name == "bf16" else "fp32"
@@ -44,16 +44,16 @@ def has_native_bf16(device: str) -> bool:
 
 
 def autocast(device: torch.device | str, precision: Precision) -> AbstractContextManager[object]:
-    """bf16 for convolutions, or nothing. Heads leave it again by themselves."""
+    """Return an autocast context for bf16 convolutions, or an empty one; heads turn autocast off themselves."""
     kind = torch.device(device).type
     return torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16")
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep what is freed instead of returning it to the system.
+    """Make glibc keep freed memory instead of returning it to the system.
 
-    Every training step frees and takes the same hundreds of megabytes; handing them back costs a page fault per
-    4 KiB and half of the step's time on a processor. Elsewhere (other C libraries, other systems) nothing is done.
+    Every training step frees and allocates the same hundreds of megabytes; returning them costs a page fault per 4 KiB
+    and half of the step's time on a CPU. With other C libraries or systems this does nothing.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -61,14 +61,14 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         trim_threshold, mmap_max = -1, -4
         mallopt(mmap_max, 0)
-        mallopt(trim_threshold, -1)  # never: the memory of a step of large images is more than 2 GiB
+        mallopt(trim_threshold, -1)  # never trim: a step of large images uses more than 2 GiB
 
 
 def seed_torch(seed: int) -> None:
-    """Let torch's random numbers follow a seed of any size: torch takes 64 bits of it, numpy all."""
+    """Seed torch's random numbers with a seed of any size: torch accepts 64 bits, numpy any number."""
     torch.manual_seed(seed % (1 << 64))
 
 
 def set_threads(threads: int | None) -> None:
-    """Use this many processor threads; by default its share of the cores, where torchrun started several processes."""
+    """Set the number of CPU threads; by default this process's share of the cores under torchrun."""
     torch.set_num_threads(threads or own_cores())

@@ -1,7 +1,7 @@
-"""Fetching a file in a child process, which is ended if nothing comes any more.
+"""Download of a file in a child process, which is killed if no more data arrives.
 
-A socket's own timeout starts again at every byte, and a client of a library may have none. A process can be killed
-whatever it waits for: a name server, a proxy that stays silent, or one that sends a byte now and then.
+A socket's timeout restarts at every byte, and a library client may have none. A process can be killed whatever it waits
+for: a name server, a silent proxy, or one that sends a byte now and then.
 """
 
 import os
@@ -17,12 +17,12 @@ from frn.errors import FrnError
 from frn.system.files import PART, beside, replacing
 
 TIMEOUT = 30.0
-"""Seconds within which `MIN_PROGRESS` more bytes have to come."""
+"""Seconds within which `MIN_PROGRESS` more bytes must arrive."""
 MIN_PROGRESS = 30 << 10
 _POLL = 0.1
 
 Progress = Callable[[int], object]
-"""Called with the bytes so far."""
+"""Callback with the number of bytes so far."""
 
 _URL = """
 import sys, urllib.request
@@ -39,9 +39,9 @@ print(hf_hub_download(*sys.argv[1:]))
 
 
 def fetch_url(url: str, path: Path, check: Callable[[Path], None], progress: Progress | None = None) -> None:
-    """Fetch a file to `path`. It appears there once `check` has found it right.
+    """Download a file to `path`, where it appears once `check` has accepted it.
 
-    FrnError if it cannot be fetched or written, or from `check`; nothing is left then.
+    Raises FrnError if it cannot be downloaded or written, or from `check`; nothing is left behind.
     """
     with replacing(path) as file:
         _run([_URL, url], file, lambda: os.fstat(file.fileno()).st_size, progress)
@@ -49,9 +49,9 @@ def fetch_url(url: str, path: Path, check: Callable[[Path], None], progress: Pro
 
 
 def fetch_from_hub(repository: str, file: str, cache: Path, progress: Progress | None = None) -> Path:
-    """Fetch a file of a repository into the hub's own cache, in which `cache` is the repository's folder.
+    """Download a repository file into the hub's own cache; `cache` is the repository's folder there.
 
-    FrnError if it cannot be fetched.
+    Raises FrnError if it cannot be downloaded.
     """
     with tempfile.TemporaryFile() as said:
         _run([_HUB, repository, file], said, lambda: _bytes_in(cache), progress)
@@ -64,7 +64,7 @@ def _bytes_in(folder: Path) -> int:
 
 
 def _run(words: Sequence[str], out: IO[bytes], size: Callable[[], int], progress: Progress | None) -> None:
-    """Run a child to its end. FrnError if it fails, or `size` grows too slowly (`MIN_PROGRESS`)."""
+    """Run a child to its end. Raises FrnError if it fails or `size` grows too slowly (`MIN_PROGRESS`)."""
     environment = os.environ | {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}  # xet writes late
     with (
         tempfile.TemporaryFile() as told,

@@ -1,4 +1,4 @@
-"""From options to a run: reads the images, settles device and precision, trains, and tests the demo."""
+"""From options to a run: reads the images, chooses device and precision, trains, and tests the demo."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ DEMO_IMAGES = 24
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run whose images are read; `train` begins or resumes it."""
+    """A run whose images are loaded; `train` starts or resumes it."""
 
     options: RunOptions
     preset: Preset
@@ -44,24 +44,24 @@ class PreparedRun:
     images: StoredImages | ConcatImages
     val_images: StoredImages
     init: Model | None = None
-    """What it starts from."""
+    """Model that it starts from."""
     classifier: Mapping[str, Tensor] | None = None
-    """Classifier of the run that `init` is of, where that is distilled."""
+    """Classifier of the run that produced `init`, if it is distilled."""
 
     @property
     def best(self) -> Path:
-        """The model that it makes."""
+        """Return the path of the trained model."""
         return self.options.folder / "best.safetensors"
 
     @property
     def broken(self) -> list[str]:
-        """Why images could not be used as they were."""
-        both = self.images.broken + self.val_images.broken  # of one folder, where a part of its classes validates
+        """Return the reasons why images could not be used unchanged."""
+        both = self.images.broken + self.val_images.broken  # one folder may contain both
         return list(dict.fromkeys(entry.reason for entry in both))
 
     @property
     def unused(self) -> list[str]:
-        """Folders of the data sets that nothing is read from."""
+        """Return the folders of the data sets that are not used."""
         used = ("train", self.preset.validation.split)
         found = [(data, find_splits(data)) for data in self.options.data or []]
         return [
@@ -90,7 +90,7 @@ class PreparedRun:
         )
 
     def train(self, report: Callable[[StepReport | ValidationReport], None], stop: Callable[[], bool]) -> RunResult:
-        """Train to the end, or until `stop` says so; see `frn.training.loop.train`."""
+        """Train to the end or until `stop` returns True; see `frn.training.loop.train`."""
         folder, images, val_images = self.options.folder, self.images, self.val_images
         return train(
             self.preset,
@@ -105,7 +105,7 @@ class PreparedRun:
         )
 
     def test(self) -> list[Result]:
-        """Accuracy on classes never seen, where they are drawn: data sets on disk have `frn eval`."""
+        """Return the accuracy on unseen classes if images are rendered; use `frn eval` for data sets on disk."""
         if self.preset.data.prepare is not None:
             return []
         plan = EvaluationPlan(
@@ -118,11 +118,11 @@ class PreparedRun:
 def prepare_run(
     options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars, ranks: ProcessGroup = ALONE
 ) -> PreparedRun:
-    """Read the images of a run, whose options are already checked; `command` is noted in `config.toml`."""
+    """Load the images of a run whose options are already checked; `command` is recorded in `config.toml`."""
     preset = options.overridden()
     settings = replace(_settings(options, command), ranks=ranks)
     init = None if options.init is None else load_model(options.init)
-    model = new_model(preset, options.seed, init)  # refuses what does not fit, before images are decoded
+    model = new_model(preset, options.seed, init)  # refuses misfits before images are decoded
     for method in preset.aux_heads:
         build_head(method, model.d)
     with ranks.main_process_first():
@@ -134,14 +134,14 @@ def prepare_run(
 
 
 def prepare_finetuning(options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars) -> PreparedRun:
-    """Read the images of a fine-tuning of `options.init` on `options.data`; the preset follows from both.
+    """Load the images for fine-tuning `options.init` on `options.data`; the preset follows from both.
 
-    FrnError if the photos are too few, or the model cannot be trained.
+    Raises FrnError if there are too few photos or the model cannot be trained.
     """
     assert options.init is not None
     assert options.data is not None
     (data,) = options.data
-    folders, val_folders = finetuning_folders(data, options.seed)  # before the model: a wrong folder is told at once
+    folders, val_folders = finetuning_folders(data, options.seed)  # first, to report a wrong folder at once
     settings = _settings(options, command)
     start = load_model(options.init)
     kept, _ = finetuning_data(start.config, start.record)
@@ -156,10 +156,10 @@ def prepare_finetuning(options: RunOptions, *, command: str = "", bars: Progress
 
 
 def _settings(options: RunOptions, command: str) -> RunSettings:
-    """Where and how to run. FrnError if the folder is taken, or the device is not there."""
+    """Return the settings of a run. Raises FrnError if the folder is taken or the device is not available."""
     resume = options.resume or (restarted() and RunFolder(options.folder).last.exists())
     if not resume and is_first():
-        RunFolder(options.folder).require_free()  # before images are read
+        RunFolder(options.folder).require_free()  # before images are loaded
     set_threads(options.threads)
     device = choose_device(options.device)
     facts = {
@@ -205,6 +205,6 @@ def load_splits(
 
 
 def draw_demo(split: str, seed: int) -> StoredImages:
-    """Drawn moths; every split and seed has species of its own."""
+    """Render moths; every split and seed has different species."""
     offset = 3 * seed + list(DEMO_CLASSES).index(split)
     return draw_classes(DEMO_CLASSES[split], DEMO_IMAGES, size=32, seed=offset)

@@ -51,41 +51,41 @@ from frn.training.setup import (
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """A step has been taken: an episode, or a batch in pre-training."""
+    """Report of a training step: an episode, or a batch in pre-training."""
 
     epoch: int
     step: int
     steps_in_epoch: int
     loss: float
     accuracy: float
-    """Share of its queries (or images) that were right, in percent."""
+    """Percentage of its queries (or images) that were classified correctly."""
     divergence: str = ""
-    """Why the head cannot recover; empty while it can."""
+    """Reason why the head cannot recover; empty if it can."""
     total_steps: int = 0
-    """Taken since the beginning of the run."""
+    """Steps since the start of the run."""
     learned: Mapping[str, float] = field(default_factory=dict)
-    """The learning rate, and what the head has learned as single numbers (alpha, beta, gamma)."""
+    """Learning rate, and the head's learned scalars (alpha, beta, gamma)."""
 
     @property
     def scalars(self) -> dict[str, float]:
-        """Its figures by the names that TensorBoard shows."""
+        """Return its figures by their TensorBoard names."""
         own = {"train/loss": self.loss, "train/accuracy": self.accuracy}
         return own | {f"train/{name}": value for name, value in self.learned.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationReport:
-    """The model has been validated after an epoch."""
+    """Report of a validation after an epoch."""
 
     epoch: int
     accuracy: Accuracy
     is_best: bool
     total_steps: int = 0
-    """Taken since the beginning of the run."""
+    """Steps since the start of the run."""
 
     @property
     def scalars(self) -> dict[str, float]:
-        """Its figures by the names that TensorBoard shows."""
+        """Return its figures by their TensorBoard names."""
         return {"val/accuracy": self.accuracy.mean, "val/ci95": self.accuracy.ci95}
 
 
@@ -103,10 +103,11 @@ def train(
 ) -> RunResult:
     """Train a model by a preset; `best.safetensors` in `out` is the result.
 
-    Without images of the preset's validation split, under its transform, the last weights are the result. With `init`
-    training starts from that model's weights instead of random ones; distilling needs its run's `classifier` as well.
-    `report` is called after every episode and validation, `stop` asked after every episode: True saves and returns.
-    FrnError if the classes cannot serve the episodes, the folder is taken or cannot be written, or training diverges.
+    Without validation images, prepared by the preset's transform, the last weights are the result. With `init`,
+    training starts from that model's weights instead of random ones; distillation also needs the `classifier` of its
+    run. `report` is called after every episode and validation. `stop` is called after every episode; if it returns
+    True, the run is saved and ends. Raises FrnError if the classes are too small for the episodes, the folder is taken
+    or cannot be written, or training diverges.
     """
     keep_freed_memory()
     if preset.trains_on_episodes:
@@ -117,7 +118,7 @@ def train(
 
 
 class _Step(nn.Module):
-    """One rank's training step: the loss, and logits and targets of what was classified."""
+    """One rank's training step: returns the loss, and logits and targets of the classified images."""
 
     def __init__(self, model: Model, objective: Objective, settings: RunSettings, distil: float = 0.0) -> None:
         super().__init__()
@@ -132,7 +133,7 @@ class _Step(nn.Module):
         with autocast(self.device, self.precision):
             maps = self.model.feature_maps(images)
             taught = None if teacher is None else teacher(images)
-        with drawing_from(generator, self.device):  # heads with dropout or noise
+        with drawing_from(generator, self.device):  # for heads with dropout or noise
             loss, logits, target = self.objective.score(self.model, maps, sampled)
         return loss if taught is None else loss.lerp(distillation_loss(logits, taught), self.distil), logits, target
 
@@ -151,7 +152,7 @@ class _Trainer:
         self.val_shape = None if self.val_images is None else validation_shape(self.preset, self.val_images)
 
     def train(self, folder: RunFolder, init: Model | None, stop: Callable[[], bool]) -> RunResult:
-        """Make or restore model, optimiser and folder; train until the schedule ends or `stop` says so."""
+        """Create or restore model, optimiser and folder; train until the schedule ends or `stop` returns True."""
         settings = self.settings
         self.folder = folder
         seen = (*self.images.parts, *(() if self.val_images is None else self.val_images.parts))
@@ -173,7 +174,7 @@ class _Trainer:
         self.optimizer = build_optimizer([*self.model.parameters(), *self.objective.parameters()], self.preset.schedule)
         decides: dict[str, object] = {"seed": settings.seed, "precision": settings.precision}
         decides["images"] = describe_images(self.images)
-        if self.preset.validation.interpolation_weights:  # what they are mixed with is not in the checkpoint
+        if self.preset.validation.interpolation_weights:  # the checkpoint lacks the initial weights
             decides["init"] = checksum(init)
         decides |= deciding_fields(self.preset)
         run = TrainingRun(folder, self.model, self.objective, self.optimizer, decides, settings)
@@ -190,7 +191,7 @@ class _Trainer:
             raise self.diverged(str(error)) from error
 
     def look_first(self) -> None:
-        """Validate what training starts from, and fit to the photos what needs no steps."""
+        """Validate the initial model, then fit what needs no training steps to the photos."""
         self.position.start = self.validate().mean
         if self.preset.validation.start and self.position.start >= 100:
             raise FrnError(
@@ -203,9 +204,9 @@ class _Trainer:
             self.objective.classifier.begin_with(class_means(self.model, self.images, self.preset, self.settings))
 
     def tune_head(self) -> None:
-        """Let an FRN head begin with what suits a backbone that was trained otherwise, by the first episodes.
+        """Initialise an FRN head on the first episodes for a backbone that was trained with another objective.
 
-        At the small rates of episodes after pre-training, alpha and gamma would take most of the run to get there.
+        At the small learning rates after pre-training, alpha and gamma would need most of the run to get there.
         """
         head = self.model.head
         if not isinstance(head, FRNHead):
@@ -225,7 +226,7 @@ class _Trainer:
         fix_regularisers(self.model, self.preset)
 
     def fit_statistics(self) -> None:
-        """Give the photos the share in the statistics of batch normalisation that validates best; it may be none."""
+        """Mix the photos' statistics into batch normalisation by the fraction that validates best, possibly zero."""
         best = own = statistics_of(self.model)
         photos = measure_statistics(self.model, self.images, self.preset, self.settings)
         for share in SHARES:
@@ -237,13 +238,13 @@ class _Trainer:
         set_statistics(self.model, best)
 
     def draw(self) -> list[Episode]:
-        """The steps of this epoch."""
+        """Return the steps of this epoch."""
         begin_training(self.model, self.preset)
         sets = [part.sizes for part in self.images.parts]
         return self.objective.epoch(sets, seed=self.settings.seed, epoch=self.position.epoch)
 
     def train_on(self, sampled: Episode, steps_in_epoch: int) -> None:
-        """Take one optimiser step on one episode, or one batch."""
+        """Take one optimiser step on an episode or a batch."""
         position, settings = self.position, self.settings
         rate = self.preset.schedule.learning_rate_at(position.epoch, position.total_steps)
         for group in self.optimizer.param_groups:
@@ -255,11 +256,11 @@ class _Trainer:
         loss.backward()
         self.optimizer.step()
         singles = {name: p.detach().double() for name, p in self.model.head.named_parameters() if not p.dim()}
-        # All at once, and last: until here nothing has waited for the device.
+        # All at once and last: nothing before this waits for the device.
         figures = torch.stack([loss.detach().double(), 100 * right, *singles.values()])
         value, accuracy, *numbers = settings.ranks.mean(figures).tolist()
         if not np.isfinite(value):
-            raise self.diverged(f"the loss became {value}")
+            raise self.diverged(f"the loss is {value}")
         epoch, step, total = position.epoch + 1, position.step + settings.ranks.world, position.total_steps + 1
         learned = {"learning_rate": rate, **{name: round(n, 5) for name, n in zip(singles, numbers, strict=True)}}
         self.folder.append_metrics(
@@ -269,21 +270,21 @@ class _Trainer:
         self.report(StepReport(epoch, step, steps_in_epoch, value, accuracy, divergence, total, learned))
 
     def diverged(self, how: str) -> FrnError:
-        """What to raise when training has come to numbers that lead nowhere."""
+        """Return the error to raise when training has diverged."""
         return FrnError(
             f"training diverged in epoch {self.position.epoch + 1}, episode {self.position.step + 1}: {how}. Begin "
             f"anew with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
         )
 
     def augmented(self, sampled: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
-        """A step's images (b, 3, H, W)."""
+        """Return a step's augmented images (b, 3, H, W)."""
         canvas, extents = self.pixels.gather(sampled.ravel())
         return augment(canvas, extents, self.preset.augmentation_at(epoch), generator, self.settings.device)
 
     def validate_if_due(self) -> None:
         """Validate after an epoch; keep the model if it is strictly better than every earlier one.
 
-        Accuracy on the test split chooses nothing: there, and without any images, the last weights are kept.
+        Accuracy on the test split selects nothing; then, and without any images, the last weights are kept.
         """
         position, protocol = self.position, self.preset.validation
         last = position.epoch == self.preset.schedule.epochs
@@ -295,7 +296,7 @@ class _Trainer:
 
     @torch.no_grad()
     def validate_shares(self) -> None:
-        """Validate mixtures of the weights with those that training started from: of few classes they know more."""
+        """Validate mixtures with the initial weights, which know more if there are few classes."""
         weights = list(self.model.parameters())
         learned = [weight.clone() for weight in weights]
         for share in self.preset.validation.interpolation_weights:
@@ -306,7 +307,7 @@ class _Trainer:
             weight.copy_(after)
 
     def validate(self) -> Accuracy:
-        """Validate now; keep the model if it is strictly better than every earlier one and the split may choose."""
+        """Validate now; keep the model if it is strictly better than every earlier one and the split may select."""
         assert self.val_images is not None
         assert self.val_shape is not None
         position, protocol = self.position, self.preset.validation
@@ -315,11 +316,11 @@ class _Trainer:
         ranks.sync_buffers(self.model)
         part = self.val_images.portion(ranks.share(len(self.val_images)))
         own = extract_features(self.model, part, precision=settings.precision, device=settings.device)
-        maps = ranks.gather(own, len(self.val_images))  # the episodes are few: each rank scores all of them
+        maps = ranks.gather(own, len(self.val_images))  # with few episodes, each rank scores all
         accuracy = evaluate_episodes(
             self.model.head, maps, self.val_images.sizes, self.val_shape, episodes=protocol.episodes, seed=0
         )
-        better = accuracy.mean > position.best or position.best == 0  # where nothing is right, there is a result, too
+        better = accuracy.mean > position.best or position.best == 0  # at 0 % accuracy, there must still be a result
         is_best = protocol.split == "val" and better
         if is_best:
             position.best = accuracy.mean
@@ -331,7 +332,7 @@ class _Trainer:
         return accuracy
 
     def save_best(self, **record: object) -> None:
-        """Write the result so far, a plain model file."""
+        """Write the current result as a plain model file."""
         if not self.settings.ranks.is_main:
             return
         position = {"epoch": self.position.epoch, "steps": self.position.total_steps}

@@ -11,13 +11,13 @@ AuxMode = Literal["reference", "paper", "off"]
 AUX_WEIGHT = 0.03
 """Sec. 3.5: the auxiliary loss is downscaled by 0.03."""
 SOFTENED = 4.0
-"""Temperature of both sides of a distillation (Hinton et al., 2015; Tian et al., ECCV 2020, for few-shot features)."""
+"""Temperature of both sides of distillation (Hinton et al., 2015; for few-shot features Tian et al., ECCV 2020)."""
 
 
 def episode_loss(logits: Tensor, support: Tensor, queries: int, aux: AuxMode = "reference") -> Tensor:
-    """Cross-entropy of class-major queries plus the weighted auxiliary loss.
+    """Return the cross-entropy of class-major queries plus the weighted auxiliary loss.
 
-    From logits (way * queries, way) and support feature maps (way, shot, r, d); `queries` are per class.
+    The inputs are logits (way * queries, way) and support maps (way, shot, r, d); `queries` is the number per class.
     """
     way = logits.shape[1]
     target = torch.arange(way, device=logits.device).repeat_interleave(queries)
@@ -26,18 +26,18 @@ def episode_loss(logits: Tensor, support: Tensor, queries: int, aux: AuxMode = "
 
 
 def auxiliary_loss(support: Tensor, mode: AuxMode = "reference") -> Tensor:
-    """Push the supports (way, shot, r, d) of different classes towards orthogonality (Eq. 11), without the factor 0.03.
+    """Return the loss that makes supports (way, shot, r, d) of different classes orthogonal (Eq. 11), unweighted.
 
-    "paper" projects every feature to the unit sphere and sums over all ordered pairs i != j. "reference" is what the
-    authors' code does: the whole support tensor is divided by one Frobenius norm, and each pair counts once. The two
-    differ by orders of magnitude (the first would swamp the cross-entropy), so the default is the code's.
+    "paper" projects every feature to the unit sphere and sums over all ordered pairs i != j. "reference" follows the
+    authors' code: the whole support tensor is divided by one Frobenius norm, and each pair counts once. The two differ
+    by orders of magnitude (the first would dominate the cross-entropy), so the code's is the default.
     """
     with torch.autocast(support.device.type, enabled=False):
         pool = support.flatten(1, 2).to(torch.promote_types(support.dtype, torch.float32))  # way, p, d
         if mode == "off":
             return pool.new_zeros(())
         pool = F.normalize(pool, dim=-1) if mode == "paper" else pool / pool.norm()
-        # |S_i S_j^T|^2 = <S_i^T S_i, S_j^T S_j>; summed over all i != j that is |sum_i G_i|^2 - sum_i |G_i|^2.
+        # |S_i S_j^T|^2 = <S_i^T S_i, S_j^T S_j>; summed over all i != j this is |sum_i G_i|^2 - sum_i |G_i|^2.
         if pool.shape[1] < pool.shape[2]:
             cross = (pool.flatten(0, 1) @ pool.flatten(0, 1).mT).square()
             within = (pool @ pool.mT).square()
@@ -49,9 +49,9 @@ def auxiliary_loss(support: Tensor, mode: AuxMode = "reference") -> Tensor:
 
 
 def distillation_loss(logits: Tensor, taught: Tensor, temperature: float = SOFTENED) -> Tensor:
-    """Divergence of softened probabilities from a teacher's, both from logits (b, classes).
+    """Return the divergence of softened probabilities from a teacher's, both from logits (b, classes).
 
-    Multiplied by the squared temperature, so that its gradient is about as large as cross-entropy's.
+    It is multiplied by the squared temperature, so that its gradient is about as large as that of cross-entropy.
     """
     own, target = (F.log_softmax(values.float() / temperature, dim=1) for values in (logits, taught))
     return temperature**2 * F.kl_div(own, target, reduction="batchmean", log_target=True)

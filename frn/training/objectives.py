@@ -1,4 +1,4 @@
-"""Data of an optimiser step: an episode, or in pre-training a batch of images of all classes."""
+"""Objectives: the data of an optimiser step, an episode or a pre-training batch of all classes, and its loss."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -20,10 +20,10 @@ from frn.training.presets import Preset
 
 
 class Objective(nn.Module, ABC):
-    """Draws the images of each step and scores their feature maps. Its own parameters are not part of the model."""
+    """Draws the images of each step and scores their feature maps; its parameters are not part of the model."""
 
     teacher: "Teacher | None"
-    """Whose answers count as well."""
+    """Model whose logits are also learned, if any."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,36 +31,36 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
-        """Image indices of every step of an epoch; `sets` has the images of each class of each data set."""
+        """Return image indices of every step of an epoch; `sets` gives the images per class of each data set."""
 
     @abstractmethod
     def score(self, model: Model, maps: Tensor, sampled: Episode) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the loss, and logits and targets of what was classified, from maps (images, r, d) of a step."""
+        """Return the loss, logits and targets of a step from its maps (images, r, d)."""
 
 
 class EpisodicObjective(Objective):
-    """Episodes by the authors' sampler: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
+    """Episodes from the authors' sampler: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
 
     def __init__(
         self, shape: EpisodeShape, aux: AuxMode, aux_heads: Sequence[nn.Module] = (), balance: Balance = 1.0
     ) -> None:
-        """Take the episodes' shape, the auxiliary loss, and heads that learn from the same maps as the model's own."""
+        """Take the episode shape, the auxiliary loss, and heads trained on the same maps as the model's own."""
         super().__init__()
         self.shape, self.aux, self.balance = shape, aux, balance
         self.aux_heads = nn.ModuleList(aux_heads)
         self.classifier: CosineHead | None = None
 
     def classify_too(self, weight: float, sizes: Sequence[int], d: int) -> None:
-        """Add a classifier of all images of an episode among all classes; `sizes` are their images."""
+        """Add a classifier of an episode's images among all classes; `sizes` are the images per class."""
         self.weight, self.labels = weight, np.repeat(np.arange(len(sizes)), sizes)
         self.classifier = CosineHead(len(sizes), d)
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
-        """Episodes of image indices (way, shot + queries)."""
+        """Return episodes of image indices (way, shot + queries)."""
         return concat_epoch(sets, self.shape, seed=seed, epoch=epoch, balance=self.balance)
 
     def score(self, model: Model, maps: Tensor, sampled: Episode) -> tuple[Tensor, Tensor, Tensor]:
-        """Score the queries of an episode by its supports."""
+        """Score the queries of an episode with its supports."""
         shape = self.shape
         episode = maps.unflatten(0, (shape.way, shape.per_class))
         support, query = episode[:, : shape.shot], episode[:, shape.shot :].flatten(0, 1)
@@ -78,12 +78,12 @@ class EpisodicObjective(Objective):
 
 
 class PretrainingObjective(Objective):
-    """Shuffled batches of all classes; an incomplete last batch is dropped, as the authors' `drop_last=True` does."""
+    """Shuffled batches of all classes; an incomplete last batch is dropped, like the authors' `drop_last=True`."""
 
     def __init__(
         self, model: Model, sizes: Sequence[int], *, batch: int, average: bool, balance: Balance = 1.0
     ) -> None:
-        """Take the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps."""
+        """Create the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps."""
         super().__init__()
         if sum(sizes) < batch:
             raise FrnError(f"the training split has {sum(sizes)} images, fewer than a batch of {batch}")
@@ -94,17 +94,17 @@ class PretrainingObjective(Objective):
         if average:
             self.head = AveragePoolHead(len(sizes), model.d)
             return
-        assert isinstance(model.head, FRNHead)  # no preset asks otherwise
+        assert isinstance(model.head, FRNHead)  # guaranteed by the preset
         self.head = DummyMapHead(len(sizes), h * w, model.d)
         for fixed in (model.head.alpha, model.head.beta):
             fixed.requires_grad_(False)
 
     def learn_from(self, model: Model, classifier: Mapping[str, Tensor] | None) -> None:
-        """Go on from a run's linear classifier, and take it and `model` as teacher; None if all is yet to be restored.
+        """Start from a run's linear classifier, and use it with `model` as the teacher.
 
-        FrnError if it is of other classes.
+        With None, the classifier is restored later. Raises FrnError if it has other classes.
         """
-        assert isinstance(self.head, AveragePoolHead)  # no preset asks otherwise
+        assert isinstance(self.head, AveragePoolHead)  # guaranteed by the preset
         if classifier is not None:
             given, own = ({n: t.shape for n, t in part.items()} for part in (classifier, self.head.state_dict()))
             if given != own:
@@ -116,7 +116,7 @@ class PretrainingObjective(Objective):
         self.teacher = Teacher(model, self.head)
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
-        """Batches of image indices (batch,)."""
+        """Return batches of image indices (batch,)."""
         generator = np.random.default_rng([seed, epoch])
         order = generator.permutation(sum(map(sum, sets)))
         if self.balance != 1.0 and len(sets) > 1:
@@ -127,14 +127,14 @@ class PretrainingObjective(Objective):
         """Classify the images of a batch among all classes."""
         if isinstance(self.head, DummyMapHead):
             logits = self.head(maps, model.head)
-        else:  # a linear classifier sees the maps as they are: FRN's scaling enters where FRN does
+        else:  # undo FRN's scaling for a linear classifier
             logits = self.head(maps * model.map_scale(model.head))
         target = torch.from_numpy(self.labels[sampled]).to(logits.device)
         return F.cross_entropy(logits, target), logits, target
 
 
 class Teacher(nn.Module):
-    """A model and its linear classifier as they are now; they learn no more."""
+    """A frozen copy of a model and its linear classifier."""
 
     def __init__(self, model: Model, head: AveragePoolHead) -> None:
         super().__init__()
@@ -142,18 +142,18 @@ class Teacher(nn.Module):
         self.requires_grad_(False)
 
     def train(self, mode: bool = True) -> "Teacher":
-        """Stay as it is."""
+        """Stay in evaluation mode."""
         return self
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
-        """Logits (b, classes) of images (b, 3, H, W)."""
+        """Return logits (b, classes) of images (b, 3, H, W)."""
         logits: Tensor = self.head(self.model.feature_maps(images) * self.model.map_scale(self.model.head))
         return logits
 
 
 def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Generator) -> Episode:
-    """Images of an epoch by `balanced_shares`; of a set that comes more than once, each comes once before any again."""
+    """Draw the images of an epoch by `balanced_shares`; a set repeats an image only after all others."""
     sampled = []
     for start, length, share in zip(np.cumsum([0, *lengths]), lengths, balanced_shares(lengths, balance), strict=False):
         turns = [generator.permutation(length) for _ in range(-(-share // length))]
@@ -162,7 +162,7 @@ def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Gen
 
 
 def build_objective(preset: Preset, model: Model, sizes: Sequence[int]) -> Objective:
-    """The objective that a preset asks for."""
+    """Build the objective of a preset."""
     if preset.trains_on_episodes:
         aux_heads = [build_head(method, model.d) for method in preset.aux_heads]
         objective = EpisodicObjective(preset.episode, preset.aux, aux_heads, preset.data.balance)

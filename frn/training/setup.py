@@ -1,4 +1,4 @@
-"""What a run begins with: its model, optimiser, validation episodes, and what tells its images apart."""
+"""Parts that a run starts from: model, optimiser, validation episodes, and identifiers of its images."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -23,11 +23,11 @@ from frn.system.precision import seed_torch
 from frn.training.presets import Preset, Schedule
 
 VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
-"""Validation is 5-way with 16 queries, at the shot of training (facts: authors' trainer)."""
+"""Shape of validation episodes: 5-way with 16 queries, at the shot of training (facts: authors' trainer)."""
 
 
 def describe_images(images: StoredImages | ConcatImages) -> list[str]:
-    """What tells data sets apart: how much is in each, and a checksum of the classes' names and sizes."""
+    """Return a description of each data set: its size, and a checksum of the classes' names and sizes."""
     said = []
     for part in images.parts:
         classes = repr(sorted(zip(part.names, part.sizes, strict=True))).encode()
@@ -38,7 +38,7 @@ def describe_images(images: StoredImages | ConcatImages) -> list[str]:
 
 
 def checksum(model: Model | None) -> str | None:
-    """What tells the weights of models apart."""
+    """Return a checksum of a model's weights."""
     if model is None:
         return None
     digest = hashlib.sha256()
@@ -48,7 +48,7 @@ def checksum(model: Model | None) -> str | None:
 
 
 def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
-    """The model that a preset starts from."""
+    """Return the initial model of a preset."""
     config = ModelConfig(
         backbone=preset.backbone, method=preset.method, last_pool=preset.last_pool, transform=preset.transform
     )
@@ -81,15 +81,15 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
 
 
 def fix_regularisers(model: Model, preset: Preset) -> None:
-    """Leave out of training what the preset keeps at its start (SM, Ablation Study)."""
+    """Freeze the parameters that the preset keeps at their initial value (SM, Ablation Study)."""
     for name in preset.fixed:
-        assert isinstance(model.head, FRNHead)  # a preset of another method fixes nothing
+        assert isinstance(model.head, FRNHead)  # only FRN presets fix parameters
         parameter = model.head.get_parameter({"lambda": "alpha", "rho": "beta"}[name])
         parameter.requires_grad_(False).zero_()
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
-    """SGD with momentum or Adam (with L2 decay, not AdamW), one parameter group of all that is not fixed."""
+    """Return SGD with momentum or Adam (with L2 decay, not AdamW); all trainable parameters form one group."""
     learned = [parameter for parameter in parameters if parameter.requires_grad]
     if schedule.optimizer == "adam":
         return torch.optim.Adam(learned, schedule.learning_rate, weight_decay=schedule.weight_decay)
@@ -104,7 +104,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], schedule: Schedule) -> t
 
 @contextmanager
 def drawing_from(generator: np.random.Generator, device: torch.device | str) -> Iterator[None]:
-    """Let torch's random numbers follow `generator`: the same step draws the same, also after a resume."""
+    """Seed torch's random numbers from `generator`, so that a step draws the same numbers after a resume."""
     devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(int(generator.integers(2**63)))
@@ -112,9 +112,9 @@ def drawing_from(generator: np.random.Generator, device: torch.device | str) -> 
 
 
 def validation_shape(preset: Preset, images: StoredImages) -> EpisodeShape:
-    """The episodes of validation; fewer queries or classes than usual where the split is too small for them.
+    """Return the shape of validation episodes, with fewer queries or classes if the split is too small.
 
-    FrnError if it is too small for any.
+    Raises FrnError if it is too small for any episode.
     """
     shot = preset.validation.shot or preset.episode.shot
     queries = max(1, min(VALIDATION_SHAPE.queries, min(images.sizes) - shot))

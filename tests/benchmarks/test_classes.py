@@ -7,7 +7,7 @@ from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
 
 
-def test_one_class_after_the_other_gives_what_all_together_do() -> None:
+def test_one_class_at_a_time_gives_the_same_as_all_together() -> None:
     draws = np.random.default_rng(0)
     classes = [enroll(draws.standard_normal((shot, 4, 16)), HeadParameters(beta=1.2)) for shot in (1, 3, 5)]
     queries = draws.standard_normal((6, 4, 16)).astype(np.float32)
@@ -16,7 +16,7 @@ def test_one_class_after_the_other_gives_what_all_together_do() -> None:
     )
 
 
-def test_times_and_memory_are_told() -> None:
+def test_times_and_memory_are_reported() -> None:
     timing = time_classes(ClassesCase(d=32, r=4, shot=8, way=1500, photos=2), rounds=1)
     assert set(timing.milliseconds) == {OURS, PLAIN}
     assert min(timing.milliseconds.values()) > 0

@@ -13,7 +13,7 @@ from head import INITIAL, OURS, HeadCase, HeadTiming, time_head
 from frn.heads.frn import FRNHead
 
 
-def test_the_plain_formulations_compute_what_the_head_computes() -> None:
+def test_the_plain_formulations_equal_the_head() -> None:
     support, query = torch.randn(3, 2, 9, 16), torch.randn(4, 9, 16)
     ours = FRNHead().class_error(support, query)
     for formulation in PLAIN:
@@ -26,7 +26,7 @@ def test_turns_are_timed_by_their_median() -> None:
     assert milliseconds["quick"] < 5 < 9.9 < milliseconds["slow"]
 
 
-def test_what_one_contestant_leaves_behind_is_not_timed_with_the_next() -> None:
+def test_one_contestants_garbage_is_not_timed_with_the_next() -> None:
     runs: list[str] = []
 
     def slow() -> None:

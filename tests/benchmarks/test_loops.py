@@ -30,7 +30,7 @@ def untrained(backbone: str) -> Model:
 
 
 @pytest.mark.parametrize("backbone", ["conv4", "resnet12"])
-def test_the_authors_loop_computes_what_ours_does(backbone: str) -> None:
+def test_the_authors_loop_gives_our_results(backbone: str) -> None:
     model = untrained(backbone)
     images = torch.rand(SHAPE.way * SHAPE.per_class, 3, 32, 32)
     ours = model.feature_maps(images)

@@ -109,7 +109,7 @@ def test_frn_is_compared_with_deepemd() -> None:
     assert ours[-1] == "1.0"
 
 
-def test_a_missing_solver_is_told_before_anything_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_solver_is_reported_before_timing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ot", None)
     monkeypatch.setattr("emd.time_emd", lambda *asked, **how: pytest.fail("timed"))
     result = invoke("emd")

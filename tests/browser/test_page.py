@@ -122,7 +122,7 @@ def wait_until_shots(browser: Any, wanted: dict[str, int]) -> None:
     WebDriverWait(browser, WAIT, poll_frequency=0.1).until(lambda driver: driver.execute_script(script) == wanted)
 
 
-def test_without_its_server_a_page_opens_with_what_was_learned(
+def test_without_its_server_a_page_opens_with_learned_classes(
     folder: Path, serve: Callable[[Path], str], show: Callable[..., Any]
 ) -> None:
     from selenium.webdriver.common.by import By

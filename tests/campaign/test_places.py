@@ -200,7 +200,7 @@ def test_a_cache_of_pixels_killed_at_any_step_is_built_again(
     assert step >= 4
 
 
-def test_a_run_killed_at_any_step_of_a_save_goes_on_from_one_of_two_places(
+def test_a_run_killed_at_any_step_of_a_save_resumes_from_before_or_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Model(ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=32)))

@@ -98,7 +98,7 @@ def test_each_kill_is_resumed(tmp_path: Path) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups")
-def test_torchrun_goes_on_after_each_kill_of_a_rank_by_itself(tmp_path: Path) -> None:
+def test_torchrun_recovers_from_each_kill_of_a_rank(tmp_path: Path) -> None:
     random.seed(int(os.environ.get("FRN_SEED", "0")))
     out = tmp_path / "run"
     with training(out, restarts=KILLS) as process:

@@ -158,7 +158,7 @@ def test_each_example_takes_at_most_ten_lines(name: str) -> None:
         assert len([line for line in block.splitlines() if line]) <= 10
 
 
-def test_the_card_says_what_the_model_is_and_names_every_input_and_output() -> None:
+def test_the_card_describes_the_model_and_every_input_and_output() -> None:
     files = exported(TRANSFORMS["shorter"])
     record = {"data": "a | b\nc", "validation": {"accuracy": 57.0}}
     card = model_card(files, record, precision="int8", cost="60.00 % in fp32, 59.90 % in int8")

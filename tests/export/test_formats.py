@@ -53,7 +53,7 @@ def test_a_file_that_says_something_else_is_refused(head: dict[str, bytes], monk
         converted(head, "ort")
 
 
-def test_a_missing_extra_is_told_with_its_command(head: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported_with_its_command(head: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openvino", None)
     with pytest.raises(FrnError, match=r"--as openvino needs OpenVINO: .*openvino>=2024\.6"):
         converted(head, "openvino")

@@ -57,7 +57,7 @@ def test_int8_costs_the_shipped_model_little(model: Model, features: bytes, samp
     cost.require(1)
 
 
-def test_what_int8_changes_on_another_kind_of_image_is_counted(model: Model, features: bytes) -> None:
+def test_labels_that_int8_changes_on_other_images_are_counted(model: Model, features: bytes) -> None:
     """Calibrated on grey squares, hardly darker than one another, it knows nothing of a moth."""
     grey = np.stack([np.full((32, 32, 3), 120 + shade, np.uint8) for shade in range(8)])
     changed = labels_changed(model.head, features, int8(features, grey))
@@ -82,7 +82,7 @@ def test_an_extractor_that_has_lost_its_training_is_refused(model: Model, featur
         cost.require(1)
 
 
-def test_a_drop_that_is_no_number_is_refused() -> None:
+def test_a_nan_drop_is_refused() -> None:
     with pytest.raises(FrnError, match="Use --precision fp16"):
         Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, float("nan"), Path("x"), 0).require(1)
 
@@ -94,7 +94,7 @@ def test_a_drop_that_is_no_number_is_refused() -> None:
         (3, 7, "class 'moth 00' has 7 readable images, but judging int8 takes 8 of every class"),
     ],
 )
-def test_too_few_classes_or_images_are_named_with_what_is_needed(
+def test_too_few_classes_or_images_are_reported_with_the_number_needed(
     moths: Path, tmp_path: Path, classes: int, images: int, reason: str
 ) -> None:
     few = copy_some(moths, tmp_path / "few", classes, images)

@@ -57,7 +57,7 @@ def photos(moths: Path) -> list[Path]:
     return [sorted(home.iterdir())[-1] for home in sorted((moths / "test").iterdir())]
 
 
-def test_what_was_exported_is_what_it_was_exported_from() -> None:
+def test_an_export_equals_its_source() -> None:
     model = small_model()
     for found in (compare_features(model, features_file(model)), compare_head(model, head_file(model))):
         found.require()
@@ -85,7 +85,7 @@ def test_another_models_files_are_refused() -> None:
             compare_head(model, head_file(other)).require()
 
 
-def test_a_difference_that_is_no_number_is_refused() -> None:
+def test_a_nan_difference_is_refused() -> None:
     with pytest.raises(FrnError, match="x differs"):
         Difference("x", float("nan"), 1e-6, "y").require()
 
@@ -134,5 +134,5 @@ def test_a_file_that_is_off_by_a_little_more_than_is_allowed_is_refused() -> Non
         compare_head(model, head).require()
 
 
-def test_what_may_differ_at_most() -> None:
+def test_the_largest_allowed_difference() -> None:
     assert (HALF_TOLERANCE, COARSE_TOLERANCE, CLASSIFIER_TOLERANCE) == (1e-2, 2e-2, 2e-3)

@@ -269,7 +269,7 @@ class FakeEngine(EngineClient):
 
     def op_bundle(self, tell: OnEvent, path: str, state: object, replace: bool) -> None:
         if path in self.written and not replace:
-            raise EngineError(f"{path}: is there already", code=EXISTS)
+            raise EngineError(f"{path}: already exists", code=EXISTS)
         self.written[path] = "bundle"
 
     def op_unpack(self, tell: OnEvent, path: str, folder: str) -> str:
@@ -319,7 +319,7 @@ class FakeEngine(EngineClient):
 
     def op_write(self, tell: OnEvent, path: str, text: str, replace: bool) -> None:
         if path in self.written and not replace:
-            raise EngineError(f"{path}: is there already", code=EXISTS)
+            raise EngineError(f"{path}: already exists", code=EXISTS)
         self.written[path] = text
 
 

@@ -1,4 +1,4 @@
-"""The app: starts the engine after the first paint, keeps a journal of what is unsaved, and ends cleanly."""
+"""The Textual app: it starts the engine after the first paint, journals unsaved work, and ends cleanly."""
 
 import os
 from collections.abc import Iterable
@@ -42,20 +42,20 @@ from frn_tui.widgets.gallery.gallery import Gallery
 from frn_tui.widgets.options import Palette
 
 CHECK_INTERVAL = 2.0
-"""Seconds between looks at whether something unsaved should be kept, and whether the terminal is still there."""
+"""Seconds between checks for unsaved work and for the terminal."""
 FIRST_SAMPLE = "eyed footman 7.jpg"
-"""The sample that is shown first: every shipped model knows it."""
+"""Sample shown first: every shipped model classifies it correctly."""
 UNLISTED = ("number", "cancel", "pane")
-"""Actions that are not in the palette: they mean nothing there."""
+"""Actions that the palette omits, because they have no effect there."""
 
 
 class FrnApp(CellApp):
-    """Build few-shot classes, ask, see why, correct, keep."""
+    """App to enroll few-shot classes, classify photos, see why, correct, and save."""
 
     TITLE = "frn-tui"
     CSS_PATH = "app.tcss"
     ALLOW_SELECT = False
-    """Textual's selecting by mouse fails where what is pressed is just going; a terminal's own (shift) does not."""
+    """Off, because Textual's mouse selection fails on widgets being removed; a terminal's own (shift) works."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "leave", "Quit", show=False, priority=True),
         Binding("q", "help_quit", "Quit", show=False),
@@ -70,20 +70,20 @@ class FrnApp(CellApp):
         tta: str = "",
         engine: EngineClient | None = None,
     ) -> None:
-        """Open a place, or the shipped samples; nothing heavy happens before the first paint."""
+        """Open a place, or the shipped samples; slow work starts after the first paint."""
         super().__init__()
         self.place, self.model, self.images, self.tta = place, model, images, tta
         self.engine = engine or EngineClient(log=state_folder() / "engine.log")
         self.controller = Controller(self.engine)
         self.settings = self.settings_at_start = Settings.read()
         self.opened: list[str] = []
-        """Projects and folders, the last one first."""
-        # Without colours Textual has chosen how it paints already, and a terminal's own palette would be unreadable.
+        """Opened projects and folders, the latest first."""
+        # Without colours Textual has already chosen how to paint, and an ansi theme would be unreadable.
         if self.settings.theme in self.available_themes and not (self.no_color and "ansi" in self.settings.theme):
             self.theme = self.settings.theme
         self.controller.first_threshold = self.settings.threshold
         self.troubles: list[str] = []
-        """What is wrong with the settings file."""
+        """Errors in the settings file."""
         self.graphics = Graphics(self._tell_terminal)
         self.graphics.palette = palette_of(None if self.no_color else self.console.color_system)
         if images in PIXELS:
@@ -92,7 +92,7 @@ class FrnApp(CellApp):
             self.graphics.mode = "kitty"
         self.graphics.cell = cell_size() or self.graphics.cell
         self._terminal = ""
-        """What the terminal calls itself."""
+        """Name that the terminal reports."""
         self._colours_asked = False
         self._leaving: Choose | None = None
         self._last_input = monotonic()
@@ -101,7 +101,7 @@ class FrnApp(CellApp):
         """Pictures that galleries lack."""
 
     def get_default_screen(self) -> Workspace:
-        """The workspace itself: a screen below it would be styled and painted for nothing."""
+        """Return the workspace itself: another screen below it would be styled and painted in vain."""
         self.workspace = Workspace(self.controller, self._mode(self._chosen_images()))
         self.workspace.set_query_share(self.settings.query_share)
         self.workspace.photos_pane.gallery.tile_width = self.settings.tile_width
@@ -123,7 +123,7 @@ class FrnApp(CellApp):
     async def on_event(self, event: events.Event) -> None:
         """Keys go through a queue; note when one, or the mouse, was last touched."""
         if isinstance(event, events.InputEvent | events.Paste):
-            if not self.screen_stack:  # at the end: there is nobody to take it, and Textual fails
+            if not self.screen_stack:  # at the end no screen can handle events, and Textual fails
                 return
             self._last_input = monotonic()
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
@@ -140,7 +140,7 @@ class FrnApp(CellApp):
         return with_pixels(super().get_driver_class())
 
     def on_app_blur(self, event: events.AppBlur) -> None:
-        """A page begins without the focus, and without it Textual shows no keys: as if it had it."""
+        """Ignore a loss of focus in a web page, which starts without focus; Textual would hide the keys."""
         if self.graphics.in_page:
             event.prevent_default()
 
@@ -149,14 +149,14 @@ class FrnApp(CellApp):
             self._driver.write(data)
 
     def _ask_terminal(self) -> None:
-        """Ask what it can, unless it has no colours or cannot answer."""
+        """Query the terminal's features, unless it has no colours or cannot answer."""
         if self.no_color or self.graphics.in_page or not os.isatty(0):
             return
         self._tell_terminal(QUESTIONS if self.has_true_colour else TRUE_COLOUR + QUESTIONS)
 
     @on(Answered)
     async def hear(self, answer: Answered) -> None:
-        """Choose pixels where the terminal shows them, unless it was said how pictures are drawn."""
+        """Use pixel graphics if the terminal supports them and no other mode was chosen."""
         graphics = self.graphics
         if answer.has_true_colour:
             self.use_true_colour()
@@ -183,10 +183,10 @@ class FrnApp(CellApp):
                 self.workspace.set_mode(mode)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Another font is another size too.
+        """Update the cell size, which changes with the font.
 
-        And so is the same size again: a terminal that was small for a moment lost what was on it, and Textual, which
-        has laid out for this size already, paints only what has changed.
+        If the size is the same, repaint everything: a terminal that was briefly smaller has lost content, but Textual
+        paints only changes.
         """
         if self.screen_stack and event.size == self.screen.size:
             self.repaint()
@@ -199,7 +199,7 @@ class FrnApp(CellApp):
         return self.settings.images
 
     def _begin(self) -> None:
-        if not self.is_headless:  # else the collector is its host's
+        if not self.is_headless:  # a headless host manages its own collector
             self._ask_terminal()
             gc_policy.begin()
             self.set_interval(gc_policy.IDLE, self._collect_garbage)
@@ -268,7 +268,7 @@ class FrnApp(CellApp):
 
     @on(Gallery.Want)
     def want_pictures(self, event: Gallery.Want) -> None:
-        """Newest first: who scrolls fast wants what is on the screen now."""
+        """Fetch the newest requests first, because fast scrolling needs what is on screen now."""
         wanted = {(event.gallery, request.path): request for request in event.requests}
         self._wanted = wanted | {place: request for place, request in self._wanted.items() if place not in wanted}
         if not any(worker.group == "thumbs" and worker.is_running for worker in self.workers):
@@ -287,11 +287,11 @@ class FrnApp(CellApp):
         self.settings = self.settings.opened(absolute(path))
 
     def action_help_quit(self) -> None:
-        """People press ctrl+c or q to leave: say what does it, and leave nothing by accident."""
+        """Say how to quit: people press ctrl+c or q for it, but nobody should leave by accident."""
         self.notify("ctrl+q quits", timeout=3)
 
     async def action_leave(self) -> None:
-        """Quit; ask first where something would be lost."""
+        """Quit, after a question if unsaved work would be lost."""
         if self._leaving in self.screen_stack:
             return
         at_stake = self.workspace.project_bar.at_stake
@@ -317,13 +317,13 @@ class FrnApp(CellApp):
         guided = self.workspace.classes_pane.guide.followed
         share, tile = self.workspace.query_share, self.workspace.photos_pane.gallery.tile_width
         settings = replace(self.settings, theme=self.theme, guided=guided, query_share=share, tile_width=tile)
-        if self.workspace.mode_was_chosen:  # which pixels is for the next terminal to say
+        if self.workspace.mode_was_chosen:  # the next terminal chooses its own kind of pixels
             settings = replace(settings, images="auto" if self.context.mode in PIXELS else self.context.mode)
         settings.beside(self.settings_at_start, self.opened).write()
         await self.engine.close()
 
     def action_command_palette(self) -> None:
-        """Show the commands. Without an id: one that is just closing would be in the way of the next."""
+        """Show the commands. The palette has no id, since one still closing would conflict with the next."""
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())
 
@@ -369,7 +369,7 @@ class FrnApp(CellApp):
 
     def action_settings(self) -> None:
         if self.screen is self.workspace:
-            from frn_tui.screens.settings_menu import change_settings  # here: few sessions change them
+            from frn_tui.screens.settings_menu import change_settings  # imported here: rarely used
 
             self.context.start(change_settings, self.workspace, self, group="settings")
 

@@ -1,4 +1,4 @@
-"""`frn-tui`: parse the command line without importing anything heavy, then start the app."""
+"""`frn-tui`: parse the command line with light imports only, then start the app."""
 
 import argparse
 import gc
@@ -12,11 +12,11 @@ from frn._version import __version__
 from frn_tui.terminal.modes import MODES, PIXELS
 
 OPENED = (".frn.json", ".zip")
-"""Endings of files that can be opened."""
+"""Suffixes of files that can be opened."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command-line parser."""
     parser = argparse.ArgumentParser(
         prog="frn-tui",
         description="Build few-shot classes from folders of photos, ask about others, see why, correct, keep.",
@@ -47,16 +47,16 @@ def run() -> None:
     if chosen.web:
         _serve(chosen)
         return
-    served = "TEXTUAL_DRIVER" in os.environ  # in a browser: its page is the terminal
+    served = "TEXTUAL_DRIVER" in os.environ  # in a browser, the page is the terminal
     if not served and (os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()):
         _without_terminal(chosen)
     encoding = sys.stdout.encoding or ""
     if encoding.lower().replace("-", "") != "utf8":
         sys.exit(f"error: the terminal's encoding is {encoding}, but frn-tui draws in UTF-8. Set LANG=C.UTF-8.")
-    gc.disable()  # until the first paint: there is no garbage yet, and looking for it takes a tenth of the time
+    gc.disable()  # until the first paint: nothing to collect yet, and it costs a tenth of the time
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while nothing but modules is loaded just ends it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the program while only modules are loading
     from frn_tui.app import FrnApp
 
     signal.signal(signal.SIGINT, before)
@@ -72,7 +72,7 @@ def run() -> None:
 
 
 def _refused(place: str) -> str:
-    """Why a place cannot be opened, as far as its name and kind tell; empty where it may be."""
+    """Return why a place cannot be opened, judging by its name and kind; empty if it may be opened."""
     path = os.path.expanduser(place)  # noqa: PTH111
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116
@@ -84,7 +84,7 @@ def _refused(place: str) -> str:
 
 
 def _require_model(name: str) -> None:
-    """End with a line if there is no such model, or none that the app can run."""
+    """Exit with an error if the model does not exist or cannot run in the app."""
     from frn.errors import FrnError
     from frn.models.zoo import require_exported
 
@@ -95,7 +95,7 @@ def _require_model(name: str) -> None:
 
 
 def _without_terminal(chosen: argparse.Namespace) -> NoReturn:
-    """Say what does the job in a pipe; without a place, show it on the samples."""
+    """Exit with a hint to `frn classify`; without a place, run it on the samples."""
     reason = "frn-tui needs a terminal that can move its cursor; `frn classify` does the same job without one."
     if chosen.place is not None:
         sys.exit(reason)

@@ -1,1 +1,1 @@
-"""The ONNX graphs, written operator by operator."""
+"""ONNX graphs, built operator by operator."""

@@ -1,4 +1,7 @@
-"""A backbone as an ONNX graph: images in [0, 1] to feature maps, normalisation inside, BatchNorm folded in float64."""
+"""ONNX graph of a backbone: images in [0, 1] to feature maps, with normalisation and folded BatchNorm.
+
+BatchNorm is folded in float64.
+"""
 
 import json
 from collections.abc import Callable
@@ -24,8 +27,8 @@ Array = NDArray[np.float64]
 def features_graph(model: Model) -> onnx.ModelProto:
     """Build `features.onnx`: `images` (n, 3, S, S) in [0, 1] to `feature_map` (n, r, d), as `Model.feature_maps`.
 
-    The head's learned numbers and the evaluation transform go into the metadata: with them the file is all that is
-    needed to enroll and classify. FrnError if the backbone has no graph here and cannot be traced.
+    The metadata contains the head's learned parameters and the evaluation transform, so the file suffices to enroll and
+    classify. Raises FrnError if the backbone has no builder here and cannot be traced.
     """
     writer = WRITERS.get(type(model.backbone))
     side = model.config.transform.size
@@ -55,7 +58,7 @@ def features_graph(model: Model) -> onnx.ModelProto:
 
 
 def learned_scalars(head: nn.Module) -> dict[str, float]:
-    """Return the scalar parameters of a head; layers of its own stay with the torch model."""
+    """Return the scalar parameters of a head; its layers stay with the torch model."""
     return {name: parameter.item() for name, parameter in head.named_parameters() if not parameter.dim()}
 
 
@@ -90,7 +93,7 @@ def _resnet12(graph: GraphBuilder, x: str, backbone: ResNet12) -> str:
 
 
 def _convolution(graph: GraphBuilder, x: str, convolution: nn.Conv2d, norm: nn.BatchNorm2d, *, stem: int = 1) -> str:
-    """A convolution; behind a stem of s x s patches it is one on pixels, s times as large, in steps of s."""
+    """Add a convolution; after a stem of s x s patches, it acts on pixels with s times the size and stride s."""
     weight, bias = fold(convolution, norm)
     padding = convolution.kernel_size[0] // 2 * stem
     if stem > 1:
@@ -106,7 +109,7 @@ def _convolution(graph: GraphBuilder, x: str, convolution: nn.Conv2d, norm: nn.B
 
 
 def fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Array, Array]:
-    """Weights and bias of a convolution followed by BatchNorm in evaluation mode, as one convolution, in float64."""
+    """Fold BatchNorm in evaluation mode into the convolution before it; return weights and bias in float64."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = _array(norm.weight) / np.sqrt(_array(norm.running_var) + norm.eps)
@@ -132,4 +135,4 @@ WRITERS: dict[type[nn.Module], Callable[..., str]] = {
     Conv4: _conv4,
     ResNet12: _resnet12,
 }
-"""How a backbone is written by hand, with the operators that it needs and names; any other is traced."""
+"""Hand-written builders that control operators and names; other backbones are traced."""

@@ -1,4 +1,4 @@
-"""Enrolled classes over many feature maps at once: alone, or behind the extractor as a classifier of batches.
+"""Enrolled classes over many feature maps at once, alone or after the extractor as a batch classifier.
 
 Shape letters: n images, way classes, M rows of all classes together, r = h w locations, d channels, S side of an image.
 """
@@ -22,7 +22,7 @@ SCORES_FORMAT, BATCH_FORMAT = "frn-scores", "frn-batch-classifier"
 def scores_graph(extractor: Extractor, classes: Mapping[str, EnrolledClass], gamma: float) -> onnx.ModelProto:
     """Build the classes alone: `feature_map` (n, r, d) to the outputs of `batch_graph`.
 
-    FrnError if there is no class.
+    Raises FrnError if there are no classes.
     """
     graph = GraphBuilder("s_")
     outputs = _score(graph, classes, extractor.grid, gamma)
@@ -35,9 +35,9 @@ def batch_graph(
 ) -> onnx.ModelProto:
     """Build a classifier of prepared images.
 
-    `images` float32 (n, 3, S, S) RGB in [0, 1] to `label` (n) of strings, `probability`, `class_error`, `explained`
-    (n, way), `threshold` (n) that the largest `explained` must reach, and `error_map` (n, way, h, w). FrnError if there
-    is not a class.
+    It maps `images` float32 (n, 3, S, S) RGB in [0, 1] to `label` (n) of strings, `probability`, `class_error`,
+    `explained` (n, way), `threshold` (n) that the largest `explained` must reach, and `error_map` (n, way, h, w).
+    Raises FrnError if there are no classes.
     """
     graph = GraphBuilder("s_")
     backbone = onnx.load_model_from_string(extractor.data).graph
@@ -59,7 +59,7 @@ def _names(classes: Mapping[str, EnrolledClass]) -> dict[str, str]:
 def _score(
     graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tuple[int, int], gamma: float
 ) -> dict[str, tuple[int, Shape]]:
-    """`feature_map` (n, r, d) to the outputs, which are returned: one product with all rows, sums by class."""
+    """Map `feature_map` (n, r, d) to the outputs and return them: one product with all rows, then sums by class."""
     names, (h, w) = list(classes), grid
     way, joined = len(names), join(classes)
     # Locations in one row: onnxruntime would fuse the product with the Transpose before it, and then fails at n = 0.

@@ -1,6 +1,6 @@
-"""Writing ONNX graphs by hand: a thin layer over `onnx.helper` that names things in order.
+"""Builder of ONNX graphs: a thin layer over `onnx.helper` that names values in order.
 
-Nothing of the machine enters a file (no path, no time, no exporter's source lines), so the same model gives the same
+A file contains nothing of the machine (no path, time, or exporter's source lines), so the same model gives the same
 bytes.
 """
 
@@ -15,18 +15,18 @@ from onnx import TensorProto, helper, numpy_helper
 from frn._version import __version__
 
 OPSET = 18
-"""The newest whose Resize, Pad, MaxPool, If and Loop all have CUDA kernels in onnxruntime."""
+"""Newest opset whose Resize, Pad, MaxPool, If and Loop all have CUDA kernels in onnxruntime."""
 IR_VERSION = 8
-"""The one that came with the opset: older runtimes refuse a newer one, which would say nothing more."""
+"""IR version of the opset: older runtimes refuse a newer one, which would add nothing."""
 PRODUCER = "frn"
 
 Shape = Sequence[int | str]
 
 
 class GraphBuilder:
-    """Collects nodes and constants; the names it gives out are the graph's values.
+    """Collector of nodes and constants, which returns the names of the graph's values.
 
-    A branch or loop body is a builder of its own, with a prefix so that no name is given twice.
+    A branch or loop body has its own builder, with a prefix that keeps names unique.
     """
 
     def __init__(self, prefix: str = "") -> None:
@@ -56,11 +56,11 @@ class GraphBuilder:
         return names
 
     def split(self, whole: str, parts: int, axis: int = 0) -> list[str]:
-        """Add a node that splits an axis into so many equal parts."""
+        """Add a node that splits an axis into equal parts."""
         return self.outputs("Split", parts, whole, axis=axis, num_outputs=parts)
 
     def ints(self, *values: int) -> str:
-        """Add a one-dimensional int64 constant: axes, a shape, an index."""
+        """Add a one-dimensional int64 constant for axes, a shape or an index."""
         return self.constant(np.array(values, dtype=np.int64))
 
     def scalar(self, value: int) -> str:
@@ -74,7 +74,7 @@ class GraphBuilder:
     def body(
         self, name: str, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]
     ) -> onnx.GraphProto:
-        """Close this builder as a branch or a loop body; it may use every value of the graph around it."""
+        """Close this builder as a branch or a loop body; it may use every value of the enclosing graph."""
         return helper.make_graph(self.nodes, name, list(inputs), list(outputs), self.constants)
 
     def model(
@@ -111,7 +111,7 @@ class GraphBuilder:
 
 
 def value(name: str, kind: int, shape: Shape | None = None) -> onnx.ValueInfoProto:
-    """Declare a value of a body; without a shape, any."""
+    """Declare a value of a body; without a shape, any is allowed."""
     return helper.make_tensor_value_info(name, kind, None if shape is None else list(shape))
 
 

@@ -1,7 +1,7 @@
-"""A whole enrolled classifier in one ONNX file: an image of any size in, label, probabilities and error map out.
+"""A whole enrolled classifier in one ONNX file: image of any size in; label, probabilities and error map out.
 
-It is spliced onto an exported extractor, so it needs no torch: resize and crop go before its `images`, the enrolled
-classes behind its `feature_map`. Resizing runs on bytes, as Pillow's does, and the geometry is `EvaluationTransform`'s.
+It extends an exported extractor, so it does not need torch: resize and crop precede its `images`, the enrolled classes
+follow its `feature_map`. Resizing works on bytes, as in Pillow, with the geometry of `EvaluationTransform`.
 
 Shape letters: way classes, M rows of all classes together, r = h w locations, d channels, S side of the crop.
 """
@@ -23,19 +23,21 @@ from frn_export.graphs.sums import class_sums, join
 
 CLASSIFIER_FORMAT = "frn-classifier"
 EXACT = 128
-"""An image whose shorter side has at most so many pixels is resized as Pillow does to the last bit, which costs more;
-of a larger one a pixel in thousands is off by one grey level."""
+"""Longest shorter side of images resized bit for bit as in Pillow, which costs more.
+
+In larger images one pixel in thousands is off by one grey level.
+"""
 STEPS = float(1 << 22)
-"""Pillow's weights are multiples of one over it."""
+"""Steps of Pillow's weights, which are multiples of its reciprocal."""
 
 
 def require_text(names: Iterable[str]) -> None:
-    """Refuse names of classes that are not UTF-8, as a folder's may be: graphs and pages hold text. An FrnError."""
+    """Raise FrnError for class names that are not UTF-8, as folder names may be: graphs and pages hold text."""
     for name in names:
         try:
             name.encode()
         except UnicodeEncodeError as error:
-            raise FrnError(f"class {name!r}: its name is no valid text (UTF-8). Rename its folder.") from error
+            raise FrnError(f"class {name!r}: its name is not valid text (UTF-8). Rename its folder.") from error
 
 
 def classifier_graph(
@@ -43,18 +45,18 @@ def classifier_graph(
 ) -> onnx.ModelProto:
     """Build `classifier.onnx`.
 
-    `image` uint8 (height, width, 3) RGB to `label` (a string), `probability` (way), `class_error` (way) and
-    `error_map` (way, h, w); and `explained` (way) with `threshold`: an image is unknown if no share
-    reaches it. Classes may have different numbers of supports.
+    It maps `image` uint8 (height, width, 3) RGB to `label` (a string), `probability` (way), `class_error` (way),
+    `error_map` (way, h, w), `explained` (way) and `threshold`. An image is unknown if no explained fraction reaches the
+    threshold. Classes may have different numbers of supports.
 
     Args:
         features: bytes of the `features.onnx` that the classes were enrolled with.
         classes: enrolled classes by name.
-        rule: when an image is unknown.
-        gamma: the temperature, if it was chosen with the classes; None takes what the extractor's head learned.
+        rule: rule that decides whether an image is unknown.
+        gamma: the temperature chosen with the classes; None uses that of the extractor's head.
 
     Raises:
-        FrnError: if the extractor is refused, there is no class or too many for a file, or the name of one is not text.
+        FrnError: if the extractor is refused, there are no classes or too many for a file, or a name is not text.
     """
     require_text(classes)
     extractor = Extractor(features, "the extractor", device="cpu", threads=1)
@@ -85,7 +87,7 @@ def classifier_graph(
 
 
 def preprocess_graph(transform: EvaluationTransform) -> onnx.ModelProto:
-    """Build the first part alone: `image` uint8 (height, width, 3) RGB to `images` (1, 3, S, S) in [0, 1]."""
+    """Build only the preparation: `image` uint8 (height, width, 3) RGB to `images` (1, 3, S, S) in [0, 1]."""
     graph = GraphBuilder("k_")
     _prepare(graph, transform)
     return graph.model(
@@ -98,16 +100,16 @@ def preprocess_graph(transform: EvaluationTransform) -> onnx.ModelProto:
 
 
 def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
-    """Bytes (height, width, 3) to `images` (1, 3, S, S) in [0, 1]: `EvaluationTransform`, step by step.
+    """Prepare bytes (height, width, 3) as `images` (1, 3, S, S) in [0, 1], following `EvaluationTransform`.
 
-    For a small network the many little steps take as long as the network: sizes are vectors (down, across), and almost
-    every photo takes a branch without the steps that strips and small images need.
+    The many small steps can take as long as a small network. Sizes are therefore vectors (down, across), and almost
+    every photo takes a branch without the steps that only strips and small images need.
     """
     length = transform.length
     offsets = graph.ints(*(centre_offset(each, transform.size) for each in range(MAX_ASPECT * length + 1)))
     whole = graph.node("Shape", "image", start=0, end=2)
     shorter, longer = graph.node("ReduceMin", whole, keepdims=1), graph.node("ReduceMax", whole, keepdims=1)
-    # Above it, an image is not too long a strip, and shrinks by so much that one grey level now and then is nothing.
+    # Larger images are not extreme strips and shrink so much that an occasional grey level does not matter.
     limit = graph.node("Max", graph.node("Div", longer, graph.ints(MAX_ASPECT)), graph.ints(max(EXACT, length - 1)))
     is_photo = graph.node("Greater", shorter, limit)
     any_image = _any_image(transform, length, offsets, whole)
@@ -121,20 +123,20 @@ def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
 
 
 def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: str, shorter: str) -> onnx.GraphProto:
-    """The centre of an image that is large and not a strip."""
+    """Build the centre crop of an image that is large and not a strip."""
     graph = GraphBuilder("shrink_")
     wanted = _wanted(graph, transform, length, whole, shorter)
     start = graph.node("Gather", offsets, wanted)
     end = graph.node("Add", start, graph.ints(transform.size))
     planes = _planes(graph, "image")
-    how: dict[str, Any] = {"mode": "linear", "antialias": 1, "exclude_outside": 1}  # nothing beyond the edge, as Pillow
+    how: dict[str, Any] = {"mode": "linear", "antialias": 1, "exclude_outside": 1}  # ignore pixels outside, as Pillow
     pixels = graph.node("Resize", planes, "", "", wanted, axes=[2, 3], **how)
     pixels = graph.node("Slice", pixels, start, end, graph.ints(2, 3))
     return _branch(graph, pixels, transform)
 
 
 def _own_size_or(other: onnx.GraphProto, transform: EvaluationTransform, whole: str) -> onnx.GraphProto:
-    """An image of S x S passes untouched."""
+    """Leave an image of S x S unchanged, or use the other branch."""
     graph, same = GraphBuilder("own_"), GraphBuilder("same_")
     equal = graph.node("Cast", graph.node("Equal", whole, graph.ints(transform.size)), to=INT64)
     own = graph.node("Cast", graph.node("ReduceMin", equal, keepdims=0), to=BOOL)
@@ -143,9 +145,9 @@ def _own_size_or(other: onnx.GraphProto, transform: EvaluationTransform, whole: 
 
 
 def _any_image(transform: EvaluationTransform, length: int, offsets: str, whole: str) -> onnx.GraphProto:
-    """The centre of any image, to the last bit: the longer side is cropped first, or a strip would explode.
+    """Build the centre crop of any image, exact to the last bit; strips are first cropped to a bounded ratio.
 
-    Resize takes halves another way than Pillow now and then, and there are many where an image grows or shrinks little.
+    Resize sometimes rounds halves unlike Pillow, and halves are frequent if an image changes little in size.
     """
     graph = GraphBuilder("any_")
     other = graph.node("Gather", whole, graph.ints(1, 0))
@@ -154,17 +156,17 @@ def _any_image(transform: EvaluationTransform, length: int, offsets: str, whole:
     wanted = _wanted(graph, transform, length, sides, graph.node("ReduceMin", sides, keepdims=1))
     start = graph.node("Gather", offsets, wanted)
     scale, centres = _centres(graph, sides, wanted, start, transform.size)
-    reach = graph.node("Max", scale, graph.doubles(1.0))  # 2, 1, 1: where an image grows, a pixel has two neighbours
+    reach = graph.node("Max", scale, graph.doubles(1.0))  # 2, 1, 1: when enlarging, a pixel has two neighbours
     begin, end = _window(graph, sides, centres, reach)
     window = graph.node("Slice", "image", *(graph.node("Add", first, each) for each in (begin, end)), graph.ints(0, 1))
     ends = zip(*(graph.split(each, 2) for each in (begin, end, centres, reach)), strict=True)
     down, across = (_weights(graph, *each, axis=axis) for each, axis in zip(ends, (1, 0), strict=True))
-    # No Transpose: onnxruntime 1.17 fuses it with the product that follows, and has no such product of doubles.
+    # No Transpose: onnxruntime 1.17 would fuse it with the next product, and lacks that fused product for doubles.
     rows = graph.node("Squeeze", graph.node("Concat", *graph.split(window, 3, axis=2), axis=0), graph.ints(2))
     narrow = _rounded(graph, graph.node("MatMul", _shares(graph, rows), across))  # rows first, as `resize_bytes`
     planes = graph.node("Reshape", graph.node("Floor", narrow), graph.ints(3, -1, transform.size))
     pixels = _rounded(graph, graph.node("MatMul", down, _shares(graph, planes)))
-    pixels = graph.node("Cast", pixels, to=UINT8)  # drops what is behind the point
+    pixels = graph.node("Cast", pixels, to=UINT8)  # truncates the fraction
     return _branch(graph, graph.node("Unsqueeze", pixels, graph.ints(0)), transform)
 
 
@@ -173,19 +175,19 @@ def _branch(graph: GraphBuilder, pixels: str, transform: EvaluationTransform) ->
 
 
 def _wanted(graph: GraphBuilder, transform: EvaluationTransform, length: int, sides: str, shorter: str) -> str:
-    """Sizes after resizing: the shorter side becomes `length`, the longer one is truncated; or both become it."""
+    """Compute the resized sizes: the shorter side, or both, become `length`; a longer one is truncated."""
     if transform.square:
         return graph.ints(length, length)
     return graph.node("Div", graph.node("Mul", sides, graph.ints(length)), shorter)
 
 
 def _planes(graph: GraphBuilder, image: str) -> str:
-    """Bytes (height, width, 3) to (1, 3, height, width)."""
+    """Rearrange bytes (height, width, 3) as (1, 3, height, width)."""
     return graph.node("Unsqueeze", graph.node("Transpose", image, perm=[2, 0, 1]), graph.ints(0))
 
 
 def _centres(graph: GraphBuilder, sides: str, wanted: str, start: str, size: int) -> tuple[str, str]:
-    """How many pixels become one (2, 1, 1), and where the S of the crop lie among them (2, S, 1); by (down, across)."""
+    """Return the scale (2, 1, 1) in source pixels per output pixel, and the S centres (2, S, 1); by (down, across)."""
     sides, wanted, start = (
         graph.node("Unsqueeze", graph.node("Cast", each, to=DOUBLE), graph.ints(1, 2))
         for each in (sides, wanted, start)
@@ -196,7 +198,7 @@ def _centres(graph: GraphBuilder, sides: str, wanted: str, start: str, size: int
 
 
 def _window(graph: GraphBuilder, sides: str, centres: str, reach: str) -> tuple[str, str]:
-    """First and end (2) of the pixels that the crop is made of: of a strip, few."""
+    """Return start and end (2) of the pixels that the crop needs; for a strip they are few."""
     axes = graph.ints(1, 2)
     lowest = graph.node("Sub", graph.node("ReduceMin", centres, axes, keepdims=0), graph.node("Squeeze", reach, axes))
     highest = graph.node("Add", graph.node("ReduceMax", centres, axes, keepdims=0), graph.node("Squeeze", reach, axes))
@@ -206,10 +208,10 @@ def _window(graph: GraphBuilder, sides: str, centres: str, reach: str) -> tuple[
 
 
 def _weights(graph: GraphBuilder, begin: str, end: str, centres: str, reach: str, *, axis: int) -> str:
-    """How much each pixel of the window makes of each of the crop: Pillow's numbers, of 22 bits.
+    """Return the weight of each pixel of the window in each pixel of the crop: Pillow's numbers with 22 bits.
 
-    A triangle: 1 at the centre, 0 from `reach` on, nothing outside of the image. Pixels lie along `axis`, those of the
-    crop along the other.
+    The filter is a triangle: 1 at the centre, 0 from `reach` on, and 0 outside the image. Pixels lie along `axis`,
+    those of the crop along the other axis.
     """
     scalars = (graph.node("Squeeze", each) for each in (begin, end))
     places = graph.node("Cast", graph.node("Range", *scalars, graph.scalar(1)), to=DOUBLE)
@@ -223,19 +225,19 @@ def _weights(graph: GraphBuilder, begin: str, end: str, centres: str, reach: str
 
 
 def _shares(graph: GraphBuilder, pixels: str) -> str:
-    """Bytes in the unit of `_weights`."""
+    """Convert bytes to the unit of `_weights`."""
     return graph.node("Div", graph.node("Cast", pixels, to=DOUBLE), graph.doubles(STEPS))
 
 
 def _rounded(graph: GraphBuilder, values: str) -> str:
-    """Numbers of which the part before the point counts."""
+    """Add a half, so that the integer part is the rounded value."""
     return graph.node("Add", values, graph.doubles(0.5))
 
 
 def _score(
     graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tuple[int, int], gamma: float, rule: RejectRule
 ) -> None:
-    """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, and sums of squares by class."""
+    """Map `feature_map` (1, r, d) to the outputs: one product with all rows, then sums of squares by class."""
     way, (h, w) = len(classes), grid
     joined = join(classes)
     query = graph.node("Transpose", graph.node("Squeeze", "feature_map", graph.ints(0)), perm=[1, 0])  # d, r
@@ -254,7 +256,7 @@ def _score(
 
 
 def explain(graph: GraphBuilder, energy: str) -> None:
-    """`unknown.explained`: 1 - error / energy, at least 0; if there is no energy there is no error either, so 0."""
+    """Add `unknown.explained`: 1 - error / energy, at least 0; without energy the error is also 0, which gives 0."""
     share = graph.node("Div", graph.node("Sub", energy, "class_error"), _positive(graph, energy))
     graph.node("Relu", share, output="explained")
 

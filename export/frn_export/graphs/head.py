@@ -1,13 +1,13 @@
-"""The closed-form head in standard operators: any way, shot, channels and number of queries in one session.
+"""Closed-form head in standard operators: any way, shot, channels and number of queries in one session.
 
-ONNX has no inverse, solve or Cholesky, but products alone give the inverse square root of A = K + lam I: by
-Newton-Schulz, from Y = A / u and Z = I, repeat T = (3 I - Z Y) / 2, Y = Y T, Z = T Z until Z Y = I; then Z is
-(A / u)^-1/2. Lambda is a known lower bound of the spectrum of A, and its largest row sum u an upper one; so the best
-scaling of each step is known, and the step to stop at: with the spectrum of Z Y in [lo, 1] and
-c = 3 / (1 + sqrt(lo) + lo), the step T = sqrt(c) (3 I - c Z Y) / 2 brings it to [c lo (3 - c lo)^2 / 4, 1].
+ONNX has no inverse, solve or Cholesky, but matrix products suffice for the inverse square root of A = K + lam I.
+Newton-Schulz starts from Y = A / u and Z = I, and repeats T = (3 I - Z Y) / 2, Y = Y T, Z = T Z until Z Y = I; then Z
+is (A / u)^-1/2. Lambda is a known lower bound of the spectrum of A, and its largest row sum u an upper one. They give
+the best scaling of each step and the last step. With the spectrum of Z Y in [lo, 1] and c = 3 / (1 + sqrt(lo) + lo),
+the step T = sqrt(c) (3 I - c Z Y) / 2 brings it to [c lo (3 - c lo)^2 / 4, 1].
 
-Shape letters: way classes, p = shot * r pool rows (zero-padded where a class has fewer shots), d channels, q queries,
-n = q r query locations.
+Shape letters: way classes, p = shot * r pool rows (zero-padded for classes with fewer shots), d channels, q queries, n
+= q r query locations.
 """
 
 import math
@@ -21,14 +21,14 @@ from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, GraphBuilder, 
 HEAD_FORMAT = "frn-head"
 MAX_STEPS = 60
 TOLERANCE = 1e-9
-"""Newton-Schulz ends when the spectrum of Z Y lies within this of 1: what is rounded to float cannot tell."""
+"""Newton-Schulz stops when the spectrum of Z Y is within this of 1, below the resolution of a float."""
 
 
 def head_graph(head: HeadParameters) -> onnx.ModelProto:
     """Build `head.onnx`.
 
-    `support` (way, shot, r, d) zero-padded, `shots` int64 (way), `query` (q, r, d) to `logits` (q, way) and
-    `class_error` (q, way). The class side is computed in double; Eq. 8 or Eq. 10 is chosen by size.
+    It maps `support` (way, shot, r, d) zero-padded, `shots` int64 (way), `query` (q, r, d) to `logits` (q, way) and
+    `class_error` (q, way). The class side is computed in double precision; the sizes decide between Eq. 8 and Eq. 10.
     """
     graph = GraphBuilder()
     way, shot, r, d = (_dimension(graph, "support", axis) for axis in range(4))
@@ -57,9 +57,9 @@ def head_graph(head: HeadParameters) -> onnx.ModelProto:
 
 
 def _dual(rho: float) -> onnx.GraphProto:
-    """Eq. 8, p <= d: |q|^2 - rho (2 - rho) |y|^2 - rho^2 |z|^2 with y = A^-1/2 S q and z = lam^1/2 A^-1/2 y.
+    """Build Eq. 8, p <= d: |q|^2 - rho (2 - rho) |y|^2 - rho^2 |z|^2 with y = A^-1/2 S q and z = lam^1/2 A^-1/2 y.
 
-    The factors of q and y have norms of at most one: they may be rounded to float, as A^-1 may not.
+    The factors of q and y have norms of at most one, so they may be rounded to float32, unlike A^-1.
     """
     graph = GraphBuilder("dual_")
     gram = graph.node("Einsum", "pool", "pool", equation="wpd,wed->wpe")  # see `_by_moments`
@@ -81,9 +81,9 @@ def _dual(rho: float) -> onnx.GraphProto:
 
 
 def _by_moments(rho: float) -> onnx.GraphProto:
-    """Eq. 10, p > d: <Q^T Q / r, B^2> with B = (1 - rho) I + rho lam (S^T S + lam I)^-1."""
+    """Build Eq. 10, p > d: <Q^T Q / r, B^2> with B = (1 - rho) I + rho lam (S^T S + lam I)^-1."""
     graph = GraphBuilder("moments_")
-    # No Transpose and MatMul: onnxruntime 1.17 fuses the two, and has no such product of doubles.
+    # No Transpose and MatMul: onnxruntime 1.17 fuses the two, and lacks the fused product for doubles.
     gram = graph.node("Einsum", "pool", "pool", equation="wpd,wpe->wde")
     identity = _identity(graph, "pool", 2)
     root = _inverse_root(graph, gram, identity)
@@ -101,7 +101,7 @@ def _by_moments(rho: float) -> onnx.GraphProto:
 
 
 def _inverse_root(graph: GraphBuilder, gram: str, identity: str) -> str:
-    """(K + lam I)^-1/2 in double of Gram matrices K (way, m, m), by scaled Newton-Schulz."""
+    """Compute (K + lam I)^-1/2 in double for Gram matrices K (way, m, m), by scaled Newton-Schulz."""
     system = graph.node("Add", gram, graph.node("Mul", "lam", identity))
     sums = graph.node("ReduceSum", graph.node("Abs", system), graph.ints(-1), keepdims=1)
     upper = graph.node("ReduceMax", sums, graph.ints(-2), keepdims=1)  # way, 1, 1
@@ -124,7 +124,7 @@ def _inverse_root(graph: GraphBuilder, gram: str, identity: str) -> str:
 
 
 def _newton_schulz(prefix: str, identity: str) -> onnx.GraphProto:
-    """One step from Y, Z and lo to the next, and whether another is needed."""
+    """Build one step from Y, Z and lo to the next, and the condition for another step."""
     body = GraphBuilder(prefix)
     step, go, y, z, lo = (f"{prefix}{name}" for name in ("step", "go", "y", "z", "lo"))
     spread = body.node("Add", body.node("Sqrt", lo), lo)
@@ -150,7 +150,7 @@ def _unfinished(graph: GraphBuilder, low: str) -> str:
 
 
 def _identity(graph: GraphBuilder, like: str, axis: int) -> str:
-    """A float64 identity as large as an axis of a value."""
+    """Add a float64 identity as large as an axis of a value."""
     size = graph.node("Squeeze", _dimension(graph, like, axis), graph.ints(0))
     zero, one = (graph.constant(np.array(n, dtype=np.int64)) for n in (0, 1))
     index = graph.node("Range", zero, size, one)
@@ -159,5 +159,5 @@ def _identity(graph: GraphBuilder, like: str, axis: int) -> str:
 
 
 def _dimension(graph: GraphBuilder, name: str, axis: int) -> str:
-    """One dimension of a value, as an int64 vector of one."""
+    """Return one dimension of a value, as an int64 vector of length one."""
     return graph.node("Shape", name, start=axis, end=axis + 1)

@@ -1,7 +1,7 @@
-"""A better answer for twice the time: an extractor that looks at a photo and at its mirror image.
+"""Test-time augmentation: an extractor that averages a photo and its mirror image, in twice the time.
 
-The mirror image's map is turned back, and the two are averaged: r and d stay, so classes, error maps and every file
-made of the extractor are as with the plain one.
+The mirror image's map is flipped back before averaging. r and d are unchanged, so classes, error maps and files made
+from the extractor have the same form as with the plain one.
 """
 
 import hashlib
@@ -15,9 +15,9 @@ from frn_export.graphs.builder import GraphBuilder
 
 
 def mirrored(features: bytes) -> bytes:
-    """Put both looks into a `features.onnx`; its metadata then names the hash of the plain one.
+    """Add the mirror image to a `features.onnx`; the metadata records the hash of the plain one.
 
-    One that has them already stays as it is.
+    An extractor that already has it is returned unchanged.
     """
     model = onnx.load_model_from_string(features)
     metadata = {entry.key: entry.value for entry in model.metadata_props}

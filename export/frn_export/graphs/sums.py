@@ -1,6 +1,6 @@
-"""In a graph: what each class takes off a location's squared length, from the products with all classes' rows.
+"""Reduction of a location's squared length by each class, from products with all classes' rows, in a graph.
 
-Shape letters: way classes, M rows of all classes together, m rows of the class that has most.
+Shape letters: way classes, M rows of all classes together, m rows of the largest class.
 """
 
 from collections.abc import Mapping
@@ -12,26 +12,28 @@ from frn.ridge.enrolment import EnrolledClass, JoinedClasses
 from frn_export.graphs.builder import GraphBuilder
 
 MATRIX = 64
-"""Up to so many classes their sums are a product with a matrix of signs, (way, M); of a thousand that would be most of
-the work and of the file."""
+"""Most classes whose sums are a product with a matrix of signs, (way, M).
+
+For a thousand classes the matrix would dominate the time and the file.
+"""
 MAX_CLASS_BYTES = 1_900_000_000
-"""Bytes of rows: an ONNX file has 2 GiB at most, and the network is in it as well."""
+"""Most bytes of rows: an ONNX file has at most 2 GiB, including the network."""
 
 
 def join(classes: Mapping[str, EnrolledClass]) -> JoinedClasses:
-    """All classes' rows. FrnError if there is no class, or they are more than a file holds."""
+    """Join all classes' rows. Raises FrnError if there are no classes, or they exceed a file."""
     if not classes:
         raise FrnError("a classifier needs at least one class")
     if (size := sum(enrolled.rows.nbytes for enrolled in classes.values())) > MAX_CLASS_BYTES:
         raise FrnError(
             f"the {len(classes):,} classes take {size / 1e9:.1f} GB, but an ONNX file holds 2. Export fewer classes, "
-            "or fewer photos of each; `frn classify` takes as many as memory does."
+            "or fewer photos of each; `frn classify` takes as many as memory holds."
         )
     return JoinedClasses.of(classes.values())
 
 
 def class_sums(graph: GraphBuilder, classes: JoinedClasses, products: str, axis: int) -> str:
-    """Signed squares of products with all classes' rows, summed by class: M becomes way at axis 0 of 2, or 2 of 3."""
+    """Sum signed squares of products with all rows by class: M becomes way at axis 0 of 2, or 2 of 3."""
     squares, way = graph.node("Mul", products, products), len(classes.sizes)
     if way <= MATRIX:
         signs = np.repeat(np.eye(way, dtype=np.float32), classes.sizes, axis=1) * classes.signs
@@ -44,7 +46,7 @@ def class_sums(graph: GraphBuilder, classes: JoinedClasses, products: str, axis:
     most, total = classes.sizes.max(), len(classes.signs)
     numbers = np.arange(most)
     rows = np.where(numbers < classes.sizes[:, None], classes.starts[:, None] + numbers, total)  # way, m
-    if total in rows:  # what a smaller class lacks is the zero behind all rows
+    if total in rows:  # smaller classes are padded with the zero after all rows
         squares = graph.node("Pad", squares, graph.ints(*([0, 0, 1, 0] if axis == 0 else [0, 0, 0, 0, 0, 1])))
     gathered = graph.node("Gather", squares, graph.constant(rows.astype(np.int64)), axis=axis)
     return graph.node("ReduceSum", gathered, graph.ints(axis + 1), keepdims=0)

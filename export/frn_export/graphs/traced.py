@@ -1,9 +1,9 @@
-"""A network of another library as ONNX: torch's tracer writes the nodes, and what computes on pixels is kept of them.
+"""Another library's network as ONNX: torch's tracer writes the nodes; those that depend on pixels are kept.
 
-The tracer is the TorchScript one that comes with torch: the newer exporter needs another package. It writes chains of
-nodes that work out shapes, with operators that no extractor may have (`inference.runtime`), and notes of source lines.
-Values that depend only on the number of images n are therefore evaluated for two values of n: what stays the same
-becomes a constant, what grows with n is taken from the input's shape. Names and notes are left behind.
+This uses the TorchScript tracer that comes with torch, because the newer exporter needs another package. It writes
+chains of nodes that compute shapes, with operators that extractors may not have (`inference.runtime`), and source
+lines. Values that depend only on the number of images n are therefore evaluated for two values of n: constant ones
+become constants, and those that grow with n are computed from the input's shape. Names and source lines are dropped.
 """
 
 import io
@@ -24,9 +24,9 @@ Values = dict[str, NDArray[Any]]
 
 
 def write_traced(graph: GraphBuilder, images: str, backbone: nn.Module, size: int) -> str:
-    """Add a network to a graph: the name of normalised images (n, 3, size, size) to that of maps (n, d, h, w).
+    """Add a network to a graph, from normalised images (n, 3, size, size) to maps (n, d, h, w), by value names.
 
-    FrnError if it cannot be traced, or its shapes do not follow the number of images.
+    Raises FrnError if it cannot be traced, or its shapes do not follow the number of images.
     """
     return _Copy(graph, images, _trace(backbone, size)).maps()
 
@@ -35,11 +35,11 @@ def _trace(backbone: nn.Module, size: int) -> onnx.GraphProto:
     file = io.BytesIO()
     example = torch.zeros(2, 3, size, size, dtype=torch.float32)
     fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # one fused operator, which ONNX does not have
-    torch._C._jit_set_onnx_log_output_stream("stderr")  # what cannot be written it prints, on stdout if not told so
+    torch.backends.mha.set_fastpath_enabled(False)  # it is one fused operator, which ONNX lacks
+    torch._C._jit_set_onnx_log_output_stream("stderr")  # unsupported nodes are otherwise printed to stdout
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # deprecation, and Python values that tracing fixes: parity is checked
+            warnings.simplefilter("ignore")  # deprecations, and Python values fixed by tracing, which parity checks
             torch.onnx.export(
                 backbone,
                 (example,),
@@ -51,14 +51,14 @@ def _trace(backbone: nn.Module, size: int) -> onnx.GraphProto:
                 dynamic_axes={"images": {0: "n"}},
             )
     except (torch.onnx.errors.OnnxExporterError, RuntimeError) as error:
-        raise FrnError(f"this network cannot be written as ONNX ({str(error).splitlines()[-1]})") from error
+        raise FrnError(f"this backbone cannot be exported as ONNX ({str(error).splitlines()[-1]})") from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
     return onnx.load_model_from_string(file.getvalue()).graph
 
 
 class _Copy:
-    """Copies what computes on pixels, from the output backwards, each value once."""
+    """Copier of the nodes that depend on pixels, backwards from the output, each value once."""
 
     def __init__(self, graph: GraphBuilder, images: str, traced: onnx.GraphProto) -> None:
         self.graph = graph
@@ -73,11 +73,11 @@ class _Copy:
         self.batch: str | None = None
 
     def maps(self) -> str:
-        """The output's name in the graph."""
+        """Return the output's name in the graph."""
         return self._value("maps")
 
     def _value(self, name: str, reshapes: bool = False) -> str:
-        """A value of the traced graph under its new name."""
+        """Return the new name of a value of the traced graph."""
         if not name:
             return ""
         if name in self.weights:
@@ -106,10 +106,12 @@ class _Copy:
         self.named.update(zip(node.output, outputs, strict=True))
 
     def _sizes(self, two: NDArray[Any], three: NDArray[Any], reshapes: bool) -> str:
-        """A shape with multiples of n in it: -1 where a Reshape can work it out, else from the images' own shape."""
+        """Add a shape with multiples of n: -1 if a Reshape can infer it, else computed from the images' shape."""
         growth = three - two
         if not np.array_equal(two[growth != 0], 2 * growth[growth != 0]):
-            raise FrnError("this network cannot be written as ONNX (a size neither is fixed nor grows with the images)")
+            raise FrnError(
+                "this backbone cannot be exported as ONNX (a size neither is fixed nor grows with the images)"
+            )
         if reshapes and np.count_nonzero(growth) == 1 and -1 not in two:
             return self._constant(np.where(growth != 0, -1, two))
         if self.batch is None:
@@ -121,7 +123,7 @@ class _Copy:
         return self.graph.node("Concat", *parts, axis=0)
 
     def _constant(self, array: NDArray[Any]) -> str:
-        """Each constant once, however many nodes use it."""
+        """Add each constant once, even if several nodes use it."""
         array = np.asarray(array)
         key = str((array.dtype, array.shape)).encode() + array.tobytes()
         if key not in self.ready:
@@ -130,7 +132,7 @@ class _Copy:
 
 
 def _depend_on_pixels(traced: onnx.GraphProto) -> set[str]:
-    """Names of values that depend on what the images hold, not only on how many there are."""
+    """Return names of values that depend on the images' contents, not only on their number."""
     found = {"images"}
     for node in traced.node:
         if node.op_type != "Shape" and not found.isdisjoint(node.input):
@@ -139,7 +141,7 @@ def _depend_on_pixels(traced: onnx.GraphProto) -> set[str]:
 
 
 def _evaluate(traced: onnx.GraphProto, names: list[str], n: int) -> Values:
-    """Values that do not depend on pixels, for n images."""
+    """Evaluate values that do not depend on pixels, for n images."""
     import onnxruntime
 
     if not names:

@@ -1,1 +1,1 @@
-"""A page that classifies photos in the browser: what it is made of, and how it is written."""
+"""Web page that classifies photos in the browser: its contents, and how it is written."""

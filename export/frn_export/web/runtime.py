@@ -1,7 +1,7 @@
-"""onnxruntime-web, from its npm package: the user's own copy, since a page must not fetch anything.
+"""onnxruntime-web from the user's own copy of its npm package, since a page must not fetch anything.
 
-Two of the package's files are enough: the script with the WebAssembly backend alone, and that backend's binary. A page
-of ours carries them, so the package has to be at hand only where pages are made.
+Two files of the package suffice: the script with only the WebAssembly backend, and that backend's binary. Our pages
+contain both, so the package is needed only to make pages.
 """
 
 import json
@@ -16,11 +16,11 @@ from frn.system.files import require_regular
 PACKAGE = "onnxruntime-web"
 SCRIPT, BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
 OLDEST = (1, 20)
-"""The first with `SCRIPT`."""
+"""Oldest version with `SCRIPT`."""
 MAX_BYTES = 64 << 20
 """Size limit of one file; the binary has about 14 MB."""
 MAX_ARCHIVE = 1 << 30
-"""Bytes of the package, with its other binaries."""
+"""Size limit of the package with its other binaries."""
 FETCH = f"Fetch it once, by `npm pack {PACKAGE}`, and give --runtime the file that it writes"
 LICENCE = """\
 ONNX Runtime Web {version}: {script} and {binary}
@@ -60,15 +60,15 @@ class Runtime:
 
     @property
     def licence(self) -> str:
-        """The licence that goes beside them."""
+        """The licence to include with them."""
         return LICENCE.format(version=self.version, script=SCRIPT, binary=BINARY, package=PACKAGE)
 
 
 def find_runtime(given: Path | None) -> Runtime:
     """Read the runtime from a folder of the npm package or from the archive of `npm pack`.
 
-    Without either it is looked for as npm installs it: in `node_modules` here and in the folders above. FrnError if
-    there is none, or it is another package or too old.
+    By default it is searched in `node_modules` here and in the parent folders, as npm installs it. Raises FrnError if
+    it is not found, or it is another package or too old.
     """
     if given is None:
         here = Path.cwd()
@@ -104,7 +104,7 @@ def _from_archive(path: Path) -> Runtime:
                     found[member.name] = content.read()
     except (OSError, tarfile.TarError, EOFError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise FrnError(f"{path}: is no archive of {PACKAGE} ({reason}). {FETCH}.") from error
+        raise FrnError(f"{path}: is not an archive of {PACKAGE} ({reason}). {FETCH}.") from error
     if missing := [name for name in wanted if name not in found]:
         raise FrnError(f"{path}: has no {missing[0]}. {FETCH}.")
     description, script, binary = (found[name] for name in wanted)
@@ -122,5 +122,5 @@ def _runtime(description: bytes, script: bytes, binary: bytes, where: Path) -> R
         oldest = ".".join(map(str, OLDEST))
         raise FrnError(f"{where}: is {name} {version}; a page needs {PACKAGE} {oldest} or newer. {FETCH}.")
     if not binary.startswith(b"\0asm"):
-        raise FrnError(f"{where}: its {BINARY} is no WebAssembly. {FETCH}.")
+        raise FrnError(f"{where}: its {BINARY} is not WebAssembly. {FETCH}.")
     return Runtime(version, script, binary)

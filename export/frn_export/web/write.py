@@ -1,4 +1,4 @@
-"""`frn export --web`: a folder that any file server turns into a classifier which runs in the browser."""
+"""`frn export --web`: a folder that any file server can host as a classifier running in the browser."""
 
 import hashlib
 import json
@@ -30,28 +30,33 @@ from frn_export.web.runtime import BINARY, Runtime
 SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js")
 """Files of the page that are the same for every model."""
 WORKER = "sw.js"
-"""Keeps the other files for use without a network. It holds their checksum, by which a browser sees a new export."""
+"""Service worker that caches the other files for offline use.
+
+It contains their checksum, which reveals a new export to browsers.
+"""
 SERVED = "ort.wasm.bundle.min.js"
 """Name of the runtime's script in a page: some file servers do not know `.mjs`, and browsers then refuse it."""
 PAGE = "page.json"
 COMPARED = 5
-"""Photos that the written graphs are tried on."""
+"""Photos on which the written graphs are tested."""
 
 
 def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: bool = False) -> Difference:
-    """Write the page of a classifier, which may have no class yet.
+    """Write the page of a classifier, which may have no classes yet.
 
     Args:
-        classifier: with the classes that the page opens with. Their feature maps go into the page, their photos do not.
+        classifier: classifier with the page's initial classes. The page contains their feature maps, not their
+            photos.
         out: folder; the files of an earlier page are replaced.
-        runtime: what runs the graphs.
+        runtime: onnxruntime-web, which runs the graphs.
         replace: also overwrite files of other programs.
 
     Returns:
-        How far the page's graphs are from the classifier, over some of its examples.
+        Difference between the page's graphs and the classifier, over some of its examples.
 
     Raises:
-        FrnError: if the folder holds another page, or the graphs differ from the classifier; nothing is written then.
+        FrnError: if the folder holds another page, or the graphs differ from the classifier; then nothing is
+            written.
     """
     if classifier.extractor.head is None:
         raise FrnError(f"this model was trained as {classifier.extractor.method}; a page needs an FRN head")
@@ -81,7 +86,7 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
 
 
 def require_writable_page(out: Path, names: Iterable[str] = (*SOURCES, WORKER, PAGE), *, replace: bool = False) -> None:
-    """Refuse to overwrite files of other programs, by an FrnError. The page itself says that the folder is ours."""
+    """Raise FrnError if files of other programs would be overwritten. A page itself marks the folder as ours."""
     page = out / "index.html"
     try:
         earlier = page.exists() and b"frn export --web" in read_regular(page, MAX_JSON)
@@ -104,7 +109,7 @@ def _graphs(classifier: Classifier) -> dict[str, bytes]:
 
 
 def _compare(classifier: Classifier, graphs: Mapping[str, bytes]) -> Difference:
-    """The graphs, one after the other, on examples of the classes; largest difference of an error, by the energy."""
+    """Compare graphs and classifier on examples; return the largest error difference relative to the energy."""
     sessions = {name: open_session(data, name, device="cpu", threads=1) for name, data in graphs.items()}
     largest = 0.0
     for entry in classifier.state.classes[:COMPARED]:

@@ -1,1 +1,1 @@
-"""What every command shares."""
+"""Code that all commands share."""

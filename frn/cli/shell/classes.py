@@ -49,7 +49,7 @@ def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
 
 
 def describe_head(classifier: "Classifier") -> str:
-    """Which alpha and gamma the classes have, and where they come from."""
+    """Describe alpha and gamma of the classes, and their origin."""
     if classifier.extractor.head is None:
         return f"{classifier.extractor.method}, as trained"
     photos = sum(len(entry.supports) for entry in classifier.state.classes)

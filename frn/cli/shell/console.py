@@ -1,4 +1,4 @@
-"""What every command shares: errors as one line, results on stdout, progress on stderr."""
+"""Console rules of all commands: one-line errors, results on stdout, progress on stderr."""
 
 import errno
 import io
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from frn.data.pixel_cache import Progress
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
+"""Exit status after Ctrl-C, as in shells."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 NO_ROOM = "annot allocate memory|failed to map segment|can't start new thread"
-"""What the loader of libraries, and Python where it starts a thread, say without memory."""
+"""Errors of the library loader, and of Python when it starts a thread, if memory is exhausted."""
 WIDE = 1000
-"""Width of results in a pipe, where nothing needs wrapping."""
+"""Width of results in a pipe, where nothing should wrap."""
 
 
 @contextmanager
 def plain_ending() -> Iterator[None]:
-    """End a program without a traceback on Ctrl-C, and where stdout cannot take what is written.
+    """End the program without a traceback after Ctrl-C or if stdout cannot be written.
 
-    Characters that stdout's encoding lacks are written as escapes; a stream that was closed (`2>&-`) takes everything.
+    Characters outside stdout's encoding are written as escapes. Output to a closed stream (`2>&-`) is discarded.
     """
     interrupted = False
     sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
@@ -60,10 +60,10 @@ def plain_ending() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
-        if interrupted:  # whatever a module makes of it that was just being loaded
+        if interrupted:  # a module that was just loading may turn it into any error
             note("interrupted")
             sys.exit(INTERRUPTED)
-        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # it is of a stream, then
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # then a stream failed
             discard_output(sys.stdout.fileno())
             note(f"error: stdout cannot be written ({error.strerror})")
             sys.exit(1)
@@ -77,7 +77,7 @@ def plain_ending() -> Iterator[None]:
 
 
 def _nowhere() -> io.TextIOWrapper:
-    """A stream in place of a closed one. What is printed to None lands on stdout, and the next file gets its number."""
+    """Return a substitute for a closed stream, whose number the next opened file would otherwise get."""
     return open(os.devnull, "w", encoding="utf-8")
 
 
@@ -94,11 +94,11 @@ def _shortage(error: BaseException) -> str:
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Show an `FrnError` as one line and exit with status 1, a warning of ours as one; a bug keeps its traceback."""
+    """Show each `FrnError` and warning of ours as one line; errors exit with status 1. Bugs keep their traceback."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", FrnWarning)
-            warnings.filterwarnings("ignore", module="PIL|pillow_heif")  # of photos that are read all the same
+            warnings.filterwarnings("ignore", module="PIL|pillow_heif")  # about photos that can be read
             show = warnings.showwarning
 
             def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -115,10 +115,10 @@ def user_errors() -> Iterator[None]:
         note("interrupted")
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone (`frn ... | head`): nobody is left to tell
+        sys.stderr.close()  # the reader has closed the pipe (`frn ... | head`), so nobody would see a message
         discard_output(sys.stdout.fileno())
         raise typer.Exit(1) from None
-    except OSError as error:  # of a name that was given: it is too long, say, or in a folder that is closed to us
+    except OSError as error:  # about a given path, which may be too long or not permitted
         if error.filename is None or _shortage(error):
             raise
         fail(f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror})")
@@ -131,14 +131,14 @@ def fail(message: str) -> None:
 
 
 def command_line() -> str:
-    """The command as it was called."""
+    """Return the command line as it was called."""
     return shlex.join(["frn", *sys.argv[1:]])
 
 
 def end_stopped_run(steps: int) -> NoReturn:
-    """Say how to continue with a run that was stopped, and exit as after Ctrl-C."""
+    """Print how to resume a stopped run, and exit with the status of Ctrl-C."""
     command = shlex.join(["frn", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
-    note(f"saved after {steps} steps. Go on with: {command}")
+    note(f"saved after {steps} steps. Continue with: {command}")
     raise typer.Exit(INTERRUPTED)
 
 
@@ -153,34 +153,34 @@ def note(message: str) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with everything that could steer a terminal escaped; file names can hold anything."""
+    """Escape everything in the text that could control a terminal; file names can contain anything."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
 def print_json(value: object) -> None:
-    """Print one JSON value as one line on stdout; characters that could steer a terminal are JSON's escapes."""
+    """Print one JSON value as one line on stdout; JSON escapes replace characters that could control a terminal."""
     text = json.dumps(value, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf"))
     print("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text), flush=True)
 
 
 def check_report(path: Path | None, *, replace: bool) -> None:
-    """Refuse a report that would not open in a browser or may not be written, before the work is done."""
+    """Refuse a report path that a browser could not open or that may not be written, before the work starts."""
     if path is None:
         return
     if path.suffix.lower() not in (".html", ".htm"):
-        raise FrnError(f"{path}: a report is a page. Call it something.html.")
+        raise FrnError(f"{path}: a report is a page. Its name must end in .html.")
     require_writable(path, replace=replace)
 
 
 def stdout() -> "Console":
-    """A console for results. Names hold what markup and emoji are made of, so neither is looked for unless asked."""
+    """Return a console for results, without markup and emoji by default, since names may contain both."""
     from rich.console import Console
 
     return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
 
 
 def strong(name: object) -> str:
-    """A name in bold, for lines of rich markup: nothing in it is any."""
+    """Return a name in bold for rich markup, with any markup in it escaped."""
     from rich.markup import escape
 
     return f"[bold]{escape(printable(str(name)))}[/bold]"
@@ -200,7 +200,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 @contextmanager
 def progress_bar(what: str) -> Iterator["Progress"]:
-    """A progress callback that draws a bar with ETA on a terminal and nothing in a pipe."""
+    """Provide a progress callback that draws a bar with ETA on a terminal and nothing in a pipe."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -218,7 +218,7 @@ def progress_bar(what: str) -> Iterator["Progress"]:
 
 @contextmanager
 def status_line(text: str) -> Iterator[Callable[[str], None]]:
-    """Show a line on a terminal while something works; yields what replaces its text. Quiet in a pipe."""
+    """Show a line on a terminal during an operation; yields a function that changes its text. Quiet in a pipe."""
     from rich.console import Console
     from rich.text import Text
 
@@ -229,7 +229,7 @@ def status_line(text: str) -> Iterator[Callable[[str], None]]:
 def report_skipped(
     reasons: Sequence[object], *, most: int = 5, all_of_them: str = "`frn data check` lists them all"
 ) -> None:
-    """Say which files could not be used as they were, and why."""
+    """Report which files could not be used, and why."""
     for reason in reasons[:most]:
         note(f"warning: {reason}")
     if len(reasons) > most:

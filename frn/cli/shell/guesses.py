@@ -14,7 +14,7 @@ OTHER_NAMES = {
     **dict.fromkeys(("convert", "onnx"), "export"),
     **dict.fromkeys(("ui", "tui", "app", "gui"), "frn-tui"),
 }
-"""Command names of other programs, and the matching commands."""
+"""Command names of other programs, mapped to the matching commands."""
 FOR_FOLDERS = {
     "eval": "frn eval MODEL --data {}",
     "train": "frn finetune {} or frn train PRESET --data {}",

@@ -1,4 +1,4 @@
-"""`frn help`: commands, and topics that belong to none of them."""
+"""`frn help`: commands and general topics."""
 
 import re
 from collections.abc import Mapping
@@ -22,17 +22,17 @@ EXAMPLES = {
     "plot": ("frn plot runs/frn runs/proto --out curves.svg",),
     "reproduce": ("frn reproduce --list", "frn reproduce cub-cropped --data cub-cropped=data/cub"),
 }
-"""Commands as one would type them, shown at the end of each command's help."""
+"""Example command lines, shown at the end of each command's help."""
 
 
 def prepare_help(commands: Mapping[str, Any]) -> None:
-    """Join the source's line breaks within paragraphs, which Typer keeps, and add the examples."""
+    """Join line breaks within paragraphs, which Typer would keep, and add the examples."""
     for name, command in commands.items():
         command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")
         if examples := EXAMPLES.get(name):
             command.epilog = "\n    ".join(["Examples:\n", *examples])
         for subcommand in getattr(command, "commands", {}).values():
-            prepare_help({"": subcommand})  # an example belongs to a command of the top level
+            prepare_help({"": subcommand})  # examples belong to top-level commands
 
 
 def show_help(
@@ -64,14 +64,14 @@ def _schema(command: str) -> dict[str, Any]:
 
 
 def _show_command(context: Any, words: list[str]) -> None:
-    """Print what `--help` does."""
+    """Print the same text as `--help`."""
     for word in words:
         commands = getattr(context.command, "commands", {})
         if word not in commands:
             known = [*commands, *([] if context.parent else TOPICS)]
             hint = f"There are: {', '.join(known)}" if known else f"`frn {context.info_name}` has none."
-            raise FrnError(f"there is no command or topic {word!r}. {hint}")
+            raise FrnError(f"no command or topic {word!r}. {hint}")
         context = type(context)(commands[word], info_name=word, parent=context)
     text = context.command.get_help(context)
-    if text:  # empty where it has been printed
+    if text:  # empty if it has already been printed
         print(text)

@@ -1,4 +1,4 @@
-"""Options that several commands share, each defined once: its words, its help, its default as shown."""
+"""Options that several commands share, each defined once with its name, help and shown default."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,14 +12,14 @@ PrecisionName = Literal["auto", "fp32", "bf16"]
 
 
 def model_names(incomplete: str) -> list[str]:
-    """Names of models, for the completion of a word in a shell."""
+    """Return model names for shell completion."""
     from frn.models.zoo import named_models
 
     return [name for name in named_models() if name.startswith(incomplete)]
 
 
 def preset_names(incomplete: str) -> list[str]:
-    """Names of presets."""
+    """Return preset names for shell completion."""
     from frn.training.presets import PRESETS
 
     return [name for name in PRESETS if name.startswith(incomplete)]
@@ -44,7 +44,7 @@ ImportPreset = Annotated[str | None, typer.Option(help="Preset of an authors' .p
 
 # Classifying
 def share(given: object) -> float:
-    """Return a share of a photo from 0.39, 39 or 39%."""
+    """Parse a fraction of a photo: 0.39, 39 or 39%."""
     text = str(given).strip()
     try:
         value = float(text.removesuffix("%"))

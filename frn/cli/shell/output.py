@@ -1,4 +1,4 @@
-"""How a command prints its result: a table for people; rows of CSV or one JSON value for programs. One way for all."""
+"""Output formats of results: a table for people; CSV rows or one JSON value for programs."""
 
 import functools
 import inspect
@@ -20,7 +20,7 @@ Row = Mapping[str, object]
 
 
 def _unless_typed(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
-    """Let a variable give way to what is typed; options that are typed come here before the others."""
+    """Ignore a default from a variable if a format was typed; click processes typed options first."""
     source = context.get_parameter_source(str(parameter.name))
     gives_way = source is not None and source.name != "COMMANDLINE" and any(map(context.params.get, FORMATS))
     return (None if parameter.name == "form" else False) if gives_way else value
@@ -59,18 +59,18 @@ def prints_result(*, csv: bool = False) -> Callable[[Callable[..., None]], Calla
 
 
 def chosen_format(form: FormatName | None, as_json: bool, as_csv: bool) -> FormatName:
-    """The format that `--format`, `--json` and `--csv` ask for. FrnError if they ask for two."""
+    """Return the format chosen by `--format`, `--json` and `--csv`. Raises FrnError if they contradict each other."""
     flags: dict[FormatName, bool] = {"json": as_json, "csv": as_csv}
     asked = {name: f"--{name}" for name, is_asked in flags.items() if is_asked}
     if form is not None:
         asked.setdefault(form, f"--format {form}")
     if len(asked) > 1:
-        raise FrnError(f"{' and '.join(asked.values())} both take stdout. Give one of them.")
+        raise FrnError(f"{' and '.join(asked.values())} both print to stdout. Use one of them.")
     return next(iter(asked), "table")
 
 
 def printed(form: FormatName, value: Any, rows: Sequence[Row] | None = None) -> bool:
-    """Print a result, if it is for programs: the value as JSON, or its rows, by default those of `rows_of`, as CSV."""
+    """Print a result as JSON, or its rows (by default those of `rows_of`) as CSV; return False for a table."""
     if form == "json":
         print_json(value)
     elif form == "csv":
@@ -79,7 +79,7 @@ def printed(form: FormatName, value: Any, rows: Sequence[Row] | None = None) -> 
 
 
 def write_rows(rows: Sequence[Row]) -> None:
-    """Print rows as comma-separated values on stdout, under the names of all their columns."""
+    """Print rows as comma-separated values on stdout; the header has all their columns."""
     writer = csv_writer(list(dict.fromkeys(name for row in rows for name in row)))
     for row in rows:
         writer.write(row)
@@ -88,7 +88,7 @@ def write_rows(rows: Sequence[Row]) -> None:
 def csv_writer(columns: Sequence[str]) -> CsvWriter:
     """Comma-separated values on stdout; on a terminal, what could steer it is escaped."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(newline="")  # the rows end as they should
+        sys.stdout.reconfigure(newline="")  # rows have their own line endings
     escapes = sys.stdout.isatty()
     return CsvWriter(sys.stdout, columns, lambda v: printable(v) if escapes and isinstance(v, str) else v)
 
@@ -105,7 +105,7 @@ def rounded(value: Any) -> Any:
 
 
 def rows_of(value: Any) -> list[Row]:
-    """A JSON value as flat rows: of an array one each, of an object of objects too, with their `name`; else one row."""
+    """Flatten a JSON value into rows: one per element of an array, or per named object of an object; else one row."""
     if isinstance(value, list):
         return [dict(_flat(entry)) for entry in value]
     if value and all(isinstance(entry, Mapping) for entry in value.values()):
@@ -114,7 +114,7 @@ def rows_of(value: Any) -> list[Row]:
 
 
 def _flat(value: Mapping[str, Any]) -> dict[str, object]:
-    """An object without objects in it: their names are joined to their parts'; arrays become JSON."""
+    """Flatten nested objects by joining their names; arrays become JSON."""
     row: dict[str, object] = {}
     for name, entry in value.items():
         if isinstance(entry, Mapping):

@@ -1,4 +1,4 @@
-"""Which photos are meant: by words of the command line, and by what stdin lists."""
+"""Photos chosen by words of the command line or by a list on stdin."""
 
 import codecs
 import glob
@@ -12,17 +12,17 @@ from frn.errors import FrnError
 from frn.system.files import is_folder, is_there
 
 MAX_LIST = 256 << 20
-"""Bytes of names that stdin may list."""
+"""Most bytes of names that stdin may list."""
 
 Found = tuple[list[str], list[str]]
-"""Names of photos, as they were given, and why other files in those folders were skipped."""
+"""Names of photos as given, and why other files in those folders were skipped."""
 
 
 def find_photos(words: Sequence[str]) -> Found:
-    """The photos that words stand for: a file for itself, a folder for its images, `-` for what stdin lists, or a glob.
+    """Find the photos that words stand for: a file, the images of a folder, a glob, or `-` for a list on stdin.
 
-    FrnError if a word stands for nothing. Names in a list are never globs, and stop nothing: if one is not a photo,
-    it is reported in its turn.
+    Raises FrnError if a word matches nothing. Names in a list are never globs, and a name that is not a photo is
+    reported in its turn without stopping the others.
     """
     names: list[str] = []
     skipped: list[str] = []
@@ -41,10 +41,10 @@ def _meant(word: str) -> Found:
             raise FrnError(f"{word}: has no images in it{hint}")
         return found
     if is_there(word) or not glob.has_magic(word):
-        return [word], []  # a missing file is reported in its turn
+        return [word], []  # missing files are reported in their turn
     matches = [match for match in sorted(glob.glob(word, recursive=True)) if not is_folder(match)]
     if not matches:
-        raise FrnError(f"{word}: no file has a name like that")
+        raise FrnError(f"{word}: no file matches")
     return matches, []
 
 
@@ -60,7 +60,7 @@ def _in_list(listed: Iterable[str]) -> Found:
     for name in listed:
         try:
             found, others = _in_folder(name) if is_folder(name) else ([name], [])
-        except FrnError:  # it is closed to us, which opening it tells in its turn
+        except FrnError:  # it is not readable, which is reported in its turn
             found, others = [name], []
         names += found
         skipped += others if found or others else [f"{name}: has no images in it"]
@@ -70,14 +70,14 @@ def _in_list(listed: Iterable[str]) -> Found:
 
 
 def _listed() -> list[str]:
-    """What stdin lists: one name to a line, or each ended by NUL."""
+    """Return the names listed on stdin, one per line, or each terminated by NUL."""
     if sys.stdin is None:
         raise FrnError("-: stdin is closed")
     data = sys.stdin.buffer.read(MAX_LIST + 1)
     if len(data) > MAX_LIST:
         raise FrnError(f"-: stdin lists more than {MAX_LIST >> 20} MiB of names")
-    text = os.fsdecode(data.removeprefix(codecs.BOM_UTF8))  # editors of Windows begin a file with it
+    text = os.fsdecode(data.removeprefix(codecs.BOM_UTF8))  # Windows editors may start a file with it
     lines = text.split("\0") if "\0" in text else [line.removesuffix("\r") for line in text.split("\n")]
     if not any(lines):
-        raise FrnError("-: stdin lists no photos. It takes one to a line.")
+        raise FrnError("-: stdin lists no photos. Give one per line.")
     return list(filter(None, lines))

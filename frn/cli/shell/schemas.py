@@ -1,4 +1,4 @@
-"""What `--json` prints, command by command. `frn help json COMMAND` shows the JSON Schema of one."""
+"""JSON output of each command. `frn help json COMMAND` shows its JSON Schema."""
 
 from collections.abc import Collection, Mapping
 from types import GenericAlias
@@ -16,16 +16,16 @@ Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Maybe = float | None
 Numbers = dict[str, float]
-"""By names: of classes, or parameters."""
+"""Numbers by name of a class or parameter."""
 
 
 def record(name: str, optional: Mapping[str, Any] | None = None, /, **required: Any) -> Any:
-    """Return the type of an object with these keys and no others."""
+    """Return the type of an object with exactly these keys."""
     return open_record(name, {**required, **(optional or {})}, set(required), forbid_unknown_fields=True)
 
 
 def open_record(name: str, keys: Mapping[str, Any], required: Collection[str], **config: Any) -> Any:
-    """Return the type of an object with these keys, and others."""
+    """Return the type of an object with these keys and any others."""
     fields = [(key, kind) if key in required else (key, kind | UnsetType, UNSET) for key, kind in keys.items()]
     return msgspec.defstruct(name, fields, kw_only=True, **config)
 
@@ -36,14 +36,14 @@ def each(kind: Any) -> Any:
 
 
 def named(kind: Any) -> Any:
-    """Return the type of an object whose keys are names: of classes, models or presets."""
+    """Return the type of an object whose keys are names of classes, models or presets."""
     return GenericAlias(dict, (str, kind))
 
 
 EXPECTED = {"expected": record("Expected", false_rejections=float, caught=Maybe, auroc=Maybe), "head": Numbers}
 MODEL = {"path": str, "backbone": str, "method": str, "size": Count, "bytes": Count}
 MODELS = named(open_record("Model", MODEL, MODEL))
-"""And whatever their files or makers say besides: data, licence, validation, milliseconds."""
+"""Models with any other fields of their files: data, licence, validation, milliseconds."""
 TRAINED = {"model": str, "validation": float, "seconds": float}
 EXPORTED = open_record(
     "Exported",
@@ -55,8 +55,10 @@ EXPORTED = open_record(
     },
     ("features", "preprocess", "card", "precision", "difference", "preprocess_difference"),
 )
-"""Paths, and differences from torch as a share of what is compared; accuracy in percent before and after int8.
-Files of other formats stand under their names."""
+"""Paths, relative differences from torch, and accuracy in percent before and after int8.
+
+Files of other formats are listed under their names.
+"""
 
 RESULTS: dict[str, tuple[Any, ...]] = {
     "classify": (
@@ -160,12 +162,14 @@ RESULTS: dict[str, tuple[Any, ...]] = {
         ),
     ),
 }
-"""By command; of several types it is one. `classify` prints an object per line; `reproduce --list`, and `presets`
-without a name, print the second."""
+"""Result types by command; if there are several, the output is one of them.
+
+`classify` prints one object per line. `reproduce --list`, and `presets` without a name, print the second type.
+"""
 
 
 def schema(command: str) -> dict[str, Any]:
-    """Return the JSON Schema of what a command prints."""
+    """Return the JSON Schema of a command's output."""
     found, parts = msgspec.json.schema_components(RESULTS[command])
     whole = found[0] if len(found) == 1 else {"oneOf": list(found)}
     return {**whole, "$defs": parts} if parts else whole

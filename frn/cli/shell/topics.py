@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Topic(NamedTuple):
-    """A page of help."""
+    """A help page."""
 
     title: str
     text: str

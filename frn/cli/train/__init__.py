@@ -1,1 +1,1 @@
-"""Commands that train and evaluate models. Importing them imports no torch."""
+"""Commands that train and evaluate models. Importing them does not import torch."""

@@ -28,7 +28,7 @@ def average(
     from frn.models.soup import mean_model
 
     if out.suffix != ".safetensors":
-        raise FrnError(f"{out}: a model file is called something.safetensors")
+        raise FrnError(f"{out}: a model file must end in .safetensors")
     require_writable(out, replace=replace)
     save_model(mean_model([load_model(model) for model in models]), out)
     if printed(wants, {"model": str(out), "mean_of": [str(model) for model in models]}):

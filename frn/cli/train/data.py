@@ -1,4 +1,4 @@
-"""`frn data`: make data sets and look them over."""
+"""`frn data`: prepare and check data sets."""
 
 from pathlib import Path
 from typing import Annotated
@@ -64,7 +64,7 @@ def prepare(
         for part, (classes, images) in counts.items():
             stdout().print(f"{part:5}  {classes:4} classes  {images:6} images  {printable(str(out / part))}")
         record = read_record(out)
-        assert record is not None  # has just been written
+        assert record is not None  # it has just been written
         if record.split_by:
             note(f"split {record.split_by}")
         for difference in record.differs:
@@ -94,7 +94,7 @@ def check(
     from frn.data.folders import find_splits, unused_folders
 
     if not data.is_dir():
-        raise FrnError(f"{data}: there is no such folder")
+        raise FrnError(f"{data}: no such folder")
     found = list(find_splits(data).values())
     splits = found or [data]
     per_class, episode = 2, "an episode"
@@ -123,4 +123,4 @@ def check(
     report_skipped(unused_folders(data, found) if found else [], all_of_them="")
     problems = sum(len(report.broken) + len(report.too_small) for report in reports)
     if problems:
-        raise FrnError(f"{problems} problems in {data}: each is named above")
+        raise FrnError(f"{problems} problems in {data}: each is listed above")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 NOT_OF_EVALUATION = ("report", "replace", "wants", "preset")
-"""Parameters of the command that are not `EvaluationOptions`."""
+"""Command parameters that are not `EvaluationOptions`."""
 
 
 @prints_result(csv=True)
@@ -113,7 +113,7 @@ def evaluate(
 
 
 def describe(result: "Result") -> str:
-    """One result as a line of rich markup."""
+    """Describe one result as a line of rich markup."""
     return (
         f"{result['way']}-way {result['shot']}-shot  [bold]{result['accuracy']:.2f} ± {result['ci95']:.2f} %[/bold]  "
         f"({result['episodes']} episodes, {result['queries']} queries, {result['seconds']:.1f} s)"

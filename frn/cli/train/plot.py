@@ -1,4 +1,4 @@
-"""`frn plot`: the curves of training runs as pictures."""
+"""`frn plot`: plots of training runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -33,7 +33,7 @@ def plot(
     paths = out or ([] if wants != "table" else [Path("curves.png"), Path("curves.svg")])
     for path in paths:
         if path.suffix.lower() not in FORMATS:
-            raise FrnError(f"{path}: a picture is called something{', something'.join(FORMATS)}")
+            raise FrnError(f"{path}: a picture must end in {' or '.join(FORMATS)}")
         require_writable(path, replace=replace)
     curves = [read_curves(run) for run in runs]
     for path in paths:

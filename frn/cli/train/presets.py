@@ -1,4 +1,4 @@
-"""`frn presets`: the training runs that have a name."""
+"""`frn presets`: named training configurations."""
 
 from dataclasses import asdict
 from itertools import groupby
@@ -65,7 +65,7 @@ def describe_step(preset: "Preset") -> str:
 
 
 def describe_published(published: "Published") -> str:
-    """The paper's figures in a line."""
+    """Describe the paper's results in one line."""
     figures = [
         f"{shot}-shot {accuracy:.2f}" + (f" ± {published.ci95[shot]:.2f}" if shot in published.ci95 else "")
         for shot, accuracy in published.accuracy.items()

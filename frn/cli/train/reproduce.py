@@ -1,4 +1,4 @@
-"""`frn reproduce`: a table of the paper, row by row, the published figures beside ours."""
+"""`frn reproduce`: a table of the paper, row by row, with the published and our results."""
 
 import json
 import signal
@@ -71,7 +71,7 @@ def reproduce(
         _print_commands(to_run, locations, wants)
         return
     missing, failed = _run_rows(to_run, locations)
-    before = read(out / f"{chosen.name}.json")  # anew: another `frn reproduce` may have finished rows meanwhile
+    before = read(out / f"{chosen.name}.json")  # again: another `frn reproduce` may have added rows
     others = [row for row in chosen.rows if row not in rows]
     known = [row for row in chosen.rows if before and before.has(row)]
     excused = {line.row for line in before.rows if line.missing} if before else set()
@@ -91,7 +91,7 @@ def reproduce(
 
 
 def _print_commands(rows: "list[Row]", locations: "Locations", wants: FormatName) -> None:
-    """Print what is left of the rows, each command once."""
+    """Print the remaining commands of the rows, each once."""
     from frn.reproduce.plan import MissingDataError, remaining_commands
 
     commands: dict[str, None] = {}
@@ -106,7 +106,7 @@ def _print_commands(rows: "list[Row]", locations: "Locations", wants: FormatName
 
 
 def _run_rows(rows: "list[Row]", locations: "Locations") -> tuple[dict[str, str], bool]:
-    """Run what is left of each row; return why rows are missing, and whether anything failed."""
+    """Run the remaining commands of each row; return why rows are missing, and whether anything failed."""
     from frn.reproduce.plan import MissingDataError, remaining_commands
 
     missing: dict[str, str] = {}
@@ -124,12 +124,12 @@ def _run_rows(rows: "list[Row]", locations: "Locations") -> tuple[dict[str, str]
 
 
 class CommandError(FrnError):
-    """A command has failed; it has said why."""
+    """Failure of a command that has already printed its error."""
 
 
 def _run(command: "Command") -> None:
-    """Run a command in a process of its own, its progress on our stderr. CommandError if it fails."""
-    # Ctrl-C reaches the child too, which saves and stops; we wait for that.
+    """Run a command as a child process, with its progress on our stderr. Raises CommandError if it fails."""
+    # Ctrl-C also reaches the child, which saves and stops; wait for it.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         with subprocess.Popen([sys.executable, "-m", "frn", *command.words], stdout=subprocess.PIPE) as process:
@@ -137,7 +137,7 @@ def _run(command: "Command") -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     if process.returncode == INTERRUPTED:
-        note("stopped. The same command goes on from here.")
+        note("stopped. The same command continues from here.")
         raise typer.Exit(INTERRUPTED)
     if process.returncode:
         raise CommandError(f"`{command}` failed with status {process.returncode}; its message is above")
@@ -146,9 +146,9 @@ def _run(command: "Command") -> None:
 
 
 def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
-    """Folders of data sets by name; without a name it is the table's only one. One that no row needs is noted.
+    """Return data set folders by name; a folder without a name is the table's only data set.
 
-    FrnError if there are several, there is no such folder, or no table has a data set of that name.
+    Notes a folder that no row needs. Raises FrnError if the name is missing or unknown, or the folder does not exist.
     """
     from frn.reproduce.plan import data_sets
     from frn.reproduce.tables import TABLES
@@ -171,7 +171,7 @@ def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
 
 
 def _figures(table: str, line: dict[str, Any]) -> list[CsvRow]:
-    """A row of a table, one for each of its shots; or of what images are regenerated from."""
+    """Return flat rows of a table: one for each shot, or for each kind of regenerated image."""
     return [
         {"table": table, "row": line["row"], "label": line["label"], "shot" if c.isdigit() else "map": c, **figure}
         for c, figure in line["figures"].items()

@@ -1,4 +1,4 @@
-"""`frn teach`: a student of stronger networks."""
+"""`frn teach`: a student distilled from stronger networks."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.models.zoo import DEFAULT_MODEL
 
 EVERY = 100
-"""Steps between two lines of progress."""
+"""Steps between two progress lines."""
 
 
 @prints_result()
@@ -67,7 +67,7 @@ def teach(
     file = find_weights(wanted.teacher, weights or (packaged_weights(package) if package else None))
     teacher = Classifier(wanted.teacher, file, wanted.teacher_size)
     own, student = load_model(wanted.own), load_model(init)
-    lesson.start(wanted, student)  # refuses what does not fit, before photos are decoded
+    lesson.start(wanted, student)  # refuses misfits before photos are decoded
     kept = EvaluationTransform(size=wanted.teacher_size, resize=wanted.teacher_size)
     parts = []
     for folder in [*(split_folder(path, "train") for path in data), *photos]:

@@ -1,4 +1,4 @@
-"""`frn train` and `frn finetune`: a run by a preset, and one on photos of your own."""
+"""`frn train` and `frn finetune`: training with a preset, or on your own photos."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -73,7 +73,7 @@ def train(
     from frn.training.runs.run_options import RunOptions
 
     wanted = RunOptions(**given).configured()
-    wanted.check()  # before torch: a wrong option is reported at once
+    wanted.check()  # before importing torch, to report a wrong option at once
 
     from frn.system.distributed import joined
     from frn.training.launch import prepare_run
@@ -117,7 +117,7 @@ def finetune(
     given = {name: value for name, value in locals().items() if name not in ("wants", "data", "model")}
     from frn.training.runs.run_options import RunOptions
 
-    resolve(model)  # before torch and the photos: a wrong name is told at once
+    resolve(model)  # before torch and the photos, to report a wrong name at once
     wanted = RunOptions(preset="finetune", data=[data], init=model, **given).configured()
 
     from frn.training.launch import prepare_finetuning
@@ -139,7 +139,7 @@ def finetune(
 
 
 def _train(run: "PreparedRun") -> "TrainState":
-    """Train to the end and show it; a run that is stopped ends the program."""
+    """Train to the end and show the progress; a stopped run ends the program."""
     from frn.cli.train.training_display import TrainingDisplay, interruptible
 
     if not run.settings.ranks.is_main:

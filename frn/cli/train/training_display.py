@@ -1,4 +1,4 @@
-"""What one sees of a training run: a progress bar or a line an epoch, a line a validation, TensorBoard events."""
+"""Display of a training run: a progress bar or a line per epoch, validation results, TensorBoard events."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 SMOOTHING = 0.98
-"""Smoothing of the loss and accuracy shown; the metrics file has the raw ones."""
+"""Smoothing of the displayed loss and accuracy; the metrics file has the raw values."""
 
 LASTING = 50
-"""Steps that divergence may last before a warning: some recover."""
+"""Diverging steps before a warning: some runs recover."""
 
 
 class TrainingDisplay:
@@ -76,7 +76,7 @@ class TrainingDisplay:
         self.loss = SMOOTHING * self.loss + (1 - SMOOTHING) * event.loss
         self.accuracy = SMOOTHING * self.accuracy + (1 - SMOOTHING) * event.accuracy
         done = (event.epoch - 1) * event.steps_in_epoch + event.step
-        if self.shown_from is None:  # a resumed run starts in the middle; its rate counts from there
+        if self.shown_from is None:  # a resumed run starts later; measure its rate from there
             self.shown_from = done - 1
             self.bar.reset(self.task, completed=self.shown_from)
             self.writer = _summary_writer(self.events)
@@ -102,7 +102,7 @@ class TrainingDisplay:
             )
 
     def _note_epoch(self, event: StepReport, rate: float) -> None:
-        """A line for a log, if there is no bar."""
+        """Print an epoch as a log line if no bar is shown."""
         epochs = self.preset.schedule.epochs
         left = (epochs - event.epoch) * event.steps_in_epoch / rate / 60 if rate else 0.0
         note(
@@ -124,13 +124,13 @@ class TrainingDisplay:
         try:
             for name, value in scalars.items():
                 self.writer.add_scalar(name, value, step)
-        except OSError as error:  # the metrics file has the same numbers; a run does not end for want of a picture
+        except OSError as error:  # training must not fail for TensorBoard: the metrics file has the same numbers
             note(f"warning: no more TensorBoard events: {error}")
             self.writer = None
 
 
 def _summary_writer(folder: Path) -> "SummaryWriter | None":
-    """A TensorBoard writer, where the extra `tensorboard` is installed."""
+    """Return a TensorBoard writer if the extra `tensorboard` is installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -144,7 +144,7 @@ def _summary_writer(folder: Path) -> "SummaryWriter | None":
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C (or a polite kill) into a request to stop; the second one ends at once."""
+    """Turn the first Ctrl-C or SIGTERM into a request to stop; the second one ends the program at once."""
     asked = False
 
     def ask(number: int, frame: FrameType | None) -> None:

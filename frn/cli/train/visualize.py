@@ -1,4 +1,4 @@
-"""`frn visualize`: what reconstructions look like (the paper's decoder)."""
+"""`frn visualize`: images regenerated from reconstructions (the paper's decoder)."""
 
 import io
 from dataclasses import asdict
@@ -118,7 +118,7 @@ def render(
     from frn.training.decoder.regeneration import Regenerator
 
     if out.suffix.lower() != ".png":
-        raise FrnError(f"{out}: the grid is called something.png")
+        raise FrnError(f"{out}: the grid must end in .png")
     require_writable(out, replace=replace)
     folders = scan(split_folder(data, split))
     set_threads(threads)

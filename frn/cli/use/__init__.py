@@ -1,1 +1,1 @@
-"""Commands that use a model. Importing them imports no torch."""
+"""Commands that use a model. Importing them does not import torch."""

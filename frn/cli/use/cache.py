@@ -1,4 +1,4 @@
-"""`frn cache`: what is kept on disk so that it need not be made again."""
+"""`frn cache`: cached data on disk."""
 
 import time
 from typing import Annotated
@@ -30,9 +30,9 @@ def cache(context: typer.Context, wants: FormatName = "table") -> None:
 
     folder, limit, splits, features = cache_folder(), limit_in_bytes(), cached_splits(), features_size()
     for path in others():
-        note(f"warning: {path}: is not of frn, and stays")
+        note(f"warning: {path}: does not belong to frn and was kept")
     if pointer := retired_pointer():
-        note(f"warning: {pointer}: is no longer read. Set FRN_CACHE to the folder that it names, and remove it.")
+        note(f"warning: {pointer}: is no longer read. Set FRN_CACHE to the folder that it names, then delete it.")
     found = [{"of": s.of, "images": s.images, "bytes": s.size, "used": round(s.used)} for s in splits]
     if printed(wants, {"folder": str(folder), "limit": limit, "images": found, "features": {"bytes": features}}, found):
         return

@@ -1,4 +1,4 @@
-"""`frn classify`: label photos by a folder of class folders."""
+"""`frn classify`: label photos by example."""
 
 from heapq import nsmallest
 from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from frn.report.photos_page import Album
 
 COLUMNS = ("image", "label", "probability", "explained", "threshold", "unknown", "error")
-"""Columns of CSV, before each class's probability."""
+"""CSV columns before the class probabilities."""
 BAR = 24
 """Width of a full bar, in characters."""
 
@@ -66,24 +66,24 @@ def classify(
     """
     check_report(report, replace=replace)
     if out and (wants != "table" or report):
-        raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
+        raise FrnError("--out writes lines of JSON only. Remove --json, --csv and --report.")
     if transductive and (out or report):
         raise FrnError("--transductive needs all photos at once. Leave out --out and --report.")
-    source = context.get_parameter_source("top")  # a default of frn.toml is for the table alone
+    source = context.get_parameter_source("top")  # a default of frn.toml affects only the table
     if source is not None and source.name == "COMMANDLINE" and wants != "table":
-        raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
+        raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Remove it.")
     top = top or 3
     if out:
         from frn.inference.results import ResultsFile, check_results, run_digest
 
         check_results(out, resume=resume, replace=replace)
     if resume and not out:
-        raise FrnError("--resume goes on with the file of --out: give it.")
+        raise FrnError("--resume continues the file of --out: add --out.")
     refuse_a_photo(classes, images[0], "classify")
 
     from frn.cli.shell.photo_arguments import find_photos
 
-    names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
+    names, skipped = find_photos(images)  # before loading the model, to report a wrong path at once
     report_skipped(skipped, all_of_them="")
 
     classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
@@ -101,7 +101,7 @@ def classify(
     failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
     paths = map(Path, names)
     classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
-    for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
+    for name, (_, outcome) in zip(names, classified, strict=True):  # a Path would drop the ./ of a given name
         failed += isinstance(outcome, FrnError)
         if rows:
             rows.write(_as_row(name, outcome))
@@ -119,7 +119,7 @@ def classify(
 
 
 def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFile", top: int) -> int:
-    """Answer the photos that have no line yet; returns how many of all could not be read."""
+    """Classify the photos that are not in the results yet; return how many photos could not be read."""
     with results, progress_bar("photos") as progress:
         names = dict.fromkeys(asked)
         left = [name for name in names if name not in results.done]
@@ -139,7 +139,7 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
 
 
 def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
-    """What keeps the photos of a report; of a large one, say what it will weigh before the work is done."""
+    """Return the collector of a report's photos; announce the size of a large report in advance."""
     from frn.report.photos_page import CARD_BYTES, Album, page_paths
     from frn.system.overwriting import require_writable
 
@@ -153,7 +153,7 @@ def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
 
 
 def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, Any]:
-    """An answer, with all classes or the `top` best of them."""
+    """Return a prediction as a JSON object, with all classes or the `top` best ones."""
     shown = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__) if top else prediction.errors
     line: dict[str, Any] = {
         "image": name,
@@ -173,7 +173,7 @@ def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dic
 
 
 def _as_row(name: str, outcome: "Prediction | FrnError") -> dict[str, object]:
-    """A photo as one flat row: a column for every class's probability."""
+    """Return a photo as one flat row with a column for every class's probability."""
     if isinstance(outcome, FrnError):
         return {"image": name, "error": str(outcome)}
     line = _as_line(name, outcome)
@@ -194,7 +194,7 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
     if not prediction.unknown:
         verdict = (printable(label), f" {prediction.probabilities[label]:.1%} ({share:.0%} explained)")
     line = Text.assemble(f"{printable(image)}: ", (verdict[0], "bold"), verdict[1])
-    console.print(line, soft_wrap=True)  # a long path stays on its line
+    console.print(line, soft_wrap=True)  # keep a long path on one line
     if top == 1:
         return
     ranked = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__)

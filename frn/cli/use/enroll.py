@@ -1,4 +1,4 @@
-"""`frn enroll`: classes from folders, kept in a project file."""
+"""`frn enroll`: save classes from folders in a project file."""
 
 from dataclasses import asdict
 from functools import partial
@@ -47,10 +47,10 @@ def enroll(
     from frn.inference.project import ModelReference, Project, is_project, save_project
 
     if not is_project(out):
-        raise FrnError(f"{out}: a project is called something.frn.json")
+        raise FrnError(f"{out}: a project must end in .frn.json")
     require_writable(out, replace=True)
     if out.exists() and not replace:
-        raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
+        raise FrnError(f"{out}: already exists. --replace replaces it and keeps the old one as {out.name}.bak")
     members, skipped = _members(sources)
     classifier = classifier_over(load_extractor(model, device), FeatureStore())
     skipped = [*map(str, _enroll(classifier, members)), *skipped]
@@ -77,7 +77,7 @@ def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[Fr
         return classifier.enroll(members)
     from frn.system.distributed import joined  # it takes torch
 
-    with joined("cpu") as ranks:  # what they exchange is on processors
+    with joined("cpu") as ranks:  # they exchange data in main memory
         files = [path for paths in members.values() for path in paths]
         ranks.assert_same([__version__, classifier.extractor.sha256, list(members), [str(path) for path in files]])
         read = partial(ranks.each, work=partial(classifier.extractor.read, store=classifier.store))
@@ -89,7 +89,7 @@ def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[Fr
 
 
 def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
-    """The files of each class, and why others in their folders were skipped."""
+    """Return the files of each class, and why others in their folders were skipped."""
     from frn.data.folders import list_images
     from frn.estimator.loading import class_files
     from frn.inference.project import is_project

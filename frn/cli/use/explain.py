@@ -1,4 +1,4 @@
-"""`frn explain`: where a photo was and was not reconstructed by each class, as a picture."""
+"""`frn explain`: an image of where each class could and could not reconstruct a photo."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ from frn.system.overwriting import require_writable
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 LONGEST = {"JPEG": 65_500, "WEBP": 16_383}
-"""Pixels on a side that their libraries write."""
+"""Largest width and height in pixels that each format can store."""
 
 
 @prints_result()
@@ -43,10 +43,10 @@ def explain(
     from frn.system.files import write_atomically
 
     if out.suffix.lower() not in FORMATS:
-        raise FrnError(f"{out}: a picture is called something{', something'.join(FORMATS)}")
+        raise FrnError(f"{out}: a picture must end in {' or '.join(FORMATS)}")
     require_writable(out, replace=replace)
     refuse_a_photo(classes, str(image), "explain")
-    photo = open_image(image)  # before the classes: a wrong photo is told at once
+    photo = open_image(image)  # before enrolling, to report a wrong photo at once
     classifier = open_classes(classes, model, device, tta)
     crop = classifier.extractor.transform(photo)
     (maps,) = classifier.extractor.feature_maps(crop[None])
@@ -62,7 +62,7 @@ def explain(
     if max(rendered.size) > LONGEST.get(form_of, math.inf):
         raise FrnError(
             f"{out}: the picture has {rendered.width} x {rendered.height} pixels, and {form_of} holds up to "
-            f"{LONGEST[form_of]:,} on a side. Lower --top, or call it something.png."
+            f"{LONGEST[form_of]:,} on a side. Lower --top, or use a name that ends in .png."
         )
     picture = io.BytesIO()
     rendered.save(picture, form_of, **marked(form_of))

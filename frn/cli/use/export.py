@@ -1,4 +1,4 @@
-"""`frn export`: files that any onnxruntime runs."""
+"""`frn export`: models for any onnxruntime."""
 
 import shlex
 from pathlib import Path
@@ -56,19 +56,19 @@ def export(
     it works offline.
     """
     if onnx and (file_format != "onnx" or web):
-        raise FrnError("--onnx is short for --as onnx. Leave it out where --as or --web asks for something else.")
+        raise FrnError("--onnx is short for --as onnx. Remove it if you use --as or --web.")
     if (out is None) == (web is None):
-        raise FrnError("give --out for ONNX files or --web for a page, one of both")
+        raise FrnError("give either --out for ONNX files or --web for a page")
     if web is not None:
         if precision != "fp32" or weights or file_format != "onnx":
-            raise FrnError("--web takes the model as it is. Leave --precision, --weights and --as out.")
+            raise FrnError("--web uses the model as it is. Remove --precision, --weights and --as out.")
         _web(web, runtime, model, classes, threshold, tta, wants, replace)
         return
     assert out is not None
     if runtime is not None:
-        raise FrnError("--runtime is for --web: ONNX files are run by whatever opens them. Leave it out.")
+        raise FrnError("--runtime is for --web: ONNX files need none. Remove it.")
     if threshold is not None and classes is None:
-        raise FrnError("--threshold is noted in classifier.onnx, which takes --classes.")
+        raise FrnError("--threshold is stored in classifier.onnx, which needs --classes.")
     from frn_export.export import ExportOptions, export_model
 
     from frn.estimator.loading import class_files, load_extractor
@@ -96,7 +96,7 @@ def export(
     report_skipped(found.skipped if found else [])
     exported = export_model(loaded, out, wanted, members, bars=progress_bar, warn=report_skipped)
     for path in exported.removed:
-        note(f"removed {path}: it was of the export before this one")
+        note(f"removed {path}: it belonged to the previous export")
     cost = exported.cost
     if wants != "table":
         paths = {**exported.graphs, "card": exported.card, **{path.name: path for path in exported.others}}
@@ -127,7 +127,7 @@ def _web(
     wants: FormatName,
     replace: bool,
 ) -> None:
-    """Write a page."""
+    """Write a web page."""
     from frn_export.web.runtime import find_runtime
     from frn_export.web.write import require_writable_page, write_page
 

@@ -44,7 +44,7 @@ def group(
     from frn.ridge.unlabelled.groups import group as found_in
 
     if not is_project(out) and out.exists() and (out.is_file() or any(out.iterdir())):
-        raise FrnError(f"{out}: already exists. Name a folder that does not.")
+        raise FrnError(f"{out}: already exists. Give a folder that does not exist.")
     extractor = load_extractor(model, device, tta)
     read, unread = _read(extractor, names)
     report_skipped(unread)

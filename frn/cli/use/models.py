@@ -1,4 +1,4 @@
-"""`frn models`: the models that have names, those that ship and those that were added."""
+"""`frn models`: shipped and added models."""
 
 import math
 from pathlib import Path
@@ -31,11 +31,11 @@ def models(context: typer.Context, wants: FormatName = "table") -> None:
     found = {}
     remove_unfinished_models()
     for folder in closed_models():
-        note(f"warning: {folder}: cannot be read by this account. Change its mode to use it.")
+        note(f"warning: {folder}: cannot be read by this account. Change its permissions to use it.")
     for name, files in named_models().items():
         try:
             found[name] = _facts(files)
-        except FrnError as error:  # one that is damaged hides no other
+        except FrnError as error:  # a damaged model must not hide the others
             note(f"warning: {error}")
     if not printed(wants, found):
         _show(found)
@@ -77,7 +77,7 @@ def add(
     if is_file and (weights or size or method):
         raise FrnError(f"{network}: is a model already. Leave out --weights, --size and --method.")
     if not is_file and preset:
-        raise FrnError("--preset is for an authors' .pth file alone")
+        raise FrnError("--preset is for the authors' .pth files only")
     from frn_export.added import add_file, add_model
 
     if is_file:

@@ -1,4 +1,4 @@
-"""`frn score`: how well classes do on photos whose class is known."""
+"""`frn score`: results on photos of known classes."""
 
 import math
 from dataclasses import asdict
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
 
 WIDEST = 20
-"""Classes up to which the confusion table is shown."""
+"""Most classes for which the confusion table is shown."""
 MAX_ERRORS = 10
-"""Wrong answers that are shown."""
+"""Most wrong answers to show."""
 
 
 @prints_result()
@@ -49,7 +49,7 @@ def score(
         require_writable(csv, replace=replace)
     from frn.data.folders import scan
 
-    photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
+    photos = scan(labelled)  # before loading the model, to report a wrong path at once
 
     from frn.evaluation.labelled import score_labelled
     from frn.report.csv_rows import csv_text
@@ -62,7 +62,7 @@ def score(
     if transductive:
         note("transductive: each answer depends on the other photos")
     if found.examples:
-        note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
+        note(f"warning: {len(found.examples)} photos are examples of the classes and are skipped")
     if csv is not None:
         write_atomically(csv, csv_text(list(found.rows[0]), found.rows))
     if report is not None:
@@ -79,7 +79,7 @@ def score(
 
 
 def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, Any]:
-    """All numbers; shares, if none exist, are null."""
+    """Return all numbers; fractions without photos are null."""
     bins = found.calibration
     summary = {
         "classes": str(classes),
@@ -160,7 +160,7 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
 
 
 def _called(answer: "Answer") -> str:
-    """An unknown photo has no probability: the classes that it was divided among do not hold it."""
+    """Describe an answer; unknown photos have no probability, since only known classes share it."""
     if answer.prediction.unknown:
         return f"unknown ({answer.explained:.0%} explained by {answer.label})"
     return f"{answer.label} ({answer.probability:.0%})"

@@ -1,7 +1,7 @@
-"""Making data sets: a module per benchmark says which image goes where, `writer` puts it there.
+"""Preparation of data sets: one module per benchmark assigns images to splits, `writer` writes them.
 
-Images are left at the size that the authors prepare. Their `val_pre` and `test_pre` folders, resized once more, are not
-needed: the evaluation transform makes the same pixels, and the cache keeps them.
+Images keep the size of the authors' preparation. The authors' `val_pre` and `test_pre` folders, which are resized
+again, are not needed: the evaluation transform gives the same pixels, and the cache keeps them.
 """
 
 import difflib
@@ -44,24 +44,24 @@ def prepare(
     sampled: SampledSplit | None = None,
     progress: Progress | None = None,
 ) -> dict[str, tuple[int, int]]:
-    """Make a data set, a benchmark by name or "folder" for anything else, from archives or folders.
+    """Prepare a data set from archives or folders: a benchmark by name, or "folder" for your own photos.
 
     Args:
         name: see above.
-        sources: archives as released, folders that hold them, or what they unpack to.
-        out: the data set's folder; what is already there and whole stays as it is.
-        split: name of the class split, where a benchmark has several; the first by default.
+        sources: archives as released, folders that contain them, or their unpacked contents.
+        out: the data set's folder; complete files in it are kept.
+        split: name of the class split if a benchmark has several; the first by default.
         unofficial: accept archives with other checksums, and other numbers of classes and images.
-        download: let torchvision fetch the archives into the one source, a folder, first.
-        sampled: for "folder", how many classes become the validation and test splits, and which; None lets the folders'
-            names say it, where they do.
-        progress: called with MiB done and in all while archives are looked through, then with images done and in all.
+        download: let torchvision first download the archives to the one source, a folder.
+        sampled: for "folder", how many classes become the validation and test splits, and which; None uses the
+            folders' names if they name splits.
+        progress: called with the MiB done and in all while archives are read, then with images done and in all.
 
     Returns:
-        Classes and images of each split; files skipped in a folder stand in `Record.skipped`.
+        Classes and images of each split; `Record.skipped` lists the files skipped in a folder.
 
     Raises:
-        FrnError: if the name is unknown, a source is not what it should be, or `out` cannot be written.
+        FrnError: if the name is unknown, a source is unsuitable, or `out` cannot be written.
     """
     benchmark, options = _find(name, split, sampled or SampledSplit())
     record = known = read_record(out)
@@ -71,7 +71,7 @@ def prepare(
     home = out.resolve()
     for source in sources:
         if source.resolve() == home:
-            raise FrnError(f"{source}: is both --source and --out. Give an --out of its own.")
+            raise FrnError(f"{source}: is both --source and --out. Give another --out.")
     given = [fingerprint(source, home) for source in sources]
     if record and record.is_whole(given, out):
         return {part: (len(labels), sum(n for n, _ in labels.values())) for part, labels in record.holding.items()}
@@ -92,7 +92,7 @@ def prepare(
             if images != counts.get(part, (0, 0))[1]
         ]
         record.write(out)
-        # The authors look at no EXIF tag; photos of yours stay upright.
+        # The authors ignore EXIF tags; your own photos stay upright.
         write_items(plan.items, out, progress, upright=name == "folder")
     record.holding = hold(out, [*counts])
     record.write(out)
@@ -127,7 +127,7 @@ def _download(name: str, benchmark: Benchmark, sources: Sequence[Path]) -> list[
         can = ", ".join(key for key, value in BENCHMARKS.items() if value.downloads)
         archives = " or ".join(benchmark.checksums) or "it"
         raise FrnError(
-            f"torchvision cannot fetch {name} (it can: {can}). Fetch {archives} yourself and give it as --source."
+            f"torchvision cannot download {name} (it can: {can}). Fetch {archives} yourself and give it as --source."
         )
     if len(sources) != 1 or sources[0].is_file():
         raise FrnError("--download puts archives into a folder: give that folder as the only --source")
@@ -135,7 +135,7 @@ def _download(name: str, benchmark: Benchmark, sources: Sequence[Path]) -> list[
 
 
 def _compare(sources: Sources, name: str, counts: dict[str, tuple[int, int]], official: Counts) -> None:
-    """Compare with what was published."""
+    """Compare the counts with the published ones."""
     totals = {**counts, "all": (sum(c for c, _ in counts.values()), sum(n for _, n in counts.values()))}
     for part, (classes, images) in official.items():
         found = totals.get(part, (0, 0))

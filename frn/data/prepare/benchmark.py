@@ -14,16 +14,16 @@ from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
 Counts = dict[str, tuple[int, int | None]]
-"""Classes and images (None: not known) of each split; of all together by the name "all"."""
+"""Classes and images (None: unknown) of each split; "all" stands for their sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One image of a data set to be."""
+    """An image of the new data set."""
 
     split: str
     label: str
-    """Name of its class folder."""
+    """Name of the class folder."""
     file: str
     source: Found
     convert: Callable[[Image.Image], Image.Image] | None = None
@@ -32,42 +32,42 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where every image goes."""
+    """The place of every image."""
 
     items: list[Item]
     official: Counts = field(default_factory=dict)
     """Counts of the published benchmark."""
     alike: Counts = field(default_factory=dict)
-    """Counts of another release, if its own are not published; differences are reported."""
+    """Counts of another release, if the benchmark's own are not published; differences are reported."""
     skipped: list[str] = field(default_factory=list)
-    """Files of a folder of yours that are not images, each with the reason."""
+    """Files of your folder that are not images, each with the reason."""
     by: str = ""
-    """How a folder of yours was split, in words."""
+    """Description of how your folder was split."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Benchmark:
-    """A data set by name."""
+    """A named data set."""
 
     plan: Callable[[Sources, str], Plan]
-    """Given the sources and the class split's name."""
+    """Function of the sources and the name of the class split."""
     splits: tuple[str, ...] = ("standard",)
-    """Names of its class splits; the first is the default."""
+    """Names of the class splits; the first is the default."""
     checksums: Mapping[str, str] = field(default_factory=dict)
-    """MD5 of the archives that it is made from, by file name."""
+    """MD5 of the original archives, by file name."""
     archives: str = r"(?!)"
-    """Pattern for the names of further archives to open that lie in a folder."""
+    """Pattern of the names of further archives to open in a folder."""
     downloads: str = ""
     """Its name in `fetching.downloads`, if torchvision can fetch it."""
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """Names of all archives to open."""
+        """Pattern of the names of all archives to open."""
         return re.compile("|".join([self.archives, *map(re.escape, self.checksums)]), re.IGNORECASE)
 
 
 def interleaved(index: int) -> str:
-    """Split of a class by its number: every second trains, the others validate and test in turn."""
+    """Return the split of a class by its number: even numbers train, odd ones validate and test in turn."""
     return "train" if index % 2 == 0 else "val" if index % 4 == 1 else "test"
 
 
@@ -77,9 +77,9 @@ def read_split(name: str) -> dict[str, Any]:
 
 
 def below(found: list[Found], marker: str) -> dict[str, Found]:
-    """Files by their path from the folder that holds the file `marker`; nothing if there is no such file.
+    """Return files by their path relative to the folder of the file `marker`; empty if there is no such file.
 
-    If there are several such folders, the first is taken: loose files come before archives.
+    If there are several such folders, the first is used: loose files come before archives.
     """
     home = next((file.parts[:-1] for file in found if file.parts[-1] == marker), None)
     if home is None:
@@ -92,7 +92,7 @@ def below(found: list[Found], marker: str) -> dict[str, Found]:
 
 
 def lines(file: Found) -> list[str]:
-    """Non-empty lines of a text file, stripped."""
+    """Return the non-empty lines of a text file, stripped."""
     return [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
 
 
@@ -111,15 +111,15 @@ def read_boxes(file: Found, form: str) -> dict[str, Box]:
             name, left, upper, right, lower = line.split()
             boxes[name] = (float(left), float(upper), float(right), float(lower))
         except ValueError as error:
-            raise FrnError(f"{file.where}: {line!r} is no box ({form})") from error
+            raise FrnError(f"{file.where}: {line!r} is not a box ({form})") from error
     return boxes
 
 
 def ready_made(found: list[Found], *names: str) -> list[Item]:
-    """Items of a data set that is already laid out as train/ and test/ of class folders.
+    """Return the items of a data set that is already laid out as train/ and test/ of class folders.
 
     `val_pre`, `test_pre`, `refr` and `query` of the authors' archives are skipped: the evaluation transform resizes,
-    and the paper does not use the others. Of several data sets the one that is called by one of `names` is meant.
+    and the paper does not use the others. If there are several data sets, the one named by one of `names` is used.
     """
     homes: dict[tuple[str, ...], dict[tuple[str, ...], Item]] = {}
     for file in found:
@@ -137,4 +137,4 @@ def ready_made(found: list[Found], *names: str) -> list[Item]:
 
 _FINE_GRAINED = {"CUB_fewshot_cropped", "CUB_fewshot_raw", "Aircraft_fewshot", "meta_iNat", "tiered_meta_iNat"}
 AUTHORS_FOLDERS = _FINE_GRAINED | {"mini-ImageNet", "tiered-ImageNet", "tiered-ImageNet_DeepEMD", "tiered_imagenet"}
-"""Folders of the authors' archives: none of them is taken for another."""
+"""Folders of the authors' archives, which must not be confused with each other."""

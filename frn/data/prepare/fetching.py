@@ -1,4 +1,4 @@
-"""Fetching an archive, only when asked for, by torchvision's own downloader."""
+"""Download of archives on request, by torchvision's downloader."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from frn.errors import FrnError
 
 
 class Download(NamedTuple):
-    """A file that torchvision knows the place of."""
+    """A file whose URL torchvision knows."""
 
     url: str
     file: str
@@ -29,9 +29,9 @@ def downloads(name: str) -> list[Download]:
 
 
 def fetch(downloads: Sequence[Download], folder: Path) -> list[Path]:
-    """Fetch what is not in `folder` yet, and return the files.
+    """Download the files that are not in `folder` yet, and return all.
 
-    FrnError if the network or the disk refuses, or what came has another checksum.
+    Raises FrnError if the network or the disk fails, or a file has another checksum.
     """
     from torchvision.datasets.utils import download_url
 
@@ -40,7 +40,7 @@ def fetch(downloads: Sequence[Download], folder: Path) -> list[Path]:
             download_url(download.url, folder, download.file, download.md5)
         except (OSError, RuntimeError) as error:  # urllib's errors are OSErrors; torchvision's are RuntimeErrors
             raise FrnError(
-                f"{download.url}: cannot be fetched ({error}). Fetch it by other means into {folder} and leave out "
+                f"{download.url}: cannot be fetched ({error}). Download it yourself into {folder} and leave out "
                 "--download."
             ) from error
     return [folder / download.file for download in downloads]

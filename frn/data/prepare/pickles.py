@@ -1,7 +1,7 @@
-"""Data sets that were released as Python pickles: nothing but lists, dictionaries, bytes and arrays are built.
+"""Reader of data sets released as Python pickles, which builds only lists, dictionaries, bytes and arrays.
 
-Arrays are made of their bytes here: numpy's own way back from a pickle believes what it is told, and a damaged state of
-a dtype ends the process.
+Arrays are built from their bytes here: numpy's own unpickling trusts the file, and a damaged dtype state crashes the
+process.
 """
 
 import operator
@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 from frn.errors import FrnError, shorten
 
 PLAIN = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|[SU]\d{1,6})")
-"""Kinds of numbers and texts that images and labels are made of."""
+"""Types of numbers and texts that images and labels consist of."""
 
 
 def load_arrays(file: IO[bytes], where: str) -> Any:
-    """Read a pickle; text of Python 2 comes as bytes, and arrays are read-only.
+    """Load a pickle; Python 2 strings become bytes, and arrays are read-only.
 
-    FrnError if it asks for anything that arrays have no use for, or is damaged.
+    Raises FrnError if it is damaged or refers to anything that arrays do not need.
     """
     try:
         return _with_arrays(_ArraysOnly(file, encoding="bytes").load(), set())
-    except Exception as error:  # unpickling raises whatever it stumbles over
+    except Exception as error:  # unpickling damaged data may raise anything
         raise FrnError(f"{where}: is not the released file, or is damaged ({shorten(error)})") from error
 
 
 class _DType:
-    """Stands in for a dtype."""
+    """Placeholder for a dtype."""
 
     def __init__(self, kind: str | bytes, align: object = False, copy: object = True) -> None:
         if not PLAIN.fullmatch(name := _text(kind)):
@@ -42,12 +42,12 @@ class _DType:
 
 
 class _Array:
-    """Stands in for an array until the whole pickle is read."""
+    """Placeholder for an array until the whole pickle is read."""
 
     value: NDArray[Any] | None = None
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        shape, dtype, is_fortran, data = state[-4:]  # a version may come first
+        shape, dtype, is_fortran, data = state[-4:]  # a version may precede them
         self.value = _array(data, dtype, shape, "F" if is_fortran else "C")
 
 
@@ -63,7 +63,7 @@ def _text(value: str | bytes) -> str:
 
 
 KNOWN: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): None,  # named where arrays are, and never called
+    ("numpy", "ndarray"): None,  # named by pickled arrays, but never called
     ("numpy", "dtype"): _DType,
     ("numpy._core.multiarray", "_reconstruct"): lambda *_: _Array(),
     ("numpy._core.multiarray", "scalar"): lambda dtype, data: _array(data, dtype, (1,))[0],
@@ -76,7 +76,7 @@ _Unpickler: Any = pickle._Unpickler
 
 
 class _ArraysOnly(_Unpickler):  # type: ignore[misc]
-    """In Python: the one in C makes room for as many objects as a file says it will remember."""
+    """Unpickler for arrays only, in Python: the C version allocates as many memo slots as a file claims."""
 
     def find_class(self, module: str, name: str) -> Any:
         try:
@@ -86,7 +86,7 @@ class _ArraysOnly(_Unpickler):  # type: ignore[misc]
             raise pickle.UnpicklingError(asked) from None
 
     def load_build(self) -> None:
-        """Give an object its state: of ours only, or a pickle could change what it names."""
+        """Set an object's state, for placeholders only: otherwise a pickle could modify what it names."""
         if type(self.stack[-2]) not in (_DType, _Array):
             raise pickle.UnpicklingError("it changes something that is no array")
         super().load_build()
@@ -95,7 +95,7 @@ class _ArraysOnly(_Unpickler):  # type: ignore[misc]
 
 
 def _with_arrays(value: Any, seen: set[int]) -> Any:
-    """The same with arrays in the place of what stood for them."""
+    """Return the value with arrays in place of their placeholders."""
     if type(value) is _Array:
         if value.value is None:
             raise pickle.UnpicklingError("it has an array without numbers")

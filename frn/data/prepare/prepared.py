@@ -1,4 +1,4 @@
-"""`prepared.json`: what a data set was made from, so that a second call is quick and a mixture is refused."""
+"""`prepared.json`: a record of a data set's sources, which makes repeated calls quick and prevents mixtures."""
 
 import json
 import os
@@ -14,35 +14,35 @@ from frn.system.files import MAX_JSON, read_json, read_regular, remove_unfinishe
 
 NAME = "prepared.json"
 Holding = dict[str, dict[str, tuple[int, int]]]
-"""Files and bytes of each class of each split."""
+"""Number of files and of bytes, by split and class."""
 
 
 class Record(Struct):
-    """One data set; written when its images begin to be written, and again when they are all there."""
+    """Record of one data set, written before its images and again when all are complete."""
 
     benchmark: str
     options: dict[str, object]
-    """Class split, and the draw of "folder"."""
+    """Class split, and the random split of "folder"."""
     sources: list[str] = []
-    """Fingerprints of what was given."""
+    """Fingerprints of the given sources."""
     digests: dict[str, str] = {}
     """MD5 of archives, by fingerprint."""
     holding: Holding = {}
-    """Empty until it is whole."""
+    """Empty until the data set is complete."""
     skipped: list[str] | None = None
-    """Files of a folder that are not images, each with the reason; None until they are known."""
+    """Files of a folder that are not images, each with the reason; None while they are unknown."""
     split_by: str = ""
-    """How a folder was split, in words."""
+    """Description of how a folder was split."""
     differs: list[str] = []
-    """Where its numbers are not those of another release of the benchmark, in words."""
+    """Differences from the numbers of another release of the benchmark."""
 
     def is_whole(self, sources: list[str], out: Path) -> bool:
-        """Return whether all of it is in `out` and nothing of its sources has changed."""
+        """Return whether `out` is complete and the sources are unchanged."""
         known = self.sources == sources and self.skipped is not None
         return known and bool(self.holding) and hold(out, [*self.holding]) == self.holding
 
     def write(self, out: Path) -> None:
-        """Write it into the data set's folder, unless the same is there."""
+        """Write the record to the data set's folder, unless it is already there."""
         record = to_builtins(self)
         text = json.dumps({**record, "crc32": _checksum(record)}, indent=1, ensure_ascii=True) + "\n"
         path = out / NAME
@@ -52,7 +52,7 @@ class Record(Struct):
 
 
 def read_record(out: Path) -> Record | None:
-    """Return the record of a data set; None if there is none, or it is damaged or of another version."""
+    """Return the record of a data set; None if it is missing, damaged or of another version."""
     try:
         raw = read_json(out / NAME)
         if raw.pop("crc32") != _checksum(raw):
@@ -67,10 +67,10 @@ def _checksum(record: dict[str, Any]) -> int:
 
 
 def refuse_another(record: Record | None, benchmark: str, options: dict[str, object], out: Path) -> None:
-    """Keep two data sets apart. FrnError if `out` holds another one."""
+    """Raise FrnError if `out` already holds another data set."""
     if record is not None and (record.benchmark, record.options) != (benchmark, options):
         what = " ".join([record.benchmark, *(f"{key}={value}" for key, value in record.options.items())])
-        raise FrnError(f"{out}: already holds something else ({what}). Give an --out of its own.")
+        raise FrnError(f"{out}: already holds something else ({what}). Give another --out.")
 
 
 def hold(out: Path, splits: list[str]) -> Holding:
@@ -88,7 +88,7 @@ def hold(out: Path, splits: list[str]) -> Holding:
 
 
 def count(items: list[Item]) -> dict[str, tuple[int, int]]:
-    """Classes and images of each split."""
+    """Return the number of classes and images of each split."""
     counts = {}
     for split in ("train", "val", "test"):
         labels = [item.label for item in items if item.split == split]

@@ -1,7 +1,7 @@
-"""Files in folders and archives, as (where, how to read): nothing is unpacked, nothing is read before it is wanted.
+"""Files in folders and archives, read on demand: nothing is unpacked.
 
-An archive's entry never becomes a path: benchmarks look entries up by name and say themselves where a file goes. What
-leads out of its archive, or is larger than anything that an image data set holds, ends the call.
+An archive's entry never becomes a path: benchmarks look entries up by name and choose themselves where a file goes. An
+entry that leads outside its archive, or is larger than any image data set needs, raises an error.
 """
 
 import hashlib
@@ -29,20 +29,20 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One file of a source."""
+    """A file of a source."""
 
     parts: tuple[str, ...]
-    """Names from the source's own down to the file's; an archive counts as a folder."""
+    """Names from the source down to the file; an archive counts as a folder."""
     size: int
-    """Bytes, or -1 where only reading tells."""
+    """Size in bytes, or -1 if it is unknown before reading."""
     open: Callable[[], IO[bytes]]
     where: str
-    """What to call it in a message."""
+    """Name for messages."""
     order: tuple[int, int] = (0, 0)
-    """(archive, offset): files read in this order go through a compressed archive once."""
+    """(archive, offset): reading files in this order passes through a compressed archive once."""
 
     def read(self, limit: int = MAX_BYTES) -> bytes:
-        """Return the content. FrnError if it has more than `limit` bytes, or is damaged."""
+        """Return the content. Raises FrnError if it has more than `limit` bytes or is damaged."""
         try:
             if self.size <= limit:
                 with self.open() as file:
@@ -60,21 +60,21 @@ class Found:
 
 @dataclass
 class Sources:
-    """What a person gave: folders, archives and loose files. Closes the archives that it opened."""
+    """Folders, archives and loose files given by the user; it closes the archives that it opens."""
 
     paths: Sequence[Path]
     archives: re.Pattern[str] = re.compile(r".*\.zip", re.IGNORECASE)
-    """Names of the archives to open that lie in a folder or in a tar; those given by name are always opened."""
+    """Names of archives to open inside a folder or a tar; archives given by name are always opened."""
     checksums: Mapping[str, str] = field(default_factory=dict)
     """MD5 of archives as released, by file name."""
     unofficial: bool = False
     """Whether another checksum is accepted."""
     digests: dict[str, str] = field(default_factory=dict)
-    """MD5 of what was read, by `fingerprint` alone; filled in beforehand, it saves reading again."""
+    """MD5 of the files read, by `fingerprint` alone; known values need not be computed again."""
     progress: Progress = lambda done, total: None
-    """Called with MiB done and in all, while an archive is looked through."""
+    """Called with the MiB done and in all while an archive is read."""
     leave_out: Path | None = None
-    """A folder that is not looked into: the new data set, if it lies inside a source."""
+    """A folder to skip: the new data set, if it is inside a source."""
 
     def __post_init__(self) -> None:
         self._open = ExitStack()
@@ -92,9 +92,9 @@ class Sources:
         self._open.close()
 
     def files(self) -> list[Found]:
-        """Every file of every source; loose files of a folder come before those of its archives.
+        """Return every file of every source; loose files of a folder come before those of its archives.
 
-        FrnError if a source is missing or damaged, has a wrong checksum, or nothing is found.
+        Raises FrnError if a source is missing or damaged, has a wrong checksum, or no file is found.
         """
         if self._files is None:
             self._files = [file for path in self.paths for file in self._walk(path)]
@@ -103,7 +103,7 @@ class Sources:
         return self._files
 
     def images(self) -> list[Found]:
-        """Every image, sorted by its names. FrnError as `files`, or if there are none."""
+        """Return every image, sorted by its names. Raises FrnError as `files` does, or if there are no images."""
         found = [file for file in self.files() if looks_like_image(file.parts[-1])]
         if not found:
             others = self.skipped()
@@ -111,7 +111,7 @@ class Sources:
         return sorted(found, key=lambda image: image.parts)
 
     def skipped(self) -> list[str]:
-        """Why files are not images, a line each, and what of a folder is not a file; sorted."""
+        """Return a sorted list of reasons, one for each file that is not an image and each entry that is not a file."""
         others = [file for file in self.files() if not looks_like_image(file.parts[-1])]
         skipped = [
             f"{file.where}: is left out: {why_skipped(file.parts[-1])}"
@@ -124,7 +124,7 @@ class Sources:
         if source.is_dir():
             yield from self._walk_folder(source)
         elif not source.exists():
-            raise FrnError(f"{source}: there is no such file or folder")
+            raise FrnError(f"{source}: no such file or folder")
         elif not source.is_file():
             raise FrnError(f"{source}: is neither a file nor a folder")
         elif _is_archive(source):
@@ -137,7 +137,7 @@ class Sources:
         for folder, files in _folders(source, self.leave_out):
             for entry in sorted(entry for entry in files if entry[0] != "."):
                 path = Path(folder) / entry
-                if not is_file(path):  # a pipe or device could have no end
+                if not is_file(path):  # a pipe or device may never end
                     self._odd.append(f"{path}: is left out: it is no file, or a link to none")
                 elif self.archives.fullmatch(entry) or entry in self.checksums:
                     archives.append(path)
@@ -188,7 +188,7 @@ class Sources:
         start: int,
         tick: Callable[[], None],
     ) -> Iterator[Found]:
-        """Files of a tar that begins `start` bytes into the outermost one, then its links to files of its own."""
+        """Yield the files of a tar that starts at byte `start` of the outermost one, then its internal links."""
         members: dict[str, Found] = {}
         links: list[tuple[tuple[str, ...], str]] = []
         for count, member in enumerate(archive):
@@ -238,7 +238,7 @@ class Sources:
 
 
 def fingerprint(path: Path, leave_out: Path | None) -> str:
-    """A file or folder as it is now: where, how many files, how many bytes, when the last of them changed."""
+    """Describe the state of a file or folder: path, number of files, bytes, and last change."""
     paths = (Path(folder) / name for folder, names in _folders(path, leave_out) for name in names)
     statuses = [entry.stat() for entry in (paths if path.is_dir() else [path]) if is_there(entry)]
     size = sum(status.st_size for status in statuses)
@@ -246,7 +246,7 @@ def fingerprint(path: Path, leave_out: Path | None) -> str:
 
 
 def _folders(source: Path, leave_out: Path | None) -> Iterator[tuple[str, list[str]]]:
-    """Every folder from `source` down, hidden ones are skipped, and its files."""
+    """Yield every folder from `source` down and its files; hidden ones are skipped."""
     for folder, subfolders, files in os.walk(source):
         subfolders[:] = sorted(
             entry
@@ -268,7 +268,7 @@ def _loose(path: Path, parts: tuple[str, ...]) -> Found:
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     file = archive.extractfile(member)
-    assert file is not None  # only regular files were kept
+    assert file is not None  # only regular files are kept
     return file
 
 

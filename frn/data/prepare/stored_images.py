@@ -1,7 +1,7 @@
-"""Pixels of prepared images: decoded as stored, without the upright turn that `frn.images` gives photos.
+"""Pixels of prepared images, decoded as stored, without the EXIF rotation that `frn.images` applies.
 
-Boxes of CUB and Aircraft are in stored coordinates, and the authors' scripts do not look at EXIF tags either. Pillow's
-crop rounds each side to a whole pixel, and black is beyond the border.
+Boxes of CUB and Aircraft are in stored coordinates, and the authors' scripts also ignore EXIF tags. Pillow's crop
+rounds each side to a whole pixel and fills the area outside the image with black.
 """
 
 import io
@@ -18,30 +18,32 @@ from frn.images.transforms import resize_bytes
 
 PNG_MODES = frozenset({"1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"})
 MAX_PIXELS = 64_000_000
-"""Of a picture that is written: encoding is work of this process, which nothing ends. Of a mode that is to be converted
-first, `LARGE` is the limit."""
+"""Pixel limit of a written image, because encoding in this process cannot be stopped.
+
+For modes that are converted first, the limit is `LARGE`.
+"""
 PNG_START = b"\x89PNG\r\n\x1a\n"
 PNG_END = b"IEND\xaeB`\x82"
-"""Last bytes of a whole PNG file."""
+"""Last bytes of a complete PNG file."""
 
 
 def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image]) -> bytes:
-    """Decode, convert, and encode as PNG. FrnError as `decode_stored`, or if there is nothing to encode."""
+    """Decode, convert, and encode as PNG. Raises FrnError as `decode_stored` does, or if conversion fails."""
     image = decode_stored(data, where)
     most = MAX_PIXELS if image.mode in PNG_MODES else LARGE
     if image.width * image.height > most:
         raise FrnError(
             f"{where}: has {image.width} x {image.height} pixels of the kind {image.mode}; the limit for a picture of "
-            f"a data set is {most // 1_000_000} megapixels. Scale it down first."
+            f"a data set is {most // 1_000_000} megapixels. Scale it down."
         )
     try:
         return encode_png(convert(image))
-    except (OSError, ValueError, TypeError, SystemError) as error:  # a box beside the image, a mode without conversion
+    except (OSError, ValueError, TypeError, SystemError) as error:  # a box outside the image, an unconvertible mode
         raise FrnError(f"{where}: cannot be converted ({shorten(error)}). Fetch it again.") from error
 
 
 def encode_png(image: Image.Image) -> bytes:
-    """PNG in the image's own mode where PNG has it; of its metadata only what its colours need."""
+    """Encode as PNG, in the image's own mode if PNG supports it, with only the metadata that its colours need."""
     image = image if image.mode in PNG_MODES else to_rgb(image)
     image.info = {key: value for key, value in image.info.items() if key in ("transparency", "icc_profile")}
     buffer = io.BytesIO()
@@ -50,9 +52,9 @@ def encode_png(image: Image.Image) -> bytes:
 
 
 def as_stored(data: bytes) -> bytes:
-    """A JPEG file whose EXIF tag turns it no more, as the authors' loader sees it; of the same length.
+    """Return a JPEG file of the same length whose EXIF tag no longer rotates it, as the authors' loader reads it.
 
-    Only the tag's value changes; other files, and files whose EXIF data cannot be followed, stay as they are.
+    Only the tag's value changes. Other files, and files with unreadable EXIF data, are returned unchanged.
     """
     start = data.find(EXIF, 0, MAX_EXIF_START)
     if not data.startswith(b"\xff\xd8") or start < 0:
@@ -72,10 +74,10 @@ def as_stored(data: bytes) -> bytes:
 
 EXIF = b"Exif\0\0"
 MAX_EXIF_START = 1 << 16
-"""The EXIF segment is among the first; where photos have several, they come after a JFIF header at most."""
+"""The EXIF segment is among the first; some photos have a JFIF header before it."""
 ORIENTATION, SHORT = 0x0112, 3
 
 
 def squash(side: int, image: Image.Image) -> Image.Image:
-    """RGB, resized to `side` x `side` whatever the aspect was."""
+    """Return the image in RGB, resized to `side` x `side` regardless of its aspect."""
     return resize_bytes(image.convert("RGB"), side, side)

@@ -1,4 +1,4 @@
-"""Writing a data set so that an interrupted call can continue and a second call changes nothing."""
+"""Writer of data sets: interrupted calls can continue, and repeated calls change nothing."""
 
 import contextlib
 import os
@@ -15,16 +15,16 @@ from frn.system.files import remove_unfinished, write_atomically
 from frn.system.hardware import cores
 
 PIECE = 64
-"""Images that are in memory together."""
+"""Number of images in memory at a time."""
 
 
 def write_items(items: Sequence[Item], out: Path, progress: Progress | None = None, *, upright: bool = True) -> None:
-    """Write every item to `out/split/label/file`; whole files stay as they are, and others are replaced.
+    """Write every item to `out/split/label/file`; complete files are kept, and others are replaced.
 
-    Not `upright`: an EXIF tag that would turn a copied JPEG on reading loses its effect.
+    Unless `upright`, the EXIF rotation of copied JPEG files is disabled.
 
-    Sources are read one after the other, in their own order; pixels are converted and files written on all cores.
-    FrnError if a file cannot be read or written.
+    Sources are read one after the other, in their own order; converting and writing use all cores. Raises FrnError if a
+    file cannot be read or written.
     """
     todo = sorted((item for item in items if not _is_whole(item, out)), key=lambda item: item.source.order)
     for item in items:
@@ -48,7 +48,7 @@ def _write(item: Item, data: bytes, out: Path, upright: bool) -> None:
         data = as_stored(data)
     path = _path(item, out)
     with contextlib.suppress(OSError):
-        path.unlink()  # a damaged or outdated copy of ours, see `check_places`: no photo is written over
+        path.unlink()  # a damaged or outdated copy of ours, see `check_places`: never a user's photo
     write_atomically(path, data)
 
 
@@ -57,7 +57,7 @@ def _path(item: Item, out: Path) -> Path:
 
 
 def _is_whole(item: Item, out: Path) -> bool:
-    """Return whether its file is there: by its size if it is a copy, by its end if it is a PNG of ours."""
+    """Return whether the file is complete: a copy by its size, a PNG of ours by its last bytes."""
     try:
         with _path(item, out).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -70,10 +70,10 @@ def _is_whole(item: Item, out: Path) -> bool:
 
 
 def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> None:
-    """Make sure that every item has a place of its own, and that nothing else is there.
+    """Check that every item has its own place, and that no other files are there.
 
-    FrnError if two items have the same place, one has none, or `out` holds something else: other files, or, without
-    `replace`, files of the same names that differ.
+    Raises FrnError if two items share a place, a name is invalid, or `out` holds other files; without `replace`, also
+    if files of the same names differ.
     """
     wanted = Counter((item.split, item.label, item.file) for item in items)
     twice = [place for place, count in wanted.items() if count > 1]
@@ -87,7 +87,7 @@ def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> 
     unfit = sorted(name for name in names if name in ("", ".", "..") or set(name) & set("/\\\0"))
     if unfit:
         raise FrnError(f"the source calls something {unfit[0]!r}, which is no name for a file or folder")
-    # Whatever lies in the splits' folders is trained on, so nothing else may.
+    # Training uses everything in the splits' folders, so other files are refused.
     files: dict[tuple[str, str], set[str]] = {}
     for item in items:
         files.setdefault((item.split, item.label), set()).add(item.file)
@@ -98,8 +98,7 @@ def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> 
             others = [name for name in others if name[0] != "."]
             if others:
                 raise FrnError(
-                    f"{out / split}: already holds something else ({others[0]!r} in {folder.name}). "
-                    "Give an --out of its own."
+                    f"{out / split}: already holds something else ({others[0]!r} in {folder.name}). Give another --out."
                 )
     for place in () if replace else (_path(item, out) for item in items if not _is_whole(item, out)):
         if os.path.lexists(place):

@@ -1,9 +1,9 @@
 """Nearest cosine prototype, trained in episodes.
 
-Gidaris and Komodakis (CVPR 2018) classify by cosines. Meta-Baseline (Chen et al., ICCV 2021) trains a nearest
-cosine prototype in episodes, with a learned temperature that starts at 10. Meta-Baseline's prototype is the mean of the
-supports' features; here it is the mean of their directions. Baseline++ (Chen et al., ICLR 2019) is another
-method: it fits a layer to the supports by gradient descent.
+Gidaris and Komodakis (CVPR 2018) classify by cosines. Meta-Baseline (Chen et al., ICCV 2021) trains a nearest cosine
+prototype in episodes, with a learned temperature that starts at 10. Its prototype is the mean of the supports'
+features; here it is the mean of their directions. Baseline++ (Chen et al., ICLR 2019) is another method: it fits a
+layer to the supports by gradient descent.
 """
 
 import torch
@@ -15,7 +15,7 @@ from frn.heads.vectors import vectors
 
 
 class CosineHead(Head):
-    """Scores a query by the cosine between it and each class's prototype, times the temperature gamma.
+    """Head that scores a query by its cosine with each class's prototype, times the temperature gamma.
 
     The prototype is the mean of the supports' unit vectors.
     """

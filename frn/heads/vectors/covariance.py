@@ -1,8 +1,8 @@
 """Covariance pooling, the paper's baseline on meta-iNat (after Wertheimer and Hariharan, CVPR 2019).
 
-The paper only cites it. Followed is the public code of that work, by the paper's first author (`covapool` of
-daviswer/fewshotlocal): an image is the mean outer product of its locations, whose mean is *not* subtracted, under a
-signed square root, and a class is the mean of its images.
+The paper only cites it. This head follows the public code of that work, by the paper's first author (`covapool` of
+daviswer/fewshotlocal): an image is the mean outer product of its locations under a signed square root. The mean is
+*not* subtracted. A class is the mean of its images.
 """
 
 import torch
@@ -13,10 +13,10 @@ from frn.heads.vectors import squared_distances
 
 
 class CovarianceHead(Head):
-    """Scores a query by the squared distance of its second moments from the mean ones of each class.
+    """Head that scores a query by the squared distance of its second moments from each class's mean ones.
 
-    Logits are divided by d and multiplied by the temperature gamma, as the paper has it for its baselines; the cited
-    code has no temperature.
+    Logits are divided by d and multiplied by the temperature gamma, as in the paper's baselines; the cited code has no
+    temperature.
     """
 
     def __init__(self) -> None:
@@ -35,11 +35,11 @@ class CovarianceHead(Head):
 
 
 def second_moments(maps: Tensor) -> Tensor:
-    """Signed square roots of the mean outer product of the locations: (..., r, d) to (..., d, d)."""
+    """Return signed square roots of the mean outer product of the locations: (..., r, d) to (..., d, d)."""
     maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
     raw = maps.mT @ maps / maps.shape[-2]
     return raw.sign() * (raw.abs() + ROOT_FLOOR).sqrt()
 
 
 ROOT_FLOOR = 1e-5
-"""Keeps the slope of the square root finite at zero, where dead channels are (the cited code's value)."""
+"""Floor that keeps the square root's slope finite at zero, as for dead channels (the cited code's value)."""

@@ -1,7 +1,7 @@
-"""Deep Subspace Networks (Simon et al., CVPR 2020), as the paper's baseline has them (SM, Implemented Baselines).
+"""Deep Subspace Networks (Simon et al., CVPR 2020), as in the paper's baseline (SM, Implemented Baselines).
 
-FRN with r = 1: each image is one vector, and a query is projected onto the span of the supports of a class. The
-projection is the closed form of FRN with a small fixed lambda.
+This is FRN with r = 1: each image is one vector, and a query is projected onto the span of a class's supports. The
+projection is FRN's closed form with a small fixed lambda.
 """
 
 import torch
@@ -13,14 +13,14 @@ from frn.ridge.reconstruction import location_error
 
 
 class DSNHead(Head):
-    """Scores a query by its squared distance from the subspace of each class's supports.
+    """Head that scores a query by its squared distance from the subspace of each class's supports.
 
-    The origin is in every subspace; the original method moves it to the class's mean. Logits are divided by the number
-    of dimensions and multiplied by the temperature gamma.
+    Every subspace contains the origin; the original method moves it to the class's mean. Logits are divided by the
+    number of dimensions and multiplied by the temperature gamma.
     """
 
     lam = 0.01
-    """"for sufficiently small regularizer lambda; we use 0.01" (SM)."""
+    """Lambda: "for sufficiently small regularizer lambda; we use 0.01" (SM)."""
 
     def __init__(self, *, pooled: bool) -> None:
         """Compare average-pooled maps (ResNet-12) or whole flattened ones (Conv-4)."""
@@ -41,5 +41,5 @@ class DSNHead(Head):
             return location_error(queries, pool, self.lam, 1.0).mT / pool.shape[-1]
 
     def auxiliary_supports(self, support: Tensor) -> Tensor:
-        """The compared vectors, (way, shot, 1, dimensions): "the actual (normalized) support points" (SM)."""
+        """Return the compared vectors, (way, shot, 1, dimensions): "the actual (normalized) support points" (SM)."""
         return vectors(support, pooled=self.pooled).unsqueeze(2)

@@ -1,4 +1,4 @@
-"""Prototypical Networks (Snell et al., NeurIPS 2017), as the paper's baseline has them (SM, Implemented Baselines)."""
+"""Prototypical Networks (Snell et al., NeurIPS 2017), as in the paper's baseline (SM, Implemented Baselines)."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from frn.heads.vectors import squared_distances, vectors
 
 
 class ProtoHead(Head):
-    """Scores a query by its squared distance from the mean of each class's supports.
+    """Head that scores a query by its squared distance from the mean of each class's supports.
 
     Logits are divided by the number of dimensions and multiplied by the temperature gamma.
     """

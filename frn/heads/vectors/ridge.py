@@ -1,12 +1,12 @@
 """Ridge regression from features to labels: R2-D2 (Bertinetto et al., 2019), MetaOptNet-RR (Lee et al., 2019).
 
-FRN regresses a query's features on the supports; this regresses the labels of all supports on their features. The
-penalty, a scale and an offset of the logits are learned, as in R2-D2's paper; the offset is one for all classes, and
-changes nothing.
+FRN regresses a query's features on the supports; this head regresses the labels of all supports on their features. The
+penalty and a scale and offset of the logits are learned, as in R2-D2's paper. The offset is the same for all classes,
+so it does not change the answer.
 
-The head alone is R2-D2's, on the backbone of the other methods, which has one map where R2-D2 joins its last two.
-R2-D2's code has a bias per class (a column of ones), a fixed penalty of 50, and divides features and labels by the root
-of the number of supports, so that the penalty grows with it; here, as in the paper, it does not.
+Only the head is R2-D2's. The backbone is that of the other methods, with one map where R2-D2 joins its last two.
+R2-D2's code has a bias per class (a column of ones) and a fixed penalty of 50. It also divides features and labels by
+the root of the number of supports, so the penalty grows with that number; here, as in the paper, it does not.
 """
 
 import torch
@@ -18,7 +18,7 @@ from frn.heads.vectors import vectors
 
 
 class RidgeHead(Head):
-    """Scores a query by the label that ridge regression on the supports gives it."""
+    """Head that scores a query by the label that ridge regression on the supports predicts."""
 
     def __init__(self, *, pooled: bool) -> None:
         """Use average-pooled maps (ResNet-12) or whole flattened ones (Conv-4)."""

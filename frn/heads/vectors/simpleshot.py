@@ -9,9 +9,9 @@ from frn.heads.vectors import squared_distances, vectors
 
 
 class SimpleShotHead(Head):
-    """Scores a query by its squared distance from each class's centroid on the unit sphere.
+    """Head that scores a query by its squared distance from each class's centroid on the unit sphere.
 
-    The centre is the mean of the training images' features: a running mean, kept with the weights.
+    The centre is the mean of the training images' features: a running mean, saved with the weights.
     """
 
     momentum = 0.05
@@ -19,7 +19,7 @@ class SimpleShotHead(Head):
     centre: Tensor
 
     def __init__(self, d: int) -> None:
-        """Average-pooled features of d channels."""
+        """Use average-pooled features of d channels."""
         super().__init__()
         self.register_buffer("centre", torch.zeros(d))
         self.gamma = nn.Parameter(torch.tensor(10.0))
@@ -29,7 +29,7 @@ class SimpleShotHead(Head):
         return -self.gamma * self.class_error(support, query)
 
     def class_error(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return squared distances on the sphere, (queries, way). In training mode the centre follows the episode."""
+        """Return squared distances on the sphere, (queries, way). In training mode the episode updates the centre."""
         with torch.autocast(query.device.type, enabled=False):
             members, queries = vectors(support, pooled=True), vectors(query, pooled=True)
             if self.training:

@@ -1,6 +1,6 @@
-"""Locks between processes: a file for each, with the name of its holder inside, removed on release.
+"""Locks between processes: one file each, which contains the name of its holder and is removed on release.
 
-A lock ends with its process. A file system without locks lets everyone in.
+A lock ends with its process. On a file system without locks, all processes are admitted.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Lock:
-    """A lock that this process may hold, until `release` or its end."""
+    """A lock that this process can hold until `release` or its exit."""
 
     def __init__(self, path: Path, *, process: int | None = None) -> None:
-        """`process` is what its file names as the holder; by default this one."""
-        from filelock import FileLock  # here: most commands lock nothing
+        """Create a lock whose file names `process` as the holder; by default this one."""
+        from filelock import FileLock  # imported here because most commands need no lock
 
         self.path = path
         self._process = process or os.getpid()
@@ -35,13 +35,16 @@ class Lock:
         self._lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=self._sign)
 
     def is_held(self) -> bool:
-        """Return whether this process holds it, and its file is still there."""
+        """Return whether this process holds the lock and its file still exists."""
         with contextlib.suppress(OSError):
             return self._status is not None and os.path.samestat(self._status, self.path.lstat())
         return False
 
     def acquire(self, timeout: float = 0.0) -> bool:
-        """Take the lock within some seconds; return whether it is held. OSError if its file cannot be made."""
+        """Take the lock within `timeout` seconds; return whether it is held.
+
+        Raises OSError if its file cannot be created.
+        """
         from filelock import Timeout
 
         try:
@@ -54,8 +57,8 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """Let others have the lock; whoever waits for it makes a file of their own."""
-        with contextlib.suppress(OSError):  # Windows keeps a file that is open
+        """Release the lock; the next holder creates a new file."""
+        with contextlib.suppress(OSError):  # Windows keeps open files
             if self.is_held():
                 self.path.unlink()
         self._status = None
@@ -69,7 +72,7 @@ class Lock:
 
 
 def holder(path: Path) -> str:
-    """Return who holds a lock, or held it last: "process 71 (frn enroll ...)"."""
+    """Return the current or last holder of a lock: "process 71 (frn enroll ...)"."""
     with contextlib.suppress(OSError):
         if said := path.read_bytes()[:400]:
             return shorten(said.decode(errors="replace"))
@@ -78,17 +81,19 @@ def holder(path: Path) -> str:
 
 @contextlib.contextmanager
 def lock(path: Path, what: object, *, give_up_after: float = GIVE_UP_AFTER) -> Iterator[None]:
-    """Wait for a lock and hold it. A warning names its holder after two seconds.
+    """Wait for a lock and hold it; a warning names its holder after two seconds.
 
     Raises:
-        FrnError: if it is still held by another process after `give_up_after` seconds.
-        OSError: if its file cannot be made.
+        FrnError: if another process still holds it after `give_up_after` seconds.
+        OSError: if its file cannot be created.
     """
     held = Lock(path)
     if not held.acquire(WARN_AFTER):
         warnings.warn(f"{what}: waiting for {holder(path)}, which is writing it", FrnWarning, stacklevel=3)
         if not held.acquire(-1 if math.isinf(give_up_after) else give_up_after - WARN_AFTER):
-            raise FrnError(f"{what}: {holder(path)} is still writing it. Wait until it ends, or end it, and try again.")
+            raise FrnError(
+                f"{what}: {holder(path)} is still writing it. Wait until it ends, or stop it, and try again."
+            )
     try:
         yield
     finally:

@@ -21,12 +21,12 @@ from frn.system.processes.messages import Message, read, write
 
 Answer = tuple[Message, Sequence[bytes]]
 Handler = Callable[[Message, list[bytes]], Answer]
-"""A question and its bytes to the answer and its bytes, inside the child."""
+"""Function in the child from a question and its bytes to an answer and its bytes."""
 
 START_SECONDS = 60.0
-"""Within which a child has imported what it needs; torch takes a few."""
+"""Seconds for a child to import what it needs; torch takes a few."""
 _GRACE = 2.0
-"""Seconds after which a child ends itself, if the one who should have ended it is gone."""
+"""Extra seconds after which a child ends itself if its parent did not."""
 _START = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -36,14 +36,14 @@ serve(sys.argv[2], int(sys.argv[3]))
 
 
 class WorkerKilledError(Exception):
-    """A child had to be ended, or ended by itself: "took longer than 10 s", "took more than 512 MiB of memory"."""
+    """Raised if a child was killed or exited: "took longer than 10 s", "took more than 512 MiB of memory"."""
 
 
 class SandboxedWorker:
     """A child process that answers one question at a time."""
 
     def __init__(self, target: str, memory: int) -> None:
-        """Prepare a child that runs `target` ("module:function", a `Handler`) within so many bytes of memory."""
+        """Prepare a child that runs `target` ("module:function", a `Handler`) within `memory` bytes."""
         self.target, self.memory = target, memory
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,13 +52,13 @@ class SandboxedWorker:
 
     @property
     def lives(self) -> bool:
-        """Whether a child of this very process runs: it does not after a fork, and not before the first question."""
+        """Return whether a child of this process is running; False after a fork and before the first question."""
         return self._process is not None and self._owner == os.getpid() and self._process.poll() is None
 
     def ask(self, question: Message, blobs: Sequence[bytes], seconds: float) -> tuple[Message, list[bytes]]:
-        """Ask, and wait for at most so many seconds.
+        """Ask a question and wait at most `seconds` for the answer.
 
-        FrnError if the target refuses by one; WorkerKilledError if the child took too long or too much, or ended.
+        Raises FrnError if the target raises one, and WorkerKilledError if the child exceeded its limits or exited.
         """
         with self._lock:
             process = self._start()
@@ -81,7 +81,7 @@ class SandboxedWorker:
                 if late.is_set():
                     raise WorkerKilledError(f"took longer than {seconds:g} s") from error
                 raise WorkerKilledError("ended without an answer") from error
-            except BaseException:  # an interrupt in between: what the child still says would answer the next question
+            except BaseException:  # on an interrupt, a late answer would go to the next question
                 self.close()
                 raise
             finally:
@@ -93,7 +93,7 @@ class SandboxedWorker:
         return answer, found
 
     def _await_start(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait until the child has imported what it needs: that is not the time of a question."""
+        """Wait until the child has imported what it needs, so that no question has to pay for it."""
         self._let_go = weakref.finalize(self, _end, process, self._owner)
         assert process.stdout is not None
         timer = threading.Timer(START_SECONDS, process.kill)
@@ -126,7 +126,7 @@ class SandboxedWorker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # ctrl-c is for the program that asks
+                start_new_session=True,  # Ctrl-C is for the parent
             )
         except OSError as error:
             raise WorkerKilledError(f"cannot be started ({error.strerror})") from error
@@ -148,10 +148,10 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
 
 
 def serve(target: str, memory: int) -> None:
-    """Answer questions until there are no more: the main function of a child."""
+    """Answer questions until there are no more; this is the main function of a child."""
     questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1):  # what a library prints is no answer
+    for descriptor in (0, 1):  # library output is not an answer
         os.dup2(nothing, descriptor)
     module, _, name = target.partition(":")
     handler: Handler = getattr(importlib.import_module(module), name)
@@ -175,7 +175,7 @@ def serve(target: str, memory: int) -> None:
 
 
 def _limit_memory(most: int) -> None:
-    """Memory of its own: mapped files and reserved addresses are free. Not every system knows such a limit."""
+    """Limit this process's own memory, except mapped files and reserved addresses, if the system can."""
     try:
         import resource
     except ImportError:
@@ -183,19 +183,19 @@ def _limit_memory(most: int) -> None:
     kind = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(kind, (most, most))
-    with contextlib.suppress(OSError, ValueError):  # a crash leaves no copy of someone's photo
+    with contextlib.suppress(OSError, ValueError):  # a crash leaves no core dump of someone's photo
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Any:
-    """The system ends this process after so many seconds, whatever it is doing."""
+    """Let the system kill this process after this many seconds, whatever it is doing."""
     if sys.platform == "win32":
         yield
         return
     import signal
 
-    signal.setitimer(signal.ITIMER_REAL, seconds)  # nobody handles it, so it kills
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # no handler, so it kills the process
     try:
         yield
     finally:

@@ -1,1 +1,1 @@
-"""What reconstructions look like: a decoder makes images of feature maps, true and reconstructed (Sec. 4.5)."""
+"""Decoder that shows feature maps, true and reconstructed, as images (Sec. 4.5)."""

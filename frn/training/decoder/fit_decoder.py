@@ -1,7 +1,8 @@
 """Train a decoder on a frozen backbone's feature maps (SM, Image Decoder).
 
-L1 loss, Adam at 0.01, batches of 200, the rate divided by four after each fifth of the epochs. The text does not say
-how images are prepared: here as for evaluation, without augmentation, in [-1, 1], which is what the final Tanh reaches.
+L1 loss, Adam at 0.01, batches of 200; the rate is divided by four after each fifth of the epochs. The text does not say
+how images are prepared; they are prepared as for evaluation, without augmentation, in [-1, 1], the range of the final
+Tanh.
 """
 
 import hashlib
@@ -27,33 +28,34 @@ from frn.training.setup import describe_images
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecoderSchedule:
-    """How long, and in which steps."""
+    """Return the settings of the decoder: objective, seed, epochs and batch."""
 
     epochs: int = 200
-    """mini-ImageNet's; CUB has 500."""
+    """Value for mini-ImageNet; CUB has 500."""
     batch: int = 200
 
     def learning_rate_at(self, epoch: int) -> float:
-        """Learning rate of an epoch, counted from 0: a fourth after each fifth of the run."""
+        """Return the learning rate of an epoch, counted from 0; it is divided by four after each fifth of the run."""
         return 0.01 / 4 ** (5 * epoch // self.epochs)
 
 
 def decoder_for(model: Model) -> Decoder:
-    """A new decoder of a model's feature maps."""
+    """Build an untrained decoder for a model's feature maps."""
     return build_decoder(model.d, grid=model.grid[0], size=model.config.transform.size)
 
 
 def decoder_input(maps: Tensor) -> Tensor:
-    """Maps (..., r, d) times sqrt(d): what is reconstructed and decoded.
+    """Return maps (..., r, d) times sqrt(d), the form that is reconstructed and decoded.
 
-    The text multiplies ResNet-12's by sqrt(640), which takes its normalisation off: next to larger features lambda is
-    small, and reconstructions stay where the decoder has learned. Conv-4 has none to take off; sqrt(64) does the same.
+    The text multiplies ResNet-12's maps by sqrt(640), which undoes their normalisation: lambda is small beside larger
+    features, and reconstructions stay in the range that the decoder has learned. Conv-4 maps are not normalised;
+    sqrt(64) has the same effect.
     """
     return maps * maps.shape[-1] ** 0.5
 
 
 def targets(model: Model, pixels: NDArray[np.uint8]) -> Tensor:
-    """Images (b, 3, S, S) in [-1, 1], on the model's device, of pixels (b, S, S, 3)."""
+    """Return images (b, 3, S, S) in [-1, 1], on the model's device, from pixels (b, S, S, 3)."""
     return torch.from_numpy(pixels).to(model.mean.device).permute(0, 3, 1, 2).float() / 127.5 - 1
 
 
@@ -67,10 +69,10 @@ def train_decoder(
     progress: Progress = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
-    """Train a decoder; `last.safetensors` in `out` is the result, at any moment.
+    """Train a decoder; `last.safetensors` in `out` is always the current result.
 
-    The model does not change; images are under its own transform; `stop` is asked after every step. FrnError if the
-    folder is taken or cannot be written, or the run in it has other settings.
+    The model does not change; images are prepared by its own transform; `stop` is called after every step. Raises
+    FrnError if the folder is taken or cannot be written, or its run has other settings.
     """
     keep_freed_memory()
     model = model.to(settings.device)
@@ -120,14 +122,14 @@ def _step(
     optimizer.step()
     value = loss.item()
     if not np.isfinite(value):
-        raise FrnError(f"the loss became {value}: use --precision fp32, or another --seed")
+        raise FrnError(f"the loss is {value}: use --precision fp32, or another --seed")
     return value
 
 
 def load_decoder(path: Path, model: Model) -> Decoder:
-    """Read a decoder, in evaluation mode, on the model's device.
+    """Load a decoder in evaluation mode on the model's device.
 
-    FrnError if there is none, or it was trained for another model.
+    Raises FrnError if it does not exist or was trained for another model.
     """
     file = path / "last.safetensors" if path.is_dir() else path
     if not file.is_file():
@@ -144,7 +146,7 @@ def load_decoder(path: Path, model: Model) -> Decoder:
 
 
 def fingerprint(model: Model) -> str:
-    """What tells the backbones of models apart: the start of a checksum of the weights."""
+    """Return an identifier of a model's backbone: the start of a checksum of its weights."""
     digest = hashlib.sha256()
     for name, tensor in model.backbone.state_dict().items():
         digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())

@@ -1,4 +1,4 @@
-"""Images regenerated from true and from reconstructed feature maps, and how far they are from the originals.
+"""Images regenerated from true and reconstructed feature maps, and their distance from the originals.
 
 Shape letters: way classes, r locations, d channels, S pixels of a side.
 """
@@ -27,9 +27,9 @@ GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class PixelError:
-    """L2 pixel error, mean over trials, and the half-width of its 95% interval.
+    """L2 pixel error: the mean over trials and the half-width of its 95% interval.
 
-    For one image it is the root of the mean squared difference, pixels in [-1, 1]. The text does not give its unit.
+    For one image it is the root mean squared difference of pixels in [-1, 1]. The text does not give its unit.
     """
 
     mean: float
@@ -46,23 +46,25 @@ class Regenerator:
     def __init__(
         self, model: Model, decoder: Decoder, images: StoredImages, *, progress: Progress | None = None
     ) -> None:
-        """Compute the feature maps; a model without an FRN head reconstructs nothing and is refused."""
+        """Compute the feature maps; a model without an FRN head cannot reconstruct and is refused."""
         head = model.head
         if not isinstance(head, FRNHead):
-            raise FrnError(f"a {model.config.method} model rebuilds nothing: this needs one of --method frn")
+            raise FrnError(
+                f"a {model.config.method} model reconstructs nothing: this needs one trained with --method frn"
+            )
         self.model, self.decoder, self.images, self.head = model, decoder, images, head
         self.maps = decoder_input(extract_features(model, images, device=model.mean.device, progress=progress))
 
     @torch.inference_mode()
     def rebuild(self, supports: Tensor, query: Tensor) -> Tensor:
-        """Maps (way, queries, r, d) of query maps (queries, r, d) reconstructed from support maps (way, shot, r, d)."""
+        """Reconstruct query maps (queries, r, d) from supports (way, shot, r, d); return (way, queries, r, d)."""
         pool = supports.flatten(1, 2)
         lam, rho = self.head.lam(*pool.shape[1:]), self.head.rho()
         return reconstruct(query.flatten(0, 1), pool, lam, rho).unflatten(1, query.shape[:2])
 
     @torch.inference_mode()
     def trial(self, shape: EpisodeShape, *, seed: int, index: int) -> tuple[float, float, float]:
-        """Mean L2 pixel errors of an episode's queries: from their own, same-class and other-class maps."""
+        """Return mean L2 pixel errors of an episode's queries, from own, same-class and other-class maps."""
         sampled = evaluation_episode(self.images.sizes, shape, seed=seed, index=index)
         asked = sampled[:, shape.shot :].flatten()
         query = self.maps[asked]
@@ -78,7 +80,7 @@ class Regenerator:
     def measure(
         self, shape: EpisodeShape, *, trials: int, seed: int, where: str = "the split", progress: Progress | None = None
     ) -> dict[str, PixelError]:
-        """Measure over random episodes, a trial being the mean of one; `where` names the images in an error."""
+        """Measure over random episodes; a trial is the mean of one episode. `where` names the images in an error."""
         check_classes(self.images.names, self.images.sizes, shape, where=where, every_class=True)
         errors = np.empty((trials, 3))
         for index in range(trials):
@@ -90,10 +92,10 @@ class Regenerator:
 
     @torch.inference_mode()
     def picture(self, shape: EpisodeShape, *, seed: int, where: str = "the split") -> Pixels:
-        """A grid as in the paper's figures: supports on the left, query images of the first class on the right.
+        """Return a grid as in the paper's figures: supports on the left, queries of the first class on the right.
 
-        Rows: the queries; regenerated from their own maps; from maps rebuilt by the supports of their class; and by
-        those of each other class.
+        Rows: the queries; regenerated from their own maps; from maps reconstructed from the supports of their class;
+        and from those of each other class.
         """
         check_classes(self.images.names, self.images.sizes, shape, where=where, every_class=True)
         sampled = evaluation_episode(self.images.sizes, shape, seed=seed, index=0)

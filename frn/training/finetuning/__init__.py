@@ -1,1 +1,1 @@
-"""Fine-tuning on own photos."""
+"""Fine-tuning on the user's photos."""

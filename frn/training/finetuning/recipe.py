@@ -1,7 +1,7 @@
-"""Own photos, a little training: a preset for `frn finetune`, fitted to a model and to the classes that there are.
+"""Preset of `frn finetune`, fitted to a model and to the user's classes.
 
-What is trained is what the model is (backbone, transform, normalisation); how many classes and photos an episode has,
-how many epochs there are and which classes validate follow from the photos. Free of torch.
+The model decides what is trained (backbone, transform, normalisation); the photos decide the size of episodes, the
+number of epochs and the validation classes. Free of torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,33 +19,33 @@ from frn.training.presets import WITH_AUXILIARY_LOSS, Preset, Schedule, find_pre
 from frn.training.presets.preset import TrainingData, ValidationProtocol
 
 MIN_CLASSES = 10
-"""Below, or of fewer than `PER_CLASS` photos, what is learned is these photos."""
+"""Fewest classes; with fewer, or fewer than `PER_CLASS` photos each, training would memorise these photos."""
 HELD_OUT = 0.25
-"""Share of the classes that validate if there is no val/; at least three if there are seven or more."""
+"""Fraction of classes used for validation without val/; at least three if there are seven or more."""
 PER_CLASS = 10
-"""Photos of a class in an episode at most, half of them supports, and at most five."""
+"""Most photos of a class in an episode; half of them are supports, at most five."""
 MAX_WAYS = 20
 STEPS = 200
-"""Episodes, about; in whole epochs."""
+"""Approximate number of episodes, rounded to whole epochs."""
 VALIDATIONS, VALIDATION_EPISODES = 2, 50
 SCHEDULE = Schedule(epochs=8, milestones=(3, 5, 6, 7), learning_rate=0.002, lr_decay=0.4, warm_up=20)
-"""Begins at a fifth of the shipped models' rate on episodes, and ends far below their last one."""
+"""Starts at a fifth of the shipped models' episode rate and ends far below their last one."""
 SHARES = (0.25, 0.5, 0.75)
-"""Of the way from the model that it starts from: what that knows of such pictures goes where weights go far."""
+"""Fractions of the way from the initial weights; far from them, what the model knew of similar photos is lost."""
 CLASSICAL = 0.5
-"""Weight of telling all classes apart beside the episodes, where a few are to be distinguished at a time."""
+"""Weight of classifying all classes; episodes alone distinguish only a few at a time."""
 
 
 def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolders]:
-    """Classes to learn from, and others to validate on.
+    """Return the classes to train on and those to validate on.
 
-    Where there are train/ and val/, these; otherwise classes of train/, or of `data` itself, are held out.
+    These are train/ and val/ if both exist; otherwise classes of train/, or of `data` itself, are held out.
 
     Raises:
         FrnError: if there are fewer than `MIN_CLASSES`, or most have fewer than `PER_CLASS` photos.
     """
     if not data.is_dir():
-        raise FrnError(f"{data}: there is no such folder")
+        raise FrnError(f"{data}: no such folder")
     splits = find_splits(data)
     root = splits.get("train", data)
     folders = scan(root)
@@ -66,7 +66,7 @@ def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolder
 
 
 def finetuning_data(config: ModelConfig, record: Mapping[str, object]) -> tuple[TrainingData, Augmentation]:
-    """How the photos are kept and augmented: as in the model's own training, where its preset is known."""
+    """Return how photos are stored and augmented: as in the model's own training if its preset is known."""
     transform = config.transform
     with suppress(FrnError):
         own = find_preset(str(record.get("preset")))
@@ -84,17 +84,17 @@ def finetuning_preset(
     val_sizes: Sequence[int],
     epochs: int | None = None,
 ) -> Preset:
-    """The preset for a model, and for training and validation classes of so many photos.
+    """Return the preset for a model and for training and validation classes of these sizes.
 
     Args:
-        config: what the model is.
-        record: where it comes from; the preset that made it says how photos are augmented.
+        config: configuration of the model.
+        record: origin of the model; its preset says how photos are augmented.
         sizes: photos of each training class.
         val_sizes: photos of each validation class.
-        epochs: how many; None makes them of about `STEPS` episodes.
+        epochs: number of epochs; None gives about `STEPS` episodes.
 
     Raises:
-        FrnError: if no episode can be made of them, or the model is a frozen network.
+        FrnError: if they allow no episode, or the model is a frozen pretrained backbone.
     """
     if config.untrained_head:
         raise FrnError(
@@ -129,12 +129,12 @@ def finetuning_preset(
 
 
 def fitted_shape(sizes: Sequence[int]) -> EpisodeShape:
-    """The largest usual episode that classes of so many photos can serve; the smallest quarter of them may be skipped.
+    """Return the largest usual episode for classes of these sizes; the smallest quarter of them may be skipped.
 
-    With many classes, an episode takes a half, so that no two are alike.
+    With many classes, an episode uses half of them, so that episodes differ.
 
     Raises:
-        FrnError: if too few have two photos.
+        FrnError: if too few classes have two photos.
     """
     per_class = min(PER_CLASS, _usual(sizes))
     serving = sum(size >= max(2, per_class) for size in sizes)
@@ -149,5 +149,5 @@ def fitted_shape(sizes: Sequence[int]) -> EpisodeShape:
 
 
 def _usual(sizes: Sequence[int]) -> int:
-    """Photos that three classes of four have at least."""
+    """Return the number of photos that at least three quarters of the classes have."""
     return sorted(sizes)[len(sizes) // 4]

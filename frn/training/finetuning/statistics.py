@@ -1,8 +1,8 @@
-"""What fine-tuning measures on its photos before weights learn: statistics of batch normalisation, means of classes.
+"""Measurements on the photos before fine-tuning: batch normalisation statistics and class means.
 
-Statistics are means and variances of what a network sees. Those of a few classes' training crops, which training would
-put in their place, are not those of the photos that the model is then used on; and those of another kind of pictures
-need not fit either. So they stay as they are while weights learn, and before that the photos may have a share in them.
+The running statistics are means and variances of a network's inputs. Training would replace them by those of a few
+classes' training crops, which differ from the photos that the model is later used on; the old ones may not fit another
+kind of photos either. So they are frozen while weights are trained, and the photos may contribute before that.
 """
 
 import copy
@@ -22,22 +22,22 @@ from frn.training.presets import Preset
 from frn.training.runs.run import RunSettings
 
 SHARES = (0.3, 0.6, 1.0)
-"""What is tried of the photos' own statistics; validation chooses."""
+"""Fractions of the photos' own statistics to try; validation chooses."""
 PHOTOS, BATCH = 512, 64
 PER_CLASS = 12
-"""Photos that the mean of a class is taken of."""
+"""Number of photos that a class mean is computed from."""
 MIN_CROP = 0.6
-"""Share of a photo that is seen at least: nearly all, as outside training."""
+"""Least fraction of a photo that is cropped: nearly all, as outside training."""
 
 
 def norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
-    """The layers that keep statistics."""
+    """Return the layers that keep running statistics."""
     found = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     return [norm for norm in found if norm.track_running_stats]
 
 
 def begin_training(model: Model, preset: Preset) -> None:
-    """Put a model into training mode; its batch normalisation only if the preset lets that learn from the batches."""
+    """Put a model into training mode, except its batch normalisation if the preset freezes it."""
     model.train()
     if preset.freeze_batchnorm:
         for norm in norms(model):
@@ -59,11 +59,11 @@ def set_statistics(model: nn.Module, values: Sequence[Tensor]) -> None:
 def measure_statistics(
     model: Model, images: StoredImages | ConcatImages, preset: Preset, settings: RunSettings
 ) -> list[Tensor]:
-    """Those of photos as the model sees them outside training: nearly whole, at its size."""
+    """Return the statistics of photos as seen outside training: nearly whole, at the model's size."""
     other = copy.deepcopy(model).eval()
     for norm in norms(other):
         norm.reset_running_stats()
-        norm.momentum = None  # the mean of all batches
+        norm.momentum = None  # average over all batches
         norm.train()
     chosen = np.random.default_rng([settings.seed, 2]).permutation(len(images))[:PHOTOS]
     for _ in _nearly_whole(other, images, chosen, preset, settings):
@@ -73,7 +73,7 @@ def measure_statistics(
 
 @torch.no_grad()
 def class_means(model: Model, images: StoredImages | ConcatImages, preset: Preset, settings: RunSettings) -> Tensor:
-    """Mean average-pooled maps (classes, d) of some photos of each class, as the model sees them outside training."""
+    """Return mean average-pooled maps (classes, d) of some photos of each class, as seen outside training."""
     model.eval()
     starts = np.cumsum([0, *images.sizes])
     means = []
@@ -86,7 +86,7 @@ def class_means(model: Model, images: StoredImages | ConcatImages, preset: Prese
 def _nearly_whole(
     model: Model, images: StoredImages | ConcatImages, chosen: NDArray[np.int64], preset: Preset, settings: RunSettings
 ) -> Iterator[Tensor]:
-    """Maps of these photos, batch by batch."""
+    """Yield the maps of these photos, batch by batch."""
     generator = np.random.default_rng([settings.seed, 5])
     whole = preset.augmentation.whole(preset.transform.size, MIN_CROP)
     for start in range(0, len(chosen), BATCH):

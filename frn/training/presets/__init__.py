@@ -1,4 +1,4 @@
-"""Training runs by name: those of the paper, by data set, and our own. Free of torch."""
+"""Training presets by name: those of the paper, by data set, and our own. Free of torch."""
 
 import difflib
 from pathlib import Path
@@ -12,15 +12,15 @@ from frn.training.presets.recipes import read_presets, read_stage
 __all__ = ["PAPER", "PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Schedule", "find_preset"]
 
 PAPER = read_presets("paper.toml")
-"""By the paper's recipe: in float32, as its authors train, unless another precision is asked for."""
+"""Presets of the paper's recipe; they train in float32, like its authors, unless another precision is requested."""
 PRESETS = {**read_presets("general.toml"), **PAPER}
 
 
 def find_preset(name: str) -> Preset:
-    """Return a preset by name, a stage of a shipped model's recipe, or one of another recipe by `FILE.toml:STAGE`.
+    """Return a preset by name, a stage of a shipped model's recipe, or one of another recipe as `FILE.toml:STAGE`.
 
     Raises:
-        FrnError: if there is none, with the nearest names.
+        FrnError: if it does not exist; the message suggests similar names.
     """
     recipe, _, stage = name.rpartition(":")
     if recipe.endswith(".toml"):

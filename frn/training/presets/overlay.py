@@ -1,4 +1,4 @@
-"""Settings from a TOML file over those of a preset, by the names of a run's `config.toml`. Free of torch."""
+"""Settings from a TOML file applied to a preset, named as in a run's `config.toml`. Free of torch."""
 
 import tomllib
 from collections.abc import Mapping
@@ -18,19 +18,19 @@ Settings = TypeVar("Settings")
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file. FrnError if it cannot be read, or is not TOML."""
+    """Return the tables of a TOML file. Raises FrnError if it cannot be read or is not TOML."""
     data = read_regular(path, MAX_BYTES)
     try:
         return tomllib.loads(data.decode())
-    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8
-        raise FrnError(f"{path}: is no TOML file ({error})") from error
+    except (ValueError, RecursionError) as error:  # not TOML or not UTF-8
+        raise FrnError(f"{path}: is not a TOML file ({error})") from error
 
 
 def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: bool = False) -> Settings:
-    """A dataclass with some of its fields from a table, the fields of its parts from tables in that one.
+    """Return a dataclass with fields replaced from a table, and those of nested dataclasses from its subtables.
 
-    TOML has no None: of a `whole` table, as a run writes it, what is missing is None if it can be. FrnError if there
-    is no such field, or the value is of another kind; it calls the table `where`.
+    TOML has no None: a field missing from a `whole` table, as a run writes it, becomes None if its type allows. Raises
+    FrnError, naming `where`, if a field does not exist or a value has another type.
     """
     hints = get_type_hints(type(settings))
     names = [field.name for field in fields(settings) if field.name not in DESCRIPTION]  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: 
         changed = {name: None for name in names if name not in table and type(None) in get_args(hints[name])}
     for name, value in table.items():
         if name not in names:
-            raise FrnError(f"{where}: there is no setting {name!r}; there are {', '.join(names)}")
+            raise FrnError(f"{where}: no such setting: {name!r}; there are {', '.join(names)}")
         before = getattr(settings, name)
         if is_dataclass(before) and isinstance(value, Mapping):
             changed[name] = overlay(before, value, f"{where}, [{name}]", whole=whole)

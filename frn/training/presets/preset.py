@@ -1,4 +1,4 @@
-"""What decides a training run. Free of torch."""
+"""Settings that determine a training run, without torch."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Regulariser = Literal["lambda", "rho"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """The optimiser and its step schedule. One parameter group: everything decays, as in the authors' code."""
+    """Optimiser and step schedule, with one parameter group: everything decays, as in the authors' code."""
 
     epochs: int
     milestones: tuple[int, ...]
@@ -30,7 +30,7 @@ class Schedule:
     nesterov: bool = True
     weight_decay: float = 5e-4
     warm_up: int = 0
-    """Steps in which the rate rises to its first value. The paper has none."""
+    """Steps in which the learning rate rises to its first value. The paper does not do this."""
 
     def __post_init__(self) -> None:
         if (
@@ -46,44 +46,47 @@ class Schedule:
             raise FrnError(f"Nesterov's step needs momentum; without it say nesterov = false: {self}")
 
     def learning_rate_at(self, epoch: int, step: int) -> float:
-        """Learning rate of a step of an epoch, both counted from 0, the steps from the beginning of the run."""
+        """Return the learning rate; the epoch and the step since the start of the run are counted from 0."""
         risen = min(1.0, (step + 1) / self.warm_up) if self.warm_up else 1.0
         return risen * self.learning_rate * self.lr_decay ** sum(epoch >= milestone for milestone in self.milestones)
 
     def scaled_to(self, epochs: int) -> "Schedule":
-        """The same schedule over another number of epochs, its milestones at the same fractions."""
+        """Return this schedule over another number of epochs, with milestones at the same fractions."""
         scaled = {round(milestone * epochs / self.epochs) for milestone in self.milestones}
         return replace(self, epochs=epochs, milestones=tuple(sorted(m for m in scaled if 0 < m < epochs)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Published:
-    """What the paper reports for a run: 5-way, 16 queries, 10,000 episodes."""
+    """Results that the paper reports for a run: 5-way, 16 queries, 10,000 episodes."""
 
     table: int
-    """Table of the paper; those of the supplement continue counting."""
+    """Number of the table in the paper; the supplement's tables continue the count."""
     accuracy: Mapping[int, float]
-    """In percent, by test shot."""
+    """Accuracy in percent, by test shot."""
     ci95: Mapping[int, float] = field(default_factory=dict)
-    """Half-width of the 95% interval, where the table prints it."""
+    """Half-width of the 95% interval, if the table prints it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingData:
-    """Which images, and how large they are kept."""
+    """Training images and their stored size."""
 
     prepare: str | None
-    """The data set, as `frn data prepare` calls it; None where images are rendered on the spot."""
+    """Data set as `frn data prepare` calls it; None if images are rendered."""
     name: str = ""
-    """What tables call a data set of `frn data prepare folder`."""
+    """Name in tables of a data set of `frn data prepare folder`."""
     max_side: int
-    """Training images are kept at most this large (shorter side, pixels)."""
+    """Largest shorter side of stored training images, in pixels."""
     exclude_classes: tuple[str, ...] = ()
-    """Training classes not to be used: relatives of classes that the model is tested on."""
+    """Training classes to skip, because they are related to test classes."""
 
     balance: Balance = 1.0
-    """For several data sets: the power of a set's size that its share of an epoch goes with (at 1 every image comes
-    once, at 0.5 small sets come more often); or the weight of each, in the order of `--data`."""
+    """Balance of several data sets in an epoch.
+
+    A number is the power of a set's size that its share is proportional to: at 1 every image comes once, at 0.5 small
+    sets come more often. A list gives the weight of each set, in the order of `--data`.
+    """
 
     def __post_init__(self) -> None:
         if isinstance(self.balance, tuple):
@@ -97,20 +100,19 @@ class TrainingData:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValidationProtocol:
-    """When and how a run is validated: 5-way, with 16 queries."""
+    """Validation of a run: 5-way, with 16 queries."""
 
     every: int = 5
     """Epochs between validations."""
     shot: int | None = None
-    """None: that of training. The authors validate pre-training at 1 shot."""
+    """Shot of validation; None uses that of training. The authors validate pre-training at 1 shot."""
     episodes: int = 1000
     start: bool = False
-    """Whether the model that training starts from is also validated, and counts as the first best."""
+    """Whether the initial model is also validated and counts as the first best."""
     interpolation_weights: tuple[float, ...] = ()
-    """Shares of the way from the weights that training starts from to those that it has: such mixtures are validated,
-    too, and may be the best."""
+    """Fractions of the way from initial to current weights; such mixtures are validated and may become the best."""
     split: Literal["val", "test"] = "val"
-    """"test", if there is no validation split: its accuracy is only logged, and the last weights are the result."""
+    """Split for validation. With "test", accuracy is only logged and the last weights are the result."""
 
     def __post_init__(self) -> None:
         if not all(0 < share < 1 for share in self.interpolation_weights):
@@ -121,17 +123,17 @@ class ValidationProtocol:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pretraining:
-    """Steps of pre-training; or what episodes take over from it."""
+    """Settings of pre-training, and what episodic training takes from it."""
 
     batch: int = 128
-    """Images of a step of pre-training."""
+    """Images per step of pre-training."""
     init_from: str | None = None
-    """The preset of pre-training whose result this one starts from (`--init`)."""
+    """Pre-training preset whose result this one starts from (`--init`)."""
     tune_head_at_start: bool = False
-    """After pre-training, let the first episodes choose lambda, rho and gamma to begin with. The paper does not."""
+    """Whether the first episodes after pre-training choose the initial lambda, rho and gamma; not in the paper."""
 
     distil: float = 0.0
-    """Share of the loss of classical pre-training that is agreement with what `--init`'s run, left as it is, says."""
+    """Weight of agreement with the frozen `--init` run in the loss of classical pre-training."""
 
     def __post_init__(self) -> None:
         if self.batch < 2:
@@ -142,33 +144,33 @@ class Pretraining:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preset:
-    """Everything that decides a training run, except the data's place and the seed."""
+    """All settings that determine a training run, except the location of the data and the seed."""
 
     about: str
-    """One line for `frn presets`."""
+    """Description for `frn presets`, one line."""
     method: str = "frn"
     backbone: str = "conv4"
     last_pool: bool = True
     objective: Literal["episodes", "frn-pretrain", "average-pretrain"] = "episodes"
-    """Episodes; or, before them, all classes at once: with dummy maps (Sec. 3.6), or classically."""
+    """Episodes, or pre-training on all classes at once: with dummy maps (Sec. 3.6) or classically."""
     aux: Literal["reference", "paper", "off"] = "reference"
-    """The auxiliary loss (Eq. 11)."""
+    """Mode of the auxiliary loss (Eq. 11)."""
     aux_heads: tuple[str, ...] = ()
-    """Methods whose heads also score each episode, and are left behind when training ends. The paper has none."""
+    """Methods whose heads also score each episode and are dropped after training. The paper has none."""
     classifier_weight: float = 0.0
-    """Weight of a classifier of all classes beside the episodes' loss; it is also left behind. The paper has none."""
+    """Weight of a classifier of all classes in the loss; it is dropped after training. The paper has none."""
     fixed: tuple[Regulariser, ...] = ()
-    """Parameters of FRN that stay at their start: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
+    """Parameters of FRN that keep their initial value: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
     data: TrainingData
     episode: EpisodeShape
     schedule: Schedule
     augmentation: Augmentation
     progressive_resizing: tuple[int, int] | None = None
-    """Epochs at the beginning that train on smaller images, and the side of these in pixels. The paper has none."""
+    """Number of first epochs on smaller images, and the side of these in pixels. The paper does not do this."""
     freeze_batchnorm: bool = False
-    """Whether batch normalisation keeps the means and variances that training starts with. The paper's does not."""
+    """Whether batch normalisation keeps its initial means and variances. The paper's does not."""
     transform: EvaluationTransform
-    """For validation and for everyone who uses the model."""
+    """Transform for validation and for all users of the model."""
     validation: ValidationProtocol = field(default_factory=ValidationProtocol)
     pretraining: Pretraining = field(default_factory=Pretraining)
     test_shots: tuple[int, ...] = (1, 5)
@@ -191,19 +193,19 @@ class Preset:
             raise FrnError(f"FRN pre-training is for --method frn, not {self.method}")
         if self.pretraining.distil and self.objective != "average-pretrain":
             raise FrnError("distil is for classical pre-training: the teacher is a linear classifier of all classes")
-        larger = self.transform.size > self.augmentation.size  # FRN takes any r, but dummy maps have one of their own
+        larger = self.transform.size > self.augmentation.size  # FRN takes any r, but dummy maps have a fixed one
         if self.transform.size < self.augmentation.size or (larger and self.objective == "frn-pretrain"):
             raise FrnError(
                 f"training crops of {self.augmentation.size} pixels and evaluation at {self.transform.size} do not fit"
             )
 
     def augmentation_at(self, epoch: int) -> Augmentation:
-        """Augmentation in an epoch, counted from 0."""
+        """Return the augmentation of an epoch, counted from 0."""
         if self.progressive_resizing is None or epoch >= self.progressive_resizing[0]:
             return self.augmentation
         return replace(self.augmentation, size=self.progressive_resizing[1])
 
     @property
     def trains_on_episodes(self) -> bool:
-        """Return whether a step is an episode, not a batch of pre-training."""
+        """Return whether a step is an episode rather than a pre-training batch."""
         return self.objective == "episodes"

@@ -1,7 +1,7 @@
 """Recipes: TOML files whose tables are presets. Free of torch.
 
-A table says `over` which other table, or which known preset, it changes; its settings have the names of a run's
-`config.toml`, as in `frn train --config`.
+A table names in `over` the table or known preset that it changes; its settings are named as in a run's `config.toml`,
+as for `frn train --config`.
 """
 
 import tomllib
@@ -28,12 +28,12 @@ STANDARD = Preset(
     augmentation=Augmentation(size=84, crop="resized"),
     transform=EvaluationTransform(size=84),
 )
-"""What the packaged recipes change."""
+"""Preset that the packaged recipes start from."""
 NO_SETTINGS = ("over", "about", "published", "variants")
 
 
 def read_presets(file: str) -> dict[str, Preset]:
-    """Return the presets of a packaged recipe, each before its variants."""
+    """Return the presets of a packaged recipe, each followed by its variants."""
     tables = tomllib.loads((files("frn.training.presets") / file).read_text(encoding="utf-8"))
     kinds, presets = tables.pop("variants", {}), {}
     for name, table in tables.items():
@@ -67,7 +67,7 @@ def _build(tables: Mapping[str, Any], stage: str, presets: Mapping[str, Preset],
 def _variants(
     name: str, base: Preset, entries: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]
 ) -> Iterator[tuple[str, Preset]]:
-    """The same run with episodes of another shot, tested at that shot alone; of another method, or an ablation."""
+    """Yield variants of a run: another training shot, tested at that shot only; another method; or an ablation."""
     for entry in entries:
         kind, shot = kinds.get(entry.get("of", ""), {"about": "FRN"}), entry["shot"]
         table = {

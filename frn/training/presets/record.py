@@ -1,4 +1,4 @@
-"""What decides a run: its preset as a checkpoint stores it, compared when the run is resumed."""
+"""The settings that determine a run, as stored in a checkpoint and compared on resuming."""
 
 import json
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ from typing import Any
 from frn.training.presets.preset import Preset
 
 DESCRIPTION = ("about", "published")
-"""What a preset says of itself that decides nothing."""
+"""Fields of a preset that only describe it."""
 LENGTHENING = ("schedule.epochs", "schedule.milestones", "validation.every")
 """Settings that may change if a run is extended."""
 
 
 def deciding_fields(preset: Preset) -> dict[str, Any]:
-    """Return what a resumed run must share with its beginning, as `config.toml` shows it."""
+    """Return the settings that a resumed run must share with its start, as in `config.toml`."""
     return {name: value for name, value in asdict(preset).items() if name not in DESCRIPTION}
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Say where a stored run's settings differ from those of today; a setting that only one has decides nothing."""
+    """Return the differences between a stored run's settings and current ones; settings of only one are ignored."""
     old, new = _flat(before), _flat(json.loads(json.dumps(now)))
     return [
         f"{key} was {old[key]} and is {new[key]}" for key in sorted(old.keys() & new.keys()) if old[key] != new[key]
@@ -27,7 +27,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def lengthens(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether a stored run has fewer epochs than it is to have now, and otherwise the same settings."""
+    """Return whether the new settings differ from a stored run's only by more epochs."""
     epochs = [_flat(run).get("schedule.epochs", 0) for run in (before, now)]
     others = [change for change in changes(before, now) if not change.startswith(LENGTHENING)]
     return epochs[0] < epochs[1] and not others

@@ -1,1 +1,1 @@
-"""Runs: their options, their folder of checkpoints, and how one is carried out."""
+"""Training runs: their options, folder of checkpoints, and execution."""

@@ -1,4 +1,4 @@
-"""A run in progress: begun or resumed, saved now and then, stopped when asked."""
+"""A run in progress: started or resumed, saved periodically, stopped on request."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ Drawn = TypeVar("Drawn")
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended."""
+    """Result of a run."""
 
     position: TrainState
     finished: bool
@@ -29,7 +29,7 @@ class RunResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSettings:
-    """How to run a preset: what changes nothing about what is learned, but for the seed and the number format."""
+    """Settings of how to run a preset; only the seed and the precision affect the result."""
 
     seed: int = 0
     precision: Precision = "fp32"
@@ -37,19 +37,19 @@ class RunSettings:
     save_every: float = 60.0
     """Seconds between resumable checkpoints."""
     compiled: bool = False
-    """Take what follows a convolution as one function; rounds otherwise, a little better."""
+    """Fuse the layers after each convolution; rounding then differs, and is slightly better."""
     resume: bool = False
-    """Continue the run in the folder, bit for bit."""
+    """Resume the run in the folder, bit for bit."""
     command: str = ""
-    """Noted in `config.toml`."""
+    """Command to record in `config.toml`."""
     facts: Mapping[str, object] = field(default_factory=dict)
-    """What else the model's record says (data set, split, ...)."""
+    """Further entries of the model's record (data set, split, ...)."""
     ranks: ProcessGroup = ALONE
-    """The processes that train together."""
+    """Processes that train together."""
 
 
 class TrainingRun:
-    """Steps, epochs and checkpoints of whatever is trained; what a step does is its caller's."""
+    """Steps, epochs and checkpoints of any training; the caller defines a step."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class TrainingRun:
         decides: Mapping[str, object],
         settings: RunSettings,
     ) -> None:
-        """Begin in a folder without a run, or restore the one that is there.
+        """Start in a folder without a run, or restore the run in it.
 
-        `decides` is what a resumed run must share with its beginning; it may have more epochs: from here on the rate is
-        that of the longer schedule. FrnError if the folder is taken, another process trains in it, it cannot be
-        written, or the run in it has other settings.
+        A resumed run must share `decides` with its start, but may have more epochs; the learning rate then follows the
+        longer schedule. Raises FrnError if the folder is taken or cannot be written, another process trains in it, or
+        its run has other settings.
         """
         if folder.writes:
             folder.claim()
@@ -83,7 +83,7 @@ class TrainingRun:
         if folder.writes and (not settings.resume or folder.is_lengthened(decides)):
             before = folder.commands() if settings.resume else []
             folder.write_config([*before, settings.command], decides)
-            self.save()  # from the first moment there is something to resume
+            self.save()  # resumable from the start
 
     def save(self) -> None:
         """Write the resumable checkpoint."""
@@ -100,14 +100,14 @@ class TrainingRun:
         stop: Callable[[], bool],
         after_epoch: Callable[[], None] = lambda: None,
     ) -> RunResult:
-        """Train to the end, or until `stop` says so; the folder is free for others then.
+        """Train to the end or until `stop` returns True, then release the folder.
 
         Args:
-            epochs: in all.
-            draw: the steps of the epoch that `position` is in; a function of the seed and the epoch.
-            take: one of them, and how many the epoch has.
-            stop: asked after every step; True saves and returns. Ranks stop together.
-            after_epoch: called when `position` has left one.
+            epochs: total number of epochs.
+            draw: returns the steps of the epoch at `position`, depending only on the seed and the epoch.
+            take: called with a step and the number of steps in the epoch.
+            stop: called after every step; True saves and returns. Ranks stop together.
+            after_epoch: called after `position` has advanced to the next epoch.
         """
         try:
             position, rank, world = self.position, self.ranks.rank, self.ranks.world
@@ -115,7 +115,7 @@ class TrainingRun:
                 steps = draw()
                 if len(steps) < world:
                     raise FrnError(f"an epoch has {len(steps)} steps, fewer than the {world} ranks. Start fewer.")
-                while position.step + world <= len(steps):  # the rest would leave some ranks without
+                while position.step + world <= len(steps):  # drop steps that not every rank gets
                     take(steps[position.step + rank], len(steps))
                     position.step, position.total_steps = position.step + world, position.total_steps + 1
                     if self.ranks.any(stop()):

@@ -1,7 +1,7 @@
 """A run's folder: checkpoints, metrics and the configuration that reproduces it.
 
-`last.safetensors` is a model file that also holds the optimiser and the position in the run; with the seed that is all
-a bit-exact resume needs, since episodes and augmentations are functions of (seed, epoch, step).
+`last.safetensors` is a model file that also contains the optimiser and the position in the run. Together with the seed
+this suffices for a bit-exact resume, because episodes and augmentations depend only on (seed, epoch, step).
 """
 
 import json
@@ -29,29 +29,29 @@ MAX_CONFIG = 1 << 20
 
 @dataclass(kw_only=True, slots=True)
 class TrainState:
-    """How far a run has come."""
+    """Progress of a run."""
 
     epoch: int = 0
-    """Epochs finished."""
+    """Finished epochs."""
     step: int = 0
-    """Episodes done within the current epoch."""
+    """Finished episodes of the current epoch."""
     total_steps: int = 0
-    """Episodes done in all."""
+    """Finished episodes in total."""
     best: float = 0.0
     """Best validation accuracy so far, in percent."""
     start: float | None = None
-    """That of the model that training started from, if it was validated."""
+    """Validation accuracy of the initial model, if measured."""
     seconds: float = 0.0
-    """Time spent training, over all pieces of the run."""
+    """Training time over all parts of the run."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is a step, or a validation of what training starts from, that comes before the next one."""
+        """Return whether a step or the validation of the initial model has been done."""
         return self.total_steps > 0 or self.start is not None
 
 
 _held: dict[Path, Lock] = {}
-"""Locks of the folders that this process trains in."""
+"""Locks of the folders in which this process trains."""
 
 
 class RunFolder:
@@ -65,10 +65,10 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self.config = path / "config.toml"
         self.pixels: list[int] = []
-        """Checksums of the photos that are seen: with others a run continues, but not in silence."""
+        """Checksums of the photos; if they differ, a resumed run continues with a warning."""
 
     def claim(self) -> None:
-        """Keep other processes from training here. FrnError if one does, or the folder cannot be made."""
+        """Lock the folder against other processes. Raises FrnError if one trains here or it cannot be created."""
         known = _held.get(self.path.absolute())
         if known is not None and known.is_held():
             return
@@ -85,17 +85,17 @@ class RunFolder:
         _held[self.path.absolute()] = wanted
 
     def release(self) -> None:
-        """Let other processes train here: this one has stopped."""
+        """Release the folder for other processes."""
         if (held := _held.pop(self.path.absolute(), None)) is not None:
             held.release()
 
     def sweep(self) -> None:
-        """Remove what a killed run has left half written."""
+        """Remove files that a killed run left incomplete."""
         for file in (self.last, self.best, self.metrics, self.config):
             remove_unfinished(file)
 
     def require_free(self) -> None:
-        """Refuse a folder that holds a run, or other files of the same names, by an `FrnError`."""
+        """Raise FrnError if the folder contains a run or other files with its names."""
         if self.last.exists():
             raise FrnError(f"{self.path}: already holds a run. Add --resume to continue it, or give another --out.")
         if self.config.exists():
@@ -113,7 +113,7 @@ class RunFolder:
         position: TrainState,
         run: Mapping[str, object],
     ) -> None:
-        """Write the resumable checkpoint, atomically."""
+        """Write the resumable checkpoint atomically."""
         tensors = {**model.state_dict(), **{f"{STAGE}{name}": value for name, value in objective.state_dict().items()}}
         state = optimizer.state_dict()["state"]
         for index, entries in state.items():
@@ -125,9 +125,9 @@ class RunFolder:
     def load_last(
         self, model: Model, objective: nn.Module, optimizer: torch.optim.Optimizer, run: Mapping[str, object]
     ) -> TrainState:
-        """Restore model, objective and optimiser, and say where the run stood.
+        """Restore model, objective and optimiser, and return the position in the run.
 
-        FrnError if there is no checkpoint, or it belongs to a run with other settings, but for fewer epochs.
+        Raises FrnError if there is no checkpoint, or its run has other settings, apart from fewer epochs.
         """
         if not self.last.is_file():
             raise FrnError(f"{self.path}: has no last.safetensors to resume from. Leave --resume out to start.")
@@ -155,17 +155,17 @@ class RunFolder:
             index, entry = name.removeprefix(OPTIMIZER).split("/")
             state.setdefault(int(index), {})[entry] = tensors[name]
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-        known = {field.name for field in fields(TrainState)}  # another version may have noted more
+        known = {field.name for field in fields(TrainState)}  # other versions may have more fields
         return TrainState(**{name: value for name, value in training["place"].items() if name in known})
 
     def is_lengthened(self, run: Mapping[str, object]) -> bool:
-        """Return whether the checkpoint is of a run that was to have fewer epochs."""
+        """Return whether the checkpoint's run had fewer epochs than this one."""
         return lengthens(read_header(self.last)[1]["training"]["run"], run)
 
     def rewind_metrics(self, position: TrainState) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint.
 
-        The validation of an epoch that it had not left is also dropped, or of a start not yet saved: it comes again.
+        The validation of an unfinished epoch, or of an unsaved start, is also dropped because it will be repeated.
         """
         if not self.metrics.exists():
             return
@@ -177,11 +177,11 @@ class RunFolder:
                 if behind > 0 or (behind == 0 and ("loss" in values or validated)):
                     kept.append(line + "\n")
             except (ValueError, KeyError, TypeError, RecursionError):
-                continue  # the half line of a kill
+                continue  # an incomplete line of a killed run
         write_atomically(self.metrics, "".join(kept))
 
     def append_metrics(self, **values: object) -> None:
-        """Add one line of JSON to the metrics."""
+        """Append one JSON line to the metrics."""
         if not self.writes:
             return
         try:
@@ -189,11 +189,11 @@ class RunFolder:
                 file.write(json.dumps(values) + "\n")
         except OSError as error:
             raise FrnError(
-                f"{self.metrics}: cannot be written ({error.strerror}). Mend that and go on with --resume."
+                f"{self.metrics}: cannot be written ({error.strerror}). Fix that and continue with --resume."
             ) from error
 
     def commands(self) -> list[str]:
-        """The commands on top of the settings."""
+        """Return the commands in the first lines of the configuration."""
         if not self.config.exists():
             return []
         lines = read_regular(self.config, MAX_CONFIG).decode(errors="replace").splitlines()
@@ -201,7 +201,7 @@ class RunFolder:
         return [line for line in said if line != MARK]
 
     def write_config(self, commands: Sequence[str], run: Mapping[str, object]) -> None:
-        """Write the settings as TOML, on top the command that reproduces the run and those that lengthened it."""
+        """Write the settings as TOML, headed by the commands that reproduce and extend the run."""
         tables: dict[str, Mapping[str, object]] = {"": {}}
         tables |= {name: value for name, value in run.items() if isinstance(value, Mapping)}
         tables[""] = {name: value for name, value in run.items() if name not in tables}
@@ -214,9 +214,9 @@ class RunFolder:
 
 
 def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
-    """The linear classifier that a run of classical pre-training has learned of these images.
+    """Return the linear classifier that a run of classical pre-training has learned on these images.
 
-    FrnError if it has none, or its run saw other images, or in another order: its classes are known by their places.
+    Raises FrnError if it does not exist, or its run used other images or another order: classes are known by position.
     """
     last, part = RunFolder(run).last, f"{STAGE}head."
     if not last.is_file():

@@ -1,4 +1,4 @@
-"""What people ask of a training run: a preset, what to change of it, and where and how to run it. Free of torch."""
+"""Options of a training run: a preset, changes to it, and where and how to run it. Free of torch."""
 
 import os
 import shutil
@@ -22,22 +22,22 @@ FIXED: dict[str, tuple[Regulariser, ...]] = {
 
 PRECISIONS = ("auto", "fp32", "bf16")
 CXX = "clang++" if sys.platform == "darwin" else "g++"
-"""What `torch.compile` calls where the environment's CXX names no other."""
+"""Compiler that `torch.compile` calls unless the environment variable CXX names another."""
 OF_EPISODES = ("method", "way", "shot", "queries", "aux", "freeze")
-"""Options that pre-training has no use for."""
+"""Options that pre-training does not use."""
 OF_THE_RUN = ("seed", "precision", "images", "init")
-"""What `config.toml` says beside the preset: the first two are options, the others describe the run."""
+"""Entries of `config.toml` outside the preset; the first two are options, the others describe the run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunOptions:
-    """The options of `frn train`; None leaves what the preset says."""
+    """Options of `frn train`; None keeps the preset's value."""
 
     preset: str
     data: list[Path] | None = None
-    """Data sets; the first validates."""
+    """Data sets; the first one is also used for validation."""
     out: Path | None = None
-    """The run's folder."""
+    """Return the run's folder."""
     method: str | None = None
     backbone: str | None = None
     batch: int | None = None
@@ -45,28 +45,28 @@ class RunOptions:
     shot: int | None = None
     queries: int | None = None
     epochs: int | None = None
-    """The milestones move along."""
+    """Number of epochs; milestones scale with it."""
     lr: float | None = None
-    """The schedule's first learning rate."""
+    """First learning rate of the schedule."""
     warm_up: int | None = None
     aux: Literal["reference", "paper", "off"] | None = None
     freeze: str | None = None
-    """One of `FIXED`."""
+    """Name in `FIXED`."""
     seed: int = 0
     precision: str = "auto"
     device: str = "auto"
     threads: int | None = None
     compiled: bool = False
-    """Take what follows a convolution as one function, of loops in C++ (`frn.backbones.compiled`)."""
+    """Fuse the layers after each convolution into one C++ function (`frn.backbones.compiled`)."""
     resume: bool = False
     init: str | None = None
-    """The model to start from."""
+    """Model to start from."""
     config: Path | None = None
-    """A TOML file of settings by the names of a run's `config.toml`; the options above go before it."""
+    """TOML file of settings, named as in a run's `config.toml`; the options above take precedence."""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The `frn` command of these options."""
+        """Return the `frn` command with these options."""
         words = ["train", self.preset]
         for field in fields(self)[1:]:
             if (value := getattr(self, field.name)) != field.default:
@@ -75,21 +75,21 @@ class RunOptions:
 
     @property
     def wanted_precision(self) -> str:
-        """`precision`, whose "auto" is float32 for the paper's recipe: its authors train so."""
+        """Return `precision`, with "auto" as float32 for the paper's recipe, like its authors."""
         ours = self.preset.lower().replace("_", "-") not in PAPER
         return self.precision if ours or self.precision != "auto" else "fp32"
 
     @property
     def folder(self) -> Path:
-        """The run's folder, `runs/PRESET` by default."""
+        """Return the run's folder, `runs/PRESET` by default."""
         return self.out or Path("runs") / self.preset.rpartition(":")[2]
 
     def overridden(self) -> Preset:
-        """The preset with what is changed of it. FrnError if there is no such preset, or a change does not fit it."""
+        """Return the preset with its changes. Raises FrnError if it does not exist or a change does not fit it."""
         return self.override(find_preset(self.preset))
 
     def configured(self) -> "RunOptions":
-        """With the seed and precision of the file, if it has any and they were not asked for otherwise."""
+        """Return the options with the seed and precision of the file, unless given as options."""
         if self.config is None:
             return self
         table, default = read_settings(self.config), RunOptions(preset="")
@@ -101,7 +101,7 @@ class RunOptions:
         return replace(self, **{n: value for n, value in given.items() if getattr(self, n) == getattr(default, n)})
 
     def override(self, preset: Preset) -> Preset:
-        """A preset with what is changed of it. FrnError if a change does not fit it."""
+        """Return a preset with the changes. Raises FrnError if a change does not fit it."""
         if self.config is not None:
             table = read_settings(self.config)
             settings = {name: value for name, value in table.items() if name not in OF_THE_RUN}
@@ -124,14 +124,14 @@ class RunOptions:
         )
 
     def check(self) -> None:
-        """Refuse what cannot begin, before anything is read."""
+        """Raise FrnError for options that cannot work, before anything is read."""
         name, preset = self.preset, self.overridden()
         stage, idle = ("trains on episodes", ("batch",)) if preset.trains_on_episodes else ("pre-trains", OF_EPISODES)
         if given := [f"--{option}" for option in idle if getattr(self, option) is not None]:
-            raise FrnError(f"{given[0]}: preset {name!r} {stage}, where it changes nothing. Leave it out.")
+            raise FrnError(f"{given[0]}: preset {name!r} {stage}, where it has no effect. Remove it.")
         if self.backbone is not None and ":" in self.backbone:
             raise FrnError(
-                f"--backbone {self.backbone}: networks of others stay as their makers trained them. "
+                f"--backbone {self.backbone}: pretrained backbones are not trained here. "
                 f"`frn models add {self.backbone}` makes a model of one, which needs no training."
             )
         if self.compiled and shutil.which(compiler := os.environ.get("CXX", CXX)) is None:
@@ -147,7 +147,7 @@ class RunOptions:
             raise FrnError("distil needs a teacher: give the folder of a run of classical pre-training by --init RUN")
         if self.data and preset.data.prepare is None:
             raise FrnError(
-                f"preset {name!r} renders its own images, so --data would have no effect. Leave it out, or choose "
+                f"preset {name!r} renders its own images, so --data has no effect. Remove it, or choose "
                 "another preset: `frn presets` lists them."
             )
         if (prepare := preset.data.prepare) is not None and not self.data:

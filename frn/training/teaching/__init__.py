@@ -1,1 +1,1 @@
-"""Teaching: a network learns to see what stronger networks see, from photos that need no labels."""
+"""Teaching: distils stronger networks into a student on photos that need no labels."""

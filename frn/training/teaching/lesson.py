@@ -1,4 +1,4 @@
-"""The teaching loop: views of photos, the teachers' stored answers to them, and episodes in each step."""
+"""The teaching loop: each step has views of photos, the teachers' stored outputs for them, and an episode."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -40,15 +40,15 @@ from frn.training.teaching.teacher_answers import Answers, Classifier, Progress,
 from frn.training.teaching.teaching_recipe import TeachingRecipe
 
 SAMPLE = 3000
-"""Photos whose locations tell how a teacher's are spread."""
+"""Photos from which the distribution of a teacher's locations is estimated."""
 CLIP = 2.0
-"""Largest norm of a step's gradient."""
+"""Largest gradient norm of a step."""
 
 Indices = NDArray[np.int64]
 
 
 def start(recipe: TeachingRecipe, init: Model) -> Model:
-    """The student: what `init` computes, with patches as fine as the recipe's backbone has them."""
+    """Return the initial student: computes what `init` does, with the finer patches of the recipe's backbone."""
     size = EvaluationTransform(size=recipe.evaluation_size, resize=recipe.evaluation_resize)
     config = ModelConfig(
         backbone=recipe.backbone, method="frn", last_pool=False, transform=size,
@@ -125,7 +125,7 @@ def _asked(own: Model) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
 
 
 class _Lesson:
-    """Data of a step, and its losses."""
+    """Data and losses of a step."""
 
     def __init__(self, recipe: TeachingRecipe, images: ConcatImages, labelled: int, settings: RunSettings) -> None:
         self.recipe, self.images, self.settings = recipe, images, settings
@@ -147,7 +147,7 @@ class _Lesson:
         self.augmentation = Augmentation(size=recipe.size, crop="resized", scale=recipe.scale, jitter=recipe.jitter)
 
     def begin(self, teacher: Classifier, told: Answers, mine: Answers, model: Model) -> None:
-        """Take the teachers and the student."""
+        """Set the teachers and the student."""
         self.teacher, self.told, self.mine, self.model = teacher, told, mine, model
         chosen = np.sort(np.random.default_rng(0).choice(len(told.maps), min(SAMPLE, len(told.maps)), replace=False))
         self.whitening = Whitening(_tensor(told.maps[chosen]).flatten(0, 1))
@@ -172,13 +172,13 @@ class _Lesson:
         )
 
     def rate_at(self, step: int) -> float:
-        """Learning rate of a step, counted from 0."""
+        """Return the learning rate of a step, counted from 0."""
         share = step / (self.recipe.epochs * self.recipe.steps)
         risen = min(1.0, (share + 1e-3) / self.recipe.warm_up) if self.recipe.warm_up else 1.0
         return self.recipe.learning_rate * risen * 0.5 * (1 + math.cos(math.pi * share))
 
     def draw(self, generator: np.random.Generator) -> Indices:
-        """Photos of a step: an episode's, class by class, then the batch."""
+        """Draw the photos of a step: an episode, class by class, then the batch."""
         recipe, shares = self.recipe, np.array(self.recipe.episode_shares)
         classes = self.classes[generator.choice(len(shares), p=shares / shares.sum())]
         chosen = generator.choice(len(classes), recipe.way, replace=False)
@@ -187,7 +187,7 @@ class _Lesson:
         return np.concatenate([*episode, batch.clip(max=len(self.chances) - 1)])
 
     def step(self, index: int) -> dict[str, float]:
-        """Take one optimiser step; its losses by name."""
+        """Take one optimiser step and return its losses by name."""
         generator = np.random.default_rng([self.settings.seed, index])
         chosen = self.draw(generator)
         canvas, extents = self.images.gather(chosen)
@@ -198,7 +198,7 @@ class _Lesson:
         weights = asdict(self.recipe.weights)
         loss = torch.stack([weights[name] * value for name, value in losses.items()]).sum()
         if not torch.isfinite(loss):
-            raise FrnError(f"teaching diverged in step {index + 1}. Begin again with a lower learning_rate.")
+            raise FrnError(f"teaching diverged in step {index + 1}. Start again with a lower learning_rate.")
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate_at(index) * group["times"]
         self.optimizer.zero_grad(set_to_none=True)
@@ -209,7 +209,7 @@ class _Lesson:
         return {"loss": round(loss.item(), 5), **{name: round(value.item(), 5) for name, value in losses.items()}}
 
     def losses(self, images: Tensor, under: Tensor, chosen: Indices, shot: int) -> dict[str, Tensor]:
-        """Every loss by its name in `Weights`, of views and the photos that they are of."""
+        """Return all losses, named as in `Weights`, of views and their photos."""
         student, recipe, episode = self.student, self.recipe, self.recipe.way * self.recipe.per_class
         scale = self.model.map_scale(self.model.head)
         with autocast("cpu", self.settings.precision):
@@ -234,14 +234,14 @@ class _Lesson:
         }
 
     def episode_loss(self, episode: Tensor, shot: int) -> Tensor:
-        """Cross-entropy of the queries among maps (way, photos, r, d)."""
+        """Return the cross-entropy of the queries in an episode's maps (way, photos, r, d)."""
         logits = self.model.head(episode[:, :shot], episode[:, shot:].flatten(0, 1))
         target = torch.arange(len(episode)).repeat_interleave(episode.shape[1] - shot)
         return F.cross_entropy(logits, target)
 
 
 def views(draw: Draw, extents: Indices) -> Tensor:
-    """The boxes and flips of a draw as affine maps (b, 2, 3) of a photo's [-1, 1]."""
+    """Return the boxes and flips of a draw as affine maps (b, 2, 3) on a photo's [-1, 1]."""
     top, left, height, width = draw.boxes.T
     h, w = extents.T
     view = np.zeros((len(h), 2, 3), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Objectives of the student: to match a teacher's maps, pooled features, classes and neighbours, and to fit FRN.
+"""Losses of the student: to match a teacher's maps, pooled features, classes and neighbours, and to fit FRN.
 
 Shape letters: b views, r locations of the student's map, d its channels, c the teacher's, f its pooled features.
 """
@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SOFTENED = 1.5
-"""Temperature of both sides of the classes."""
+"""Temperature of class probabilities on both sides."""
 SHARPENED = 0.1
-"""Temperature of similarities among the views of a batch."""
+"""Temperature of similarities between the views of a batch."""
 
 
 class Student(nn.Module):
-    """Temporary layers that learn beside the backbone, and the running mean of the backbone, which is kept."""
+    """Temporary layers trained with the backbone, and the backbone's running mean, which is kept."""
 
     def __init__(self, backbone: nn.Module, d: int, c: int, f: int, classes: int, own_d: int) -> None:
         super().__init__()
@@ -28,20 +28,20 @@ class Student(nn.Module):
 
     @torch.no_grad()
     def average(self, backbone: nn.Module, kept: float) -> None:
-        """Move the running mean of weights and statistics towards those of the backbone."""
+        """Move the running mean of weights and statistics towards the backbone's."""
         own, other = self.averaged.state_dict(), backbone.state_dict()
         for name, value in own.items():
             value.lerp_(other[name], 1 - kept) if value.is_floating_point() else value.copy_(other[name])
 
 
 class Whitening(nn.Module):
-    """Take the mean off a teacher's locations, and half of the spread: times C^(-1/4) of their covariance C."""
+    """Centres a teacher's locations and reduces their spread, by C^(-1/4) of their covariance C."""
 
     mean: Tensor
     directions: Tensor
 
     def __init__(self, sample: Tensor) -> None:
-        """Fit the whitening of a sample of locations (n, c)."""
+        """Fit the whitening to a sample of locations (n, c)."""
         super().__init__()
         mean = sample.mean(0)
         centred = sample - mean
@@ -57,12 +57,12 @@ class Whitening(nn.Module):
 
 
 def unlike(student: Tensor, teacher: Tensor) -> Tensor:
-    """One less the mean cosine of features (..., c)."""
+    """Return one minus the mean cosine similarity of features (..., c)."""
     return 1 - F.cosine_similarity(student.float(), teacher, dim=-1).mean()
 
 
 def neighbour_divergence(student: Tensor, teacher: Tensor) -> Tensor:
-    """Divergence of whom each view is like, from centred features (b, d) and (b, f) of the same views."""
+    """Return the divergence of similarities between views, from features (b, d) and (b, f) of the same views."""
     others = ~torch.eye(len(student), dtype=torch.bool, device=student.device)
     own, told = (F.log_softmax(_likeness(x)[others].view(len(x), -1) / SHARPENED, 1) for x in (student, teacher))
     return F.kl_div(own, told, reduction="batchmean", log_target=True)
@@ -74,7 +74,7 @@ def _likeness(features: Tensor) -> Tensor:
 
 
 def seen_through(maps: Tensor, views: Tensor, side: int) -> Tensor:
-    """What of square maps (b, r, c) lies under views, affine maps (b, 2, 3): (b, side * side, c)."""
+    """Return the part of square maps (b, r, c) inside views, affine maps (b, 2, 3): (b, side * side, c)."""
     b, r, c = maps.shape
     grid = F.affine_grid(views, [b, c, side, side], align_corners=False)
     square = maps.mT.unflatten(2, (round(r**0.5), -1))

@@ -1,6 +1,6 @@
-"""What a teacher answers to each photo: computed once, stored in half precision, read while the student learns.
+"""Outputs of a teacher for each photo: computed once, stored in half precision, and read during training.
 
-Shape letters: n photos, b of a batch, r locations, c channels of the teacher's map, f of its pooled features.
+Shape letters: n photos, b photos of a batch, r locations, c channels of the teacher's map, f of its pooled features.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ Progress = Callable[[int, int], None]
 
 
 class Classifier(nn.Module):
-    """A network of timm with its ImageNet classifier, which learns no more."""
+    """A frozen timm network with its ImageNet classifier."""
 
     mean: Tensor
     std: Tensor
     net: Any
 
     def __init__(self, name: str, file: Path, size: int) -> None:
-        """Take the weights of a file. FrnError if they are not of that network."""
+        """Load the weights from a file. Raises FrnError if they belong to another network."""
         super().__init__()
         source, _, own = name.partition(":")
         if source != "timm":
@@ -49,33 +49,33 @@ class Classifier(nn.Module):
         self.requires_grad_(False).eval()
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Maps (b, r, c) of a mean square of one, and pooled features (b, f), of images (b, 3, H, W) in [0, 1]."""
+        """Return maps (b, r, c) with a mean square of one, and pooled features (b, f), of images (b, 3, H, W)."""
         x = F.interpolate(images, (self.size, self.size), mode="bilinear", antialias=True)
         last, (maps,) = self.net.forward_intermediates((x - self.mean) / self.std, indices=1, norm=True)
         maps = maps / maps.square().mean((1, 2, 3), keepdim=True).sqrt().clamp_min(1e-6)
         return maps.flatten(2).mT, last.mean((2, 3))
 
     def classify(self, pooled: Tensor) -> Tensor:
-        """Logits (b, 1000) of pooled features (b, f)."""
+        """Return logits (b, 1000) of pooled features (b, f)."""
         logits: Tensor = self.net.classifier(pooled)
         return logits
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers of one teacher to the first n photos, as memory maps of half precision."""
+    """Outputs of one teacher for the first n photos, memory-mapped in half precision."""
 
     maps: NDArray[np.float16]
-    """(n, r, c)."""
+    """Feature maps (n, r, c)."""
     pooled: NDArray[np.float16]
-    """(n, f)."""
+    """Pooled features (n, f)."""
 
 
 @torch.inference_mode()
 def record_answers(
     teacher: Callable[[Tensor], tuple[Tensor, Tensor]], images: ConcatImages, n: int, folder: Path, progress: Progress
 ) -> Answers:
-    """Ask a teacher about the first n photos, or continue where a killed program has stopped."""
+    """Compute a teacher's outputs for the first n photos, resuming after an interruption."""
     folder.mkdir(parents=True, exist_ok=True)
     count = folder / "answered"
     done = int(count.read_text()) if count.is_file() else 0
@@ -100,6 +100,6 @@ def record_answers(
 
 
 def pixels(images: ConcatImages, chosen: NDArray[np.int64]) -> Tensor:
-    """Photos (b, 3, H, W) in [0, 1], all of one size."""
+    """Return photos (b, 3, H, W) in [0, 1], all of one size."""
     canvas, _ = images.gather(chosen)
     return torch.from_numpy(canvas).permute(0, 3, 1, 2).float() / 255

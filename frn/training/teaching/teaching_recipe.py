@@ -1,4 +1,4 @@
-"""What decides a teaching, as a TOML file may say it. Free of torch."""
+"""Settings of teaching, also read from TOML files, without torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from frn.training.presets.overlay import overlay, read_settings
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weights:
-    """Weights of the losses, which `frn.training.teaching.objective` has."""
+    """Weights of the losses in `frn.training.teaching.objective`."""
 
     maps: float = 2.0
     pooled: float = 1.0
@@ -21,45 +21,45 @@ class Weights:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TeachingRecipe:
-    """Everything that decides a teaching but its data and seed."""
+    """All settings of teaching except data and seed."""
 
     backbone: str = "resnet9-patch6-wide"
     teacher: str = "timm:tf_efficientnet_lite0"
     teacher_size: int = 160
-    """Pixels that the teacher sees, and that photos are kept at."""
+    """Side in pixels of the teacher's input and of stored photos."""
     own: str = "resnet9-photo"
-    """The model that also teaches, on the first `own_sets` data sets."""
+    """Second teacher, a model of ours, used on the first `own_sets` data sets."""
     own_sets: int = 3
     size: int = 120
-    """Pixels of a training view."""
+    """Side of a training view in pixels."""
     evaluation_size: int = 144
     evaluation_resize: int = 156
-    """Shorter side of a photo before its middle is cut out for the model."""
+    """Shorter side of a photo before the centre crop for the model."""
     scale: tuple[float, float] = (0.45, 1.0)
-    """Share of a photo's area that a view covers."""
+    """Fraction of a photo's area that a view covers."""
     jitter: float = 0.3
     way: int = 16
     per_class: int = 4
-    """Photos of a class in an episode; of every second one 1, of the others 2 are supports."""
+    """Photos of a class in an episode; episodes alternate between 1 and 2 supports."""
     batch: int = 64
-    """Photos of a step beside its episode."""
+    """Photos of a step in addition to its episode."""
     episode_shares: tuple[float, ...] = (0.24, 0.19, 0.24, 0.22, 0.11)
-    """How often an episode is drawn from each of the labelled data sets."""
+    """Probability that an episode is drawn from each labelled data set."""
     photo_shares: tuple[float, ...] = (0.04, 0.04, 0.04, 0.25, 0.04)
-    """Shares of the labelled data sets in the batch; the unlabelled ones have the rest, by the roots of their sizes."""
+    """Fractions of the batch from the labelled data sets; unlabelled ones share the rest by root of size."""
     epochs: int = 32
     steps: int = 100
-    """Steps of an epoch."""
+    """Steps per epoch."""
     learning_rate: float = 1e-3
     head_rate: float = 3.0
-    """Rate of lambda, rho and gamma, as a multiple."""
+    """Learning rate of lambda, rho and gamma, relative to the others."""
     warm_up: float = 0.03
-    """Share of all steps in which the rate rises; then it falls along a cosine."""
+    """Fraction of all steps in which the learning rate rises before a cosine decay."""
     weight_decay: float = 0.02
     averaging: float = 0.998
-    """Share of the running mean of weights that a step keeps."""
+    """Fraction of the running mean of weights kept in each step."""
     kept: float = 0.4
-    """Share of the first weights in the result, the rest being the running mean (Wortsman et al., WiSE-FT, 2022)."""
+    """Weight of the initial weights in the result; the running mean has the rest (Wortsman et al., WiSE-FT, 2022)."""
     weights: Weights = Weights()
 
     def __post_init__(self) -> None:
@@ -77,5 +77,5 @@ class TeachingRecipe:
 
 
 def read_recipe(path: Path) -> TeachingRecipe:
-    """A recipe from a TOML file. FrnError if it says what a recipe cannot."""
+    """Read a recipe from a TOML file. Raises FrnError for settings that a recipe does not have."""
     return overlay(TeachingRecipe(), read_settings(path), str(path))

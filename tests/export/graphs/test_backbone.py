@@ -76,7 +76,7 @@ def test_two_exports_are_the_same_bytes_in_one_clean_file(tmp_path: Path) -> Non
     }  # fmt: skip
 
 
-def test_the_file_says_what_it_is_and_how_to_use_it() -> None:
+def test_the_file_describes_itself_and_its_use() -> None:
     model = random_model("conv4", last_pool=False)
     metadata = session(features_graph(model)).get_modelmeta().custom_metadata_map
     assert metadata["frn.format"] == "frn-features"

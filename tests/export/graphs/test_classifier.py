@@ -199,6 +199,6 @@ def test_two_exports_are_the_same_bytes(features: bytes, moths: Path) -> None:
     assert str(Path.home()).encode() not in first
 
 
-def test_no_class_is_no_classifier(features: bytes) -> None:
+def test_a_classifier_needs_a_class(features: bytes) -> None:
     with pytest.raises(FrnError, match="needs at least one class"):
         classifier_graph(features, {})

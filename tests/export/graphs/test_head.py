@@ -112,7 +112,7 @@ def test_the_reference_evaluator_agrees(shot: int, d: int) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-def test_a_number_that_is_none_comes_out_as_none_and_ends() -> None:
+def test_a_non_number_becomes_none() -> None:
     support = features(0, 2, 1, 9, 16)
     support[0, 0, 0, 0] = np.nan
     error = session(HeadParameters(0.0, 0.0, 1.0)).run(

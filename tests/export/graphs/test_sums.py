@@ -15,7 +15,7 @@ from frn.ridge.parameters import HeadParameters
 @pytest.mark.parametrize("axis", [0, 2])
 @pytest.mark.parametrize("shots", [(2, 2, 2), (1, 3, 2), (3, 1, 1)])
 @pytest.mark.parametrize("beta", [0.2, 1.2])  # rho above 2 has negative signs
-def test_sums_are_what_the_classes_take_off(
+def test_sums_equal_the_energy_explained_by_the_classes(
     monkeypatch: pytest.MonkeyPatch, matrix: int, axis: int, shots: tuple[int, ...], beta: float
 ) -> None:
     monkeypatch.setattr(sums, "MATRIX", matrix)

@@ -62,12 +62,12 @@ def test_folder_and_archive_are_the_same_runtime(
     [
         (package(name="left-pad"), "is left-pad 1.30.0; a page needs onnxruntime-web 1.20 or newer"),
         (package(version="1.14.0"), "is onnxruntime-web 1.14.0; a page needs"),
-        (package(binary=b"<html>"), "is no WebAssembly"),
+        (package(binary=b"<html>"), "is not WebAssembly"),
         ({"package.json": b"{"}, f"has no package/dist/{SCRIPT}"),
         (package() | {"package.json": b"[]"}, "its package.json cannot be read"),
     ],
 )
-def test_what_is_no_runtime_is_refused(files: dict[str, bytes], reason: str, tmp_path: Path) -> None:
+def test_a_non_runtime_is_refused(files: dict[str, bytes], reason: str, tmp_path: Path) -> None:
     with pytest.raises(FrnError, match=re.escape(reason)):
         find_runtime(pack(tmp_path / "x.tgz", files))
 
@@ -119,7 +119,7 @@ def test_another_page_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("my home page")
     done = frn("export", "--web", tmp_path, "--model", "conv4", "--runtime", archive)
     assert done.exit_code == 1
-    assert "index.html: already exists, and nothing in it says that frn wrote it" in done.stderr
+    assert "index.html: already exists, and frn did not write it" in done.stderr
     assert (tmp_path / "index.html").read_text() == "my home page"
     assert not (tmp_path / "page.js").exists()
 

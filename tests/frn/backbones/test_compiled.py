@@ -125,13 +125,13 @@ def test_channels_of_few_values_are_left_to_the_plain_functions() -> None:
     assert [_fits([x], [norm]) for x in maps] == [False, False, True]
 
 
-def test_what_has_no_such_blocks_is_refused() -> None:
+def test_networks_without_such_blocks_are_refused() -> None:
     with pytest.raises(FrnError, match="--compile: nothing of a Sequential"):
         compile_blocks(nn.Sequential(nn.Conv2d(3, 4, 3)))
 
 
 @needs_compiler
-def test_a_run_learns_as_without_it_and_goes_on_bit_for_bit(tmp_path: Path) -> None:
+def test_a_run_trains_as_without_it_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     compiled = RunSettings(compiled=True)
     plain, _ = quick(tmp_path / "plain")

@@ -20,7 +20,7 @@ def test_it_is_torchs_with_its_gradient(dtype: torch.dtype) -> None:
     assert torch.equal(leaky_relu(x.clone()), F.leaky_relu(x, 0.1))
 
 
-def test_its_gradient_keeps_what_the_next_layer_keeps() -> None:
+def test_its_gradient_keeps_only_what_the_next_layer_keeps() -> None:
     kept: list[int] = []
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:

@@ -41,7 +41,7 @@ def small_vit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
-def test_maps_are_what_the_network_pools(tmp_path: Path, suffix: str) -> None:
+def test_maps_are_taken_before_pooling(tmp_path: Path, suffix: str) -> None:
     file = weights_of("resnet18", tmp_path, suffix)
     model = import_pretrained("torchvision:resnet18", file, size=96)
     whole = models.resnet18()
@@ -138,12 +138,12 @@ def test_weights_come_from_torchs_cache_and_a_lack_of_them_says_where_it_looked(
         ("torchvision:resnet19", "torchvision has no such classification network"),
         ("torchvision:googlenet", "is of none of the families that give a map"),
         ("torchvision:", "a pretrained backbone is called"),
-        ("torchvision:vit_b_16", "makes no map of 40 x 40 images"),
+        ("torchvision:vit_b_16", "gives no feature map for 40 x 40 images"),
     ],
 )
 @pytest.mark.usefixtures("small_vit")
 @pytest.mark.filterwarnings("ignore:The default weight initialization")
-def test_what_gives_no_map_is_refused(name: str, reason: str) -> None:
+def test_a_backbone_without_maps_is_refused(name: str, reason: str) -> None:
     with pytest.raises(FrnError, match=reason):
         Pretrained(name, 40)
 

@@ -19,7 +19,7 @@ def classify(*words: object) -> Result:
     return CliRunner().invoke(app, ["classify", *map(str, words), "--model", "conv4"], catch_exceptions=False)
 
 
-def test_a_stopped_run_goes_on_behind_its_last_line(tmp_path: Path) -> None:
+def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     classes, out = SAMPLES / "moths", tmp_path / "results.jsonl"
     photos = sorted((SAMPLES / "queries").iterdir())
     broken = tmp_path / "broken.jpg"
@@ -45,9 +45,9 @@ def test_a_stopped_run_goes_on_behind_its_last_line(tmp_path: Path) -> None:
     assert "line 1 was answered by other classes, another model or threshold" in other.stderr
 
 
-def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
+def test_conflicting_options_are_refused(tmp_path: Path) -> None:
     words = (SAMPLES / "moths", SAMPLES / "queries")
-    assert "--out writes lines of JSON and nothing else" in classify(*words, "--out", tmp_path / "x", "--json").stderr
+    assert "--out writes lines of JSON only" in classify(*words, "--out", tmp_path / "x", "--json").stderr
     assert "--transductive needs all photos at once" in classify(*words, "--transductive", "--out", "x").stderr
     assert "--resume goes on with the file of --out" in classify(*words, "--resume").stderr
 
@@ -63,9 +63,9 @@ def test_transductive_answers_say_that_they_depend_on_the_other_photos() -> None
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX sets the limit")
-def test_a_disk_that_takes_no_more_is_told_of_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
     out = tmp_path / "new" / "results.jsonl"
     words = ["classify", SAMPLES / "moths", SAMPLES / "queries", "--out", out, "--model", "conv4"]
     result = processes.run(["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", sys.executable, "-m", "frn", *words])
     assert result.returncode == 1
-    assert result.stderr == f"error: {out}: cannot be written (File too large). Mend that and go on with --resume.\n"
+    assert result.stderr == f"error: {out}: cannot be written (File too large). Fix that and continue with --resume.\n"

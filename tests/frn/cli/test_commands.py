@@ -73,7 +73,7 @@ def test_looking_around_imports_no_torch(command: list[str]) -> None:
     assert result.stderr == ""
 
 
-def test_a_wrong_folder_is_told_before_torch_is_imported() -> None:
+def test_a_wrong_folder_is_reported_before_torch_is_imported() -> None:
     code = (
         "import sys\nfrom frn.cli.main import app\n"
         "try: app(['classify', '/none', 'x.png'])\n"
@@ -121,7 +121,7 @@ def test_classify_gives_a_line_per_image_with_errors_and_probabilities(moths: Pa
     assert all(answer["unknown"] for answer in lines(unsure))
 
 
-def test_a_support_image_asked_about_belongs_to_its_class(moths: Path, model: Path) -> None:
+def test_a_support_image_as_query_belongs_to_its_class(moths: Path, model: Path) -> None:
     answers = lines(frn("classify", moths / "test", moths / "test" / "moth 41", "--json", "--model", model))
     right = [answer["label"] == "moth 41" for answer in answers]
     assert np.mean(right) >= 0.5
@@ -177,7 +177,7 @@ def test_odd_folders_get_one_clear_line(model: Path, moths: Path, tmp_path: Path
     )
 
 
-def test_two_hundred_classes_are_no_trouble(moths: Path, model: Path, tmp_path: Path) -> None:
+def test_two_hundred_classes_work(moths: Path, model: Path, tmp_path: Path) -> None:
     for number in range(200):
         (tmp_path / f"{number}").mkdir()
         draw_moth(species(number), np.random.default_rng(number), 32).save(tmp_path / f"{number}" / "x.png")
@@ -228,7 +228,7 @@ def assert_shown_by_tensorboard(run: Path) -> None:
     )
 
 
-def test_train_on_a_folder_then_evaluate_and_classify_with_what_came_out(moths: Path, tmp_path: Path) -> None:
+def test_train_on_a_folder_then_evaluate_and_classify(moths: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = ("train", "cifar-fs-conv4", "--data", moths, "--out", out, "--way", 4, "--shot", 2, "--queries", 3)
     result = frn(*words, "--epochs", 2, "--precision", "fp32", "--json")
@@ -252,7 +252,7 @@ def test_another_method_trains_without_the_heads_that_a_preset_puts_beside_its_o
     assert replace(options, method="proto").overridden().aux_heads == ()
 
 
-def test_train_asks_for_what_is_missing() -> None:
+def test_train_names_missing_arguments() -> None:
     assert "Did you mean cifar-fs-conv4" in frn("train", "cifar-conv4").stderr
     assert "needs --data DIR with train/ and val/" in frn("train", "cifar-fs-conv4").stderr
 
@@ -269,7 +269,7 @@ def test_the_demo_learns_without_any_data(tmp_path: Path, monkeypatch: pytest.Mo
     assert summary["test"][1]["accuracy"] > 40  # chance is 20
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(moths: Path, tmp_path: Path) -> None:
+def test_ctrl_c_saves_and_says_how_to_continue(moths: Path, tmp_path: Path) -> None:
     out = tmp_path / "run with space"
     train = ["train", "cifar-fs-conv4", "--data", str(moths), "--out", str(out), "--epochs", "500"]
     train += ["--way", "5", "--shot", "1", "--queries", "5"]
@@ -283,7 +283,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(moths: Path, tmp_path: Path) -> None
     assert process.returncode == 130
     assert stdout == ""
     command = r"frn train cifar-fs-conv4 .*--out '.*run with space' .*--resume"
-    assert re.search(rf"saved after \d+ steps\. Go on with: {command}", stderr)
+    assert re.search(rf"saved after \d+ steps\. Continue with: {command}", stderr)
     assert "Traceback" not in stderr
 
 
@@ -338,4 +338,4 @@ def test_export_writes_a_checked_file_that_classifies_alike(moths: Path, model: 
     assert (tmp_path / "with" / "features.onnx").read_bytes() == (tmp_path / "out" / "features.onnx").read_bytes()
     words = ("classify", moths / "test", moths / "val" / "moth 20", "--json", "--model")
     assert frn(*words, exported["features"]).stdout == frn(*words, model).stdout
-    assert frn(*words, tmp_path / "none.onnx").stderr.endswith("none.onnx: there is no such file\n")
+    assert frn(*words, tmp_path / "none.onnx").stderr.endswith("none.onnx: no such file\n")

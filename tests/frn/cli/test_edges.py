@@ -38,7 +38,7 @@ def test_more_threads_than_a_machine_starts_are_wrong_usage() -> None:
 
 
 @pytest.mark.parametrize("command", ["classify", "explain"])
-def test_a_photo_in_the_place_of_the_classes_is_told_with_the_right_call(command: str) -> None:
+def test_a_photo_in_place_of_the_classes_gets_the_right_command(command: str) -> None:
     out = ("--out", "x.png") if command == "explain" else ()
     result = frn(command, PHOTO, MOTHS, *out)
     assert result.exit_code == 1
@@ -55,7 +55,7 @@ def test_a_photo_in_the_place_of_the_classes_is_told_with_the_right_call(command
         (("--backbone", "torchvision:resnet18"), "`frn models add torchvision:resnet18` makes a"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_and_nothing_begins(
+def test_untrainable_settings_are_refused_before_anything_starts(
     tmp_path: Path, words: tuple[str, object], reason: str
 ) -> None:
     result = frn("train", "demo", "--out", tmp_path / "run", *words)
@@ -74,7 +74,7 @@ def test_a_model_to_start_from_is_looked_at_before_images_are_decoded(tmp_path: 
     assert not private_cache.exists()
 
 
-def test_a_run_that_has_not_been_validated_says_what_is_there(tmp_path: Path) -> None:
+def test_a_run_without_validation_names_its_last_checkpoint(tmp_path: Path) -> None:
     last = tmp_path / "run" / "last.safetensors"
     last.parent.mkdir()
     last.write_bytes(b"whatever")
@@ -143,12 +143,12 @@ def test_ctrl_c_while_a_module_is_loaded_ends_without_a_traceback(module: str) -
         (RuntimeError("a bug"), ""),
     ],
 )
-def test_what_the_machine_lacks_is_one_line(error: Exception, told: str) -> None:
+def test_missing_hardware_gives_one_line(error: Exception, told: str) -> None:
     assert told in _shortage(error)
     assert bool(told) == bool(_shortage(error))
 
 
-def test_metadata_that_is_no_use_is_no_word_of_a_library(tmp_path: Path) -> None:
+def test_useless_metadata_does_not_show_a_library_error(tmp_path: Path) -> None:
     photo = tmp_path / "x.jpg"
     Image.open(PHOTO).save(photo, exif=b"Exif\0\0II*\0\x08\0\0\0\x01\0\x0f\x01\x02\0\xff\xff\0\0\0\x10\0\0")
     with pytest.warns(UserWarning, match="Tag data larger|Corrupt EXIF|Truncated File"):
@@ -205,7 +205,7 @@ def test_a_home_that_is_closed_has_no_settings_and_no_models(monkeypatch: pytest
         ("<&-", ("classify", MOTHS, "-"), 1, "", "error: -: stdin is closed\n"),
     ],
 )
-def test_a_closed_stream_takes_what_is_written_and_lists_nothing(
+def test_a_closed_stream_discards_output_and_lists_nothing(
     closed: str, words: tuple[object, ...], status: int, printed: str, told: str
 ) -> None:
     shell = ["sh", "-c", f'exec "$@" {closed}', "sh"]
@@ -234,13 +234,11 @@ def test_a_picture_never_replaces_its_photo_nor_a_report_another_file(tmp_path: 
         ("data", "check", ""),
     ],
 )
-def test_an_empty_word_is_no_name_of_the_current_folder(words: tuple[object, ...]) -> None:
+def test_an_empty_word_does_not_mean_the_current_folder(words: tuple[object, ...]) -> None:
     assert "error: a word of the command is empty" in frn(*words).stderr
 
 
-def test_a_picture_that_its_format_cannot_hold_is_told_with_what_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_too_large_for_its_format_names_one_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 240 classes it has 18,000 rows of pixels."""
     with pytest.raises(ValueError, match=f"limit of {LONGEST['WEBP']} pixels"):
         Image.new("L", (1, LONGEST["WEBP"] + 1)).save(tmp_path / "x.webp")

@@ -150,11 +150,11 @@ def test_a_failed_check_leaves_no_file(
     assert not (tmp_path / "out").exists()
 
 
-def test_options_that_do_not_fit_are_told_before_anything_is_done(moths: Path, tmp_path: Path) -> None:
+def test_conflicting_options_are_reported_before_any_work(moths: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert "--precision int8 needs --calibrate FOLDER" in export("--out", out, "--precision", "int8").stderr
     assert "fp16 needs no images" in export("--out", out, "--precision", "fp16", "--calibrate", moths).stderr
-    assert "--threshold is noted in classifier.onnx" in export("--out", out, "--threshold", 0.5).stderr
+    assert "--threshold is stored in classifier.onnx" in export("--out", out, "--threshold", 0.5).stderr
     assert "--runtime is for --web" in export("--out", out, "--runtime", tmp_path).stderr
     missing = export("--out", out, "--precision", "int8", "--calibrate", tmp_path / "none")
     assert "none: cannot be listed" in missing.stderr
@@ -176,7 +176,7 @@ def test_an_export_without_classes_leaves_no_classifier_of_another_model(two_cla
     assert result.exit_code == 0
     assert {path.name for path in out.iterdir()} == {"preprocess.onnx", "features.onnx", "head.onnx", "README.md"}
     for name in ("classifier.onnx", "model.safetensors"):
-        assert f"removed {out / name}: it was of the export before this one\n" in result.stderr
+        assert f"removed {out / name}: it belonged to the previous export\n" in result.stderr
 
 
 def test_a_project_is_exported_with_its_own_model_and_threshold(moths: Path, tmp_path: Path) -> None:
@@ -220,8 +220,8 @@ def test_a_project_of_a_model_that_is_another_by_now_is_refused(two_classes: Pat
     assert not (tmp_path / "out").exists()
 
 
-def test_a_class_whose_name_is_no_text_is_named_before_the_work(two_classes: Path, tmp_path: Path) -> None:
+def test_a_class_name_that_is_not_text_is_refused_before_the_work(two_classes: Path, tmp_path: Path) -> None:
     (two_classes / "moth 40").rename(two_classes / "\udcff")
     result = export("--out", tmp_path / "e", "--model", "conv4", "--classes", two_classes)
-    assert result.stderr == "error: class '\\udcff': its name is no valid text (UTF-8). Rename its folder.\n"
+    assert result.stderr == "error: class '\\udcff': its name is not valid text (UTF-8). Rename its folder.\n"
     assert not (tmp_path / "e").exists()

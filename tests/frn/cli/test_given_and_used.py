@@ -61,7 +61,7 @@ def test_every_parameter_is_read_by_its_command(name: str) -> None:
         ("export --out x --calibrate y", "--calibrate is for --precision int8"),
     ],
 )
-def test_what_would_have_no_effect_is_refused(words: str, reason: str, tmp_path: Path) -> None:
+def test_options_without_effect_are_refused(words: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "x.jpg").touch()
     given = [word.replace("CLASSES", str(tmp_path)).replace("PHOTO", str(tmp_path / "x.jpg")) for word in words.split()]
     told = CliRunner().invoke(app, given)

@@ -105,9 +105,7 @@ def test_from_a_name_to_an_answer_in_two_commands(fetch_from: pytest.MonkeyPatch
     assert "mobilenet_v3_small" not in named_extractors()
 
 
-def test_a_file_that_is_not_what_its_name_says_is_not_kept(
-    fetch_from: pytest.MonkeyPatch, served: str, tmp_path: Path
-) -> None:
+def test_a_file_with_the_wrong_content_is_not_kept(fetch_from: pytest.MonkeyPatch, served: str, tmp_path: Path) -> None:
     at(fetch_from, served.rpartition("-")[0] + "-00000000.pth")
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
@@ -121,22 +119,22 @@ def test_without_a_network_one_line_says_so(fetch_from: pytest.MonkeyPatch) -> N
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
     assert refused.stderr.splitlines()[-1].startswith(f"error: {NETWORK}: its weights could not be fetched (")
-    assert refused.stderr.splitlines()[-1].endswith("Try again online, or give them by --weights FILE.")
+    assert refused.stderr.splitlines()[-1].endswith("Try again online, or pass them by --weights FILE.")
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["add", "resnet"], "resnet: is in no list here. Known: dinov2-small"),
+        (["add", "resnet"], "resnet: is not known. Known: dinov2-small"),
         (["add", "torchvision:nothing"], "torchvision has no such classification network"),
         (["add", NETWORK, "--name", "../x"], "a model's name is of letters, digits"),
         (["add", NETWORK, "--name", "conv4"], "conv4: there is a model of that name already"),
-        (["add", NETWORK, "--name", "resnet50"], "resnet50: is the short name of torchvision:resnet50. Give"),
+        (["add", NETWORK, "--name", "resnet50"], "resnet50: is a short name for torchvision:resnet50. Give"),
         (["remove", "conv4"], "conv4: ships with the program and stays"),
         (["remove", "nothing"], "nothing: no such model has been added"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(fetch_from: pytest.MonkeyPatch, words: list[str], reason: str) -> None:
+def test_impossible_requests_give_one_line(fetch_from: pytest.MonkeyPatch, words: list[str], reason: str) -> None:
     result = frn("models", *words)
     assert result.exit_code == 1
     assert reason in result.stderr.splitlines()[-1]
@@ -148,7 +146,7 @@ def test_a_known_network_that_is_not_here_yet_says_how_to_get_it(fetch_from: pyt
     assert "dinov2-small: has not been added yet. `frn models add dinov2-small` fetches it." in result.stderr
 
 
-def test_a_damaged_model_is_told_and_hides_no_other(tmp_path: Path) -> None:
+def test_a_damaged_model_is_reported_and_hides_no_other(tmp_path: Path) -> None:
     damaged = tmp_path / "added-models" / "bad" / "model.safetensors"
     damaged.parent.mkdir(parents=True)
     damaged.write_bytes(b"nothing")
@@ -189,11 +187,11 @@ def test_a_server_that_sends_next_to_nothing_is_left(
     fetch_from.setattr(transfers, "TIMEOUT", 2.0)
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
-    assert " bytes came in 2 s). Try again online, or give them by --weights FILE." in refused.stderr
+    assert " bytes came in 2 s). Try again online, or pass them by --weights FILE." in refused.stderr
     assert list((tmp_path / "torch" / "hub" / "checkpoints").iterdir()) == []
 
 
-def test_fetched_weights_that_do_not_fit_are_named_with_what_to_do(
+def test_fetched_weights_that_do_not_fit_are_reported_with_a_remedy(
     fetch_from: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     wrong = tmp_path / "torch" / "hub" / "checkpoints" / "mobilenet_v3_small-00000000.pth"
@@ -263,7 +261,7 @@ def test_a_model_whose_adding_was_killed_is_whole_or_not_there_and_leaves_nothin
     assert list(fetched.glob(".*.frn-part")) == []
 
 
-def test_adding_removes_what_a_killed_adding_left(tmp_path: Path) -> None:
+def test_adding_removes_leftovers_of_a_killed_add(tmp_path: Path) -> None:
     left = tmp_path / "added-models" / ".other.frn-part"
     added(left.parent, left.name)
     foreign = tmp_path / "added-models" / ".other"

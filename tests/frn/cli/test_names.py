@@ -35,7 +35,7 @@ def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "classes"
 
 
-def test_brackets_and_colons_are_no_markup(classes: Path) -> None:
+def test_brackets_and_colons_are_not_markup(classes: Path) -> None:
     photo = Path(f"{ODD}.jpg")
     shutil.copy(PHOTO, photo)
     words = (classes, photo, "--model", "conv4")

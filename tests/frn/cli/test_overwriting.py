@@ -88,7 +88,7 @@ def many_photos(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("key", ALL, ids=" ".join)
-def test_a_file_of_others_stays_without_replace(tmp_path: Path, key: tuple[str, str]) -> None:
+def test_a_foreign_file_stays_without_replace(tmp_path: Path, key: tuple[str, str]) -> None:
     given, file = place(tmp_path, key)
     file.write_bytes(b"of others")
     command, option = key

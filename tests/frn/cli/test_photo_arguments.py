@@ -47,7 +47,7 @@ def test_a_folder_of_folders_says_how_to_reach_into_it(here: Path) -> None:
 
 
 @pytest.mark.parametrize("listed", [False, True])
-def test_a_name_that_nothing_can_have_is_told_in_its_turn(here: Path, listed: bool) -> None:
+def test_an_impossible_name_is_reported_in_order(here: Path, listed: bool) -> None:
     names = (TOO_LONG, "x1.jpg")
     result = classify("-", stdin="\n".join(names).encode()) if listed else classify(*names)
     assert images(result) == [*names]
@@ -82,7 +82,7 @@ def test_photos_are_called_as_they_were_given(here: Path) -> None:
     assert classify("--out", "r.jsonl", "./x1.jpg").stderr.startswith("error: --out writes lines")
 
 
-def test_a_listed_folder_that_is_closed_is_told_in_its_turn(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_listed_folder_is_reported_in_order(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(folder: Path) -> FolderImages:
         raise FrnError(f"{folder}: cannot be listed (Permission denied)")
 
@@ -102,7 +102,7 @@ def test_a_link_in_a_circle_is_one_file_and_not_the_whole_folder(here: Path) -> 
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-def test_a_class_behind_a_link_that_leads_nowhere_is_told(here: Path) -> None:
+def test_a_class_behind_a_dangling_link_is_reported(here: Path) -> None:
     for name in ("a", "b"):
         (here / "classes" / name).mkdir(parents=True)
         (here / "classes" / name / "1.jpg").write_bytes(

@@ -45,7 +45,7 @@ def test_one_preset_is_shown_in_full() -> None:
     assert "Did you mean meta-inat-conv4" in wrong.stderr
 
 
-def test_fine_tuning_asks_for_what_it_starts_from(moths: Path) -> None:
+def test_fine_tuning_requires_its_initial_model(moths: Path) -> None:
     result = frn("train", "cifar-fs-conv4-finetune", "--data", moths)
     assert result.exit_code == 1
     assert "starts from another: run `frn train cifar-fs-conv4-pretrain --out RUN` first" in result.stderr

@@ -62,7 +62,7 @@ def test_a_project_answers_as_its_folder_does(birds: Path, moths: Path, extracto
     assert 0 < summary["threshold"] < 1  # the typical one: each photo has its own
 
 
-def test_photos_of_a_project_may_go_but_a_change_is_told(
+def test_photos_of_a_project_may_disappear_but_a_change_is_reported(
     birds: Path, moths: Path, extractor: Path, tmp_path: Path
 ) -> None:
     project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"

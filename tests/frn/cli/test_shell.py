@@ -106,7 +106,7 @@ def test_a_result_is_a_table_rows_or_json(words: tuple[object, ...], head: str) 
     assert len(width) <= 1, "a row has another number of columns than the head"
 
 
-def test_scores_and_checks_are_rows_too(moths: Path, labelled: Path, tmp_path: Path) -> None:
+def test_scores_and_checks_print_rows(moths: Path, labelled: Path, tmp_path: Path) -> None:
     rows = frn("score", MOTHS, labelled, "--format", "csv", "--csv", tmp_path / "rows.csv").stdout
     assert rows == (tmp_path / "rows.csv").read_text()
     checked = list(
@@ -133,13 +133,13 @@ def test_rows_of_photos_come_as_they_are_classified() -> None:
         assert "Traceback" not in process.stderr.read()
 
 
-def test_two_formats_are_refused_and_what_is_typed_goes_before_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_formats_are_refused_and_the_command_line_beats_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
     for asked, told in (
         (("--json", "--csv"), "--json and --csv"),
         (("--format", "csv", "--json"), "--json and --format csv"),
         (("--format", "table", "--csv"), "--csv and --format table"),
     ):
-        assert frn("classify", MOTHS, PHOTO, *asked).stderr == f"error: {told} both take stdout. Give one of them.\n"
+        assert frn("classify", MOTHS, PHOTO, *asked).stderr == f"error: {told} both print to stdout. Use one of them.\n"
     monkeypatch.setenv("FRN_CLASSIFY_FORMAT", "json")
     monkeypatch.setenv("FRN_MODELS_JSON", "1")
     assert frn("classify", MOTHS, PHOTO).stdout.startswith("{")
@@ -156,7 +156,7 @@ def test_help_knows_every_command_and_topic() -> None:
     assert json.loads(frn("help", "json", "eval").stdout) == schema("eval")
     assert json.loads(frn("help", "json", "data", "check").stdout) == schema("data check")
     assert frn("help", "nothing").exit_code == 1
-    assert frn("help", "train", "x").stderr == "error: there is no command or topic 'x'. `frn train` has none.\n"
+    assert frn("help", "train", "x").stderr == "error: no command or topic 'x'. `frn train` has none.\n"
 
 
 def test_the_page_is_the_topics() -> None:
@@ -185,10 +185,10 @@ def test_photos_are_listed_on_stdin(tmp_path: Path) -> None:
     by_nul = frn("classify", MOTHS, PHOTO, "-", "--json", stdin=os.fsencode(odd) + b"\0" + os.fsencode(PHOTO) + b"\0")
     assert [json.loads(line)["image"] for line in by_nul.stdout.splitlines()] == [str(PHOTO), str(odd), str(PHOTO)]
     nothing = frn("classify", MOTHS, "-", stdin=b"\n")
-    assert (nothing.exit_code, nothing.stderr) == (1, "error: -: stdin lists no photos. It takes one to a line.\n")
+    assert (nothing.exit_code, nothing.stderr) == (1, "error: -: stdin lists no photos. Give one per line.\n")
 
 
-def test_defaults_come_from_variables_and_what_is_typed_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_set_defaults_and_the_command_line_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRN_CLASSIFY_TOP", "1")
     assert len(frn("classify", MOTHS, PHOTO).stdout.splitlines()) == 1
     assert len(frn("classify", MOTHS, PHOTO, "--top", 2).stdout.splitlines()) == 3
@@ -221,7 +221,7 @@ INPUTS = {
 """Options that name files which are read."""
 
 
-def test_no_variable_chooses_what_is_written_or_uses_the_network() -> None:
+def test_no_variable_sets_outputs_or_uses_the_network() -> None:
     command: Any = typer.main.get_command(app)
     found = list(options(command.commands))
     assert len(found) > 100

@@ -36,7 +36,7 @@ def test_a_log_gets_a_line_an_epoch_and_a_validation_as_they_happen(
     assert capsys.readouterr().err == f"epoch 3: validation {Accuracy(71.25, 0.5, 300)}  best so far\n"
 
 
-def test_lasting_trouble_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lasting_divergence_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sound = StepReport(1, 1, 500, 3.4, 5.0)
     ill = replace(sound, divergence="rho is 2e-06: no class rebuilds anything")
     with TrainingDisplay(find_preset("demo"), tmp_path) as display:
@@ -50,7 +50,7 @@ def test_lasting_trouble_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "--warm-up 200" in told
 
 
-def test_a_validation_of_few_classes_is_called_what_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_validation_on_few_classes_is_labelled_so(capsys: pytest.CaptureFixture[str]) -> None:
     run: Any = SimpleNamespace(
         preset=find_preset("demo"), best="best", options=RunOptions(preset="demo"), val_images=sampled(3, seed=0)
     )

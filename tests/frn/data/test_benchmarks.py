@@ -63,7 +63,7 @@ def test_cub_raw_is_copied_and_splits_by_name(cub: Path, tmp_path: Path) -> None
         prepare("cub-raw", [cub], tmp_path / "feat", split="feat")
 
 
-def test_a_folder_may_hold_the_archive_or_what_it_unpacks_to(birds: Path, tmp_path: Path) -> None:
+def test_a_source_folder_may_hold_the_archive_or_its_content(birds: Path, tmp_path: Path) -> None:
     both = unpacked(tmp_path / "downloads", cub_files(classes=40))
     (both / birds.name).write_bytes(birds.read_bytes())
     (both / "other.zip").write_text("nothing of CUB's: not looked into")
@@ -88,7 +88,7 @@ def test_the_authors_own_archive_is_taken_as_it_is(tmp_path: Path) -> None:
         prepare("cub-raw", [source], tmp_path / "raw", unofficial=True)
 
 
-def test_what_cub_lacks_is_named(tmp_path: Path) -> None:
+def test_missing_parts_of_cub_are_reported(tmp_path: Path) -> None:
     files = cub_files(classes=3)
     del files["CUB_200_2011/images/002.Bird_2/Bird_2_9002.jpg"]
     with pytest.raises(FrnError, match=r"1 of the 3 images of images\.txt are missing \(002\.Bird_2/Bird_2_9002\.jpg"):
@@ -201,7 +201,7 @@ def test_mini_imagenet_goes_by_its_lists(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="59999 of mini-ImageNet's 60000 images are missing"):
         prepare("mini-imagenet", given[:1], tmp_path / "out2", unofficial=True)
     (tmp_path / "val.csv").write_text("filename,label\n../../evil.jpg,..\n")
-    with pytest.raises(FrnError, match="is no row of filename,label"):
+    with pytest.raises(FrnError, match="is not a row of filename,label"):
         prepare("mini-imagenet", given, tmp_path / "out3", unofficial=True)
 
 

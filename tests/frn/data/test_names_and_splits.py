@@ -47,7 +47,7 @@ def test_two_folders_that_differ_in_form_only_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["ivory gull", "Ivory_Gull", "IVORY-GULL", "ivorygull"])
-def test_a_name_is_matched_as_people_read_it_and_that_is_said(given: str) -> None:
+def test_names_match_loosely_and_the_match_is_reported(given: str) -> None:
     found, notes = match_names([given], ["Ivory Gull", "jay"])
     assert found == {given: "Ivory Gull"}
     assert notes == [f"{given!r} is taken for the class 'Ivory Gull'"]
@@ -81,7 +81,7 @@ def test_score_matches_names_in_any_form_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("val", ["val", "valid", "Validation", "dev"])
 @pytest.mark.parametrize("train", ["train", "Train", "training"])
-def test_splits_are_found_by_what_their_names_mean(tmp_path: Path, train: str, val: str) -> None:
+def test_splits_are_found_by_common_names(tmp_path: Path, train: str, val: str) -> None:
     for split, number in ((train, 8), (val, 2), ("testing", 2)):
         for index in range(number):
             photos(tmp_path / split / f"{split} {index}", 10)
@@ -108,7 +108,7 @@ def test_five_classes_of_five_photos_are_too_few_to_finetune(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["__MACOSX", "@eaDir", "#recycle", ".thumbnails", "$RECYCLE.BIN"])
-def test_what_systems_leave_is_no_class(tmp_path: Path, name: str) -> None:
+def test_system_folders_are_not_classes(tmp_path: Path, name: str) -> None:
     photos(tmp_path / "jay")
     photos(tmp_path / name / "jay")
     photos(tmp_path / "jay" / name)
@@ -133,7 +133,7 @@ def test_a_folder_is_looked_into_before_advice_is_given(tmp_path: Path) -> None:
     assert "remove" not in str(told.value)
 
 
-def test_five_photos_of_a_class_are_no_problem_unless_episodes_are_asked_for(tmp_path: Path) -> None:
+def test_five_photos_per_class_are_enough_unless_episodes_are_requested(tmp_path: Path) -> None:
     for name in ("jay", "wren"):
         photos(tmp_path / name, 5)
     assert frn("data", "check", tmp_path).exit_code == 0

@@ -129,7 +129,7 @@ def test_a_torn_cache_is_built_again(tmp_path: Path, private_cache: Path, decode
     assert [entry.name for entry in (private_cache / "images").iterdir()] == [home.name]  # nothing left lying about
 
 
-def test_a_broken_file_is_left_out_and_told(tmp_path: Path, truncated_jpeg: Path) -> None:
+def test_a_broken_file_is_skipped_and_reported(tmp_path: Path, truncated_jpeg: Path) -> None:
     folder = write(tmp_path / "data")
     truncated_jpeg.rename(folder / "class 1" / "9.jpg")
     stored = load_images(scan(folder), TRANSFORM)
@@ -154,7 +154,7 @@ def test_a_cache_that_cannot_be_written_says_what_to_do(tmp_path: Path, monkeypa
         load_images(scan(write(tmp_path / "data")), TRANSFORM)
 
 
-def test_a_missing_or_flat_folder_is_told(tmp_path: Path) -> None:
+def test_a_missing_or_flat_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="cannot be listed"):
         scan(tmp_path / "none")
     with pytest.raises(FrnError, match="has no class folders"):
@@ -205,7 +205,7 @@ def test_of_those_who_start_together_one_decodes(tmp_path: Path, private_cache: 
     assert len(list((private_cache / "images").iterdir())) == 1, "a lock stays behind"
 
 
-def test_what_a_killed_program_was_building_goes_and_what_another_is_building_stays(
+def test_unfinished_files_of_a_killed_program_go_and_those_of_a_running_one_stay(
     moths: Path, private_cache: Path
 ) -> None:
     images = make_cache_folder() / "images"

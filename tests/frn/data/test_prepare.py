@@ -63,7 +63,7 @@ def test_unsplit_classes_are_drawn_whole_and_reproducibly(tmp_path: Path) -> Non
     assert list(tree(tmp_path / "a")) == list(tree(tmp_path / "b"))
 
 
-def test_a_folders_name_splits_nothing_where_shares_are_asked_for(tmp_path: Path) -> None:
+def test_folder_names_do_not_split_if_shares_are_given(tmp_path: Path) -> None:
     """Nor where it is the only one that names a split: "train stations" is no training split."""
     stations = tmp_path / "train stations"
     for c in range(10):
@@ -79,7 +79,7 @@ def test_a_folders_name_splits_nothing_where_shares_are_asked_for(tmp_path: Path
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
-def test_pipes_among_photos_and_archives_are_left_out(tmp_path: Path) -> None:
+def test_pipes_among_photos_and_archives_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "jay").mkdir()
     (tmp_path / "jay" / "1.png").write_bytes(png())
     pipes = [tmp_path / "jay" / "pipe.png", tmp_path / "pipe.zip"]
@@ -90,7 +90,7 @@ def test_pipes_among_photos_and_archives_are_left_out(tmp_path: Path) -> None:
         assert sources.skipped() == [f"{pipe}: is left out: it is no file, or a link to none" for pipe in pipes]
 
 
-def test_every_file_that_is_no_image_is_named_with_its_reason(tmp_path: Path) -> None:
+def test_every_file_that_is_not_an_image_is_reported_with_its_reason(tmp_path: Path) -> None:
     jay = tmp_path / "birds" / "jay"
     (jay / "more").mkdir(parents=True)
     for name in ("1.avif", "2.HEIC", "3.png"):
@@ -117,7 +117,7 @@ def test_every_file_that_is_no_image_is_named_with_its_reason(tmp_path: Path) ->
         prepare("folder", [tmp_path / "birds"], out, sampled=SampledSplit(0, 0))
 
 
-def test_a_second_call_changes_nothing_and_an_interrupted_one_goes_on(tmp_path: Path) -> None:
+def test_a_second_call_changes_nothing_and_an_interrupted_one_continues(tmp_path: Path) -> None:
     source = zip_of(tmp_path / "x.zip", [f"c{c}/{i}.png" for c in range(3) for i in range(4)])
     out, everything = tmp_path / "out", SampledSplit(val=0, test=0)
     prepare("folder", [source], out, sampled=everything)
@@ -205,7 +205,7 @@ def test_omniglot_classes_are_alphabets_characters(tmp_path: Path) -> None:
     assert whole == {"train": (8, 24), "val": (2, 6), "test": (10, 30)}
 
 
-def test_bad_sources_are_told_in_one_line(tmp_path: Path) -> None:
+def test_bad_sources_give_one_line(tmp_path: Path) -> None:
     page, torn = tmp_path / "page.zip", tmp_path / "torn.zip"
     page.write_text("<!DOCTYPE html><title>Sign in</title>")
     torn.write_bytes(zip_of(tmp_path / "whole.zip", ["a/1.png", "b/1.png"]).read_bytes()[:60])
@@ -229,7 +229,7 @@ def test_bad_sources_are_told_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-def test_a_link_that_cannot_be_followed_is_left_out_and_the_others_are_not(tmp_path: Path) -> None:
+def test_a_broken_link_is_skipped_and_the_others_are_not(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / "photos" / name).mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(tmp_path / "photos" / name / "1.png")
@@ -253,7 +253,7 @@ def test_real_zips_prepare_as_they_are(tmp_path: Path, real_images: Path) -> Non
     assert sum(images for _, images in counts.values()) == 2720
 
 
-def test_check_finds_what_is_broken_and_what_is_too_small(tmp_path: Path) -> None:
+def test_check_finds_broken_files_and_small_classes(tmp_path: Path) -> None:
     for name, count in (("a", 4), ("b", 2)):
         (tmp_path / name).mkdir()
         for i in range(count):

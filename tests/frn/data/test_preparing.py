@@ -111,7 +111,7 @@ def test_an_archive_of_nothing_but_names_is_refused_at_once(tmp_path: Path, suff
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(archives, limit, 1000)
             if suffix == ".zip" or limit == "FREE_ENTRIES":
-                with pytest.raises(FrnError, match=r"is nearly all names|unpacks to more"):
+                with pytest.raises(FrnError, match=r"is almost only file names|unpacks to more"):
                     prepare("folder", [source], tmp_path / "out")
 
 
@@ -312,7 +312,7 @@ def test_only_download_asks_torchvision(tmp_path: Path, monkeypatch: pytest.Monk
     assert url.endswith("/fgvc-aircraft-2013b.tar.gz")
     assert BENCHMARKS["aircraft"].checksums[file] == md5
     with pytest.raises(
-        FrnError, match=r"torchvision cannot fetch cub-raw \(it can: aircraft, cifar-fs, fc100, omniglot\)"
+        FrnError, match=r"torchvision cannot download cub-raw \(it can: aircraft, cifar-fs, fc100, omniglot\)"
     ):
         prepare("cub-raw", [home], tmp_path / "cub", download=True)
     with pytest.raises(FrnError, match="give that folder as the only --source"):
@@ -320,7 +320,7 @@ def test_only_download_asks_torchvision(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(asked) == 1
 
 
-def test_a_failed_download_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_download_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("File not found or corrupted.")
 

@@ -40,7 +40,7 @@ def test_the_tag_loses_its_effect_and_nothing_else_changes(orientation: int, big
         assert image.getexif()[0x010F] == "a camera"
 
 
-def test_what_has_no_tag_that_can_be_followed_stays_as_it_is() -> None:
+def test_files_without_a_usable_orientation_stay_as_they_are() -> None:
     data = turned(6)
     start = data.index(b"Exif\0\0")
     without = io.BytesIO()

@@ -44,7 +44,7 @@ def test_episode_counts_are_the_authors() -> None:
         assert least <= len(training_epoch([600] * 64, shape, seed=0, epoch=0)) <= most
 
 
-def test_classes_are_drawn_in_proportion_to_what_they_have_left() -> None:
+def test_classes_are_drawn_in_proportion_to_their_remaining_images() -> None:
     shape = EpisodeShape(way=2, shot=1, queries=1)
     first = [training_epoch((90, 10, 10), shape, seed=seed, epoch=0)[0] for seed in range(400)]
     share = np.mean([min(label_of(row[0], (90, 10, 10)) for row in episode) == 0 for episode in first])
@@ -77,7 +77,7 @@ def test_evaluation_draws_classes_and_images_uniformly_and_without_replacement()
     assert np.abs(counts / 1500 - 3 / 4).max() < 0.04  # however large the class
 
 
-def test_a_class_too_small_is_named_with_its_count_and_what_is_needed() -> None:
+def test_a_class_that_is_too_small_is_reported_with_both_counts() -> None:
     names = ("ape", "bee", "cat")
     with pytest.raises(FrnError, match=r"class 'bee' has 3 images, but a 2-shot episode with 3 queries needs 5"):
         check_classes(names, (9, 3, 9), SHAPE, where="val", every_class=True)

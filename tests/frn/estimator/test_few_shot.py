@@ -113,7 +113,7 @@ def test_a_threshold_of_numpy_is_saved(tmp_path: Path) -> None:
     assert FewShotClassifier.load(tmp_path / "t.frn.json", device="cpu").threshold == 0.25
 
 
-def test_mistakes_are_told(fitted: FewShotClassifier, tmp_path: Path) -> None:
+def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> None:
     path, array = str(QUERIES[0]), np.zeros((40, 40, 3), np.uint8)
     other: Any = "cuda:0"
     clf = FewShotClassifier()
@@ -140,7 +140,7 @@ def test_mistakes_are_told(fitted: FewShotClassifier, tmp_path: Path) -> None:
         (lambda: clf.fit({"a": [array.astype(float) - 1]}), "lie between 0 and 1"),
         (lambda: fitted.predict(path), "photos is a list"),
         (lambda: fitted.score([path], []), "1 photos but 0 labels"),
-        (lambda: fitted.score([], []), "there is no photo to score"),
+        (lambda: fitted.score([], []), "no photo to score"),
         (lambda: fitted.score([path], ["a"], [1, 2]), "1 photos but 2 weights"),
         (lambda: fitted.score([path], ["a"], [0]), "the weights sum to zero"),
     ]
@@ -155,7 +155,7 @@ def test_a_photo_given_twice_counts_once() -> None:
     np.testing.assert_array_equal(once.predict_proba(QUERIES), twice.predict_proba(QUERIES))
 
 
-def test_eight_threads_get_what_one_gets(tmp_path: Path) -> None:
+def test_eight_threads_get_the_same_answers_as_one(tmp_path: Path) -> None:
     """One classifier for all of them; and one that was opened in another thread can be fitted and pickled."""
     photos, queries = sample_files(2), sorted(map(str, (SAMPLES / "queries").glob("*.jpg")))[:3]
     classifier = FewShotClassifier("conv4").fit(photos)

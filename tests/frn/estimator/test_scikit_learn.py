@@ -83,7 +83,7 @@ def test_labels_that_are_equal_are_one_class(small: FewShotClassifier, labels: A
     assert fitted.partial_fit(x[:1], [1.0]).predict(x).tolist() == [labels[label] for label in y]
 
 
-def test_labels_that_cannot_be_right_are_told(small: FewShotClassifier) -> None:
+def test_impossible_labels_are_reported(small: FewShotClassifier) -> None:
     x, y = photos()
     fitted = clone(small).fit(x, y)
     with pytest.raises(ValueError, match="the labels are text, but the classes were fitted as numbers"):
@@ -175,12 +175,12 @@ def test_shots_are_not_added_by_another_model(small: FewShotClassifier) -> None:
     x, y = photos()
     fitted = clone(small).fit(x[:8], y[:8])
     for changed in ({"tta": "hflip"}, {"model": "resnet12-small"}):
-        with pytest.raises(FrnError, match="are of another model or tta: fit them anew"):
+        with pytest.raises(FrnError, match="are of another model or tta: fit them again"):
             clone(small).fit(x[:8], y[:8]).set_params(**changed).partial_fit(x[8:], y[8:])
     assert fitted.set_params(device="auto").partial_fit(x[8:], y[8:]).classes_.tolist() == [0, 1, 2]
 
 
-def test_what_is_kept_is_of_the_model_that_was_fitted(small: FewShotClassifier, tmp_path: Path) -> None:
+def test_kept_maps_belong_to_the_fitted_model(small: FewShotClassifier, tmp_path: Path) -> None:
     files = {home.name: sorted(home.iterdir())[:2] for home in MOTHS}
     queries = files[MOTHS[0].name]
     changed = clone(small).fit(files).set_params(model="resnet12-small")
@@ -202,7 +202,7 @@ def test_a_loaded_project_takes_shots_and_can_be_pickled(small: FewShotClassifie
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_what_a_newer_version_wrote_into_a_project_stays_there(small: FewShotClassifier, tmp_path: Path) -> None:
+def test_fields_of_a_newer_version_stay_in_a_project(small: FewShotClassifier, tmp_path: Path) -> None:
     path, files = tmp_path / "m.frn.json", {home.name: sorted(home.iterdir()) for home in MOTHS}
     last = MOTHS[2].name
     clone(small).fit({name: files[name][:2] for name in files if name != MOTHS[0].name}).save(path)

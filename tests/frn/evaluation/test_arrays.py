@@ -34,13 +34,13 @@ FILES = {
     "a terabyte": (SMALL.replace(b"(6, 4), }           ", b"(6, 40000000000), }"), "cannot be read"),
     "cut": (SMALL[:50], "cannot be read"),
     "objects": (npy(np.array([None] * 6)), "cannot be read"),
-    "names": (npy(np.array(["a"] * 6)), "the features are <U1, and not numbers"),
+    "names": (npy(np.array(["a"] * 6)), "the features are <U1, not numbers"),
     "nothing": (b"", "cannot be read"),
 }
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_no_array_of_numbers_is_one_line(name: str, tmp_path: Path) -> None:
+def test_non_numeric_arrays_give_one_line(name: str, tmp_path: Path) -> None:
     data, reason = FILES[name]
     (tmp_path / "x.npy").write_bytes(data)
     with pytest.raises(FrnError, match=reason) as caught:
@@ -61,7 +61,7 @@ def test_shots_of_numpy_are_whole_numbers_in_the_results(shot: Any) -> None:
     assert [entry["shot"] for entry in json.loads(json.dumps(results))] == np.atleast_1d(shot).tolist()
 
 
-def test_no_episode_is_no_accuracy() -> None:
+def test_an_accuracy_needs_an_episode() -> None:
     with pytest.raises(FrnError, match="needs episodes >= 1, not 0"):
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=0)
 

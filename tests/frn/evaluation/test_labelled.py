@@ -53,7 +53,7 @@ def test_every_number_is_the_one_counted_by_hand() -> None:
     assert COUNTED.auroc == pytest.approx((3 + 3 + 0 + 1) / 8)
 
 
-def test_a_class_nobody_asked_for_has_no_share() -> None:
+def test_a_class_without_queries_has_no_share() -> None:
     one = LabelledScore(("a", "b"), (answer("a", 0.9),), (), (), ())
     empty = one.per_class[1]
     assert [math.isnan(n) for n in (empty.recall, empty.precision, one.true_positive_rate, one.auroc)]
@@ -67,7 +67,7 @@ def test_wilsons_interval_is_where_the_score_test_accepts(right: int) -> None:
         assert abs(right / 20 - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / 20), abs=1e-9)
 
 
-def test_the_files_hold_every_photo_and_no_markup_of_strangers() -> None:
+def test_the_files_hold_every_photo_and_no_foreign_markup() -> None:
     rows = list(csv.DictReader(csv_text(list(COUNTED.rows[0]), COUNTED.rows).splitlines()))
     assert [row["label"] for row in rows] == ["a", "a", "b", "a", "a", "a"]
     assert float(rows[2]["p(b)"]) == 0.8
@@ -119,11 +119,11 @@ def test_the_command_tells_all_of_it(labelled: Path, tmp_path: Path) -> None:
     assert f"accuracy {found['accuracy']:.1%} (" in shown.stdout
 
 
-def test_folders_that_cannot_be_scored_are_told(tmp_path: Path, labelled: Path) -> None:
+def test_folders_that_cannot_be_scored_are_reported(tmp_path: Path, labelled: Path) -> None:
     classifier, _ = load_classifier(SAMPLES / "moths", "conv4")
-    with pytest.raises(FrnError, match=r"none of its folders \(jay\) is called like one of the classes \(banded"):
+    with pytest.raises(FrnError, match=r"none of its folders \(jay\) has the name of a class \(banded"):
         score_labelled(classifier, {"jay": []})
-    with pytest.raises(FrnError, match="5 are examples of the classes themselves"):
+    with pytest.raises(FrnError, match="5 are examples of the classes"):
         score_labelled(classifier, {"eyed footman": sorted((SAMPLES / "moths" / "eyed footman").iterdir())})
 
 
@@ -149,7 +149,7 @@ def test_blanks_around_the_names_of_folders_are_none_of_the_class(tmp_path: Path
     assert "class 'eyed footman' has no usable image among" in told
 
 
-def test_a_broken_photo_is_named_before_what_is_left_out_and_ends_in_an_error(labelled: Path) -> None:
+def test_a_broken_photo_is_reported_before_skipped_ones_and_exits_with_an_error(labelled: Path) -> None:
     for number in range(6):
         (labelled / "eyed footman" / f"{number}.txt").touch()
     told = frn("score", SAMPLES / "moths", labelled, "--model", "conv4").stderr.splitlines()

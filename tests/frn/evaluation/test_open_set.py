@@ -20,9 +20,7 @@ def test_the_area_is_the_share_of_pairs_in_order() -> None:
 
 
 @pytest.mark.parametrize(("noise", "least", "most"), [(0.3, 99, 100), (50.0, 40, 60)])
-def test_unknown_classes_are_told_where_classes_differ_and_not_where_they_do_not(
-    noise: float, least: float, most: float
-) -> None:
+def test_unknown_photos_are_separable_only_if_classes_differ(noise: float, least: float, most: float) -> None:
     generator = np.random.default_rng(0)
     centres = generator.standard_normal((8, 1, 4, 16))
     maps = (centres + noise * generator.standard_normal((8, 12, 4, 16))).reshape(-1, 4, 16).astype(np.float32)

@@ -53,7 +53,7 @@ def test_a_classifier_on_pooled_features_takes_the_place_of_the_head() -> None:
         evaluate_images(TorchExtractor(untrained("frn")), images, replace(plan, tune=True))
 
 
-def test_the_unknown_are_told_by_reconstruction_alone() -> None:
+def test_unknown_photos_are_detected_by_reconstruction_alone() -> None:
     plan = EvaluationPlan(shapes=[EpisodeShape(way=2, shot=1, queries=1)], episodes=2, unknown=True)
     with pytest.raises(FrnError, match="--unknown asks how much of a query is rebuilt"):
         evaluate_images(

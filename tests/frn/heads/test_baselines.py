@@ -147,7 +147,7 @@ def test_ridge_regresses_the_labels_on_the_features(pooled: bool) -> None:
 
 
 @pytest.mark.parametrize("name", TESTED_ALIKE)
-def test_what_order_things_come_in_changes_nothing(name: str) -> None:
+def test_the_order_of_events_does_not_matter(name: str) -> None:
     torch.manual_seed(0)
     head, (support, query) = build_head(name, D).double().eval(), episode()
     with torch.no_grad():

@@ -37,7 +37,7 @@ def test_a_copy_of_a_support_is_claimed_by_its_class() -> None:
     ("gamma", "beta", "said"),
     [(1.0, 0.0, ""), (0.01, -1.9, ""), (-0.3, 0.0, "gamma is -0.30: a class"), (1.0, -13.4, "rho is 2e-06: no class")],
 )
-def test_a_head_says_what_it_does_not_come_back_from(gamma: float, beta: float, said: str) -> None:
+def test_a_head_reports_divergence_that_it_cannot_recover_from(gamma: float, beta: float, said: str) -> None:
     head = FRNHead()
     with torch.no_grad():
         head.gamma.fill_(gamma)

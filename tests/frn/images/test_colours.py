@@ -149,7 +149,7 @@ def test_a_crop_of_a_turned_photo_with_a_profile_is_that_of_the_whole(tmp_path: 
 
 @pytest.mark.parametrize("bits", [9, 10, 12, 14])
 @pytest.mark.parametrize("suffix", [".png", ".tif"])
-def test_few_bits_in_a_file_of_sixteen_are_scaled_and_said_once(tmp_path: Path, bits: int, suffix: str) -> None:
+def test_images_with_few_of_16_bits_are_scaled_and_reported_once(tmp_path: Path, bits: int, suffix: str) -> None:
     most = 2**bits - 1
     ramp = np.linspace(0, most, 256).round().astype(np.uint16).reshape(16, 16)
     for name in ("a", "b"):

@@ -48,7 +48,7 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("suffix", [".jpg", ".tif"])
-def test_a_file_is_called_what_it_is_whatever_its_name(tmp_path: Path, name: str, suffix: str) -> None:
+def test_a_file_is_described_by_its_content_not_its_name(tmp_path: Path, name: str, suffix: str) -> None:
     data, kind = KINDS[name]
     path = tmp_path / f"x{suffix}"
     path.write_bytes(data)
@@ -56,7 +56,7 @@ def test_a_file_is_called_what_it_is_whatever_its_name(tmp_path: Path, name: str
         open_image(path)
 
 
-def test_plain_tiffs_are_no_camera_raw_files(tmp_path: Path) -> None:
+def test_plain_tiffs_are_not_camera_raw_files(tmp_path: Path) -> None:
     Image.new("RGB", (9, 9)).save(tmp_path / "x.tif")
     assert open_image(tmp_path / "x.tif").size == (9, 9)
 

@@ -71,7 +71,7 @@ def test_heic_without_the_extra_is_refused_with_the_command_that_helps(monkeypat
         open_image(HEIC)
 
 
-def test_transparency_lies_on_white(tmp_path: Path) -> None:
+def test_transparency_becomes_white(tmp_path: Path) -> None:
     opened = open_image(save(tmp_path / "x.png", Image.new("RGBA", (4, 4), (0, 0, 0, 0))))
     assert np.asarray(opened).min() == 255
 
@@ -82,7 +82,7 @@ def test_only_the_first_frame_counts(tmp_path: Path) -> None:
     assert np.asarray(open_image(path))[0, 0].tolist() == [255, 0, 0]
 
 
-def test_what_is_no_image_is_refused_in_one_line(tmp_path: Path, truncated_jpeg: Path) -> None:
+def test_a_non_image_is_refused_in_one_line(tmp_path: Path, truncated_jpeg: Path) -> None:
     text, empty = tmp_path / "text.png", tmp_path / "empty.png"
     text.write_text("not a picture")
     empty.touch()
@@ -138,7 +138,7 @@ def test_a_crop_larger_than_the_resize_is_refused() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".png", ".webp", ".jpg"])
-def test_damaged_metadata_is_none(tmp_path: Path, suffix: str) -> None:
+def test_damaged_metadata_counts_as_none(tmp_path: Path, suffix: str) -> None:
     picture = Image.linear_gradient("L").resize((40, 20)).convert("RGB")
     path = save(tmp_path / f"x{suffix}", picture, exif=b"Exif\0\0junkjunk")
     assert open_image(path).size == (40, 20)
@@ -197,7 +197,7 @@ def test_seeing_by_strips_is_opening_and_cropping(
         np.testing.assert_array_equal(decode_crop(read_file(path), path, transform), expected)
 
 
-def test_what_would_take_too_much_memory_is_decoded_coarsely_or_refused(
+def test_images_that_need_too_much_memory_are_drafted_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Progressive JPEGs hold all their coefficients, WebP four pictures; a JPEG can be decoded smaller."""
@@ -269,7 +269,7 @@ def test_the_whole_frame_is_nearly_the_same_and_knows_the_upright_size(tmp_path:
 
 @pytest.mark.filterwarnings("ignore::frn.images.depth.ShallowDataWarning")
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "L", "P"])
-def test_the_whole_frame_of_every_mode_is_what_opening_gives(
+def test_every_mode_decodes_the_whole_frame_as_opening_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     path = tmp_path / "x.png"
@@ -279,7 +279,7 @@ def test_the_whole_frame_of_every_mode_is_what_opening_gives(
     np.testing.assert_array_equal(decode_whole(read_file(path), path, 70)[0], np.asarray(open_image(path)))
 
 
-def test_what_is_seen_is_where_the_crop_comes_from() -> None:
+def test_the_visible_part_is_the_crop() -> None:
     """A ramp along each side tells where its pixels were."""
     generator = np.random.default_rng(0)
     for _ in range(40):

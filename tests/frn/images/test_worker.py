@@ -99,9 +99,7 @@ def test_a_jpeg_of_many_scans_is_not_decoded_here() -> None:
 
 @pytest.mark.parametrize("kind", [ValueError, OSError, OverflowError, AssertionError, KeyError, RecursionError])
 @pytest.mark.parametrize("words", ["two\nlines", "", "x" * 999])
-def test_whatever_a_decoder_raises_is_one_line(
-    kind: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_decoder_error_gives_one_line(kind: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def stumble(*_: object, **__: object) -> Image.Image:
         raise kind(words)
 
@@ -114,7 +112,7 @@ def test_whatever_a_decoder_raises_is_one_line(
         assert len(str(caught.value)) < 300
 
 
-def test_what_png_has_no_way_to_hold_is_one_line() -> None:
+def test_values_that_png_cannot_hold_give_one_line() -> None:
     def impossible(image: Image.Image) -> Image.Image:
         return image.crop((0, 0, -4, 3))
 

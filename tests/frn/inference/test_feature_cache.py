@@ -21,7 +21,7 @@ def maps(seed: int, r: int = 4, d: int = 8) -> Maps:
     return np.random.default_rng(seed).standard_normal((r, d)).astype(np.float32)
 
 
-def test_what_is_put_is_found_to_the_last_bit_by_model_and_content(tmp_path: Path) -> None:
+def test_stored_maps_are_found_bit_for_bit_by_model_and_content(tmp_path: Path) -> None:
     store = FeatureStore(tmp_path / "f.sqlite")
     store.put("m", {"a": maps(0), "b": maps(1, r=9)})
     store.close()

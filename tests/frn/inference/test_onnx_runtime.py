@@ -134,7 +134,7 @@ def test_a_hostile_file_is_refused_before_a_session_exists(
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_onnx_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_non_onnx_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.onnx"
     path.write_bytes(b"\xff\xfenot a model")
     with pytest.raises(FrnError, match="is not an ONNX file"):
@@ -206,10 +206,10 @@ def test_a_call_is_ended_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) -
     assert time.monotonic() - began < 60
 
 
-def test_insisting_on_cuda_fails_loudly_where_there_is_none(graph: onnx.ModelProto) -> None:
+def test_requesting_cuda_without_a_device_fails(graph: onnx.ModelProto) -> None:
     if onnx_runtime.cuda_answers():
         pytest.skip("this machine has a CUDA device")
-    with pytest.raises(FrnError, match="no CUDA device answers here"):
+    with pytest.raises(FrnError, match="no CUDA device is available"):
         Extractor(graph.SerializeToString(), "m.onnx", device="cuda")
 
 

@@ -94,7 +94,7 @@ def test_a_value_that_no_network_has_is_refused_before_a_session_exists(
 
 
 @pytest.mark.parametrize("harm", [multiply, hide_sizes(expand)])
-def test_what_cannot_be_told_beforehand_is_ended_in_its_child(
+def test_unforeseeable_hangs_are_ended_in_the_child(
     shipped: Path, harm: Callable[[Model], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onnx_sandbox, "SECONDS", 1.5)
@@ -106,7 +106,7 @@ def test_what_cannot_be_told_beforehand_is_ended_in_its_child(
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
-def test_maps_that_are_no_numbers_are_one_line(shipped: Path, value: float) -> None:
+def test_maps_with_nan_give_one_line(shipped: Path, value: float) -> None:
     def spoil(model: Model) -> None:
         add_to_maps(model, constant(model, "spoilt", [value], np.float32))
 
@@ -115,7 +115,7 @@ def test_maps_that_are_no_numbers_are_one_line(shipped: Path, value: float) -> N
         extractor.feature_maps(np.zeros((1, 32, 32, 3), np.uint8))
 
 
-def test_a_stranger_s_model_gives_what_ours_gives(shipped: Path) -> None:
+def test_a_foreign_model_gives_the_same_answers(shipped: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
     ours, theirs = (Extractor.open(shipped, trusted=trusted, threads=1, device="cpu") for trusted in (True, False))
     np.testing.assert_allclose(theirs.feature_maps(pixels), ours.feature_maps(pixels), rtol=0, atol=1e-5)
@@ -126,7 +126,7 @@ def test_a_stranger_s_model_gives_what_ours_gives(shipped: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("trusted", [True, False])
-def test_an_open_model_answers_in_a_fork_too(shipped: Path, trusted: bool) -> None:
+def test_an_open_model_also_answers_in_a_fork(shipped: Path, trusted: bool) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     extractor = Extractor.open(shipped, trusted=trusted, threads=2, device="cpu")
     before = extractor.feature_maps(pixels)

@@ -27,7 +27,7 @@ def state(folder: Path) -> State:
     return State((jay, ClassEntry(5, "empty")), threshold=0.25, next_id=9)
 
 
-def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
+def test_saved_settings_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "my birds.frn.json"
     saved = save_project(path, Project(MODEL, state(tmp_path)))
     loaded = load_project(path)
@@ -85,7 +85,7 @@ def test_unknown_keys_stay(tmp_path: Path) -> None:
     assert again["classes"][0]["images"][1]["stars"] == 5
 
 
-def test_what_another_program_wrote_is_not_overwritten_and_the_last_version_is_kept(tmp_path: Path) -> None:
+def test_another_programs_version_is_not_overwritten_and_the_last_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "x.frn.json"
     first = save_project(path, Project(MODEL, State()))
     old = path.read_bytes()
@@ -145,12 +145,12 @@ def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
     [
         (harm(version=2), "of version 2; this program reads up to 1. Install a newer frn"),
         (harm(version="x"), "of no known version"),
-        (harm(format="other"), "is JSON, but no project"),
+        (harm(format="other"), "is JSON, but not a project"),
         (harm(threshold=7), "the threshold is a share"),
         (harm(threshold=[]), "damaged project"),
         (harm(classes=3), "damaged project"),
         (harm(model={}), "damaged project .'id' is missing"),
-        (harm(model={"id": 3, "sha256": "", "preprocess": {"size": 84}}), "3 is no text"),
+        (harm(model={"id": 3, "sha256": "", "preprocess": {"size": 84}}), "3 is not text"),
         (lambda d: d["classes"][0].update(name=""), "a class needs a name"),
         (lambda d: d["classes"][1].update(name=d["classes"][0]["name"]), "two classes called"),
         (lambda d: d["classes"][1].update(id=3), "two classes with number 3"),
@@ -172,11 +172,11 @@ def test_damage_is_one_clear_line(tmp_path: Path, damage: Callable[[dict[str, An
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null"])
-def test_what_is_no_json_is_told_and_the_backup_is_named(tmp_path: Path, content: bytes) -> None:
+def test_invalid_json_is_reported_with_the_backup(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.frn.json"
     path.write_bytes(content)
     path.with_name("x.frn.json.bak").write_text("{}")
-    with pytest.raises(FrnError, match=r"is no project: it is not JSON.*x.frn.json.bak|is JSON, but no project"):
+    with pytest.raises(FrnError, match=r"is not a project: it is not JSON.*x.frn.json.bak|is JSON, but not a project"):
         load_project(path)
     with pytest.raises(FrnError, match="cannot be read"):
         load_project(tmp_path / "none.frn.json")

@@ -79,7 +79,7 @@ def test_any_edits_can_be_undone_and_done_again(seed: int) -> None:
     assert not session.can_redo
 
 
-def test_an_edit_after_undo_forgets_what_was_undone() -> None:
+def test_an_edit_after_undo_clears_redo() -> None:
     session = Session()
     session.create("a")
     session.undo()
@@ -102,7 +102,7 @@ def test_edits_made_together_are_undone_together_and_refused_together() -> None:
     assert not session.can_redo
 
 
-def test_an_edit_that_changes_nothing_is_no_edit() -> None:
+def test_an_edit_that_changes_nothing_is_not_recorded() -> None:
     session = Session()
     jay = session.create("jay")
     session.mark_saved()
@@ -154,7 +154,7 @@ def test_a_file_that_changes_is_noticed_and_one_that_is_away_is_not_a_change(tmp
     assert there.is_unchanged()
 
 
-def test_what_the_world_changed_is_so_in_the_states_of_undo_too() -> None:
+def test_outside_changes_also_apply_to_undo_states() -> None:
     session = Session()
     jay = session.create("jay")
     session.add(jay, [support("a")])

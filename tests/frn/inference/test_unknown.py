@@ -79,7 +79,7 @@ def test_the_stated_share_of_examples_is_rejected(stated: float) -> None:
     assert rejected.mean() == pytest.approx(stated, abs=0.01)
 
 
-def test_what_is_expected_is_said_also_if_nothing_can_be_told_apart() -> None:
+def test_expected_rates_are_reported_even_if_nothing_is_separable() -> None:
     clear, hopeless = calibrate(*examples(0.6)), calibrate(*examples(0.0, way=20))
     assert clear.caught > 0.9
     assert clear.auroc > 0.95
@@ -95,7 +95,7 @@ def test_nothing_is_unknown_if_every_class_has_one_photo() -> None:
     assert "cannot be told" in found.describe()
 
 
-def test_a_stranger_is_unknown_and_a_sibling_is_not() -> None:
+def test_a_photo_of_another_class_is_unknown_and_a_sibling_is_not() -> None:
     generator = np.random.default_rng(3)
     centres = generator.standard_normal((4, 9, 32))
 

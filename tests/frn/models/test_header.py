@@ -34,7 +34,7 @@ def test_a_model_comes_back_as_it_was(tmp_path: Path) -> None:
     assert not loaded.training
 
 
-def test_what_is_no_model_is_refused_with_a_reason(tmp_path: Path) -> None:
+def test_a_non_model_is_refused_with_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     save_model(small_model(), path)
     data = path.read_bytes()
@@ -126,7 +126,7 @@ def test_the_shipped_models_load_by_name() -> None:
 
 
 @pytest.mark.parametrize("kind", [AssertionError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError])
-def test_whatever_torchs_reader_raises_is_one_line(
+def test_any_error_of_torchs_reader_gives_one_line(
     tmp_path: Path, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stumble(*_: object, **__: object) -> None:
@@ -157,7 +157,7 @@ def test_a_checkpoint_that_would_take_any_time_or_memory_is_refused(
         import_reference(wide)
     with zipfile.ZipFile(full, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", bytes(1 << 20))
-    with pytest.raises(FrnError, match=r"full\.pth: would unpack to 1,048,576 bytes, more than it has"):
+    with pytest.raises(FrnError, match=r"full\.pth: unpacks to 1,048,576 bytes, more than it has"):
         weights.read_weights(full)
 
 

@@ -58,7 +58,7 @@ def test_a_preset_says_how_images_are_prepared(checkpoint: Path, preset: str, sq
     assert np.array_equal(transform(small), np.asarray(small))  # `test_pre` itself: left alone
 
 
-def test_without_a_preset_photos_are_cut_as_uncropped_ones_and_that_is_told(checkpoint: Path) -> None:
+def test_without_a_preset_photos_are_treated_as_uncropped_with_a_message(checkpoint: Path) -> None:
     with pytest.warns(FrnWarning, match=r"weights alone do not tell .* --preset NAME"):
         transform = import_reference(checkpoint).config.transform
     image = photo(210, 120)

@@ -52,7 +52,7 @@ def test_bytes_are_refused_as_images() -> None:
 
 
 def test_an_image_smaller_than_a_location_is_refused() -> None:
-    with pytest.raises(FrnError, match=r"images of \(12, 40\) pixels are too small: the least is 16"):
+    with pytest.raises(FrnError, match=r"images of \(12, 40\) pixels are too small; the minimum is 16"):
         Model(ModelConfig(backbone="conv4", method="frn")).feature_maps(torch.rand(1, 3, 12, 40))
 
 

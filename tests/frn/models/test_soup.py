@@ -48,11 +48,11 @@ def test_the_mean_of_a_model_and_itself_answers_as_it_does() -> None:
     assert torch.equal(mean_model([model, model]).feature_maps(images), model.feature_maps(images))
 
 
-def test_what_has_no_mean_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FrnError, match="a mean needs two models at least, not 1"):
+def test_models_that_cannot_be_averaged_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match="a mean needs at least two models, not 1"):
         mean_model([build(0)])
     with pytest.raises(FrnError, match="models of one kind: frn on conv4 at 48 pixels, frn on conv4 at 32"):
         mean_model([build(0), build(1, size=48)])
     told = frn("average", tmp_path, tmp_path, "--out", tmp_path / "mean.pth")
     assert told.exit_code == 1
-    assert "a model file is called something.safetensors" in told.output.replace("\n", " ")
+    assert "a model file must end in .safetensors" in told.output.replace("\n", " ")

@@ -121,7 +121,7 @@ def test_classes_of_different_shots_are_scored_as_alone() -> None:
         FRN(small_network(), build_head("proto", 16)).score([one, two], maps[4:])
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_weights_that_do_not_fit_are_reported() -> None:
     model, image = FRN(small_network()), torch.zeros(2, 3, 32, 32)
     with pytest.raises(ValueError, match="after process_support_set"):
         model(image)
@@ -149,7 +149,7 @@ def test_episodes_of_any_dataset_are_whole_and_repeatable() -> None:
     assert list(samplers[0]) != first  # the next epoch
 
 
-def test_labels_that_are_not_known_are_asked_for() -> None:
+def test_missing_labels_are_requested() -> None:
     bare = [torch.zeros(3, 8, 8)] * 6
     with pytest.raises(FrnError, match="list has no targets, labels or samples"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1)
@@ -194,7 +194,7 @@ def test_features_of_anyone_are_measured(tmp_path: Path) -> None:
         frn.evaluate(tmp_path / "none.npy", labels)
 
 
-def test_features_come_from_parquet_too(tmp_path: Path) -> None:
+def test_features_may_come_from_parquet(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -248,7 +248,7 @@ def test_a_registered_backbone_is_trained(mine: str, tmp_path: Path, moths: Path
     assert load_model(tmp_path / "run").config.backbone == mine
 
 
-def test_a_registered_backbone_that_gives_no_map_is_told(mine: str) -> None:
+def test_a_registered_backbone_without_maps_is_reported(mine: str) -> None:
     with pytest.raises(FrnError, match=r"backbone 'flat': gives a tensor of \(1, 3072\), not maps"):
         build_backbone("flat", size=32)
     with pytest.raises(FrnError, match=r"unknown backbone 'other'; choose one of: .*mine"):
@@ -266,7 +266,7 @@ def test_the_hub_knows_the_shipped_models() -> None:
         assert isinstance(torch.hub.load(str(ROOT), name.replace("-", "_"), source="local"), Model)
 
 
-def test_a_name_that_is_neither_here_nor_on_a_hub_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_neither_local_nor_on_a_hub_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(from_pretrained("conv4").state_dict(), load_model("conv4").state_dict())
     with pytest.raises(FrnError, match="Did you mean 'conv4'"):
         from_pretrained("conv5")
@@ -275,7 +275,7 @@ def test_a_name_that_is_neither_here_nor_on_a_hub_is_told(monkeypatch: pytest.Mo
         from_pretrained("nobody/nothing")
 
 
-def test_what_is_public_is_there_and_documented() -> None:
+def test_public_names_exist_and_are_documented() -> None:
     page = (ROOT / "docs" / "guides" / "library.md").read_text(encoding="utf-8")
     for name in frn.__all__:
         assert getattr(frn, name)

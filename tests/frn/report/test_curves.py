@@ -28,14 +28,14 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_curves_are_what_the_metrics_say(run: Path) -> None:
+def test_curves_show_the_metrics(run: Path) -> None:
     found = read_curves(run)
     assert found.loss[0].tolist() == list(range(1, 41))
     assert found.loss[1] == pytest.approx([2 / i for i in range(1, 41)])
     assert [part.tolist() for part in found.validation] == [[20, 40], [61.5, 70.25]]
 
 
-def test_what_is_no_number_is_no_point(tmp_path: Path) -> None:
+def test_nan_is_not_plotted(tmp_path: Path) -> None:
     others: list[object] = ["x", None, True, [1], {}, 10**400, math.nan, math.inf]
     lines = [{"total_steps": 1, "loss": 2.5}, *({"total_steps": 2, "loss": other} for other in others), {"loss": 1.0}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "[" * 99_999)
@@ -64,10 +64,10 @@ def test_validations_come_out_as_rows(run: Path) -> None:
     assert frn("plot", run, "--csv").stdout.splitlines() == rows
 
 
-def test_what_is_no_run_is_told(tmp_path: Path) -> None:
+def test_a_non_run_is_reported(tmp_path: Path) -> None:
     done = frn("plot", tmp_path, "--out", tmp_path / "c.png")
     assert done.exit_code == 1
-    assert "is no run folder, it has no metrics.jsonl" in done.stderr
+    assert "is not a run folder, it has no metrics.jsonl" in done.stderr
     (tmp_path / "metrics.jsonl").write_text("")
     assert "has no step in it yet" in frn("plot", tmp_path, "--csv").stderr
     assert "a picture is called something.png" in frn("plot", tmp_path, "--out", "c.gif").stderr

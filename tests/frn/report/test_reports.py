@@ -73,7 +73,7 @@ def test_a_report_changes_no_number(moths: Path, tmp_path: Path) -> None:
     assert without_time[0] == without_time[1]
 
 
-def test_too_few_classes_for_unknown_ones_are_told(moths: Path, tmp_path: Path) -> None:
+def test_too_few_classes_for_unknown_ones_are_reported(moths: Path, tmp_path: Path) -> None:
     out = tmp_path / "eval.html"
     frn("eval", "conv4", "--data", moths, "--shot", 1, "--queries", 5, "--episodes", 5, "--report", out)
     assert "Not measured: it needs twice as many classes" in out.read_text(encoding="utf-8")
@@ -163,7 +163,7 @@ def test_names_cannot_become_markup(tmp_path: Path) -> None:
     ("words", "reason"),
     [(("--report", "out.pdf"), "out.pdf: a report is a page"), (("--json", "--csv"), "--json and --csv both take")],
 )
-def test_what_cannot_be_written_is_refused_before_the_work(
+def test_unwritable_outputs_are_refused_before_the_work(
     command: tuple[str, ...], words: tuple[str, ...], reason: str
 ) -> None:
     done = frn(*command, *words)

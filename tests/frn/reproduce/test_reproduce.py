@@ -179,7 +179,7 @@ def test_a_command_that_fails_stops_its_row_only(
     assert "has no folder 'train'" in capfd.readouterr().err  # the command's own message
 
 
-def test_rows_without_data_say_what_makes_it_and_are_skipped(tmp_path: Path) -> None:
+def test_rows_without_data_name_the_command_that_makes_it_and_are_skipped(tmp_path: Path) -> None:
     result = frn("reproduce", "class-split", "--out", tmp_path)
     assert result.exit_code == 0
     assert "cub-chen-resnet12: needs cub-raw-chen: `frn data prepare cub-raw --split chen --source" in result.stderr
@@ -304,7 +304,7 @@ def test_a_folder_whose_checkpoint_is_not_of_a_run_is_refused(tmp_path: Path) ->
         run_status(TINY, Locations(runs=tmp_path))
 
 
-def test_pre_training_comes_before_what_starts_from_it(tmp_path: Path) -> None:
+def test_pre_training_comes_before_runs_that_start_from_it(tmp_path: Path) -> None:
     row = choose_rows(find_table("cifar-fs-ablation"), ["dummy-tuned"])[0]
     locations = Locations(runs=Path("r"), data={"cifar-fs": Path("d")})
     assert [str(command) for command in remaining_commands(row, locations)] == [

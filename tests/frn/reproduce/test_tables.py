@@ -91,7 +91,7 @@ def training_runs(row: Row) -> list[RunSpec]:
         ("cifar-fs-conv4", "auto", "auto"),
     ],
 )
-def test_the_papers_recipes_are_trained_in_float32_unless_asked(preset: str, asked: str, given: str) -> None:
+def test_the_papers_recipes_train_in_float32_by_default(preset: str, asked: str, given: str) -> None:
     assert RunOptions(preset=preset, precision=asked).wanted_precision == given
 
 
@@ -176,7 +176,7 @@ def test_every_row_names_presets_and_data_sets_that_exist() -> None:
                 assert all(run.options.preset in PRESETS for run in training_runs(row))
 
 
-def test_what_another_command_measures_is_told(tmp_path: Path) -> None:
+def test_measurements_of_another_command_are_pointed_to(tmp_path: Path) -> None:
     table = TABLES["speed"]
     page = markdown(report(table, [], Locations(runs=tmp_path), {}), table)
     here = "`python assets/benchmarks/emd.py --whole` (FRN by Eq. 8, meta-test: on one thread of a processor)"

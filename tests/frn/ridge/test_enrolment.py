@@ -89,7 +89,7 @@ def test_degenerate_supports_stay_within_5e_6(kind: str, d: int) -> None:
 
 @pytest.mark.parametrize(("k", "r", "d"), [(2, 4, 32), (5, 4, 32), (6, 9, 16), (12, 1, 8)])
 @pytest.mark.parametrize("beta", [0.0, 1.2])
-def test_leaving_one_out_is_what_brute_force_gives(k: int, r: int, d: int, beta: float) -> None:
+def test_leave_one_out_equals_brute_force(k: int, r: int, d: int, beta: float) -> None:
     head, maps = HeadParameters(-0.7, beta, 1.0), maps_of(k, r, d)
     expected = [
         torch_error(maps[i : i + 1], np.delete(maps, i, axis=0).reshape(-1, d), head)[0] for i in range(k)
@@ -125,7 +125,7 @@ def test_lambda_and_rho_are_the_torch_heads() -> None:
     assert LAMBDA_FLOOR == 1e-6
 
 
-def test_what_cannot_be_enrolled_is_refused() -> None:
+def test_unusable_supports_are_refused() -> None:
     head = HeadParameters(0.0, 0.0, 1.0)
     with pytest.raises(ValueError, match=r"shape \(1, 2, 4\) must be finite"):
         enroll(np.full((1, 2, 4), np.nan), head)
@@ -135,7 +135,7 @@ def test_what_cannot_be_enrolled_is_refused() -> None:
         ClassScorer([])
 
 
-def test_an_answer_does_not_hang_on_what_else_is_asked() -> None:
+def test_an_answer_does_not_depend_on_the_other_queries() -> None:
     scorer = ClassScorer([enroll(maps_of(shot, 25, 64, seed=shot), HeadParameters()) for shot in (1, 2, 5)])
     query = maps_of(18, 25, 64, seed=99).astype(np.float32)
     together = scorer.class_error(query)

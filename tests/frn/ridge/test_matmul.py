@@ -15,7 +15,7 @@ def test_products_are_torchs(d: int, dtype: torch.dtype) -> None:
     torch.testing.assert_close(matmul_nt(maps[0], maps[1]), maps[0] @ maps[1].mT, rtol=tolerance, atol=tolerance)
 
 
-def test_what_has_a_gradient_keeps_it() -> None:
+def test_inputs_with_gradients_keep_them() -> None:
     maps = torch.randn(3, 20, 8, requires_grad=True)
     (matmul_small(maps.mT, maps).sum() + matmul_nt(maps[0], maps[1]).sum()).backward()
     ones = torch.ones(8, 8)

@@ -58,7 +58,7 @@ def loss(pools: list[np.ndarray], head: HeadParameters, prior: Prior) -> float:
 @pytest.mark.parametrize(("k", "r", "d"), [(3, 4, 24), (5, 9, 12), (12, 4, 24)])
 @pytest.mark.parametrize("alpha", [-4.0, 0.0, 2.5])
 @pytest.mark.parametrize("beta", [-0.4, 0.5])
-def test_the_solver_has_the_errors_of_enrolled_and_left_out_supports(
+def test_the_solver_returns_errors_with_and_without_each_support(
     k: int, r: int, d: int, alpha: float, beta: float
 ) -> None:
     pools = classes(3, k, r, d, noise=0.5)
@@ -97,7 +97,7 @@ def test_lambda_of_the_prior_does_not_grow_with_the_shots_and_gamma_does() -> No
     assert nine.gamma == pytest.approx(3 * one.gamma)
 
 
-def test_the_scale_of_the_maps_does_not_change_what_is_said() -> None:
+def test_the_scale_of_the_maps_does_not_change_the_answer() -> None:
     pools = classes(3, 8, 6, 20, noise=2.5)
     # lambda grows by e^2 with maps e times as large: alpha by 2, a step of the search
     heads = [tune_by_leave_one_out([scale * pool for pool in pools], FLAT) for scale in (1.0, np.e)]
@@ -105,7 +105,7 @@ def test_the_scale_of_the_maps_does_not_change_what_is_said() -> None:
     assert heads[1].gamma * np.e**2 == pytest.approx(heads[0].gamma, rel=0.1)
 
 
-def test_the_prior_decides_if_nothing_can_be_left_out_or_mistaken() -> None:
+def test_the_prior_decides_if_leave_one_out_is_impossible_or_perfect() -> None:
     pools = classes(3, 4, 6, 20, noise=1.0)
     assert tune_by_leave_one_out([pool[:1] for pool in pools], TRAINED) == TRAINED.head(1)
     assert tune_by_leave_one_out(pools[:1], TRAINED) == TRAINED.head(4)

@@ -49,7 +49,7 @@ def three(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_was_not_used_for_the_longest_goes_first(three: Path) -> None:
+def test_the_longest_unused_goes_first(three: Path) -> None:
     assert kept() == ["b", "a", "c"]
     load_images(scan(three / "b"), 16)  # used again: no longer the first to go
     assert kept()[0] == "a"
@@ -72,7 +72,7 @@ def test_a_new_split_makes_room_for_itself(three: Path, monkeypatch: pytest.Monk
         caches.limit_in_bytes()
     monkeypatch.setenv("FRN_CACHE_LIMIT", "much")
     with pytest.raises(FrnError, match="FRN_CACHE_LIMIT is 'much'; it must be a number of GiB, such as 20"):
-        load_images(scan(three / "d"), 16)  # which is there already
+        load_images(scan(three / "d"), 16)  # which already exists
 
 
 def test_pixels_are_checked_once_and_again_when_their_file_has_changed(
@@ -84,7 +84,7 @@ def test_pixels_are_checked_once_and_again_when_their_file_has_changed(
     assert read == []
     (split,) = (split for split in caches.cached_splits() if Path(split.of).name == "a")
     os.utime(split.path / "pixels")
-    with pytest.raises(FrnError, match="the cache cannot be read back"):  # for there is no checksum to agree with
+    with pytest.raises(FrnError, match="the cache cannot be read again"):  # for there is no checksum to agree with
         load_images(scan(three / "a"), 16)
     assert read == [16 * 16 * 3] * 3, "as it was, once more when no other process builds it, and as it was built"
 
@@ -93,7 +93,7 @@ def images() -> Path:
     return cache_folder() / caches.IMAGES
 
 
-def test_what_a_killed_program_has_left_is_swept_and_what_another_is_at_is_not(three: Path) -> None:
+def test_leftovers_of_a_killed_program_are_swept_and_files_in_use_are_not(three: Path) -> None:
     left, recent, busy = (images() / f".{letter * 24}.frn-part" for letter in "abc")
     for home in (left, recent, busy):
         home.mkdir()
@@ -160,7 +160,7 @@ def test_without_a_folder_of_its_own_no_cache_is_made(tmp_path: Path, monkeypatc
     assert tree(tmp_path / "photos").keys() == {"frn-cache/mine"}
 
 
-def test_what_others_have_put_into_the_cache_stays_and_is_told(three: Path, private_cache: Path) -> None:
+def test_foreign_files_in_the_cache_stay_and_are_reported(three: Path, private_cache: Path) -> None:
     theirs = {
         private_cache / "mine.txt",
         private_cache / caches.FEATURES,
@@ -181,9 +181,9 @@ def test_what_others_have_put_into_the_cache_stays_and_is_told(three: Path, priv
         *theirs,
         split.path / "note.txt",
     }
-    assert f"{split.path}: is not of frn, and stays" in told
-    assert "holiday: is not of frn, and stays" in told
-    assert f"{caches.FEATURES}: is not of frn, and stays" in told
+    assert f"{split.path}: does not belong to frn and was kept" in told
+    assert "holiday: does not belong to frn and was kept" in told
+    assert f"{caches.FEATURES}: does not belong to frn and was kept" in told
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
@@ -223,4 +223,4 @@ def test_the_file_of_frn_cache_move_is_named(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "frn").mkdir()
     (tmp_path / "frn" / "cache-folder").write_text("/elsewhere\n")
     told = CliRunner().invoke(app, ["cache"]).stderr
-    assert "cache-folder: is no longer read. Set FRN_CACHE to the folder that it names, and remove it." in told
+    assert "cache-folder: is no longer read. Set FRN_CACHE to the folder that it names, then delete it." in told

@@ -14,7 +14,7 @@ from frn.system.extras import EXTRAS, install_command
 ROOT = Path(__file__).parents[3]
 
 
-def test_what_an_extra_needs_is_what_pyproject_says() -> None:
+def test_extras_need_the_packages_listed_in_pyproject() -> None:
     published = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert {name: list(needs) for name, needs in EXTRAS.items()} == {
         name: needs for name, needs in published.items() if name not in ("test", "docs", "dev")
@@ -29,7 +29,7 @@ def test_a_hint_is_a_command_of_the_running_python_that_needs_no_published_packa
     assert not any("frn" in word for word in words)
 
 
-def test_timm_that_is_missing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_timm_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("timm", "huggingface_hub"):
         monkeypatch.setitem(sys.modules, name, None)
     for more in ([], ["--weights", __file__]):
@@ -37,5 +37,5 @@ def test_timm_that_is_missing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatc
         assert result.exit_code == 1
         assert (
             result.stderr.splitlines()[-1]
-            == f"error: timm: networks need timm, which is not here: {install_command('timm')}"
+            == f"error: timm: networks need timm, which is not installed: {install_command('timm')}"
         )

@@ -45,7 +45,7 @@ def test_killed_at_any_step_the_set_is_the_old_or_the_new_one(tmp_path: Path, th
     assert len(seen) == 2
 
 
-def test_what_is_not_of_the_set_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_outside_the_set_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     write_set(out, OLD)
     (out / "below").mkdir()
@@ -75,7 +75,7 @@ def test_a_set_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeyp
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_killed_at_any_step_in_a_folder_of_others_each_file_is_whole_and_theirs_stay(tmp_path: Path) -> None:
+def test_after_a_kill_at_any_step_files_are_whole_and_foreign_ones_stay(tmp_path: Path) -> None:
     for step in itertools.count():
         out = tmp_path / f"{step}" / "out"
         write_set(out, OLD)
@@ -92,9 +92,7 @@ def test_killed_at_any_step_in_a_folder_of_others_each_file_is_whole_and_theirs_
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a folder in use cannot be renamed there")
-def test_the_folder_that_the_program_stands_in_stays_that_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_current_folder_keeps_its_inode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_set(tmp_path / "out", OLD)
     write_set(tmp_path / "out", OLD)
     monkeypatch.chdir(tmp_path / "out")

@@ -50,7 +50,7 @@ def test_a_file_gets_the_umask_s_permissions_and_the_umask_is_never_changed(
     assert (tmp_path / "new" / "x.json").stat().st_mode & 0o777 == mode
 
 
-def test_what_cannot_be_written_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     with pytest.raises(FrnError, match="cannot be written"):
         write_atomically(tmp_path / "x", "text")
@@ -141,7 +141,7 @@ def test_a_name_that_is_not_utf_8_is_written_as_its_escape(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there, and pipes have no names")
-def test_a_link_stays_and_a_pipe_is_no_place_for_a_file(tmp_path: Path) -> None:
+def test_a_link_stays_and_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "far" / "file")
     for text in ("new", "old"):
         write_atomically(tmp_path / "link", text)
@@ -185,7 +185,7 @@ def test_two_writers_of_a_file_write_one_after_the_other(tmp_path: Path) -> None
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
 
 
-def test_what_a_killed_writer_left_is_removed_and_what_another_is_writing_is_not(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_writer_are_removed_and_files_in_use_are_not(tmp_path: Path) -> None:
     part = tmp_path / ".x.frn-part"
     part.write_bytes(b"half")
     remove_unfinished(tmp_path / "x")

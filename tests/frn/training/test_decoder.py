@@ -60,7 +60,7 @@ def test_a_decoder_learns_and_leaves_its_model_alone(images: StoredImages, tmp_p
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_an_interrupted_run_goes_on_bit_for_bit(images: StoredImages, tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_bit_for_bit(images: StoredImages, tmp_path: Path) -> None:
     schedule = DecoderSchedule(epochs=2, batch=20)
     asked = iter([False, False, False, True])
     train_decoder(small(), images, tmp_path / "whole", schedule, RunSettings())
@@ -162,7 +162,7 @@ def test_the_grid_shows_supports_on_the_left_and_queries_on_top(images: StoredIm
     np.testing.assert_allclose(tiles[1, 2], (own.numpy() + 1) * 127.5, atol=0.6)
 
 
-def test_a_model_that_rebuilds_nothing_and_a_small_class_are_told(images: StoredImages) -> None:
+def test_a_model_without_reconstruction_and_a_small_class_are_reported(images: StoredImages) -> None:
     proto = small("proto")
     with pytest.raises(FrnError, match="a proto model rebuilds nothing"):
         Regenerator(proto, decoder_for(proto), images)
@@ -190,7 +190,7 @@ def test_as_people_call_it(moths: Path, tmp_path: Path) -> None:
     text = frn(*render, *options).stdout
     assert f"same-class reconstruction   {found['l2']['same_class']['mean']:.4f}" in text
     other = frn(*render[:-1], tmp_path / "grid.jpg", *options)
-    assert (other.exit_code, "grid.jpg: the grid is called something.png" in other.stderr) == (1, True)
+    assert (other.exit_code, "grid.jpg: the grid must end in .png" in other.stderr) == (1, True)
     assert not (tmp_path / "grid.jpg").exists()
     again = frn(*train)
     assert (again.exit_code, again.stderr.splitlines()[-1].startswith("error: ")) == (1, True)

@@ -94,7 +94,7 @@ def test_maps_loss_and_gradients_are_those_of_float64(name: str) -> None:
         assert error < 1e-3, f"{key}: {error:.1e}"
 
 
-def test_a_system_without_a_factor_is_no_number_or_is_told() -> None:
+def test_a_system_without_a_factor_gives_nan_or_an_error() -> None:
     """Features that are not finite: the loss of the step is not either, which the loop tells."""
     support = torch.full((2, 1, 4, 8), torch.nan, device=DEVICE)
     query = torch.zeros(3, 4, 8, device=DEVICE)
@@ -132,7 +132,7 @@ def test_episodes_are_scored_where_the_maps_are() -> None:
     assert found[1] == pytest.approx(found[0], abs=1.0)
 
 
-def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path: Path) -> None:
+def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
     preset = replace(find_preset("demo"), episode=SHAPE, schedule=Schedule(epochs=1, milestones=()))
     images = draw_classes(4, 12, size=32, seed=1)
 

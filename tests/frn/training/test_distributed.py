@@ -225,7 +225,7 @@ def seeded_by_rank(met: ProcessGroup, out: Path) -> RunResult:
     return run(out, met, seed=met.rank)
 
 
-def test_ranks_that_disagree_are_told_so(ranks: Launch, tmp_path: Path) -> None:
+def test_ranks_that_disagree_are_reported(ranks: Launch, tmp_path: Path) -> None:
     said = ranks(seeded_by_rank, tmp_path / "run")
     assert all(
         line.startswith("error: rank 1 has other data, settings or another version than rank 0") for line in said
@@ -237,7 +237,7 @@ def other_photos(met: ProcessGroup, out: Path) -> None:
     train(TINY, replace(images, checksum=met.rank), val, out, RunSettings(ranks=met))
 
 
-def test_ranks_whose_photos_differ_under_the_same_names_are_told_so(ranks: Launch, tmp_path: Path) -> None:
+def test_ranks_with_different_photos_of_the_same_name_are_reported(ranks: Launch, tmp_path: Path) -> None:
     said = ranks(other_photos, tmp_path / "run")
     assert all(line.startswith("error: rank 1 has other data") for line in said)
     assert ["{'checksums of the photos': [1, 0]}; {'checksums of the photos': [0, 0]}" in line for line in said] == [
@@ -262,7 +262,7 @@ def killed_once(met: ProcessGroup, out: Path) -> str:
     return commanded(met, out, dies=True)
 
 
-def test_torchrun_starts_ranks_anew_from_the_last_checkpoint(ranks: Launch, tmp_path: Path) -> None:
+def test_torchrun_restarts_ranks_from_the_last_checkpoint(ranks: Launch, tmp_path: Path) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     assert ranks(killed_once, killed, restarts=1) == ["started anew"] * 2
     assert ranks(commanded, undisturbed) == ["ran through"] * 2
@@ -282,7 +282,7 @@ def come_apart(met: ProcessGroup, out: Path) -> None:
     met.sync_buffers(model)
 
 
-def test_weights_that_have_come_apart_are_told(ranks: Launch, tmp_path: Path) -> None:
+def test_diverged_weights_between_ranks_are_reported(ranks: Launch, tmp_path: Path) -> None:
     assert all(line.startswith("error: rank 1 has other weights than rank 0") for line in ranks(come_apart, tmp_path))
 
 
@@ -328,9 +328,9 @@ def one_dies(met: ProcessGroup, out: Path) -> str:
     return "went on"
 
 
-def test_a_rank_that_dies_is_told_in_one_line(ranks: Launch, tmp_path: Path) -> None:
+def test_a_dead_rank_gives_one_line(ranks: Launch, tmp_path: Path) -> None:
     (said,) = ranks(one_dies, tmp_path / "run")
-    assert said.startswith("error: rank 0 of 2 has lost another one")
+    assert said.startswith("error: rank 0 of 2 lost another rank")
     assert "--resume" in said
     assert "\n" not in said
 

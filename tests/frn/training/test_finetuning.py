@@ -73,7 +73,7 @@ def test_training_that_harms_leaves_the_model_that_it_started_from(photos: Path,
     assert all(torch.equal(tensor, start[name]) for name, tensor in load_model(run).state_dict().items())
 
 
-def test_a_mixture_with_the_start_may_be_the_best_and_the_weights_learned_go_on(
+def test_a_mixture_with_the_start_may_be_best_and_training_continues(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accuracies = iter(range(1, 100))  # whatever is validated later is better
@@ -122,7 +122,7 @@ def test_episodes_fit_the_classes_that_there_are(sizes: list[int], shape: tuple[
     assert fitted_shape(sizes) == EpisodeShape(way=way, shot=shot, queries=queries)
 
 
-def test_too_few_photos_are_told() -> None:
+def test_too_few_photos_are_reported() -> None:
     with pytest.raises(FrnError, match="of 3 classes to learn from, 1 have two photos or more"):
         fitted_shape([1, 1, 9])
 
@@ -164,7 +164,7 @@ def test_a_runs_config_is_the_setting_of_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("lr = 3", "there is no setting 'lr'; there are method, backbone"),
+        ("lr = 3", "no such setting: 'lr'; there are method, backbone"),
         ("backbone = 3", "backbone is 3, but must be like 'conv4'"),
         ("[schedule]\nepochs = 'two'", r"\[schedule\]: epochs is 'two', but must be like 30"),
         ("[schedule]\nmilestones = [1, 'x']", r"milestones is \[1, 'x'\]"),
@@ -182,17 +182,17 @@ def test_a_runs_config_is_the_setting_of_another(tmp_path: Path) -> None:
         ("test_shots = [5, 0]", r"test_shots are numbers of photos from 1 on, not \[5, 0\]"),
         ("test_shots = []", r"test_shots are numbers of photos from 1 on, not \[\]"),
         ("precision = 'bf61'", "precision is 'bf61', but must be one of auto, fp32, bf16"),
-        ("x", "is no TOML file"),
+        ("x", "is not a TOML file"),
     ],
 )
-def test_a_config_that_does_not_fit_is_told_in_one_line(tmp_path: Path, text: str, reason: str) -> None:
+def test_an_unsuitable_config_gives_one_line(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "run.toml").write_text(text)
     with pytest.raises(FrnError, match=reason):
         RunOptions(preset="demo", config=tmp_path / "run.toml").configured().overridden()
 
 
 @pytest.mark.parametrize("text", ["method = 'nosuch'", "backbone = 'nosuch'", "aux_heads = ['proto', 'nosuch']"])
-def test_a_name_that_there_is_not_is_told_before_images_are_decoded(
+def test_an_unknown_name_is_reported_before_images_are_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     (tmp_path / "run.toml").write_text(text)

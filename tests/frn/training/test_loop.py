@@ -82,7 +82,7 @@ def test_a_seed_may_have_more_bits_than_torchs(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
-def test_a_read_only_folder_is_told(tmp_path: Path) -> None:
+def test_a_read_only_folder_is_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(FrnError, match="cannot be written"):
         quick(tmp_path / "run")
@@ -115,7 +115,7 @@ def test_pretraining_learns_the_classes_and_leaves_a_plain_model(tmp_path: Path,
     assert load_model(tmp_path / "run" / "last.safetensors").config == model.config
 
 
-def test_episodes_go_on_from_pretraining_with_its_backbone_and_temperature(tmp_path: Path) -> None:
+def test_episodes_start_from_the_backbone_and_temperature_of_pretraining(tmp_path: Path) -> None:
     quick(tmp_path / "before", pretraining(schedule=Schedule(epochs=2, milestones=())))
     before = load_model(tmp_path / "before" / "best.safetensors")
     fixed = replace(TINY, schedule=replace(TINY.schedule, epochs=1, milestones=(), learning_rate=1e-12))
@@ -127,7 +127,7 @@ def test_episodes_go_on_from_pretraining_with_its_backbone_and_temperature(tmp_p
 
 
 @pytest.mark.parametrize("fixed", [(), ("lambda", "rho")])
-def test_a_head_that_meets_a_trained_backbone_begins_with_what_suits_it(
+def test_a_head_on_a_trained_backbone_starts_with_suitable_values(
     tmp_path: Path, fixed: tuple[Literal["lambda", "rho"], ...]
 ) -> None:
     quick(tmp_path / "before", pretraining("average-pretrain", schedule=Schedule(epochs=6, milestones=()), **CLEAR))
@@ -148,7 +148,7 @@ def test_a_head_that_meets_a_trained_backbone_begins_with_what_suits_it(
         quick(tmp_path / "after", standing, init=before)
 
 
-def test_a_preset_can_have_its_head_chosen_after_frn_pretraining_too(tmp_path: Path) -> None:
+def test_a_preset_may_choose_its_head_after_frn_pretraining(tmp_path: Path) -> None:
     quick(tmp_path / "before", pretraining(schedule=Schedule(epochs=4, milestones=()), **CLEAR))
     before = load_model(tmp_path / "before" / "best.safetensors")
     still = replace(TINY.schedule, epochs=1, milestones=(), learning_rate=1e-12)
@@ -211,7 +211,7 @@ def test_a_run_that_distils_begins_as_its_teacher_and_agrees_with_it_more(tmp_pa
         )
 
 
-def test_pretraining_says_what_it_lacks(tmp_path: Path) -> None:
+def test_pretraining_reports_missing_settings(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="has 96 images, fewer than a batch of 128"):
         quick(tmp_path / "a", pretraining(batch=128))
     with pytest.raises(FrnError, match="FRN pre-training is for --method frn, not proto"):
@@ -219,7 +219,7 @@ def test_pretraining_says_what_it_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("fixed", "alpha", "beta"), [((), 1, 1), (("lambda",), 0, 1), (("lambda", "rho"), 0, 0)])
-def test_what_is_fixed_stays_where_it_starts(
+def test_frozen_parameters_stay_at_their_start(
     tmp_path: Path, fixed: tuple[Literal["lambda", "rho"], ...], alpha: int, beta: int
 ) -> None:
     quick(tmp_path / "run", replace(TINY, fixed=fixed))
@@ -228,7 +228,7 @@ def test_what_is_fixed_stays_where_it_starts(
     assert [int(head.alpha.item() != 0), int(head.beta.item() != 0)] == [alpha, beta]
 
 
-def test_a_preset_refuses_what_does_not_fit_together() -> None:
+def test_a_preset_refuses_settings_that_conflict() -> None:
     with pytest.raises(FrnError, match="--method frn, not proto"):
         replace(TINY, method="proto", fixed=("rho",))
     assert replace(TINY, transform=EvaluationTransform(size=84)).transform.size == 84
@@ -260,13 +260,13 @@ def test_accuracy_on_the_test_split_is_logged_but_chooses_nothing(tmp_path: Path
     assert "validation" not in load_model(tmp_path / "run" / "best.safetensors").record
 
 
-def test_a_run_that_diverges_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diverging_run_gives_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = replace(TINY, schedule=replace(TINY.schedule, learning_rate=1e12))
-    told = r"training diverged in epoch \d, episode \d+: .*\. Begin anew with a lower --lr"
+    told = r"training diverged in epoch \d, episode \d+: .*\. Start again with a lower --lr"
     with pytest.raises(FrnError, match=told) as first:
         quick(tmp_path / "run", preset)
     monkeypatch.setattr("frn.ridge.systems._checked", lambda solved, failed, lam: solved * torch.nan)
-    with pytest.raises(FrnError, match="the loss became nan"):
+    with pytest.raises(FrnError, match="the loss is nan"):
         quick(tmp_path / "other", preset)
     assert "\n" not in str(first.value)
 

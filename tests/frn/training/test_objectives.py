@@ -20,7 +20,7 @@ DRAWN = np.arange(18).reshape(3, 6)
 
 
 @pytest.mark.parametrize(("method", "whole"), [("frn", False), ("ctx", False), ("dsn", True)])
-def test_the_auxiliary_loss_compares_what_the_method_compares(method: str, whole: bool) -> None:
+def test_the_auxiliary_loss_uses_the_vectors_of_the_method(method: str, whole: bool) -> None:
     """SM: "the actual (normalized) support points" of DSN, one whole map per image; FRN's are all locations."""
     model = Model(ModelConfig(backbone="conv4", method=method))
     maps = torch.randn(18, 25, 64, generator=torch.Generator().manual_seed(0))
@@ -33,7 +33,7 @@ def test_the_auxiliary_loss_compares_what_the_method_compares(method: str, whole
     assert (pairs - auxiliary_loss(support)).abs() < 1e-6 or whole
 
 
-def test_all_classes_are_told_apart_beside_the_episodes() -> None:
+def test_all_classes_are_also_classified_beside_the_episodes() -> None:
     model = Model(ModelConfig(backbone="conv4", method="frn"))
     maps = torch.randn(18, 25, 64, generator=torch.Generator().manual_seed(0))
     alone = EpisodicObjective(SHAPE, "off")

@@ -116,7 +116,7 @@ def test_a_mistyped_name_is_answered_with_near_ones() -> None:
         find_preset("xyz")
 
 
-def test_the_rate_rises_to_its_first_value_where_it_is_told_to() -> None:
+def test_the_rate_warms_up_on_request() -> None:
     schedule = Schedule(epochs=10, milestones=(5,), learning_rate=0.1, warm_up=4)
     assert [round(schedule.learning_rate_at(0, step), 5) for step in (0, 1, 3, 4, 99)] == [0.025, 0.05, 0.1, 0.1, 0.1]
     assert round(schedule.learning_rate_at(5, 100), 5) == 0.01
@@ -164,7 +164,7 @@ def test_every_stage_of_the_shipped_models_recipe_starts_from_one_before_it() ->
     [
         ('[a]\nover = "b"\n[b]\nover = "a"\n', "there is no stage 'a' to start from; there are a, b"),
         ('[a]\nmethod = "proto"\n', "there is no stage 'None'"),
-        ('[a]\nover = "demo"\nepoch = 1\n', r"\[a\]: there is no setting 'epoch'"),
+        ('[a]\nover = "demo"\nepoch = 1\n', r"\[a\]: no such setting: 'epoch'"),
         ("", "there is no stage 'a'"),
     ],
 )

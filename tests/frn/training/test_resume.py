@@ -28,7 +28,7 @@ from tests.frn.training.tiny import CLEAR, TINY, assert_same, pretraining, quick
 ROOT = Path(__file__).parents[3]
 
 
-def test_a_run_on_two_data_sets_goes_on_bit_for_bit(tmp_path: Path) -> None:
+def test_a_run_on_two_data_sets_resumes_bit_for_bit(tmp_path: Path) -> None:
     joined = ConcatImages((sampled(6, 0), draw_classes(5, 8, size=40, seed=2)))
 
     def run(out: Path, *, stop_after: int = 10**6, resume: bool = False) -> None:
@@ -69,7 +69,7 @@ PIECES = {
 
 
 @pytest.mark.parametrize("kind", PIECES)
-def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, kind: str) -> None:
+def test_a_stopped_run_resumes_bit_for_bit(tmp_path: Path, kind: str) -> None:
     torch.set_num_threads(1)
     preset = PIECES[kind]
     quick(tmp_path / "whole", preset)
@@ -191,9 +191,7 @@ def test_mixtures_with_the_start_are_of_the_same_start_after_a_resume(tmp_path: 
     assert quick(tmp_path / "run", preset, init=one, resume=True)[1]
 
 
-def test_what_another_version_notes_of_a_runs_place_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_notes_on_a_runs_place_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frn.training.runs.run_folder.asdict", lambda position: {**asdict(position), "rate": 0.3})
     folder, model = RunFolder(tmp_path), new_model(TINY, 0)
     optimizer = build_optimizer(model.parameters(), TINY.schedule)
@@ -201,7 +199,7 @@ def test_what_another_version_notes_of_a_runs_place_is_passed_over(
     assert folder.load_last(model, nn.Identity(), optimizer, {}) == TrainState(epoch=2, best=50.0)
 
 
-def test_photos_that_have_changed_under_their_names_are_told_when_a_run_goes_on(tmp_path: Path) -> None:
+def test_changed_photos_are_reported_when_a_run_resumes(tmp_path: Path) -> None:
     def go_on(checksum: int, *, resume: bool = True) -> None:
         images = replace(sampled(8, 0), checksum=checksum)
         train(TINY, images, sampled(5, 1), tmp_path / "run", RunSettings(resume=resume), stop=lambda: True)
@@ -274,7 +272,7 @@ def test_a_run_that_is_lengthened_in_time_is_the_longer_run(tmp_path: Path) -> N
     assert tomllib.loads(told)["schedule"] == {**tomllib.loads(told)["schedule"], "epochs": 6, "milestones": [4]}
 
 
-def test_a_finished_run_goes_on_at_the_rate_of_the_longer_schedule(tmp_path: Path) -> None:
+def test_a_finished_run_continues_at_the_rate_of_the_longer_schedule(tmp_path: Path) -> None:
     quick(tmp_path / "run")
     events, finished = quick(tmp_path / "run", LONGER, resume=True)
     assert finished

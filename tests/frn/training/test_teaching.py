@@ -64,7 +64,7 @@ def run(out: Path, recipe: TeachingRecipe = RECIPE, *, steps: int | None = None,
     )  # fmt: skip
 
 
-def test_a_teaching_that_is_stopped_goes_on_as_if_it_had_not(tmp_path: Path) -> None:
+def test_a_stopped_teaching_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
     assert run(tmp_path / "whole").finished
     assert not run(tmp_path / "parts", steps=4).finished
     assert run(tmp_path / "parts", resume=True).finished
@@ -89,7 +89,7 @@ def test_the_result_keeps_a_share_of_the_first_weights(tmp_path: Path) -> None:
     torch.testing.assert_close(moved[1], moved[0] / 2)
 
 
-def test_photos_that_a_teacher_has_answered_are_not_asked_again(tmp_path: Path) -> None:
+def test_a_teacher_answers_each_photo_once(tmp_path: Path) -> None:
     teacher = Teacher()
     first = record_answers(teacher, IMAGES, len(IMAGES), tmp_path, lambda done, total: None)
     again = record_answers(teacher, IMAGES, len(IMAGES), tmp_path, lambda done, total: None)

@@ -213,7 +213,7 @@ def test_results_threshold_filter_help_and_confusion(
     drive_real(scenario, moths_folder)
 
 
-def test_pasted_paths_are_added_or_asked_about_and_broken_files_are_listed(
+def test_pasted_paths_are_added_or_classified_and_broken_files_are_listed(
     moths_folder: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
     bad = moths_folder / "bad [red] \x1b[31m.png"
@@ -256,7 +256,7 @@ def test_the_engine_may_be_killed_at_any_moment(moths_folder: Path, drive_real: 
     drive_real(scenario, moths_folder)
 
 
-def test_unsaved_work_is_asked_about_and_found_again(
+def test_unsaved_work_needs_confirmation_and_is_recovered(
     moths_folder: Path, drive_real: DriveReal, driver: "type[Driver]"
 ) -> None:
     async def killed(driver: "Driver") -> None:

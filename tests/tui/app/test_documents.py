@@ -29,7 +29,7 @@ def title(driver: Driver) -> str:
     return str(getattr(driver.app.screen, "dialog_title", ""))
 
 
-def test_opening_a_folder_is_no_edit(drive: Drive, fake_engine: FakeEngine, lines: Lines) -> None:
+def test_opening_a_folder_is_not_an_edit(drive: Drive, fake_engine: FakeEngine, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         app = driver.app
         assert driver.counts == OPENED
@@ -46,14 +46,12 @@ def test_opening_a_folder_is_no_edit(drive: Drive, fake_engine: FakeEngine, line
         assert fake_engine.kept
         assert fake_engine.kept["place"] == "/photos"
         await driver.keys("u", "ctrl+q")
-        assert app._exit  # nothing to ask about
+        assert app._exit  # nothing to classify
 
     drive(scenario)
 
 
-def test_what_is_told_to_end_keeps_what_is_being_added_and_nothing_that_was_saved(
-    drive: Drive, fake_engine: FakeEngine
-) -> None:
+def test_terminating_keeps_photos_being_added_and_nothing_saved(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         controller, recovery = driver.app.controller, driver.app.recovery
         with controller.begun({"finch": ["/home/finch-1.jpg"]}):
@@ -86,7 +84,7 @@ def test_an_edit_while_a_folder_opens_stays_an_edit(drive: Drive) -> None:
 @pytest.mark.parametrize(
     ("found", "asked"), [(left(), False), (left(place="/photos"), True), (left(project="/home/other.frn.json"), False)]
 )
-def test_a_crash_does_not_stand_before_what_was_named(
+def test_a_crash_is_not_listed_before_named_files(
     drive: Drive, fake_engine: FakeEngine, found: dict[str, Any], asked: bool
 ) -> None:
     fake_engine.left = found
@@ -127,7 +125,7 @@ def test_without_a_place_the_offer_comes_first_and_may_be_forgotten(drive: Drive
 
 
 @pytest.mark.parametrize("option", ["go on", "forget"])
-def test_what_one_app_has_left_does_not_take_away_what_another_has(
+def test_recovery_of_one_app_does_not_remove_that_of_another(
     drive: Drive, fake_engine: FakeEngine, option: str
 ) -> None:
     fake_engine.left, fake_engine.left_before = left("/home/new.frn.json"), [left("/home/old.frn.json")]
@@ -208,7 +206,7 @@ def test_new_and_save_as(drive: Drive, fake_engine: FakeEngine) -> None:
     drive(scenario)
 
 
-def test_missing_photos_are_counted_told_of_and_found_again(
+def test_missing_photos_are_counted_reported_and_found_again(
     drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, lines: Lines
 ) -> None:
     support = {"path": "/p/jay-2.jpg", "key": "jay-2.jpg", "size": 1, "mtime_ns": 1}
@@ -267,7 +265,7 @@ def test_a_bundle_is_written_where_one_says_and_unpacked_where_one_says(drive: D
         await driver.keys("B")
         await driver.type("/home/birds.zip")
         app.context.start(app.workspace.project_bar._bundle, "/home/birds.zip")
-        await driver.until(lambda: "is there already" in title(driver))
+        await driver.until(lambda: "already exists" in title(driver))
         await driver.keys("enter")
         assert fake_engine.written == {"/home/birds.zip": "bundle"}
         app.workspace.context.start(app.workspace.open_place, "/home/birds.zip")

@@ -95,7 +95,7 @@ def test_what_is_exported_is_chosen_and_replaces_only_if_told(
     drive(scenario)
 
 
-def test_a_photo_is_shown_by_what_the_system_has() -> None:
+def test_a_photo_opens_in_the_systems_viewer() -> None:
     assert viewer_command("/a b.jpg", {"DISPLAY": ":0"}, "linux") == ["xdg-open", "/a b.jpg"]
     assert viewer_command("/a.jpg", {}, "darwin") == ["open", "/a.jpg"]
     assert viewer_command("C:/a.jpg", {}, "win32")[-1] == "C:/a.jpg"

@@ -144,7 +144,7 @@ def draw(folder: Path, data: bytes) -> Path:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
-def test_what_is_older_than_five_seconds_survives_any_kill(private_state: Path, moths: Path, tmp_path: Path) -> None:
+def test_edits_older_than_five_seconds_survive_any_kill(private_state: Path, moths: Path, tmp_path: Path) -> None:
     chance = random.Random(KILLS)
     data = (moths / "test" / "moth 40" / "00.png").read_bytes()
     project = tmp_path / "work.frn.json"

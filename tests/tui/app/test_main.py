@@ -17,7 +17,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     return processes.run(command)
 
 
-def test_in_a_pipe_it_shows_on_the_samples_what_does_the_job_there(tmp_path: Path) -> None:
+def test_in_a_pipe_it_shows_the_commands_to_use_instead(tmp_path: Path) -> None:
     result = run()
     assert result.returncode == 0
     assert "needs a terminal" in result.stderr
@@ -28,7 +28,7 @@ def test_in_a_pipe_it_shows_on_the_samples_what_does_the_job_there(tmp_path: Pat
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_what_cannot_be_opened_is_an_error_before_the_app_starts(tmp_path: Path) -> None:
+def test_unopenable_arguments_fail_before_the_app_starts(tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("no photos")
     for place, reason in (("nosuch", "nosuch: No such file or directory"), (text, "is no folder of class folders")):

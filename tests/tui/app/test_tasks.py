@@ -164,7 +164,7 @@ def told() -> dict[str, tuple[str, str]]:
 @pytest.mark.parametrize(
     "task", [*TASKS, *(pytest.param(task, marks=pytest.mark.slow) for task in LONG)], ids=lambda task: task.__name__
 )
-def test_a_task_takes_as_many_keys_as_is_told(
+def test_a_task_takes_the_documented_number_of_keys(
     drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, task: Callable[[User], Awaitable[None]]
 ) -> None:
     world = {f"/five/{name}": [f"{name}-{number}.jpg" for number in range(5)] for name in CLASSES}

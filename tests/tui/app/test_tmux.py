@@ -170,7 +170,7 @@ def begin_a_class(terminal: Terminal) -> None:
     terminal.shows("3 classes · 6 photos")
 
 
-def test_a_terminal_that_lost_its_screen_is_painted_anew(terminal: Terminal, photos: Path) -> None:
+def test_a_terminal_that_lost_its_screen_is_painted_again(terminal: Terminal, photos: Path) -> None:
     """As one does that was small for so short a time that the app saw but one size."""
     app = terminal.start(str(photos))
     terminal.shows("frn-tui", "2 classes · 6 photos", "Classes")
@@ -179,7 +179,7 @@ def test_a_terminal_that_lost_its_screen_is_painted_anew(terminal: Terminal, pho
     terminal.shows("frn-tui", "2 classes · 6 photos", "Classes")
 
 
-def test_asked_corrected_saved_and_left_as_it_was(terminal: Terminal, photos: Path, tmp_path: Path) -> None:
+def test_a_session_classifies_corrects_saves_and_quits(terminal: Terminal, photos: Path, tmp_path: Path) -> None:
     app = terminal.start(str(photos))
     terminal.shows("2 classes · 6 photos")
     (engine,) = children(app)

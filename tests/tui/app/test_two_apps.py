@@ -38,7 +38,7 @@ def engine_of(process: int) -> EngineClient:
     return client
 
 
-def test_the_second_app_is_told_and_cannot_save_over_the_first(
+def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
     tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
 ) -> None:
     path = str(tmp_path / "x.frn.json")
@@ -155,7 +155,9 @@ def test_who_opens_it_second_chooses(drive: Drive, fake_engine: FakeEngine, opti
     drive(scenario)
 
 
-def test_saving_what_another_app_has_taken_over_asks_for_another_name(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_saving_a_project_taken_over_by_another_app_asks_for_another_name(
+    drive: Drive, fake_engine: FakeEngine
+) -> None:
     saved: list[str] = []
 
     def save(tell: object, **arguments: str) -> None:

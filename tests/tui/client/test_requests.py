@@ -91,7 +91,7 @@ def test_a_failure_is_an_error_with_its_reason(tmp_path: Path) -> None:
     play(scenario)
 
 
-def test_what_libraries_print_goes_to_the_log(photos: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_output_of_libraries_goes_to_the_log(photos: Callable[..., list[str]], tmp_path: Path) -> None:
     log = tmp_path / "deep" / "engine.log"
 
     async def scenario(client: EngineClient) -> None:
@@ -117,7 +117,7 @@ def test_a_bug_in_the_engine_leaves_a_traceback_and_the_message_says_where(tmp_p
     assert "Traceback" in log.read_text()
 
 
-def test_a_log_is_begun_anew_when_it_is_long(tmp_path: Path) -> None:
+def test_a_long_log_is_started_again(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     for size, kept in ((MAX_LOG, True), (MAX_LOG + 1, False)):
         log.write_bytes(b"x" * size)

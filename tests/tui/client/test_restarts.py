@@ -43,7 +43,7 @@ def test_a_request_that_does_not_stop_is_killed_and_others_fail(photos: Callable
     play(scenario, program=("-c", MISCHIEF), cancel_timeout=0.1)
 
 
-def test_classes_that_wait_behind_a_request_that_does_not_stop_are_told_to_the_next_engine(
+def test_classes_waiting_behind_a_stuck_request_are_sent_to_the_next_engine(
     photos: Callable[..., list[str]],
 ) -> None:
     (hang,) = photos("hang")
@@ -90,7 +90,7 @@ def test_a_killed_engine_is_replaced_with_its_model_and_classes(photos: Callable
 
 
 @pytest.mark.parametrize("others", ["", "slow "], ids=["quick", "slow"])
-def test_a_file_that_kills_the_engine_is_left_out_and_the_rest_goes_on(
+def test_a_file_that_kills_the_engine_is_skipped_and_the_rest_continues(
     photos: Callable[..., list[str]], others: str
 ) -> None:
     paths = photos(*(name if name == "poison" else others + name for name in (*"abcdef", "poison", *"ghi")))
@@ -126,7 +126,7 @@ def test_an_engine_that_dies_again_and_again_stays_dead_until_it_is_started(phot
     play(scenario, model=False, program=("-c", MISCHIEF))
 
 
-def test_silence_is_told_once(photos: Callable[..., list[str]]) -> None:
+def test_silence_is_reported_once(photos: Callable[..., list[str]]) -> None:
     (hang,) = photos("hang")
 
     async def scenario(client: EngineClient) -> None:

@@ -27,7 +27,7 @@ async def opened(driver: Driver, key: str = "a") -> Picker:
     return driver.app.screen
 
 
-def test_it_takes_what_is_highlighted_and_not_the_folder_around_it(drive: Drive) -> None:
+def test_it_takes_the_highlighted_entry_not_its_folder(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.keys("N")
         picker = await opened(driver)
@@ -57,7 +57,7 @@ def test_folders_are_marked_too_and_become_classes_of_their_names(drive: Drive, 
     drive(scenario)
 
 
-def test_typing_finds_and_enter_goes_on_with_what_is_found(drive: Drive, lines: Lines) -> None:
+def test_typing_searches_and_enter_opens_the_match(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         picker = await opened(driver, "p")
         await driver.pilot.press("w", "n")
@@ -107,7 +107,7 @@ def test_names_are_sorted_as_people_count() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_what_is_typed_ahead_of_a_dialogue_is_not_lost(drive: Drive, size: tuple[int, int]) -> None:
+def test_keys_typed_ahead_of_a_dialogue_are_not_lost(drive: Drive, size: tuple[int, int]) -> None:
     async def scenario(driver: Driver) -> None:
         app = driver.app
         for name in ("finch", "greenfinch"):
@@ -177,7 +177,7 @@ def test_hjkl_move_where_there_is_something_to_move_in(drive: Drive) -> None:
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
-def test_who_wants_to_leave_is_told_how(drive: Drive, key: str) -> None:
+def test_attempts_to_quit_show_the_key(drive: Drive, key: str) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.keys(key)
         assert [note.message for note in driver.app._notifications] == ["ctrl+q quits"]
@@ -185,7 +185,7 @@ def test_who_wants_to_leave_is_told_how(drive: Drive, key: str) -> None:
     drive(scenario)
 
 
-def test_commands_say_what_they_do(drive: Drive) -> None:
+def test_commands_have_help(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         helps = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
         assert helps["Relocate"] == "key R: find photos that were moved, by their content"

@@ -157,7 +157,7 @@ def test_answers_come_back_with_the_classes(run: Run) -> None:
     run(test)
 
 
-def test_what_the_engine_lacks_is_embedded_again_and_changed_files_are_followed(run: Run) -> None:
+def test_missing_maps_are_embedded_again_and_changed_files_are_followed(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.content = {"/p/jay-1.jpg": "new"}
         await controller.load("/p/birds.frn.json")

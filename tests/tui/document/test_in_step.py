@@ -105,7 +105,7 @@ def test_after_a_change_of_the_model_that_was_cancelled_the_classes_still_answer
     run(test)
 
 
-def test_an_edit_while_the_classes_are_told_is_told_too(run: Callable[[Test], None]) -> None:
+def test_an_edit_while_classes_are_sent_is_sent_as_well(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         controller.session.create("jay")
         engine.held["classes"] = asyncio.Event()
@@ -140,7 +140,7 @@ def test_photos_belong_to_the_project_that_they_were_added_to(run: Callable[[Tes
     run(test)
 
 
-def test_photos_of_a_class_that_was_deleted_meanwhile_are_told_of_by_its_name(run: Callable[[Test], None]) -> None:
+def test_photos_of_a_class_deleted_meanwhile_are_reported_by_its_name(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.held["embed"] = asyncio.Event()
         adding = asyncio.create_task(controller.add(1, ["/photos/wren/wren-4.jpg"]))
@@ -153,7 +153,7 @@ def test_photos_of_a_class_that_was_deleted_meanwhile_are_told_of_by_its_name(ru
     run(test)
 
 
-def test_a_question_ends_with_the_project_that_was_asked(run: Callable[[Test], None]) -> None:
+def test_a_query_ends_with_its_project(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         controller.arrangement.kind = "unknown"
         engine.held["query"] = asyncio.Event()
@@ -224,7 +224,7 @@ def test_moving_photos_is_a_step_of_its_own_and_no_edit_of_the_classes(run: Call
     run(test)
 
 
-def test_what_a_killed_program_was_moving_is_followed(run: Callable[[Test], None]) -> None:
+def test_moves_of_a_killed_program_are_finished(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.settled = {WRENS["wren"][0]: "/out/wren-0.jpg"}
         said = await settle(controller)
@@ -312,7 +312,7 @@ def test_answers_that_are_renewed_half_way_are_renewed_the_next_time(
     run(test)
 
 
-def test_an_edit_that_changes_nothing_is_no_edit(drive: "Drive", fake_engine: "FakeEngine") -> None:
+def test_an_edit_that_changes_nothing_is_not_recorded(drive: "Drive", fake_engine: "FakeEngine") -> None:
     async def scenario(driver: "Driver") -> None:
         jobs = driver.app.context.jobs
         await driver.keys("n")
@@ -328,7 +328,7 @@ def test_an_edit_that_changes_nothing_is_no_edit(drive: "Drive", fake_engine: "F
     drive(scenario)
 
 
-def test_nobody_has_cancelled_what_follows_too_quickly(drive: "Drive", fake_engine: "FakeEngine") -> None:
+def test_a_request_soon_after_a_cancel_is_not_cancelled(drive: "Drive", fake_engine: "FakeEngine") -> None:
     async def scenario(driver: "Driver") -> None:
         driver.app.workspace.ask(["/queries"])
         await driver.idle()
@@ -354,9 +354,7 @@ def test_the_threshold_only_rises_whatever_the_engine_knows_of_it(drive: "Drive"
 
 
 @pytest.mark.parametrize("key", ["ctrl+q", "N"])
-def test_photos_that_are_being_added_are_asked_about_before_they_are_left_out(
-    drive: "Drive", fake_engine: "FakeEngine", key: str
-) -> None:
+def test_quitting_asks_before_it_drops_photos_being_added(drive: "Drive", fake_engine: "FakeEngine", key: str) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         fake_engine.held["embed"] = asyncio.Event()

@@ -127,7 +127,7 @@ def test_a_project_that_names_other_files_as_photos_gets_none_of_them(bare: Engi
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["b.frn.json"]
 
 
-def test_what_is_no_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:
+def test_a_non_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "no.zip", "w") as archive:
         archive.writestr("photo.jpg", "x")
     (tmp_path / "text.zip").write_text("no zip")

@@ -152,7 +152,7 @@ def test_near_duplicates_name_each_other(engine: Engine, members: dict[str, list
     assert NEAR < 1
 
 
-def test_classes_without_examples_are_left_out_of_answers(engine: Engine, members: dict[str, list[Path]]) -> None:
+def test_classes_without_examples_are_not_in_answers(engine: Engine, members: dict[str, list[Path]]) -> None:
     state = engine.state({"empty": [], **first(members, 1)})
     reports = engine.done("classes", state=state)["reports"]
     assert {report["id"] for report in reports} == {1, 2, 3, 4, 5, 6}

@@ -36,7 +36,7 @@ def test_the_exported_classifier_answers_as_the_app(
     errors = session.run(["class_error"], {"image": np.asarray(open_image(query))})[0]
     expected = sorted((score["id"], score["error"]) for score in answer["scores"])
     np.testing.assert_allclose(errors, [error for _, error in expected], rtol=1e-4)
-    assert "is there already" in engine.ask("export", path=str(out)).reason
+    assert "already exists" in engine.ask("export", path=str(out)).reason
     smaller = tmp_path / "half.onnx"
     engine.done("export", path=str(smaller), what="half")
     assert smaller.stat().st_size < 0.7 * out.stat().st_size
@@ -96,7 +96,7 @@ def test_an_untrained_head_is_chosen_with_the_classes_as_the_library_does(
     np.testing.assert_allclose(shares, [told[name]["probability"] for name in members], atol=1e-3)
 
 
-def test_hiding_chooses_an_untrained_head_without_what_is_hidden(
+def test_hiding_tunes_an_untrained_head_without_the_hidden_photos(
     bare: Engine, untrained: Path, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare.done("open_model", model=str(untrained))
@@ -112,7 +112,7 @@ def test_hiding_chooses_an_untrained_head_without_what_is_hidden(
     assert seen == [[2] * 5]
 
 
-def test_a_project_comes_back_and_keeps_what_it_does_not_know(
+def test_a_project_round_trips_and_keeps_unknown_fields(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     path = tmp_path / "x.frn.json"
@@ -143,7 +143,7 @@ def test_results_are_written_with_the_bytes_of_odd_names(bare: Engine, tmp_path:
     bare.done("write", path=str(path), text=os.fsdecode(b"caf\xe9.jpg,wren\n"), replace=False)
     assert path.read_bytes() == b"caf\xe9.jpg,wren\n"
     refused = bare.ask("write", path=str(path), text="", replace=False)
-    assert "is there already" in refused.reason
+    assert "already exists" in refused.reason
     assert refused.end["code"] == EXISTS
     bare.done("write", path=str(path), text="ü", replace=True)
     assert path.read_text(encoding="utf-8") == "ü"
@@ -183,7 +183,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert not file.exists()
 
 
-def test_what_is_saved_leaves_no_journal(engine: Engine, state_folder: Path) -> None:
+def test_saved_work_leaves_no_journal(engine: Engine, state_folder: Path) -> None:
     state = engine.state({"x": []})
     engine.done("journal", state=state, model="conv4", project="/x.frn.json", place=None, adding={}, saved=False)
     assert len([*state_folder.glob("journal-*.json")]) == 1

@@ -20,7 +20,7 @@ def test_every_operation_of_the_protocol_is_there(bare: Engine) -> None:
 
 
 @pytest.mark.parametrize("op", ["embed", "query", "classes", "hide_and_test", "export", "save"])
-def test_without_a_model_one_is_asked_for(bare: Engine, op: str, tmp_path: Path) -> None:
+def test_without_a_model_one_is_requested(bare: Engine, op: str, tmp_path: Path) -> None:
     state: Message = {"classes": [], "threshold": None, "next_id": 1}
     asked = bare.ask(op, paths=["a"], state=state, shot=1, path=str(tmp_path / "x.frn.json"))
     assert "no model is open" in asked.reason
@@ -32,7 +32,7 @@ def test_arguments_that_are_missing_are_named(engine: Engine, op: str) -> None:
     assert "internal error" not in engine.ask(op).reason
 
 
-def test_a_bug_is_an_answer_too(bare: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_also_gets_an_answer(bare: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     def broken(request: object, job: Job) -> Message:
         raise ZeroDivisionError("two\nlines")
 
@@ -42,7 +42,7 @@ def test_a_bug_is_an_answer_too(bare: Engine, capsys: pytest.CaptureFixture[str]
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_model_tells_what_it_is_and_a_wrong_one_leaves_the_old_open(engine: Engine, tmp_path: Path) -> None:
+def test_a_model_describes_itself_and_a_wrong_one_leaves_the_old_open(engine: Engine, tmp_path: Path) -> None:
     told = engine.done("open_model", model="conv4")
     assert (told["side"], told["grid"], told["d"], told["device"]) == (32, [4, 4], 64, "cpu")
     (tmp_path / "x.safetensors").touch()
@@ -53,7 +53,7 @@ def test_a_model_tells_what_it_is_and_a_wrong_one_leaves_the_old_open(engine: En
     assert engine.ask("embed", paths=[]).end["end"] == "done"
 
 
-def test_queues_work_side_by_side_and_drop_what_is_cancelled_while_it_waits(until: Callable[..., None]) -> None:
+def test_queues_run_in_parallel_and_drop_cancelled_requests(until: Callable[..., None]) -> None:
     sent: list[Message] = []
     gate = threading.Event()
 

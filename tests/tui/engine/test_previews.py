@@ -127,7 +127,7 @@ def test_ascii_uses_the_whole_range_of_its_ink() -> None:
     assert not np.frombuffer(encode(np.full((2, 2, 3), 7, np.uint8), "ascii"), dtype=np.uint8)[::7].any()
 
 
-def test_the_map_lies_over_what_the_network_sees_and_nowhere_else() -> None:
+def test_the_map_covers_exactly_what_the_network_sees() -> None:
     photo = np.full((80, 160, 3), 120, np.uint8)
     errors, box = np.array([[0.0, 1.0], [0.0, 0.0]]), (0.25, 0.0, 0.75, 1.0)
     blend = paint(photo, errors, box, smooth=False, bare=False)
@@ -229,7 +229,7 @@ def test_a_preview_has_limits(bare: Engine, wide: Path, name: str, most: Any) ->
     assert "from 1 to" in bare.ask("preview", **{**arguments, name: above}).reason
 
 
-def test_what_is_no_map_is_refused(bare: Engine, wide: Path) -> None:
+def test_a_non_map_is_refused(bare: Engine, wide: Path) -> None:
     wrong: Any
     for wrong in (
         [],

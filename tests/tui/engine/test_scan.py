@@ -9,7 +9,7 @@ from frn_tui.engine.worker_queues import Cancelled
 from tests.tui.engine.conftest import Engine
 
 
-def test_a_scan_tells_what_a_path_is(bare: Engine, moths: Path, tmp_path: Path) -> None:
+def test_a_scan_classifies_paths(bare: Engine, moths: Path, tmp_path: Path) -> None:
     image = next((moths / "test").glob("*/*.png"))
     assert bare.done("scan", path=str(image))["files"] == [str(image)]
     folder = bare.done("scan", path=str(image.parent))
@@ -22,7 +22,7 @@ def test_a_scan_tells_what_a_path_is(bare: Engine, moths: Path, tmp_path: Path) 
     assert bare.done("scan", path=str(project))["kind"] == "project"
 
 
-def test_the_parts_of_a_data_set_are_no_classes(bare: Engine, moths: Path) -> None:
+def test_the_splits_of_a_data_set_are_not_classes(bare: Engine, moths: Path) -> None:
     found = bare.done("scan", path=str(moths))
     assert found["kind"] == "nothing"
     assert "Open one of them" in found["reason"]
@@ -50,7 +50,7 @@ def test_folders_with_images_win_over_images_beside_them(bare: Engine, tmp_path:
     assert bare.done("scan", path=str(tmp_path))["classes"] == {"full": [str(tmp_path / "full" / "a.jpg")]}
 
 
-def test_images_beside_folders_of_images_are_told_of_and_stamped(bare: Engine, tmp_path: Path) -> None:
+def test_images_beside_class_folders_are_reported_and_stamped(bare: Engine, tmp_path: Path) -> None:
     loose = tmp_path / "loose.png"
     (tmp_path / "full").mkdir()
     for path in (loose, tmp_path / "full" / "a.jpg"):
@@ -61,7 +61,7 @@ def test_images_beside_folders_of_images_are_told_of_and_stamped(bare: Engine, t
     assert stamps == {str(loose): [2, loose.stat().st_mtime_ns]}
 
 
-def test_a_scan_leaves_out_what_is_hidden_and_lists_no_folder_twice(bare: Engine, tmp_path: Path) -> None:
+def test_a_scan_skips_hidden_entries_and_lists_no_folder_twice(bare: Engine, tmp_path: Path) -> None:
     home = tmp_path / "a"
     (home / "b").mkdir(parents=True)
     (home / "b" / "x.png").touch()
@@ -92,7 +92,7 @@ def test_a_scan_can_be_cancelled(tmp_path: Path) -> None:
         scan_folder(str(tmp_path), check)
 
 
-def test_a_listing_is_what_a_picker_shows(bare: Engine, tmp_path: Path) -> None:
+def test_a_listing_has_the_entries_of_the_picker(bare: Engine, tmp_path: Path) -> None:
     for name in ("b.png", "a.JPG", "p.frn.json", "m.onnx", "text.txt", ".hidden.png"):
         (tmp_path / name).touch()
     (tmp_path / "z").mkdir()

@@ -31,7 +31,7 @@ def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine,
         (home / folder).mkdir(parents=True)
         (home / folder / "x.jpg").write_text(text)
     photos = [[str(home / "a" / "x.jpg"), "../jay"], [str(home / "b" / "x.jpg"), "../jay"], ["/nowhere/x.jpg", "owl"]]
-    for _ in range(2):  # the second time all is there already
+    for _ in range(2):  # the second time all already exists
         done = bare.done("sort", folder=str(out), photos=photos)
         assert [path for path, _ in done["failed"]] == ["/nowhere/x.jpg"]
         (jay,) = [path for path in out.iterdir() if path.name != "owl"]
@@ -59,7 +59,7 @@ def test_a_photo_that_is_there_already_by_a_link_is_not_lost(bare: Engine, tmp_p
     assert photo.read_text() == link.read_text() == "1"
 
 
-def test_a_link_is_moved_with_what_it_leads_to(bare: Engine, tmp_path: Path) -> None:
+def test_a_link_is_moved_with_its_target(bare: Engine, tmp_path: Path) -> None:
     photo, link = tmp_path / "x.jpg", tmp_path / "link.jpg"
     photo.write_text("1")
     link.symlink_to("x.jpg")  # from another folder it leads nowhere
@@ -192,7 +192,7 @@ def _unsupported(source: Path, target: Path) -> None:
     raise OSError(errno.ENOSYS, "Function not implemented")
 
 
-def test_moved_photos_go_back_and_what_is_in_the_way_stays(bare: Engine, tmp_path: Path) -> None:
+def test_moved_photos_go_back_and_existing_files_stay(bare: Engine, tmp_path: Path) -> None:
     paths = [tmp_path / card / "x.jpg" for card in "abc"]
     for path, content in zip(paths, "112", strict=True):
         path.parent.mkdir()
@@ -309,7 +309,7 @@ def test_a_photo_is_on_the_disk_for_good_before_the_original_goes(
         assert {out.stat().st_ino, tmp_path.stat().st_ino} <= set(numbers)
 
 
-def test_the_journal_says_what_was_moved_and_leaves_out_torn_and_changed_lines(bare: Engine, tmp_path: Path) -> None:
+def test_the_journal_lists_moves_and_skips_torn_and_changed_lines(bare: Engine, tmp_path: Path) -> None:
     photo = tmp_path / "x\udcff.jpg"
     photo.write_text("1")
     done = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)

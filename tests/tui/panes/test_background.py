@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.tui.fake_engine import FakeEngine
 
 
-def test_new_photos_in_a_watched_folder_are_asked_about(
+def test_new_photos_in_a_watched_folder_are_classified(
     drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(seconds / 100))
@@ -64,7 +64,7 @@ def test_new_photos_in_a_watched_folder_are_asked_about(
         folders["/queries/album"].append("wren-8.jpg")  # there is no class to ask about it
         await driver.until(lambda: app.workspace.query_pane.watched is None)
         await driver.idle()
-        assert any("/queries is not watched any more" in note.message for note in app._notifications)
+        assert any("/queries is no longer watched" in note.message for note in app._notifications)
 
     drive(scenario)
 

@@ -47,7 +47,7 @@ def test_the_first_sample_is_there() -> None:
     assert (assets_folder() / "samples" / "queries" / FIRST_SAMPLE).is_file()
 
 
-def test_a_job_that_is_done_is_no_longer_shown_while_its_watcher_goes_on(drive: "Drive", lines: Lines) -> None:
+def test_a_finished_job_disappears_while_its_watcher_continues(drive: "Drive", lines: Lines) -> None:
     async def scenario(driver: "Driver") -> None:
         context = driver.app.workspace.context
         context.progress("Asking", 1, 2)

@@ -35,7 +35,7 @@ def test_an_example_is_looked_at_closer_and_the_next_one(drive: "Drive", lines: 
     drive(scenario)
 
 
-def test_the_photo_that_was_asked_about_is_looked_at_closer(drive: "Drive") -> None:
+def test_the_query_photo_can_be_enlarged(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         preview = workspace.query_pane.picture.preview
@@ -99,7 +99,7 @@ def test_tiles_are_as_large_as_the_room_lets_them(count: int, room: tuple[int, i
         assert grid.columns == max((room[0] + 1) // 17, 1)
 
 
-def test_the_map_lies_beside_the_photo_where_there_is_room_and_else_over_it(drive: "Drive", lines: Lines) -> None:
+def test_the_map_is_beside_the_photo_if_there_is_room_and_over_it_otherwise(drive: "Drive", lines: Lines) -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         picture = workspace.query_pane.picture

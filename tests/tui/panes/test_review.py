@@ -70,7 +70,7 @@ def test_the_order_that_was_chosen_stays_while_answers_change() -> None:
     assert arrangement.paths == ["/a"]
 
 
-def test_what_was_done_is_counted() -> None:
+def test_completed_work_is_counted() -> None:
     items = [item("/a", "jay", 0.9, first="owl"), item("/b", "owl", 0.9, label="jay"), item("/c", "unknown", 0.9)]
     assert summary(items) == "0 of 3 seen, 1 changed by corrections, 1 labelled, 1 unknown"
 
@@ -155,7 +155,7 @@ def test_only_some_are_shown_and_found(drive: Drive, lines: Lines) -> None:
         assert len(review.items) == 5
         await driver.keys("slash")
         await driver.type("eagle")
-        told = "no answer matches: as asked · only eagle"
+        told = "no answers match: as asked · only eagle"
         assert told in lines(driver.app)[1]
         await driver.keys("escape", "full_stop")
         assert told in said(driver)
@@ -191,7 +191,7 @@ def test_the_threshold_is_set_by_key_by_number_and_by_mouse(drive: Drive, lines:
     drive(scenario, size=size)
 
 
-def test_photos_are_sorted_into_folders_copied_unless_told(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_photos_are_copied_into_folders_unless_a_move_is_requested(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         await opened(driver)
         await driver.keys("l", "2")  # the jay is an owl
@@ -227,7 +227,7 @@ def test_the_folders_of_classes_do_not_depend_on_the_photos_that_are_sorted(
     drive(scenario)
 
 
-def test_what_is_unknown_is_not_sorted_beside_photos_of_a_class_called_so() -> None:
+def test_unknown_photos_are_not_sorted_into_a_class_named_unknown() -> None:
     def asked(verdict: str, *, is_unknown: bool = False, label: str | None = None) -> Reviewed:
         return Reviewed({"path": "/q/1.jpg", "scores": [], "unknown": is_unknown}, verdict, label, None, is_seen=False)
 
@@ -270,7 +270,7 @@ def test_undo_moves_photos_back_before_it_takes_labels_back(drive: Drive, fake_e
     drive(scenario)
 
 
-def test_who_names_no_place_is_told_that_nothing_is_written(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_without_an_output_a_message_says_that_nothing_is_written(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         app = driver.app
         for review, keys in ((True, "e"), (True, "w"), (False, "S"), (False, "e"), (False, "B")):
@@ -290,7 +290,7 @@ def test_who_names_no_place_is_told_that_nothing_is_written(drive: Drive, fake_e
     drive(scenario)
 
 
-def test_results_are_written_and_another_file_is_replaced_only_if_told(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_results_replace_a_foreign_file_only_on_request(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         await opened(driver)
         await driver.keys("l", "3")
@@ -298,7 +298,7 @@ def test_results_are_written_and_another_file_is_replaced_only_if_told(drive: Dr
         await driver.keys("w", "enter")
         driver.app.screen.query_one("Input").value = "/out.csv"  # type: ignore[attr-defined]
         await driver.pilot.press("enter")
-        await driver.until(lambda: "is there already" in getattr(driver.app.screen, "dialog_title", ""))
+        await driver.until(lambda: "already exists" in getattr(driver.app.screen, "dialog_title", ""))
         assert fake_engine.written["/out.csv"] == "something else"
         await driver.keys("enter")
         rows = [row.split(",") for row in fake_engine.written["/out.csv"].splitlines()]
@@ -336,7 +336,7 @@ def test_rival_and_nearest_example_stand_beside_every_answer(drive: Drive, lines
     drive(scenario)
 
 
-def test_more_is_asked_from_the_review(drive: Drive) -> None:
+def test_more_photos_can_be_classified_from_the_review(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("p")
@@ -483,7 +483,7 @@ def test_v_selects_from_here_on_and_an_empty_list_says_why(drive: Drive, lines: 
         assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg"]
         await driver.keys("slash")
         await driver.type("eagle")
-        assert "no answer matches: as asked · only eagle" in lines(driver.app)[1]
+        assert "no answers match: as asked · only eagle" in lines(driver.app)[1]
         await driver.keys("question_mark")
         assert "It is of a class by name" in "\n".join(lines(driver.app))
 

@@ -88,7 +88,7 @@ def test_a_file_that_has_changed_is_two_examples_of_which_one_is_removed(
 
 
 @pytest.mark.parametrize("shot", ["²", "0", "1" * 5000])
-def test_a_number_of_examples_that_is_none_is_said_so(drive: "Drive", fake_engine: "FakeEngine", shot: str) -> None:
+def test_an_invalid_number_of_examples_is_reported(drive: "Drive", fake_engine: "FakeEngine", shot: str) -> None:
     async def scenario(driver: "Driver") -> None:
         await driver.keys("T")
         await driver.type(shot)
@@ -154,7 +154,7 @@ def test_none_of_these_leaves_the_threshold_which_has_keys_of_its_own(drive: "Dr
     drive(scenario)
 
 
-def test_the_picker_goes_through_folders_and_takes_what_is_marked(drive: "Drive") -> None:
+def test_the_picker_walks_folders_and_takes_marked_entries(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
 
@@ -192,7 +192,7 @@ def test_the_picker_goes_through_folders_and_takes_what_is_marked(drive: "Drive"
     drive(scenario)
 
 
-def test_the_picker_lays_out_only_what_is_seen(
+def test_the_picker_lays_out_only_visible_entries(
     drive: "Drive",
     fake_engine: "FakeEngine",
     lines: "Callable[[App[Any]], list[str]]",
@@ -260,7 +260,7 @@ def test_a_photo_without_a_class_gets_one(drive: "Drive") -> None:
 
 
 @pytest.mark.parametrize(("option", "count"), [("20 of", 20), ("5 of", 5), ("all", 300), (None, 0)])
-def test_many_photos_are_asked_about_first(
+def test_many_photos_need_confirmation(
     drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch, option: str | None, count: int
 ) -> None:
     many = {f"/many/{name}": [f"{name}-{i}.jpg" for i in range(300)] for name in ("elk", "fox")}
@@ -279,7 +279,7 @@ def test_many_photos_are_asked_about_first(
     drive(scenario, size=(80, 24))
 
 
-def test_recent_places_are_offered_and_unsaved_work_is_asked_about(drive: "Drive", private_state: "Path") -> None:
+def test_recent_places_are_offered_and_unsaved_work_needs_confirmation(drive: "Drive", private_state: "Path") -> None:
     Settings(recent=["/home/birds.frn.json"]).write()
 
     async def scenario(driver: "Driver") -> None:
@@ -305,7 +305,7 @@ def test_recent_places_are_offered_and_unsaved_work_is_asked_about(drive: "Drive
     drive(scenario)
 
 
-def test_a_project_that_was_changed_outside_is_replaced_only_if_told(drive: "Drive", fake_engine: "FakeEngine") -> None:
+def test_an_externally_changed_project_is_replaced_only_on_request(drive: "Drive", fake_engine: "FakeEngine") -> None:
     def save(tell: object, **arguments: Any) -> None:
         if not arguments["replace"]:
             raise EngineError("/home/x.frn.json: was changed meanwhile", code=EXISTS)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_a_digit_after_a_question_says_what_the_photo_is(drive: "Drive", size: tuple[int, int]) -> None:
+def test_a_digit_labels_the_query(drive: "Drive", size: tuple[int, int]) -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         workspace.ask(["/queries/owl-10.jpg"])
@@ -30,7 +30,7 @@ def test_a_digit_after_a_question_says_what_the_photo_is(drive: "Drive", size: t
     drive(scenario, size=size)
 
 
-def test_who_looks_through_photos_goes_on_with_that_where_both_are_seen(drive: "Drive") -> None:
+def test_browsing_photos_continues_while_both_panes_are_visible(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         gallery = driver.app.workspace.photos_pane.gallery
         gallery.focus()

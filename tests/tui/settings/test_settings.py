@@ -43,7 +43,7 @@ def test_settings_come_back(private_state: Path) -> None:
     "text",
     ["{", "[]", "null", '{"images": "sixel"}', '{"threshold": 7}', '{"keys": [1]}', '{"recent": [2]}', "[" * 9999],
 )
-def test_a_file_with_a_mistake_is_told_of_and_left_as_it_is(private_state: Path, text: str) -> None:
+def test_a_file_with_a_mistake_is_reported_and_left_alone(private_state: Path, text: str) -> None:
     """It may have been edited by hand, and one comma should not cost all of it."""
     private_state.mkdir()
     settings_path().write_text(text)
@@ -77,7 +77,7 @@ def test_no_two_bindings_share_an_id_or_a_key() -> None:
         ({"ask": "f7", "add": "f7"}, {"ask": "f7"}, ["f7 is the key of ask already"]),
     ],
 )
-def test_entries_that_cannot_be_used_are_named_and_left_out(
+def test_unusable_entries_are_reported_and_skipped(
     wanted: dict[str, object], good: dict[str, str], bad: list[str]
 ) -> None:
     keymap, troubles = read_keymap(wanted, bindings())
@@ -86,7 +86,7 @@ def test_entries_that_cannot_be_used_are_named_and_left_out(
     assert all(part in trouble for part, trouble in zip(bad, troubles, strict=True))
 
 
-def test_own_keys_do_what_they_are_set_to(drive: Drive, private_state: Path, told: list[str]) -> None:
+def test_custom_keys_work(drive: Drive, private_state: Path, told: list[str]) -> None:
     Settings(keys={"ask": "q", "undo": "ctrl+z,U", "add": "m"}).write()
 
     async def scenario(driver: Driver) -> None:
@@ -123,7 +123,7 @@ def test_places_that_another_app_keeps_meanwhile_stay(drive: Drive, private_stat
     assert kept.bookmarks == ["/b", "/c", "/mine"]
 
 
-def test_the_settings_screen_changes_what_it_shows(drive: Drive, private_state: Path) -> None:
+def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: Path) -> None:
     async def scenario(driver: Driver) -> None:
         app, pilot = driver.app, driver.pilot
 
@@ -201,7 +201,7 @@ def test_mirror_images_are_a_setting_a_flag_and_an_edit_that_undo_takes_back(
     drive(said, app=lambda place, **more: FrnApp(place, tta="none", **more))
 
 
-def test_a_model_of_the_settings_that_is_gone_is_told_of(
+def test_a_missing_model_of_the_settings_is_reported(
     drive: Drive, private_state: Path, fake_engine: FakeEngine, told: list[str]
 ) -> None:
     from frn_tui.client.protocol import EngineError
@@ -210,7 +210,7 @@ def test_a_model_of_the_settings_that_is_gone_is_told_of(
 
     def open_model(tell: object, model: str) -> dict[str, object]:
         if model != DEFAULT_MODEL:
-            raise EngineError(f"{model}: there is no such file")
+            raise EngineError(f"{model}: no such file")
         return opened(tell, model)  # type: ignore[arg-type]
 
     fake_engine.op_open_model = open_model  # type: ignore[method-assign]

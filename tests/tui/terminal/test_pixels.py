@@ -94,7 +94,7 @@ def test_a_picture_that_nobody_keeps_is_taken_away_and_one_that_is_kept_is_given
     assert keys(again[0][0])["i"] == keys(COMMAND.findall(graphics.farewell())[-1][0])["i"]
 
 
-def test_tmux_is_asked_to_hand_everything_on() -> None:
+def test_tmux_is_asked_to_pass_everything_through() -> None:
     written: list[str] = []
     graphics = Graphics(written.append)
     graphics.in_tmux = True
@@ -136,7 +136,7 @@ def test_the_app_shows_pixels_which_stay_beside_dialogues(
     drive(look, app=app_with(images))
 
 
-def test_what_the_terminal_answers_decides_unless_it_was_said(drive: Any) -> None:
+def test_the_terminals_answer_decides_unless_an_option_does(drive: Any) -> None:
     async def hear(user: Any) -> None:
         app = user.app
         await app.hear(Answered(name="kitty(0.41.1)", cell=(9, 18)))

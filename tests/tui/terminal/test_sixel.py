@@ -89,7 +89,7 @@ def written(strip: Strip) -> str:
     return "".join(style.render(text) if style else text for text, style, _ in strip)
 
 
-def test_what_is_written_of_a_picture_is_its_pixels_and_the_text_about_it_stays(photo: np.ndarray[Any, Any]) -> None:
+def test_a_picture_writes_its_pixels_and_keeps_the_text_around_it(photo: np.ndarray[Any, Any]) -> None:
     graphics = Graphics()
     picture = shown(photo, 5, graphics)
     line = cells.segments(placeholders(picture, Style(bgcolor="#102030"))[2])

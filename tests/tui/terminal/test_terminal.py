@@ -15,7 +15,7 @@ ANSWERS = "\x1bP1$r0;48:2::1:2:3m\x1b\\\x1bP>|XTerm(379)\x1b\\\x1b[6;17;8t\x1b[?
 
 
 @pytest.mark.parametrize("cut", range(1, len(ANSWERS)))
-def test_answers_are_taken_out_of_what_is_typed_wherever_they_are_cut(cut: int) -> None:
+def test_terminal_answers_are_removed_from_typed_input_wherever_they_are_cut(cut: int) -> None:
     answers = Answers()
     parts = [answers.taken(part) for part in ("a" + ANSWERS[:cut], ANSWERS[cut:] + "b")]
     found = [answer for _, some in parts for answer in some]

@@ -40,7 +40,7 @@ def test_harmless_names_stay_as_they_are() -> None:
         assert display_name(name, 80) == name
 
 
-def test_escapes_say_what_was_there() -> None:
+def test_escapes_show_the_original_character() -> None:
     assert display_name("a\x1b[0m\n\u202e\udcff") == r"a\x1b[0m\n\u202e\xff"
     assert display_name("a\u00a0b\u3000c") == "a b c"
 

@@ -186,7 +186,7 @@ def test_without_the_extra_one_line_says_how_to_get_it() -> None:
     code = "import sys; sys.modules['textual_serve'] = None; sys.argv = ['frn-tui', '--web', '--port', '0']; "
     found = processes.run([sys.executable, "-c", code + "from frn_tui.main import run; run()"])
     assert found.returncode == 1
-    assert found.stderr == f"error: --web needs textual-serve, which is not here: {install_command('web')}\n"
+    assert found.stderr == f"error: --web needs textual-serve, which is not installed: {install_command('web')}\n"
 
 
 def test_a_taken_port_is_one_line(server: tuple[subprocess.Popen[str], str]) -> None:

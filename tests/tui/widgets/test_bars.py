@@ -42,7 +42,7 @@ def test_a_bar_has_eighths_of_cells(share: float, drawn: str) -> None:
     assert bar(share, 4) == drawn
 
 
-def test_a_bar_of_something_that_is_no_number_is_empty() -> None:
+def test_a_bar_of_a_non_number_is_empty() -> None:
     assert bar(float("nan"), 3) == "   "
 
 
@@ -64,7 +64,7 @@ def test_the_verdict_the_classes_and_the_gauge(play: Play, lines: Lines) -> None
     play(bars, scenario, size=(48, 8))
 
 
-def test_unknown_is_said_in_words(play: Play, lines: Lines) -> None:
+def test_unknown_is_printed_as_a_word(play: Play, lines: Lines) -> None:
     bars = Bars()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -86,7 +86,7 @@ def test_shares_that_round_to_the_same_get_a_decimal(play: Play, lines: Lines) -
     play(bars, scenario, size=(48, 8))
 
 
-def test_what_does_not_fit_is_counted(play: Play, lines: Lines) -> None:
+def test_misfits_are_counted(play: Play, lines: Lines) -> None:
     bars = Bars()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -182,7 +182,7 @@ def test_no_color_loses_nothing(play: Play, lines: Lines, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "nord", "solarized-light"])
-def test_every_part_stands_out_from_its_ground(play: Play, styles: Styles, theme: str) -> None:
+def test_every_part_has_enough_contrast(play: Play, styles: Styles, theme: str) -> None:
     """At least 3 : 1, what WCAG asks of large text and of graphics."""
 
     def luminance(rgb: tuple[int, ...]) -> float:

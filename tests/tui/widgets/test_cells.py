@@ -38,7 +38,7 @@ def ground(style: Style) -> tuple[int, ...]:
         ({"TERM": "xterm-256color"}, "256", "half"),
     ],
 )
-def test_the_mode_follows_from_what_the_terminal_says(
+def test_the_picture_mode_follows_the_terminals_answer(
     environ: dict[str, str], color_system: str | None, mode: Mode
 ) -> None:
     assert default_mode(environ, color_system) == mode
@@ -71,7 +71,7 @@ def test_ascii_is_dense_where_the_text_should_be_bright() -> None:
     assert "".join(char for char, _ in draw(picture, PLAIN, dark=False)[0]) == "@= "
 
 
-def test_the_frame_goes_about_what_the_network_sees_and_nowhere_else() -> None:
+def test_the_frame_marks_exactly_what_the_network_sees() -> None:
     picture = Picture("half", 20, 10, (b"\x01" + bytes(6)) * 200, (2, 1), seen=(0.25, 0.2, 0.75, 0.8))
     canvas = draw(picture, PLAIN, dark=True)
     cells.write_frame(canvas, picture)

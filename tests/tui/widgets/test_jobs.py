@@ -30,7 +30,9 @@ def test_progress_in_words_and_as_a_bar(play: Play, lines: Lines) -> None:
     play(job, scenario, size=(80, 3))
 
 
-def test_a_message_stands_on_the_right_and_passes(play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_appears_on_the_right_and_disappears(
+    play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = JobLine()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.tui.conftest import Drive, Driver
 
 
-def test_page_keys_do_nothing_where_there_is_no_room(play: Callable[..., None]) -> None:
+def test_page_keys_do_nothing_without_room(play: Callable[..., None]) -> None:
     options = Options("a", "b", "c")
     options.display = False
 

@@ -85,7 +85,7 @@ def test_a_picture_of_another_size_fills_the_place_until_the_right_one_comes(pla
     play(preview, scenario, size=(80, 20))
 
 
-def test_arrows_move_only_what_is_larger_than_its_place(play: Play) -> None:
+def test_arrows_move_only_an_enlarged_photo(play: Play) -> None:
     preview = Preview(mode="half")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:

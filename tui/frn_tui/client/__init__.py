@@ -1,1 +1,1 @@
-"""The app's end of the pipe to the engine, and what crosses it."""
+"""Client of the engine, and the messages between them."""

@@ -1,7 +1,7 @@
-"""The app's end of the pipe: asks the engine, and outlives it.
+"""Client of the engine process, which survives the engine's crashes.
 
-The engine may be killed by a file it reads, by the system or by us. A call never waits on a dead pipe: it fails, the
-engine is started again and given its model and classes, and the app is notified.
+A file, the system or the app may kill the engine. Calls then fail instead of waiting on a dead pipe. The engine is
+restarted with its model and classes, and the app is notified.
 """
 
 import asyncio
@@ -30,28 +30,28 @@ from frn_tui.client.protocol import (
 )
 
 CANCEL_TIMEOUT = 2.0
-"""Seconds that a cancelled request has to stop before the engine is killed."""
+"""Seconds that a cancelled request may continue before the engine is killed."""
 SILENCE_TIMEOUT = 10.0
-"""Seconds without a sign of life, while someone waits, from which on the app is notified."""
+"""Seconds of silence during a call after which the app is notified."""
 EXIT_TIMEOUT = 0.3
-"""Seconds that the engine has to leave."""
+"""Seconds that the engine has to exit."""
 CRASHES, WITHIN = 3, 60.0
-"""So many crashes within so many seconds, and the engine is not started again by itself."""
+"""Number of crashes, and seconds in which they occur, after which the engine is not restarted automatically."""
 REPLAYED = (OpenModel, SetClasses)
-"""Requests that a new engine gets first: the last successful one of each."""
+"""Requests that a new engine receives first: the last successful one of each type."""
 RESUMED: dict[type[EmbedImages | AskClasses], str] = {EmbedImages: "embedded", AskClasses: "answer"}
-"""Requests that continue in a new engine without the current file, and their events."""
+"""Requests that continue in a new engine without the current file, mapped to their events."""
 
 
 class EngineDiedError(EngineError):
-    """The engine ended while a request waited."""
+    """The engine ended during a request."""
 
     def __init__(self, reason: str, opened: Collection[str], *, was_ended: bool) -> None:
         super().__init__(reason)
         self.opened = opened
-        """Files that it had begun to read for the request, where one of them may be what ended it."""
+        """Files that the request was reading, one of which may have crashed the engine."""
         self.was_ended = was_ended
-        """Whether it was made to end, as another request did not stop."""
+        """Whether the engine was killed because another request did not stop."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class _Pending:
 
 
 class EngineClient:
-    """Starts the engine, asks it, starts it again where it dies, and ends it."""
+    """Client that starts, calls, restarts and ends the engine."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class EngineClient:
         cancel_timeout: float = CANCEL_TIMEOUT,
         silence_timeout: float = SILENCE_TIMEOUT,
     ) -> None:
-        """Prepare. `log` takes what the engine's libraries print, and tracebacks; the others are for tests."""
+        """Set up the client. `log` receives the output of the engine's libraries; the rest is for tests."""
         self.on_restart: Callable[[], Awaitable[object] | None] | None = None
-        """Called once a new engine has taken a dead one's place."""
+        """Called after a new engine has replaced a dead one."""
         self.on_silence: Callable[[], object] | None = None
-        """Called where a call waits and nothing is heard."""
+        """Called if a request is waiting and the engine is silent."""
         self.state: Literal["new", "starting", "ready", "dead", "closed"] = "new"
         self.log = log
         self._command = [sys.executable, "-P", *program, "--log", str(log or os.devnull), "--app", str(os.getpid())]
@@ -94,20 +94,20 @@ class EngineClient:
 
     @property
     def pid(self) -> int | None:
-        """The engine's process, while there is one."""
+        """Process id of the engine while it runs."""
         return self._process.pid if self._process and self._process.returncode is None else None
 
     async def start(self) -> None:
-        """Start the engine, also one that is dead; raises EngineError where it does not start."""
+        """Start the engine, also after its death. Raises EngineError if it does not start."""
         if self.state in ("new", "dead"):
             self._crashes.clear()
             await self._begin()
         await self._ready()
 
     async def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Result:
-        """Ask the engine and wait for the end; `on_event` receives the events on the way.
+        """Send a request and wait for its result; `on_event` receives its events.
 
-        Cancelling the task that waits cancels the request. EngineError tells why it failed, or that the engine died.
+        Cancelling the waiting task cancels the request. Raises EngineError if the request fails or the engine dies.
         """
         if isinstance(request, EmbedImages | AskClasses):
             return cast(Result, await self._ask_for_files(request, on_event))
@@ -118,7 +118,7 @@ class EngineClient:
         return cast(Result, result)
 
     async def close(self) -> None:
-        """End the engine; calls that wait fail."""
+        """End the engine; pending calls fail."""
         self._settle("closed")
         self._fail_all("the engine was closed", blame=False)
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
@@ -129,7 +129,7 @@ class EngineClient:
             await end(self._process, EXIT_TIMEOUT)
             self._process = None
 
-    # One life of an engine: begin, listen, and after its death begin again.
+    # Lifecycle of an engine: start, listen, and restart after its death.
 
     async def _begin(self) -> None:
         if self.state == "closed":
@@ -142,7 +142,7 @@ class EngineClient:
             self._settle("dead")
             raise
         self._last_message, self._engine_quiet, self._stopping = _now(), 0.0, False
-        for request in self._replayed.values():  # ahead of whatever waits: a queue keeps the order
+        for request in self._replayed.values():  # before pending requests: each queue keeps its order
             self._send(0, request)
         self._settle("ready")
         self._start_task(self._listen(process))
@@ -198,7 +198,7 @@ class EngineClient:
         task.add_done_callback(self._tasks.discard)
 
     def _kill_unless_ended(self, number: int) -> None:
-        """Kill an engine that still works on a request; `_listen` notices and starts another."""
+        """Kill an engine that still works on a request; `_listen` notices it and starts another."""
         if number in self._pending and self.state == "ready" and self._process is not None:
             self._stopping = True
             self.state = "starting"
@@ -226,7 +226,7 @@ class EngineClient:
             raise
 
     async def _ask_whoever_is_there(self, request: Request[Any], on_event: OnEvent | None) -> Any:
-        """Ask for what a new engine gets anyway, of that one too where another request had the first one ended."""
+        """Send a replayed request, and repeat it if the engine was killed because of another request."""
         try:
             return await self._ask(request, on_event)
         except EngineDiedError as death:
@@ -235,7 +235,7 @@ class EngineClient:
         return await self._ask(request, on_event)
 
     async def _ask_for_files(self, request: EmbedImages | AskClasses, on_event: OnEvent | None) -> None:
-        """Ask about files; where one of them kills the engine, continue once with the others."""
+        """Send a request about files; if one of them kills the engine, continue once with the others."""
         paths, file_event = request.paths, RESUMED[type(request)]
         answered = 0
 
@@ -257,7 +257,7 @@ class EngineClient:
             if not rest:
                 raise
         for path in suspects:
-            if len(suspects) > 1:  # files are read side by side: the culprit is the one that does it again alone
+            if len(suspects) > 1:  # files are read in parallel: the culprit crashes again when read alone
                 with contextlib.suppress(EngineDiedError):
                     await self._ask(replace(request, paths=[path]), note)
                     continue
@@ -267,7 +267,7 @@ class EngineClient:
             await self._ask(replace(request, paths=rest), note)
 
     def _cancel(self, number: int) -> None:
-        """Cancel a request; an engine that does not stop is killed."""
+        """Cancel a request; the engine is killed if it does not stop."""
         pending = self._pending.get(number)
         if pending is None or self.state != "ready":
             return
@@ -281,7 +281,7 @@ class EngineClient:
     def _write(self, message: Message) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        with contextlib.suppress(ConnectionError, RuntimeError):  # it has died: `_listen` tells everyone
+        with contextlib.suppress(ConnectionError, RuntimeError):  # it died: `_listen` reports it
             self._process.stdin.write(encode(message))
 
     def _receive(self, message: Message) -> None:
@@ -301,7 +301,7 @@ class EngineClient:
         elif pending.on_event is not None:
             try:
                 pending.on_event(message)
-            except Exception as error:  # the caller's mistake is the caller's to see
+            except Exception as error:  # raise the caller's error to the caller
                 _fail(pending.end, error)
                 self._cancel(number)
 

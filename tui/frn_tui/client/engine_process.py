@@ -1,4 +1,4 @@
-"""The engine as a process: started with a pipe on either side, greeted, and ended."""
+"""The engine as a process: start with pipes, handshake, and end."""
 
 import asyncio
 import contextlib
@@ -11,16 +11,16 @@ from frn.system.processes.messages import decode
 from frn_tui.client.protocol import PROTOCOL_VERSION, EngineError
 
 MAX_LINE = 64 << 20
-"""Bytes that a message may have."""
+"""Size limit of a message in bytes."""
 START_TIMEOUT = 30.0
-"""Seconds within which an engine says hello."""
+"""Seconds in which an engine must send `hello`."""
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 
 Process = asyncio.subprocess.Process
 
 
 async def spawn(command: Sequence[str]) -> Process:
-    """Start an engine; it has yet to say `hello`."""
+    """Start an engine, without waiting for `hello`."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     try:
         return await asyncio.create_subprocess_exec(
@@ -28,7 +28,7 @@ async def spawn(command: Sequence[str]) -> Process:
             stdin=pipe,
             stdout=pipe,
             stderr=nothing,
-            start_new_session=True,  # ctrl-c in the terminal is the app's
+            start_new_session=True,  # ctrl-c in the terminal must reach only the app
             limit=MAX_LINE,
             env={**os.environ, **ENVIRONMENT},
         )
@@ -37,7 +37,7 @@ async def spawn(command: Sequence[str]) -> Process:
 
 
 async def hear_hello(process: Process) -> None:
-    """Wait for an engine's first message; one that says something else is ended, with an EngineError."""
+    """Wait for an engine's first message. If it is not `hello`, end the engine and raise EngineError."""
     assert process.stdout is not None
     try:
         hello = decode(await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT))
@@ -50,7 +50,7 @@ async def hear_hello(process: Process) -> None:
 
 
 async def end(process: Process, timeout: float) -> None:
-    """Let a process go: it leaves when its input ends, or is killed."""
+    """End a process: close its input, and kill it after the timeout."""
     assert process.stdin is not None
     process.stdin.close()
     try:
@@ -61,16 +61,16 @@ async def end(process: Process, timeout: float) -> None:
 
 
 def kill(process: Process) -> None:
-    """Kill a process, if it runs."""
+    """Kill a process if it is running."""
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):
         if sys.platform == "win32":
             process.kill()
-        else:  # `kill` would look for its status first, and take that from the one who waits for it
+        else:  # `process.kill` would first poll the status and take it from whoever waits for it
             os.kill(process.pid, signal.SIGKILL)
 
 
 def cause_of_death(status: int | None) -> str:
-    """Why a process ended."""
+    """Describe why a process ended."""
     return f"signal {-status}" if status is not None and status < 0 else f"status {status}"

@@ -1,6 +1,6 @@
-"""What the app asks its engine about files: folders, projects, bundles, results, and what it keeps of unsaved work.
+"""Requests about files: folders, projects, bundles, results, and the journal of unsaved work.
 
-Each is a `Request` of `frn_tui.client.protocol`, or what one's end holds. Photos and classes are asked about there.
+The classes are `Request`s of `frn_tui.client.protocol`, or their results; requests on photos and classes are there.
 """
 
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from frn_tui.client.protocol import Request
 
 
 class Entry(TypedDict):
-    """Something in a folder."""
+    """A folder's entry."""
 
     name: str
     kind: Literal["folder", "image", "project", "bundle", "model"]
 
 
 class Listing(TypedDict):
-    """What a file picker shows of a folder. Folders first, each kind by name; hidden ones are skipped."""
+    """Contents of a folder for a file picker: folders first, then by kind and name, without hidden entries."""
 
     path: str
-    """Absolute, `~` and `..` resolved."""
+    """Absolute path, with `~` and `..` resolved."""
     parent: str
     entries: list[Entry]
 
@@ -33,49 +33,51 @@ class ListFolder(Request[Listing], op="list", queue="files"):
 
 
 class Inside(TypedDict):
-    """What is in a folder, at a glance."""
+    """Summary of a folder's contents."""
 
     folders: int
     photos: int
-    """In it and below."""
+    """Photos in the folder and below it."""
     more: bool
-    """Whether there are more than were counted."""
+    """Whether counting stopped at the limit."""
     classes: list[tuple[str, int]]
-    """The first of its folders, and their photos."""
+    """The first of its folders, with their numbers of photos."""
 
 
 class LookInside(Request[Inside], op="inside", queue="files"):
-    """Count what is in a folder."""
+    """Count the photos in a folder."""
 
     path: str
 
 
 class Found(TypedDict):
-    """What a path holds."""
+    """Contents of a path."""
 
     kind: Literal["image", "folder", "classes", "project", "bundle", "nothing"]
-    """One image; a folder of images; a folder of class folders; a project, or one with its photos in a zip; none of
-    these (then `reason` says why)."""
+    """Kind of contents; if it is "nothing", `reason` says why.
+
+    One image; a folder of images; a folder of class folders; a project; or a project with its photos in a zip.
+    """
     files: list[str]
-    """Files of an image or a folder of images; beside the folders if there are classes."""
+    """Files of an image or a folder of images; if there are classes, the files next to their folders."""
     classes: dict[str, list[str]]
     """Classes of a folder of class folders."""
     reason: NotRequired[str]
 
 
 class ScanPath(Request[Found], op="scan", queue="files"):
-    """Look at a path: a photo, a folder, a folder of class folders, a project."""
+    """Inspect a path: a photo, a folder, a folder of class folders, or a project."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A project as it was read."""
+    """A project as loaded."""
 
     state: State
     model: str
-    """As `OpenModel` takes it."""
+    """Model name as for `OpenModel`."""
     sha256: str
 
 
@@ -106,7 +108,7 @@ class ExportClasses(Request[None], op="export", queue="compute"):
 
 
 class FindMissing(Request[list[str]], op="missing", queue="files"):
-    """Ask which of some files are not there."""
+    """Find out which files are missing."""
 
     paths: list[str]
 
@@ -125,11 +127,11 @@ class RelocatePhotos(Request[dict[str, Support]], op="relocate", queue="files"):
 
     folder: str
     sizes: dict[str, int]
-    """Bytes of each file, by its key: only files of such a size are read."""
+    """Size of each file in bytes, by key: only files of these sizes are read."""
 
 
 class WriteBundle(Request[None], op="bundle", queue="compute"):
-    """Write a project with its photos into a new folder, or a .zip. Fails with `EXISTS`."""
+    """Write a project with its photos to a new folder or a .zip. Fails with `EXISTS`."""
 
     path: str
     state: State
@@ -144,33 +146,33 @@ class UnpackBundle(Request[str], op="unpack", queue="files"):
 
 
 class SortedPhotos(TypedDict):
-    """What came of sorting photos into folders, or of moving them."""
+    """Result of sorting or moving photos."""
 
     places: dict[str, str]
-    """By the paths that were given: where each lies now."""
+    """New paths by the given paths."""
     failed: list[tuple[str, str]]
-    """Paths that could not be put anywhere, and why."""
+    """Paths that could not be placed, with the reasons."""
     twins: list[str]
-    """Paths of photos that were removed, as the same photo was at its place already."""
+    """Paths of photos that were removed because their new place already held the same photo."""
     journal: str
-    """Path of the file that says what was moved; empty if photos were copied."""
+    """Path of the journal of the moves; empty if photos were copied."""
 
 
 class SortPhotos(Request[SortedPhotos], op="sort", queue="compute"):
-    """Copy photos into a folder for each verdict, or move them. Events: `progress` {done, total}."""
+    """Copy or move photos to one folder per verdict. Events: `progress` {done, total}."""
 
     folder: str
     photos: list[tuple[str, str]]
-    """Path and verdict of each."""
+    """Path and verdict of each photo."""
     move: bool = False
     verdicts: tuple[str, ...] = ()
-    """Those of all photos, where these are some of them: no two have one folder."""
+    """Verdicts of all photos, if only some are given: each verdict gets its own folder."""
     journal: str = ""
-    """That of an act of moving which continues; empty: a new one."""
+    """Journal of a move to continue; empty for a new one."""
 
 
 class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
-    """Move photos back that were sorted into folders, or there once more."""
+    """Undo or redo the moves of sorted photos."""
 
     journal: str
     photos: list[tuple[str, str, bool]]
@@ -179,7 +181,7 @@ class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
 
 
 class SettleMoves(Request[SortedPhotos], op="settle", queue="compute"):
-    """Finish what programs that were killed had begun to move."""
+    """Finish the moves of killed programs."""
 
 
 class WriteText(Request[None], op="write", queue="files"):
@@ -197,13 +199,13 @@ class FindHolder(Request[int | None], op="holder", queue="files"):
 
 
 class LockProject(Request[None], op="lock", queue="files"):
-    """Make a project this app's, also where another app has it; None lets go of the last one."""
+    """Lock a project for this app, even if another app has it open; None only releases the last one."""
 
     path: str | None
 
 
 class WriteJournal(Request[None], op="journal", queue="files"):
-    """Keep the unsaved state and what is being added aside; where `saved`, there is nothing to keep any more."""
+    """Save the unsaved state and the photos being added; if `saved`, remove the journal."""
 
     state: State
     model: str
@@ -216,16 +218,16 @@ class WriteJournal(Request[None], op="journal", queue="files"):
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Unsaved work of an app that has ended."""
+    """Unsaved work of an app that is no longer running."""
 
     journal: str
-    """Path of the file that holds it."""
+    """Path of its journal."""
     state: State
     model: str
     project: str | None
     place: str | None
     time: float
-    """When it was kept, in seconds since the epoch."""
+    """Time of saving, in seconds since the epoch."""
     adding: dict[str, list[str]]
 
 
@@ -234,7 +236,7 @@ class Recover(Request[Recovered | None], op="recover", queue="files"):
 
 
 class DiscardJournal(Request[None], op="discard", queue="files"):
-    """Remove a journal that an app has left, or this app's own; those of others that are gone stay."""
+    """Remove the journal of this app or of an ended one; other journals stay."""
 
     journal: str | None
-    """As `Recovered` has it; None: the own one."""
+    """Path as in `Recovered`; None: this app's own journal."""

@@ -36,23 +36,23 @@ from frn_tui.terminal.rendered_picture import Picture
 
 PROTOCOL_VERSION = 1
 INTERNAL, EXISTS, OPEN_ELSEWHERE = "internal", "exists", "open_elsewhere"
-"""Codes of failures: a bug; a file is there already; a project is open in another app."""
+"""Failure codes: a bug; a file already exists; a project is open in another app."""
 MAPPED = 12
-"""Classes of an answer that come with an error map: the likeliest."""
+"""Number of most likely classes whose error maps are sent with an answer."""
 
 Queue = Literal["files", "compute"]
 Look = Literal["photo", "blend", "map"]
-"""A photo as it is, under the colours of an error map, or the map alone."""
+"""A plain photo, a photo under the colours of an error map, or only the map."""
 Result = TypeVar("Result", covariant=True)
 OnEvent = Callable[[dict[str, Any]], None]
 
 REQUESTS: dict[str, type["Request[Any]"]] = {}
-"""By operation."""
+"""Request types by operation."""
 
 
 @dataclass_transform(frozen_default=True)
 class Request(Generic[Result]):
-    """Something the engine can be asked, a frozen dataclass; `Result` is what its end holds."""
+    """A request to the engine, a frozen dataclass; `Result` is the type of its result."""
 
     op: ClassVar[str]
     queue: ClassVar[Queue]
@@ -66,7 +66,7 @@ class Request(Generic[Result]):
 
 
 class Engine(Protocol):
-    """Whoever answers requests: the client, or a test's own."""
+    """Interface that answers requests: the client, or a test double."""
 
     def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Awaitable[Result]:
         """Answer a request, or raise its failure (`EngineError`)."""
@@ -82,9 +82,9 @@ class Model(TypedDict):
     model: str
     sha256: str
     side: int
-    """Side of the crop that the network sees, in pixels."""
+    """Side of the network's crop, in pixels."""
     grid: list[int]
-    """h, w of a feature map."""
+    """Height and width of a feature map."""
     d: int
     device: str
     bytes: int
@@ -92,14 +92,14 @@ class Model(TypedDict):
 
 
 MIRROR = "+mirror"
-"""Behind a model's name: it looks at a photo's mirror image as well."""
+"""Suffix of a model's name that turns on test-time augmentation."""
 
 
 class OpenModel(Request[Model], op="open_model", queue="compute"):
-    """Open a model in place of the last one."""
+    """Open a model, replacing the last one."""
 
     model: str
-    """A shipped name, or the path of a features.onnx; `MIRROR` may follow."""
+    """A shipped name, or the path of a features.onnx, optionally followed by `MIRROR`."""
 
 
 class EmbedImages(Request[None], op="embed", queue="compute"):
@@ -112,38 +112,38 @@ class EmbedImages(Request[None], op="embed", queue="compute"):
 
 
 class ClassReport(TypedDict):
-    """What the engine knows of an enrolled class."""
+    """Statistics of an enrolled class."""
 
     id: int
     explained: dict[str, float]
-    """What the rest of the class explains of each example, by key; empty for a single example."""
+    """Fraction of each example that the rest of its class explains, by key; empty for a single example."""
     rank: dict[str, int]
-    """Place of the own class among all for each left-out example: 0 where it would be named rightly."""
+    """Leave-one-out rank of each example's own class; 0 means that the example would be classified correctly."""
     rival: dict[str, int]
-    """Id of the other class that explains a left-out example best, where one does better than its own."""
+    """Id of the best class for an example by leave-one-out, if it is not the example's own."""
     near: dict[str, str]
-    """Examples that look almost the same as another (any class): by key, the other's key."""
+    """Near duplicates among the examples of all classes: by key, the other example's key."""
 
 
 class ClassReports(TypedDict):
-    """The enrolled classes."""
+    """Statistics of all enrolled classes."""
 
     reports: list[ClassReport]
     threshold: float
-    """In effect: the state's own, or the calibrated one."""
+    """Threshold in effect: the state's own, or the calibrated one."""
     calibrated: float
     missing: list[str]
-    """Keys whose feature maps the engine does not have: embed their files, then ask again."""
+    """Keys without feature maps in the engine: embed their files, then repeat the request."""
 
 
 class SetClasses(Request[ClassReports], op="classes", queue="compute"):
-    """Enroll these classes; the engine answers for them from now on."""
+    """Enroll these classes for all further answers."""
 
     state: State
 
 
 class ClassScore(TypedDict):
-    """What one class says of a query."""
+    """Result of one class for a query."""
 
     id: int
     probability: float
@@ -159,16 +159,16 @@ class Answer(TypedDict):
     size: NotRequired[int]
     mtime_ns: NotRequired[int]
     scores: NotRequired[list[ClassScore]]
-    """The likeliest first."""
+    """Scores, the most likely class first."""
     maps: NotRequired[dict[str, list[list[float]]]]
-    """Error map (h, w) by class id, of the likeliest `MAPPED` classes; only where a single path was asked about."""
+    """Error map (h, w) by class id, of the `MAPPED` most likely classes; only if a single path was given."""
     nearest: NotRequired[str]
-    """Key of the example, of the likeliest class, whose features are most like the photo's."""
+    """Key of the most similar example of the most likely class."""
     threshold: NotRequired[float]
-    """Share that a class must explain of this photo."""
+    """Fraction that a class must explain of this photo."""
     unknown: NotRequired[bool]
     reason: NotRequired[str]
-    """Why there is no answer."""
+    """Why the photo has no answer."""
 
 
 class AskClasses(Request[None], op="query", queue="compute"):
@@ -178,20 +178,20 @@ class AskClasses(Request[None], op="query", queue="compute"):
 
 
 class Confusion(TypedDict):
-    """How well the classes are separated."""
+    """Separation of the classes."""
 
     ids: list[int]
-    """Classes that have more than `shot` examples, in order of rows and columns."""
+    """Classes with more than `shot` examples, in the order of rows and columns."""
     counts: list[list[int]]
-    """True class by named class."""
+    """Counts of true classes (rows) and predicted classes (columns)."""
     accuracy: float
-    """Share that got its class, in [0, 1]."""
+    """Fraction predicted correctly, in [0, 1]."""
     interval: tuple[float, float]
     """Its 95 % interval."""
 
 
 class HideAndTest(Request[Confusion], op="hide_and_test", queue="compute"):
-    """Enroll `shot` examples per class, drawn by chance (the same ones each time), and classify the others."""
+    """Enroll `shot` random examples per class (always the same ones), and classify the others."""
 
     shot: int
 
@@ -228,7 +228,7 @@ class CompareModels(Request[Compared], op="compare", queue="compute"):
 
 
 class Heat(TypedDict):
-    """An error map (h, w) of what the network sees of a photo, with the values of the first and the last colour."""
+    """An error map (h, w) of the network's crop, with the values of the first and last colour."""
 
     map: list[list[float]]
     low: float
@@ -237,7 +237,7 @@ class Heat(TypedDict):
 
 
 class RenderPreview(Request[Picture], op="preview", queue="files"):
-    """The whole frame of a photo, as large as it fits into so many cells."""
+    """Render a whole photo or a part of it to fit into that many cells."""
 
     path: str
     columns: int
@@ -245,17 +245,17 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     mode: Mode = "half"
     look: Look = "photo"
     heat: Heat | None = None
-    """What to show over the photo unless `look` is the photo alone."""
+    """Error map to show, unless `look` is only the photo."""
     zoom: float = 1.0
-    """2 shows half of the photo's width and height, about `centre`, if it is larger than the room then."""
+    """Zoom factor: 2 shows half of the photo's width and height around `centre`, if it does not fit."""
     centre: list[float] = field(default_factory=lambda: [0.5, 0.5])
-    """x and y in shares of the photo."""
+    """x and y in fractions of the photo."""
     framed: bool = False
-    """Draw a line about what the network sees; of pixels only, characters have it drawn over them."""
+    """Draw a frame around the network's crop; only in pixel modes, since characters are framed by the app."""
     cell: list[int] = field(default_factory=lambda: [1, 2])
-    """Width and height of a cell; of pixels in pixels, of characters only their ratio counts."""
+    """Width and height of a cell in pixels; only their ratio matters for characters."""
     colours: int = 256
-    """That the terminal has for a picture of Sixel."""
+    """Colours that the terminal has for Sixel images."""
     palette: Palette = ""
     """That a picture of characters is dithered to."""
 

@@ -1,4 +1,4 @@
-"""Pictures asked of the engine: rendered there, drawn here."""
+"""Images for the terminal: rendered by the engine, drawn by the app."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from frn_tui.terminal.rendered_picture import Picture
 
 
 async def render(engine: Engine, request: RenderPreview) -> Picture | None:
-    """A picture, or None if it does not exist."""
+    """Request an image; return None if it cannot be rendered."""
     try:
         picture = await engine.call(request)
     except EngineError:

@@ -1,1 +1,1 @@
-"""Dialogues over a screen. Each returns a value, or None if it was left."""
+"""Dialogs over a screen. Each returns a value, or None if it was closed."""

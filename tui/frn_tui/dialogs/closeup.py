@@ -1,4 +1,4 @@
-"""One photo of several, as large as the terminal."""
+"""Full-screen view of one photo among several."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -18,7 +18,7 @@ from frn_tui.widgets.preview import STEP, Preview
 
 
 class Closeup(ModalScreen[int]):
-    """Shows a photo whole or closer, and those before and after it; gives the place of the last one."""
+    """Dialog that shows and zooms photos, one at a time; it returns the index of the last one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "leave", "Back"),
@@ -56,7 +56,7 @@ class Closeup(ModalScreen[int]):
         self.preview.look_at(self.preview.zoom * STEP**step, self.preview.centre)
 
     def action_step(self, step: int) -> None:
-        """Where the photo is seen whole; closer, the arrows move it."""
+        """Show the next or previous photo; when zoomed in, the arrows move the photo instead."""
         self.at = min(max(self.at + step, 0), len(self.paths) - 1)
         self.preview.look_at(1.0)
         self.draw()

@@ -1,4 +1,4 @@
-"""How well the classes are separated, as a table to read."""
+"""Confusion between the classes as a text table."""
 
 from collections.abc import Mapping
 
@@ -9,11 +9,11 @@ from frn_tui.client.protocol import Confusion
 from frn_tui.terminal.text import count_of, display_name, percent
 
 WIDEST = 24
-"""Cells of a name."""
+"""Largest width of a name in cells."""
 
 
 def confusion_table(found: Confusion, names: Mapping[int, str], shot: int) -> Text:
-    """True classes by row, named ones by column."""
+    """Return a table with true classes as rows and predicted ones as columns."""
     rows = [(names.get(class_id, "?"), counts) for class_id, counts in zip(found["ids"], found["counts"], strict=True)]
     room = max(len(str(count)) for count in (len(rows), *(count for _, counts in rows for count in counts)))
     width = min(max([cell_len(display_name(name)) for name, _ in rows] + [4]), WIDEST)

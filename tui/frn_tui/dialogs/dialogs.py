@@ -1,4 +1,4 @@
-"""Small dialogues: a line of text, one of a list, a page to read."""
+"""Small dialogs: a line of text, a choice from a list, a page to read."""
 
 from collections.abc import Sequence
 
@@ -20,38 +20,38 @@ from frn_tui.terminal.text import display_name
 
 
 class Dialog(ModalScreen[ScreenResultType]):
-    """A screen over the others that gives something back, once."""
+    """A modal screen that returns a value once."""
 
     begun = False
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
-        """Close it. Keys come faster than screens go: a late answer must not close another screen."""
+        """Close the dialog, unless another screen is now on top: late answers must not close that one."""
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
     def on_mount(self) -> None:
-        if self.children:  # else it was left before it had any
+        if self.children:  # else it was closed before composing
             self.begun = True
             self.begin()
 
     def on_key(self, event: events.Key) -> None:
-        """Keys may come before there is a field for them: what is typed ahead goes into it."""
+        """Put keys into the field that were typed before it had the focus."""
         if isinstance(self.focused, Input) and event.is_printable and event.character is not None:
             event.stop()
             self.focused.insert_text_at_cursor(event.character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys come before the widgets are there, and after they have gone: then it can only be left."""
+        """Allow only closing before the widgets exist and after they are removed; keys may arrive then."""
         return action == "leave" or (self.begun and self.is_attached)
 
     def action_leave(self) -> None:
         self.dismiss(None)
 
     def begin(self) -> None:
-        """Fill the widgets, now that they are there."""
+        """Fill the mounted widgets."""
 
 
 class Line(Input):
-    """A field for text from anywhere: what could steer the terminal is shown as a dot."""
+    """A text field for untrusted text: characters that could control the terminal are shown as dots."""
 
     def render_line(self, y: int) -> Strip:
         strip = super().render_line(y)
@@ -62,7 +62,7 @@ class Line(Input):
 
 
 class AskText(Dialog[str | None]):
-    """Asks for a line of text."""
+    """Dialog for a line of text."""
 
     BINDINGS = [Binding("escape", "leave", "Back")]
 
@@ -82,7 +82,7 @@ class AskText(Dialog[str | None]):
 
 
 class Choose(Dialog[int | None]):
-    """Asks for one of a list; typing narrows it down."""
+    """Dialog to choose from a list; typing filters it."""
 
     BINDINGS = [
         Binding("escape", "leave", "Back"),
@@ -136,12 +136,12 @@ class Choose(Dialog[int | None]):
 
 
 class Page(Dialog[None]):
-    """Something to read: help, problems, a confusion table."""
+    """Dialog with text to read: help, problems, a confusion table."""
 
     BINDINGS = [Binding("escape,q,enter,question_mark", "leave", "Back")]
 
     def __init__(self, title: str, content: RenderableType, *, wide: bool = False) -> None:
-        """Show some content; what is `wide` is not wrapped, but moved with the arrow keys."""
+        """Show some content; if `wide`, it scrolls with the arrow keys instead of wrapping."""
         super().__init__(classes="-wide-page" if wide else None)
         self.dialog_title, self.content = title, content
 

@@ -1,4 +1,4 @@
-"""Finding by a few letters of a name."""
+"""Fuzzy search by a few letters of a name."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,7 @@ from frn_tui.client.file_requests import Entry
 
 
 def narrowed(entries: Iterable[Entry], wanted: str) -> list[Entry]:
-    """Entries whose names have the wanted letters in this order; first come those that begin with them."""
+    """Return entries whose names contain the letters in this order; names that start with them come first."""
     letters = wanted.casefold()
     ranked: list[list[Entry]] = [[], [], []]
     for entry in entries:

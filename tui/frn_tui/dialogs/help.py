@@ -1,4 +1,4 @@
-"""The help page: every key, by what one wants to do. Keys in braces are those that a binding has now, by its id."""
+"""Help page with every key, grouped by task. Braces contain binding ids and become their current keys."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -74,7 +74,7 @@ def meanings() -> dict[str, str]:
 
 
 def help_page(bindings: Iterable[Binding], own: Mapping[str, str]) -> Table:
-    """The keys of `bindings` as they are now; `own` has those that the user has set, by id."""
+    """Return a table of the current keys of `bindings`; `own` has the user's keys by id."""
     keys = {str(binding.id): key_in_use(binding, own) for binding in bindings}
     numbers = [keys[f"class-{number}"] for number in range(1, 10)]
     keys["class-n"] = "1-9" if numbers == list("123456789") else "".join(numbers)

@@ -1,4 +1,4 @@
-"""The file picker: folders, photos with a preview, several at once. The disk is read by the engine."""
+"""File picker: folders, photos with a preview, multiple selection. The engine reads the disk."""
 
 import os
 from collections.abc import Container
@@ -30,7 +30,7 @@ GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "m
 BUTTONS = "[@click=screen.up]‹ up ›[/]  [@click=screen.accept]‹ take ›[/]  [@click=screen.leave]‹ cancel ›[/]"
 """For the mouse."""
 HERE: Entry = {"name": ".", "kind": "folder"}
-"""The folder itself, as the first of what is in it."""
+"""The folder itself, listed as its first entry."""
 
 
 class _Line(OneLine):
@@ -49,14 +49,14 @@ class _Line(OneLine):
 
 
 class _Finder(Line):
-    """Takes letters to find names by, or a path: only in that a blank is a blank."""
+    """Field for letters to search or a path; blanks are text only in a path."""
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
         return (key != "space" or _is_path(self.value)) and super().check_consume_key(key, character)
 
 
 class Picker(Dialog[list[str] | None]):
-    """Asks for photos, a folder of them, or a project. Typing narrows the list down, or gives a path."""
+    """Dialog to choose photos, a folder or a project; typing filters the list or enters a path."""
 
     BINDINGS = [
         Binding("escape", "leave", "Back", priority=True),
@@ -91,9 +91,9 @@ class Picker(Dialog[list[str] | None]):
         self.engine, self.dialog_title, self.places = engine, title, places
         self.folder = self.parent_folder = start
         self.everything: list[Entry] = []
-        """In the folder."""
+        """All entries of the folder."""
         self.entries: list[Entry] = []
-        """Those of it that are listed."""
+        """Listed entries."""
         self.marked: dict[str, None] = {}
         """Paths, in the order of marking; they stay while one goes to other folders."""
         self._is_first = True
@@ -122,9 +122,9 @@ class Picker(Dialog[list[str] | None]):
         self.open(self.folder, rising=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Where a path is typed, blanks and arrows are part of that."""
+        """Leave blanks and arrows to the field while a path is typed."""
         text = self.query_one(Input).value if self.begun else ""
-        if action == "by_letter":  # letters are for finding, until the list has the focus
+        if action == "by_letter":  # letters search unless the list has the focus
             return self.list.has_focus
         if action == "mark" and _is_path(text):
             return False
@@ -134,8 +134,8 @@ class Picker(Dialog[list[str] | None]):
 
     @work(exclusive=True, group="list")
     async def open(self, folder: str, then: str = "", *, rising: bool = False) -> None:
-        """List a folder; `rising`, the nearest one above it that can be: folders may be deleted meanwhile."""
-        box = self.query_one("#picker", Vertical)  # now: the screen may be going when the engine answers
+        """List a folder; if `rising`, the nearest readable parent, since folders may be deleted meanwhile."""
+        box = self.query_one("#picker", Vertical)  # now, since the screen may close before the answer
         try:
             found = await self._listed(folder, rising=rising)
         except EngineError as error:
@@ -147,7 +147,7 @@ class Picker(Dialog[list[str] | None]):
         if not self._is_first:
             with self.prevent(Input.Changed):
                 field.value = ""
-        self._is_first = False  # what was typed before the first folder was listed counts
+        self._is_first = False  # keep text typed before the first folder was listed
         self._list("" if _is_path(field.value) else field.value, then)
 
     async def _listed(self, folder: str, *, rising: bool) -> Listing:
@@ -161,7 +161,7 @@ class Picker(Dialog[list[str] | None]):
                 folder = above
 
     def _list(self, wanted: str, then: str = "") -> None:
-        """List what has the wanted letters in its name; highlight the first, or one by its name."""
+        """List the entries that match the letters; highlight the first one, or the one named `then`."""
         self.entries = [HERE, *self.everything] if not wanted else narrowed(self.everything, wanted)
         self.list.set_options(Option(_Line(entry, self.path_of(entry["name"]), self.marked)) for entry in self.entries)
         names = [entry["name"] for entry in self.entries]
@@ -223,14 +223,14 @@ class Picker(Dialog[list[str] | None]):
 
     @on(Input.Submitted)
     def entered(self, event: Input.Submitted) -> None:
-        """Take the paths that were typed, or do what there is to do with the highlighted entry."""
+        """Return the typed paths, or act on the highlighted entry."""
         if _is_path(event.value):
             self.take(self._typed(event.value))
         else:
             self.choose()
 
     def _typed(self, text: str) -> list[str]:
-        """The paths that were typed, as seen from the folder that is shown."""
+        """Return the typed paths, relative to the shown folder."""
         typed = parse_paths(text)
         return [absolute(path if path.startswith(("/", "~")) else f"{self.folder}/{path}") for path in typed]
 
@@ -260,7 +260,7 @@ class Picker(Dialog[list[str] | None]):
             self.dismiss(None)
 
     def on_key(self, event: events.Key) -> None:
-        """In the list: whatever else is typed is for finding."""
+        """Search with other keys typed in the list."""
         if self.list.has_focus and event.is_printable and event.character:
             event.prevent_default()
             event.stop()
@@ -310,7 +310,7 @@ class Picker(Dialog[list[str] | None]):
             else:
                 self.marked[path] = None
             self._refresh()
-            if entry is not self.entries[-1]:  # from the last one the cursor would go round to the first
+            if entry is not self.entries[-1]:  # from the last entry the cursor would wrap around
                 self.list.action_cursor_down()
 
     def action_all(self) -> None:
@@ -331,7 +331,7 @@ class Picker(Dialog[list[str] | None]):
             self.open(self.path_of(entry["name"]))
 
     def action_accept(self) -> None:
-        """Take the marked entries, or the highlighted one; a path that was typed goes first."""
+        """Return a typed path, else the marked entries, else the highlighted one."""
         if _is_path(text := self.query_one(Input).value):
             self.take(self._typed(text))
         elif self.marked:
@@ -354,10 +354,10 @@ class Picker(Dialog[list[str] | None]):
             self.dismiss(paths)
 
     def action_go_to(self) -> None:
-        """Bookmarks, and what was opened before."""
+        """Choose among bookmarks and recently opened places."""
         known = self.places.known()
         if not known:
-            self.notify("ctrl+b bookmarks a folder; what was opened is listed here too")
+            self.notify("ctrl+b bookmarks a folder; recently opened ones are also listed here")
             return
 
         def chosen(index: int | None) -> None:
@@ -376,7 +376,7 @@ class Picker(Dialog[list[str] | None]):
 
 
 def told(inside: Inside) -> str:
-    """What is inside a folder, in words."""
+    """Describe a folder's contents."""
     if not inside["folders"] and not inside["photos"]:
         return "no photos and no folders"
     counts = f"{count_of(inside['folders'], 'folder')}, {count_of(inside['photos'], 'photo')}"

@@ -1,4 +1,4 @@
-"""The files that could not be used, as a page to read."""
+"""Page with the files that could not be used."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from frn_tui.document.queries import Problem
 from frn_tui.terminal.text import count_of, display_name
 
 MAX_PROBLEMS = 500
-"""Problems that are listed: the last ones."""
+"""Number of latest problems listed."""
 
 
 def problems_page(problems: Sequence[Problem]) -> Page:
-    """Each file with its reason."""
+    """Return a page of each file with its reason."""
     lines = Text()
     for problem in problems[-MAX_PROBLEMS:]:
         lines.append(display_name(problem.path), style="bold")

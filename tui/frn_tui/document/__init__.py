@@ -1,1 +1,1 @@
-"""What is open, and what can be done with it."""
+"""Open document and its actions."""

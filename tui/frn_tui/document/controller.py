@@ -23,13 +23,13 @@ from frn_tui.terminal.text import count_of
 
 @dataclass(slots=True)
 class Added:
-    """What came of adding files."""
+    """Result of adding files."""
 
     added: int = 0
     broken: list[Problem] = field(default_factory=list)
     duplicates: list[Duplicate] = field(default_factory=list)
     refused: list[Problem] = field(default_factory=list)
-    """Folders whose names no class can have."""
+    """Folders with invalid class names."""
 
     def __str__(self) -> str:
         others = (
@@ -47,7 +47,7 @@ TOLD_EVERY = 3.0
 
 
 def not_added(count: int) -> str:
-    """Describe photos whose place has gone."""
+    """Describe photos that could not be added."""
     return "1 photo was not added" if count == 1 else f"{count:,} photos were not added"
 
 
@@ -57,7 +57,7 @@ class Controller(SyncedDocument):
     def __init__(self, engine: Engine, listener: Callable[[], None] = lambda: None) -> None:
         super().__init__(engine, listener)
         self.adding: list[dict[str, list[str]]] = []
-        """Photos that are being added, by class."""
+        """Photos being added, by class."""
 
     async def scan(self, path: str) -> Found:
         return await self.engine.call(file_requests.ScanPath(path))
@@ -66,11 +66,11 @@ class Controller(SyncedDocument):
         return await self.engine.call(file_requests.FindHolder(path))
 
     async def lock_again(self) -> None:
-        """Lock the project that is open: its lock has ended with the last engine."""
+        """Lock the open project again, since its lock ended with the last engine."""
         await self.engine.call(file_requests.LockProject(self.project))
 
     async def start_anew(self) -> None:
-        """Begin with no class."""
+        """Start without classes."""
         await self.engine.call(file_requests.LockProject(None))
         self.begin(State(threshold=self.first_threshold))
         await self.sync()
@@ -134,12 +134,12 @@ class Controller(SyncedDocument):
             there = session.state.named(name.strip())
             try:
                 ids[name] = there.id if there is not None else session.create(name)
-            except FrnError as error:  # the other folders have good names
+            except FrnError as error:  # the other folders may have valid names
                 outcome.refused.append(Problem(name, str(error)))
         return ids
 
     async def load(self, path: str, progress: ShowProgress | None = None, *, copy: bool = False) -> None:
-        """Open a project in place of what is there; of a copy only the classes, so that saving asks for a name."""
+        """Open a project, replacing the document; if `copy`, saving asks for a new name."""
         found = await self.engine.call(file_requests.LoadProject(path))
         if found.model != self.model_name:
             await self.open_model(found.model)
@@ -154,11 +154,11 @@ class Controller(SyncedDocument):
         await self.sync(progress)
 
     async def save(self, path: str, *, replace: bool = False) -> None:
-        """Write the project as it is now; edits that are made meanwhile are unsaved."""
+        """Save the current project; edits made meanwhile remain unsaved."""
         session = self.session
         async with self.own_model():
             if session is not self.session:
-                raise FrnError(f"{path}: is not saved, as another project was opened meanwhile")
+                raise FrnError(f"{path}: is not saved, because another project was opened meanwhile")
             state = session.state
             await self.engine.call(file_requests.SaveProject(path, state, replace))
         session.mark_saved(state)
@@ -168,7 +168,7 @@ class Controller(SyncedDocument):
         self._changed()
 
     async def journal(self) -> None:
-        """Keep what is unsaved, and what is being added, in case the app ends without a word."""
+        """Save unsaved work and the photos being added, in case the app ends unexpectedly."""
         adding: dict[str, list[str]] = {}
         for name, paths in (pair for classes in self.adding for pair in classes.items()):
             adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
@@ -178,7 +178,7 @@ class Controller(SyncedDocument):
         )
 
     async def add(self, class_id: int, paths: Sequence[str], progress: ShowProgress | None = None) -> Added:
-        """Make photos examples of a class; one edit for all of them, made when the last is embedded."""
+        """Add examples to a class, as one edit after all are embedded."""
         session, name = self.session, self.session.state.find(class_id).name
         with self.begun({name: list(paths)}):
             supports, broken = await self._embed(paths, f"Adding to {name}", progress)
@@ -193,7 +193,7 @@ class Controller(SyncedDocument):
         return Added(added, broken, duplicates)
 
     async def add_classes(self, classes: dict[str, list[str]], progress: ShowProgress | None = None) -> Added:
-        """Make a class of each folder; one that is there already gets more examples. One edit for all."""
+        """Add each folder as a class, or as examples of an existing class, all in one edit."""
         session, everything = self.session, [path for paths in classes.values() for path in paths]
         with self.begun(classes):
             supports, broken = await self._embed(everything, f"Adding {count_of(len(classes), 'class')}", progress)
@@ -206,7 +206,7 @@ class Controller(SyncedDocument):
         return outcome
 
     def _refuse_another(self, session: Session, count: int) -> None:
-        """Photos belong to the document that they were added to."""
+        """Raise FrnError if another document is open now: photos belong to the document they were added to."""
         if session is not self.session:
             raise FrnError(f"another project was opened meanwhile; {not_added(count)}")
 
@@ -226,7 +226,7 @@ class Controller(SyncedDocument):
 
     @contextmanager
     def begun(self, classes: dict[str, list[str]]) -> Iterator[None]:
-        """While photos are being added: an app that is killed meanwhile continues with them."""
+        """Register photos being added: if the app is killed, it continues with them later."""
         self.adding.append(classes)
         try:
             yield
@@ -234,7 +234,7 @@ class Controller(SyncedDocument):
             self.adding.remove(classes)
 
     def reviewed(self) -> list[Reviewed]:
-        """All answers with what has become of them; the arrangement follows."""
+        """Return all answers with their review state; the arrangement is updated."""
         items = reviewed(self.query, self.session.state)
         self.arrangement.follow(items)
         return items
@@ -250,7 +250,7 @@ class Controller(SyncedDocument):
         return paths[at % len(paths)]
 
     async def edit(self, change: Callable[[Session], object]) -> None:
-        """Make an edit (or take one back) and bring the engine in step; an FrnError has changed nothing."""
+        """Make or undo an edit and update the engine; an FrnError means that nothing changed."""
         change(self.session)
         await self.sync()
 
@@ -260,7 +260,7 @@ class Controller(SyncedDocument):
         await self.engine.call(file_requests.ExportClasses(path, what, replace))
 
     async def hide_and_test(self, shot: int) -> Confusion:
-        """How well the classes are separated by so many examples of each."""
+        """Measure the separation of the classes with `shot` examples of each."""
         await self.sync()
         return await self.engine.call(HideAndTest(shot))
 
@@ -271,7 +271,7 @@ class Controller(SyncedDocument):
         return await self.engine.call(CompareModels(examples, models), told_to("Comparing models", progress))
 
     async def show(self, path: str) -> None:
-        """Put one of the answers on show, with its error maps."""
+        """Show one of the answers with its error maps."""
         self.query.show(path)
         await self.sync()
         await self.query.add_maps()
@@ -287,17 +287,17 @@ class Controller(SyncedDocument):
         await self.query.add_maps()
 
     def correct(self, class_id: int) -> Added:
-        """Say which class the photo on show is of, and make it an example; `sync` tells the engine."""
+        """Label the shown photo with a class and add it as an example; `sync` updates the engine."""
         return self.label([] if self.query.answer is None else [self.query.answer], class_id)
 
     def label(self, answers: Sequence[Answer], class_id: int) -> Added:
-        """Say which class photos are of, and make them examples of that, in one edit; `sync` tells the engine.
+        """Label photos with a class and add them as examples, in one edit; `sync` updates the engine.
 
-        An example of another class moves: it was said to be of that.
+        An example of another class moves to this one.
         """
         supports = [support_of(answer) for answer in answers if "key" in answer]
         if not supports:
-            raise FrnError("there is no photo on show that could become an example")
+            raise FrnError("no photo to add as an example")
         name = self.session.state.find(class_id).name
         with self.session.one_edit():
             twins = self.session.add(class_id, supports)

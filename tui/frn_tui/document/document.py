@@ -6,23 +6,23 @@ from frn.inference.session import ClassEntry, Session, State
 
 
 class Document:
-    """A project, a folder of class folders, the samples, or something begun again."""
+    """A project, a folder of class folders, the samples, or new classes."""
 
     def __init__(self) -> None:
         self.session = Session()
         self.project: str | None = None
-        """Path of the project that is open."""
+        """Path of the open project."""
         self.place: str | None = None
         """Folder that was opened, if it is not a project."""
         self.sample_classes: frozenset[int] = frozenset()
-        """Ids of the shipped classes, which step aside for the first one of the user's own."""
+        """Ids of the shipped classes, which the user's first class replaces."""
         self.model_name = ""
         self.first_threshold: float | None = None
-        """Threshold of classes that are started again; None: calibrated."""
+        """Threshold of new documents; None: calibrated."""
 
     @property
     def title(self) -> str:
-        """What is open, in a word."""
+        """Short name of the document."""
         if self.shows_samples:
             return "samples"
         if self.project is not None:
@@ -34,29 +34,29 @@ class Document:
         return {entry.id: entry.name for entry in self.session.state.classes}
 
     def entry(self, class_id: int) -> ClassEntry | None:
-        """A class by its id, if it is there still."""
+        """Return a class by its id, or None if it no longer exists."""
         return next((entry for entry in self.session.state.classes if entry.id == class_id), None)
 
     @property
     def shows_samples(self) -> bool:
-        """Return whether the classes are the shipped ones, and none of the user's own."""
+        """Whether the classes are only the shipped ones."""
         return bool(self.sample_classes) and self.names.keys() <= self.sample_classes
 
     def begin(self, state: State, *, is_saved: bool = True) -> None:
-        """Put a document in place of the one that is open: nothing of it can be undone."""
+        """Replace the open document; this cannot be undone."""
         self.session = Session(replace(state, model=self.model_name), is_saved=is_saved)
         self.project = self.place = None
         self.sample_classes = frozenset()
 
     def step_aside(self) -> bool:
-        """Take the samples away, as part of an edit that puts something of the user's own in their place."""
+        """Remove the samples, as part of an edit that adds the user's own classes."""
         if not self.shows_samples:
             return False
         self.session.replace_state(replace(self.session.state, classes=(), threshold=self.first_threshold))
         return True
 
     def create(self, name: str) -> int:
-        """Make a class, and return its id; samples step aside."""
+        """Create a class and return its id; this replaces the samples."""
         with self.session.one_edit():
             self.step_aside()
             return self.session.create(name)

@@ -1,4 +1,4 @@
-"""The files of photos: found again after they were moved, bundled with the project, sorted into folders."""
+"""Operations on photo files: relocate moved ones, bundle them with the project, sort them into folders."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from frn_tui.terminal.text import count_of
 
 
 async def relocate(controller: Controller, folder: str, progress: ShowProgress) -> tuple[int, int]:
-    """Find missing examples by their content, in a folder and below: how many were, and how many there are."""
+    """Relocate missing examples by content, in a folder and below; return how many were found, and how many missing."""
     state, missing = controller.session.state, controller.missing
     sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
     request = file_requests.RelocatePhotos(folder, sizes)
@@ -31,18 +31,18 @@ async def relocate(controller: Controller, folder: str, progress: ShowProgress) 
 
 
 async def bundle(controller: Controller, path: str, progress: ShowProgress, *, replace: bool = False) -> None:
-    """Write the project and its photos into one folder or zip."""
+    """Write the project and its photos to one folder or zip."""
     async with controller.own_model():
         request = file_requests.WriteBundle(path, controller.session.state, replace)
-    # Outside: whoever opens another model now waits behind it in the engine's queue.
+    # Released here: opening another model now waits in the engine's queue.
     await controller.engine.call(request, told_to("Bundling photos", progress))
 
 
 async def sort(
     controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool, progress: ShowProgress
 ) -> str:
-    """Copy photos into a folder for each verdict, or move them, which can be undone; what came of it, in words."""
-    # Of all classes: of two whose names make one folder's the same gets it, whichever photos are sorted.
+    """Copy photos to one folder per verdict, or move them, which can be undone; return a summary."""
+    # Verdicts of all classes: if two share a folder name, their folders do not depend on the photos sorted.
     verdicts = tuple(dict.fromkeys([*controller.names.values(), *(verdict for _, verdict in photos)]))
     done = _nothing_done()
 
@@ -62,7 +62,7 @@ async def sort(
 
 
 async def step_over(controller: Controller, moves: Moves, progress: ShowProgress, *, undo: bool) -> str:
-    """Move photos back that were moved, or once more; what came of it, in words."""
+    """Undo or redo the move of photos; return a summary."""
     done, photos = _nothing_done(), moves.photos[::-1] if undo else moves.photos
     requests = (file_requests.MovePhotos(moves.journal, [photo], undo) for photo in photos)
     try:
@@ -76,7 +76,7 @@ async def step_over(controller: Controller, moves: Moves, progress: ShowProgress
 
 
 async def settle(controller: Controller) -> str:
-    """Finish moves in which a program was killed; what came of it, in words, if there were any."""
+    """Finish the moves of killed programs; return a summary, or an empty string if there were none."""
     done = await controller.engine.call(file_requests.SettleMoves())
     await _follow_moves(controller, done["places"])
     _tell_failures(controller, done)
@@ -101,7 +101,7 @@ async def _one_by_one(
     what: str,
     progress: ShowProgress,
 ) -> None:
-    """Ask for one photo after another, and add up in `done`: if it is cancelled, those moved by then are known."""
+    """Send one request per photo and collect the results in `done`, which stays valid after a cancellation."""
 
     async def put(request: Request[file_requests.SortedPhotos]) -> None:
         came = await controller.engine.call(request)
@@ -116,9 +116,9 @@ async def _one_by_one(
             putting = asyncio.ensure_future(put(request))
             try:
                 await asyncio.shield(putting)
-            finally:  # also who cancels waits for the one that is on its way
+            finally:  # after a cancellation, still wait for the current photo
                 await putting
-    except EngineError:  # it may have ended while it moved a photo
+    except EngineError:  # it may have died while moving a photo
         with contextlib.suppress(EngineError):
             done["places"].update((await controller.engine.call(file_requests.SettleMoves()))["places"])
         raise
@@ -135,7 +135,7 @@ def _tell_failures(controller: Controller, done: file_requests.SortedPhotos) -> 
 
 
 async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
-    """Answers and examples are where their files are now; not an edit, as it is so whatever is undone."""
+    """Update the paths of answers and examples. This is not an edit, since undo does not move the files."""
     controller.query.moved(places)
 
     def moved(support: Support) -> Support:

@@ -1,4 +1,4 @@
-"""The photos that were asked about, and what the classes say of them."""
+"""Queries and their answers."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,23 +10,23 @@ from frn_tui.client.protocol import Answer, AskClasses, ClassScore, Engine
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A file that could not be used, and why."""
+    """A file that could not be used, and the reason."""
 
     path: str
     reason: str
 
 
 def best_score(answer: Answer | None) -> ClassScore | None:
-    """What the likeliest class says, if any says something."""
+    """Return the score of the most likely class, if there is one."""
     return answer["scores"][0] if answer and answer.get("scores") else None
 
 
 ShowProgress = Callable[[str, int, int], None]
-"""Told what is done, how much of it is, and how much there is."""
+"""Receives a description, the finished number and the total."""
 
 
 class Query:
-    """One photo, or all of a folder; one of the answers is on show."""
+    """Queries, one photo or all of a folder, and the shown answer."""
 
     def __init__(
         self, engine: Engine, changed: Callable[[], None], dropped: Callable[[], Collection[str]] = frozenset
@@ -38,11 +38,11 @@ class Query:
         self.shown = ""
         """Path of the photo on show."""
         self.first: dict[str, Answer] = {}
-        """What was said of each photo at first, by path."""
+        """First answer to each photo, by path."""
         self.seen: set[str] = set()
-        """Paths of the photos that were on show."""
+        """Paths of photos that were shown."""
         self._asked: set[asyncio.Future[object]] = set()
-        """Questions that are on their way."""
+        """Running requests."""
 
     @property
     def answers(self) -> list[Answer]:
@@ -68,16 +68,16 @@ class Query:
 
     def clear(self) -> None:
         self._answers, self.shown, self.first, self.seen = {}, "", {}, set()
-        for asked in self._asked:  # the answers have no place any more
+        for asked in self._asked:  # their answers are no longer needed
             asked.cancel()
         self._asked.clear()
 
     def forget_scores(self, reason: str) -> None:
-        """There is nobody to answer; once there is, the same photos are asked about again."""
+        """Replace all answers by a reason, until the photos can be classified again."""
         self._answers = {path: {"path": path, "reason": reason} for path in self._answers}
 
     def moved(self, places: Mapping[str, str]) -> None:
-        """Files lie elsewhere now: by their paths, where."""
+        """Update the paths of moved files."""
         for answer in self._answers.values():
             answer["path"] = places.get(answer["path"], answer["path"])
         self._answers = {answer["path"]: answer for answer in self._answers.values()}
@@ -86,9 +86,9 @@ class Query:
         self.seen = {places.get(path, path) for path in self.seen}
 
     async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> list[Problem]:
-        """Ask about photos too: answers come behind those that are there, or in their place.
+        """Classify photos; their answers are appended, or replace earlier ones.
 
-        The first one is shown as soon as it is there. Returns what cannot be read.
+        The first answer is shown as soon as it arrives. Returns the photos that cannot be read.
         """
 
         def show(answers: list[Answer]) -> None:
@@ -117,7 +117,7 @@ class Query:
             self._changed()
 
     async def ask_again(self, is_current: Callable[[], bool]) -> None:
-        """The classes have changed: ask about the photo on show first, then, unless they change again, the others."""
+        """Classify all photos again after a change of the classes, the shown one first."""
         old, shown = dict(self._answers), self.answer
         if shown is None:
             return
@@ -126,14 +126,14 @@ class Query:
             return
         renewed = await self._ask_engine(list(self._answers))
         if is_current():
-            for answer in renewed:  # others came since, by the classes as they are now, and may have maps
+            for answer in renewed:  # keep newer answers, which may have maps
                 if (path := answer["path"]) in old and self._answers.get(path) is old[path]:
                     self._put(answer)
             self._changed()
             await self.add_maps()
 
     async def add_maps(self) -> None:
-        """Error maps come with a question about a single photo: ask for those of the one on show."""
+        """Request the error maps of the shown photo, which only a query of a single photo returns."""
         answer = self.answer
         if answer is not None and "maps" not in answer and "reason" not in answer:
             await self._renew(answer)
@@ -150,7 +150,7 @@ class Query:
         show: Callable[[list[Answer]], None] = lambda answers: None,
         progress: ShowProgress | None = None,
     ) -> list[Answer]:
-        """Ask the engine; nothing comes of it where all is cleared meanwhile, and the engine stops."""
+        """Send a request; its answers are dropped if the queries are cleared meanwhile, which also cancels it."""
         found: list[Answer] = []
 
         def on_event(event: dict[str, Any]) -> None:
@@ -168,7 +168,7 @@ class Query:
             await asked
             return found if asked in self._asked else []
         except asyncio.CancelledError:
-            if asked in self._asked:  # it is who has asked that was cancelled
+            if asked in self._asked:  # the caller was cancelled
                 raise
             return []
         finally:

@@ -1,4 +1,4 @@
-"""Describe the unsaved work of an app that has ended."""
+"""Description of the unsaved work of an ended app."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from frn_tui.terminal.text import count_of, display_name
 
 
 def origin(found: Recovered) -> str:
-    """Where what is left is from, and when it was kept."""
+    """Describe the origin of the work, and when it was saved."""
     place = found.project or found.place
     named = display_name(shortened(place), 40) if place else "a project without a name"
     when = datetime.fromtimestamp(found.time).astimezone()
@@ -17,7 +17,7 @@ def origin(found: Recovered) -> str:
 
 
 def contents(found: Recovered) -> str:
-    """What would be recovered."""
+    """Describe what would be recovered."""
     classes = found.state.classes
     names = ", ".join(display_name(entry.name, 16) for entry in classes[:3])
     rest = ", …" if len(classes) > 3 else ""

@@ -1,4 +1,4 @@
-"""Answers as text, for other programs."""
+"""Answers as text for other programs."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from frn_tui.document.review_state import Reviewed, example_names, nearest, riva
 
 
 def as_csv(items: Sequence[Reviewed], state: State, model: str) -> str:
-    """The answers as CSV: one row per photo."""
+    """Return the answers as CSV, one row per photo."""
     names, examples = {entry.id: entry.name for entry in state.classes}, example_names(state)
     columns = ["image", "verdict", "label", "probability", "explained", "error", "reason", "model"]
     columns += ["said_by_you", "rival", "nearest"]
@@ -29,7 +29,7 @@ def as_csv(items: Sequence[Reviewed], state: State, model: str) -> str:
 
 
 def as_json(items: Sequence[Reviewed], state: State, model: str, threshold: float) -> str:
-    """The answers as JSON lines with the fields of `frn classify --json`, the model, and what a person said."""
+    """Return the answers as JSON lines: the fields of `frn classify --json`, the model, and the user's label."""
     names, examples = {entry.id: entry.name for entry in state.classes}, example_names(state)
     lines: list[dict[str, object]] = []
     for item in items:

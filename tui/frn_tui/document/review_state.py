@@ -1,4 +1,4 @@
-"""Going through answers: which of them, in which order, and what has become of them."""
+"""Review of answers: selection, order, and state of each."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,22 +11,22 @@ from frn_tui.terminal.text import percent
 
 UNKNOWN, UNREADABLE = "unknown", "not readable"
 NO_CLASS = "none of the classes"
-"""Name and folder of unknown photos, if a class is itself called unknown."""
+"""Name and folder of unknown photos if a class is itself called unknown."""
 OTHER = "none of these"
 """Label and folder of photos that a person said are of no class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """An answer, and what a person has said of the photo."""
+    """An answer and the user's label of the photo."""
 
     answer: Answer
     verdict: str
-    """What the classes say, in a word or two."""
+    """The classes' answer in a word or two."""
     label: str | None
     """Class that the photo is an example of, or `OTHER`, once somebody said so."""
     first: str | None
-    """Verdict when it was asked about first."""
+    """Verdict of the first answer."""
     is_seen: bool
     label_id: int | None = None
     """Id of the class that it is an example of."""
@@ -37,7 +37,7 @@ class Reviewed:
 
     @property
     def said(self) -> str:
-        """The person's word if there is one, else the classes'."""
+        """The user's label if there is one, else the classes' verdict."""
         return self.verdict if self.label is None else self.label
 
     @property
@@ -46,7 +46,7 @@ class Reviewed:
 
     @property
     def is_unknown(self) -> bool:
-        """Asked of the answer: a class may be called unknown as well."""
+        """Whether the answer is unknown; the name alone does not tell, since a class may be called unknown."""
         return bool(self.answer.get("unknown"))
 
     @property
@@ -75,43 +75,43 @@ class Reviewed:
 
     @property
     def is_changed(self) -> bool:
-        """Return whether corrections have changed the answer."""
+        """Whether corrections have changed the answer."""
         return self.first is not None and self.verdict != self.first
 
 
 def verdict(answer: Answer, names: Mapping[int, str]) -> str:
-    """What an answer says, in a word or two."""
+    """Describe an answer in a word or two."""
     if "scores" not in answer:
         return UNREADABLE
     return UNKNOWN if answer.get("unknown") else names.get(answer["scores"][0]["id"], "?")
 
 
 def folder_of(item: Reviewed, names: Iterable[str]) -> str:
-    """The folder that a photo is sorted into, beside those of classes with these names."""
+    """Return the folder into which a photo is sorted, given the classes' names."""
     if item.is_other and OTHER in map(str.casefold, names):
         return NO_CLASS
     return verdict_beside(item, names) if item.label is None else item.label
 
 
 def verdict_beside(item: Reviewed, names: Iterable[str]) -> str:
-    """The verdict, told apart from classes with these names."""
+    """Return the verdict, distinguishable from these class names."""
     return NO_CLASS if item.is_unknown and UNKNOWN in map(str.casefold, names) else item.verdict
 
 
 def margin(answer: Answer) -> float:
-    """Probability of the likeliest class less that of the next."""
+    """Return the difference between the two largest probabilities."""
     shares = [score["probability"] for score in answer.get("scores", [])]
     return shares[0] - shares[1] if len(shares) > 1 else (1.0 if shares else -1.0)
 
 
 def explained(answer: Answer) -> float:
-    """What the likeliest class explains of the photo; -1 if nothing is known."""
+    """Return the fraction that the most likely class explains; -1 if it is unknown."""
     best = best_score(answer)
     return best["explained"] if best else -1.0
 
 
 def rival(answer: Answer, names: Mapping[int, str]) -> str:
-    """The class that comes second, and its probability."""
+    """Return the second most likely class with its probability."""
     scores = answer.get("scores", [])
     return f"{names.get(scores[1]['id'], '?')} {scores[1]['probability']:.2f}" if len(scores) > 1 else ""
 
@@ -122,17 +122,17 @@ def examples(state: State) -> dict[str, Support]:
 
 
 def example_names(state: State) -> dict[str, str]:
-    """File names of all examples, by key."""
+    """Return the file names of all examples, by key."""
     return {key: support.path.name for key, support in examples(state).items()}
 
 
 def nearest(answer: Answer, examples: Mapping[str, str]) -> str:
-    """File name of the example, of the likeliest class, that looks most like the photo."""
+    """Return the file name of the most similar example of the most likely class."""
     return examples.get(answer.get("nearest", ""), "")
 
 
 def reviewed(query: Query, state: State) -> list[Reviewed]:
-    """All answers, in the order of asking."""
+    """Return all answers with their review state, in query order."""
     names = {entry.id: entry.name for entry in state.classes}
     labels = {support.key: entry.name for entry in state.classes for support in entry.supports}
     labels |= {other.key: OTHER for other in state.others}
@@ -151,7 +151,7 @@ def reviewed(query: Query, state: State) -> list[Reviewed]:
 
 
 def summary(items: Sequence[Reviewed]) -> str:
-    """How far one has come."""
+    """Summarise the progress of the review."""
     seen, labelled = sum(item.is_seen for item in items), sum(item.label is not None for item in items)
     changed = sum(item.is_changed for item in items)
     unknown, other = sum(item.is_unknown for item in items), sum(item.is_other for item in items)
@@ -182,24 +182,24 @@ KINDS: dict[str, Callable[[Reviewed], bool]] = {
 
 @dataclass(slots=True)
 class Arrangement:
-    """Which answers there are to go through, and in which order.
+    """Selection and order of the answers to review.
 
-    It stays as it was chosen while corrections change the answers: who goes from one to the next must not be led back.
+    It does not follow the changes that corrections make to the answers, so stepping through them never goes back.
     """
 
     order: str = "as asked"
     kind: str = "all"
     said: str = ""
-    """Only answers that say this; empty: any."""
+    """Only answers with this verdict or label; empty: any."""
     wanted: str = ""
-    """Text to find in the path or the verdict."""
+    """Text to search in the path or the verdict."""
     paths: list[str] = field(default_factory=list)
     """Paths of the answers, in order."""
     _order: list[str] = field(default_factory=list)
     _asked: frozenset[str] = frozenset()
 
     def choose(self, items: Sequence[Reviewed], **chosen: str) -> None:
-        """Arrange again, with another order or choice."""
+        """Change the selection or order and apply it."""
         for name, value in chosen.items():
             setattr(self, name, value)
         wanted = self.wanted.casefold()

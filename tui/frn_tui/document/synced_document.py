@@ -1,4 +1,4 @@
-"""A document that the engine knows: it gets the classes before it is asked, and asked again after edits."""
+"""A document synchronised with the engine: classes precede queries, and edits repeat the queries."""
 
 import asyncio
 import dataclasses
@@ -16,17 +16,17 @@ from frn_tui.document.review_state import Arrangement
 
 
 class SyncedDocument(Document):
-    """The session, what the engine says of it, and the queries."""
+    """The session, the engine's reports on it, and the queries."""
 
     def __init__(self, engine: Engine, listener: Callable[[], None] = lambda: None) -> None:
         self.engine = engine
         self.listener = listener
-        """Called after every change of what is shown."""
+        """Called after every change of the shown state."""
         super().__init__()
         self.missing: frozenset[str] = frozenset()
-        """Paths of examples that are not where they were."""
+        """Paths of missing examples."""
         self.skipped: frozenset[str] = frozenset()
-        """Keys of those among them that do not count: nothing is known of them but their names."""
+        """Keys of missing examples without feature maps, which do not count."""
         self.model: Model | None = None
         self.reports: dict[int, ClassReport] = {}
         self.threshold = 0.0
@@ -34,11 +34,11 @@ class SyncedDocument(Document):
         self.problems: list[Problem] = []
         self.query = Query(engine, self._changed, lambda: self.session.state.dropped)
         self.arrangement = Arrangement()
-        """Which of the answers to go through, and in which order."""
+        """Selection and order of the answers to review."""
         self._synced: State | None = None
-        """Last state sent to the engine."""
+        """State last sent to the engine."""
         self._renewed: State | None = None
-        """State that all answers belong to."""
+        """State to which all answers belong."""
         self._syncing, self._opening = asyncio.Lock(), asyncio.Lock()
 
     def _changed(self) -> None:
@@ -60,7 +60,7 @@ class SyncedDocument(Document):
         self.arrangement = Arrangement()
 
     async def open_model(self, name: str) -> None:
-        """Open a model; examples are embedded again by it."""
+        """Open a model, which embeds the examples again."""
         async with self._opening:
             await self._open_model(name)
 
@@ -71,7 +71,7 @@ class SyncedDocument(Document):
         self._changed()
 
     async def change_model(self, name: str, progress: ShowProgress | None = None) -> None:
-        """Look at the classes with another model: an edit like any other."""
+        """Switch to another model, as an edit that can be undone."""
         async with self._opening:
             await self._open_model(name)
             self.session.replace_state(dataclasses.replace(self.session.state, model=name))
@@ -80,27 +80,27 @@ class SyncedDocument(Document):
 
     @asynccontextmanager
     async def own_model(self) -> AsyncIterator[None]:
-        """Inside, the state's own model is open and stays it: what is written names the model that it is of."""
+        """Keep the state's own model open during a `with` block, so that written files name the right model."""
         async with self._opening:
             await self._follow_model()
             yield
 
     async def find_missing(self) -> None:
-        """Look which examples are not where they were."""
+        """Find out which examples are missing."""
         session = self.session
         missing = frozenset(await self.engine.call(file_requests.FindMissing(list(self._paths))))
-        if session is self.session:  # else those of another project
+        if session is self.session:  # otherwise they belong to another project
             self.missing = missing
             self._changed()
 
     async def sync(self, progress: ShowProgress | None = None) -> None:
-        """Tell the engine the classes and ask about all photos again, where that is not done yet.
+        """Send the classes to the engine and classify all photos again, unless that is already done.
 
-        Whoever asks the engine for something of the classes syncs first: opening another document, or telling of an
-        edit, may have been cancelled half-way, and class ids mean something else in each document.
+        Requests on classes must sync first: opening a document or syncing an edit may have been cancelled half-way, and
+        class ids are specific to a document.
         """
         self._changed()
-        async with self._syncing:  # edits may come faster than answers: the last one counts
+        async with self._syncing:  # edits may be faster than answers: the last one counts
             async with self._opening:
                 await self._follow_model()
             if self.model is None:
@@ -113,7 +113,7 @@ class SyncedDocument(Document):
                 await self._renew_answers(state)
 
     async def _tell_classes(self, progress: ShowProgress | None) -> None:
-        """Tell the engine the classes, embed what it lacks, and take its reports."""
+        """Send the classes to the engine, embed missing examples, and store the reports."""
         state = self.session.state
         done = await self.engine.call(protocol.SetClasses(state))
         skipped: frozenset[str] = frozenset()
@@ -126,17 +126,17 @@ class SyncedDocument(Document):
             self._follow_changes(found)
             state = self.session.state
             done = await self.engine.call(protocol.SetClasses(state))
-            if skipped := frozenset(done["missing"]):  # their files are away, and nothing is known of them
+            if skipped := frozenset(done["missing"]):  # missing files without feature maps
                 done = await self.engine.call(protocol.SetClasses(_without(state, skipped)))
         self.skipped = skipped
-        self.missing &= self._paths.keys()  # an example that was removed is not missed
-        self._synced = state  # another, where an edit was made meanwhile, is told after this one
+        self.missing &= self._paths.keys()  # removed examples do not count as missing
+        self._synced = state  # an edit made meanwhile is sent by the next call
         self.reports = {report["id"]: report for report in done["reports"]}
         self.threshold, self.calibrated = done["threshold"], done["calibrated"]
 
     async def _renew_answers(self, state: State) -> None:
-        """Ask about all photos again, as the classes are now."""
-        self._renewed = None  # until all of it is done: it may be cancelled half-way
+        """Classify all photos again with the current classes."""
+        self._renewed = None  # until it is finished, since it may be cancelled
         if self.query.answers and self._has_examples:
             await self.query.ask_again(lambda: state is self.session.state)
         elif self.query.answers:
@@ -151,11 +151,11 @@ class SyncedDocument(Document):
 
     @property
     def _paths(self) -> dict[str, None]:
-        """Return the paths of all examples, each once."""
+        """Paths of all examples, each once."""
         return {str(support.path): None for entry in self.session.state.classes for support in entry.supports}
 
     async def _follow_model(self) -> None:
-        """Open the model of a state that was gone back to; where it cannot be opened, the one on hand stays."""
+        """Open the model of a restored state; if it cannot be opened, keep the current one and raise."""
         wanted = self.session.state.model
         if wanted and wanted != self.model_name:
             try:
@@ -165,7 +165,7 @@ class SyncedDocument(Document):
                 raise
 
     def _follow_changes(self, found: Sequence[Support]) -> None:
-        """A file may have changed since the project was saved: its new content takes the old one's place."""
+        """Replace examples whose files have changed since the project was saved by their new content."""
         holders = self.session.state.holders()
         changed = {str(support.path): support for support in found if support.key not in holders}
         if not changed:
@@ -179,7 +179,7 @@ class SyncedDocument(Document):
                 self.problems += [
                     Problem(str(s.path), "has changed since it was added; used as it is now") for s in old
                 ]
-        self.session.amend(fresh.state)  # as an edit, undo could never get past it
+        self.session.amend(fresh.state)  # as an edit, it would block undo
 
     async def _embed(
         self, paths: Sequence[str], what: str, progress: ShowProgress | None
@@ -208,7 +208,7 @@ def support_of(described: Mapping[str, Any]) -> Support:
 
 
 def told_to(what: str, progress: ShowProgress | None) -> Callable[[dict[str, Any]], None]:
-    """Passes progress events on."""
+    """Return a handler that passes on progress events."""
 
     def on_event(event: dict[str, Any]) -> None:
         if event["event"] == "progress" and progress is not None:

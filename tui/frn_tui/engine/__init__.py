@@ -1,5 +1,5 @@
-"""The app's other process: it scans, decodes, embeds, enrols, scores, saves and exports.
+"""The app's engine process: it scans, decodes, embeds, enrolls, scores, saves and exports.
 
-Whatever blocks, prints, crashes or takes memory does so here, and the app can end it at any moment. It speaks
-`frn_tui.client.protocol` over its standard input and output and ends when its input does. Free of torch.
+Everything that blocks, prints, crashes or needs memory runs here, and the app can end the process at any moment. It
+speaks `frn_tui.client.protocol` over standard input and output and ends when its input does. It does not need torch.
 """

@@ -1,4 +1,4 @@
-"""`python -m frn_tui.engine`: says hello first and imports what is large afterwards."""
+"""`python -m frn_tui.engine`: sends hello first and imports large modules afterwards."""
 
 import argparse
 import contextlib
@@ -11,9 +11,9 @@ from frn_tui.client.protocol import PROTOCOL_VERSION
 from frn_tui.engine.pipes import Sender, redirect_stdout
 
 BEHIND = 7
-"""Niceness of the engine: if there are few cores, keys come first."""
+"""Niceness of the engine: with few cores, the app's keys have priority."""
 AUTOGROUP = Path("/proc/self/autogroup")
-"""Where Linux shares the processor between sessions, only this counts between them."""
+"""Linux file with the niceness of a session, which alone counts between sessions."""
 
 
 def main() -> None:
@@ -25,23 +25,23 @@ def main() -> None:
     send = Sender(redirect_stdout(options.log))
     send({"event": "hello", "protocol": PROTOCOL_VERSION, "pid": os.getpid()})
     step_back()
-    faulthandler.enable()  # a library that crashes leaves a traceback, too
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # waiting threads would take the cores from the app
+    faulthandler.enable()  # write a traceback if a library crashes
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads would take the app's cores
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with contextlib.suppress(KeyboardInterrupt):
         from frn_tui.engine.operations import build_handlers
         from frn_tui.engine.server import Server
 
         Server(build_handlers(options.app), send).run(sys.stdin.buffer)
-    os._exit(0)  # a thread that is stuck in a dead file system must not hold the process
+    os._exit(0)  # a thread blocked by a dead file system must not keep the process
 
 
 def step_back() -> None:
-    """Leave the processor to the app where both want it; before any thread is started, which would keep its own."""
+    """Lower this process's priority below the app's, before threads start, which would keep their own."""
     if not hasattr(os, "nice"):
         return
     os.nice(BEHIND)
-    if os.getsid(0) == os.getpid():  # the session is its own: nobody else is set back
+    if os.getsid(0) == os.getpid():  # own session: this affects no other process
         with contextlib.suppress(OSError):
             AUTOGROUP.write_text(str(BEHIND))
 

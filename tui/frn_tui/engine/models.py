@@ -1,4 +1,4 @@
-"""The open model: an exported feature extractor, in onnxruntime."""
+"""Open model: an exported feature extractor in onnxruntime."""
 
 from collections.abc import Iterable
 
@@ -14,10 +14,10 @@ from frn_tui.engine.worker_queues import Job
 
 
 class LoadedModel:
-    """A model and what it is called."""
+    """A model and its name."""
 
     def __init__(self, name: str, extractor: Extractor) -> None:
-        """Refuse a model that was not trained for classes by reconstruction."""
+        """Refuse a model that was not trained to reconstruct."""
         if extractor.head is None:
             raise FrnError(
                 f"{name}: was trained as {extractor.method}, but classes are enrolled by reconstruction. "
@@ -27,31 +27,31 @@ class LoadedModel:
         self.extractor = extractor
 
     def choose_head(self, pools: Iterable[Maps]) -> HeadParameters:
-        """Alpha, beta and gamma for classes of these examples, (k, r, d) each."""
+        """Return alpha, beta and gamma for classes of these examples, (k, r, d) each."""
         return tune_by_leave_one_out(list(pools), self.extractor.prior)
 
 
 class Models:
-    """Opens models; one is open at a time."""
+    """Opens models, one at a time."""
 
     def __init__(self) -> None:
         self.current: LoadedModel | None = None
 
     @property
     def model(self) -> LoadedModel:
-        """The open model; raises FrnError if there is none."""
+        """Return the open model. Raises FrnError if there is no open model."""
         if self.current is None:
             raise FrnError("no model is open yet")
         return self.current
 
     def open(self, request: OpenModel, job: Job) -> Model:
-        """Open a model in place of the last one; a refusal leaves that open."""
+        """Open a model in place of the current one, which stays open if the new one is refused."""
         name = request.model.removesuffix(MIRROR)
         path, trusted = require_exported(name), resolve(name).shipped
-        threads = max(1, cores() - 1)  # one is left to the app
+        threads = max(1, cores() - 1)  # leave one for the app
         extractor = Extractor.open(path, trusted=trusted, device="cpu", threads=threads)
         if name != request.model:
-            from frn_export.graphs.mirror import mirrored  # here: few sessions do
+            from frn_export.graphs.mirror import mirrored  # imported here because few sessions need it
 
             extractor = Extractor(mirrored(extractor.data), str(path), trusted=trusted, device="cpu", threads=threads)
         self.current = LoadedModel(name, extractor)
@@ -62,5 +62,5 @@ class Models:
             "grid": list(extractor.grid),
             "d": extractor.shape[1],
             "bytes": len(extractor.data),
-            "device": "cpu",  # CUDA takes a second to come up
+            "device": "cpu",  # CUDA takes a second to start
         }

@@ -1,4 +1,4 @@
-"""Operations of the engine, by the names of the protocol."""
+"""Operations of the engine by protocol name."""
 
 from frn_tui.engine.classes.comparing import compare
 from frn_tui.engine.classes.embedding import Embedding
@@ -17,7 +17,7 @@ from frn_tui.engine.worker_queues import Handler
 
 
 def build_handlers(app: int) -> dict[str, Handler]:
-    """The operations over one model and its classes, for the app of this process."""
+    """Return the operations on one model and its classes, for the app of this process."""
     models = Models()
     embedding = Embedding(models)
     classes = EnrolledClasses(models, embedding)

@@ -1,4 +1,4 @@
-"""Reads what the app asks, hands it to the worker queues, and cancels."""
+"""Reads requests of the app, passes them to the worker queues, and cancels them."""
 
 import sys
 import threading
@@ -10,13 +10,13 @@ from frn_tui.client.protocol import Queue, parse
 from frn_tui.engine.worker_queues import Handler, Job, Send, WorkerQueue
 
 HEARTBEAT = 1.0
-"""Seconds between signs of life."""
+"""Seconds between heartbeats."""
 EXIT_TIMEOUT = 0.15
-"""Seconds that what runs has to stop, once the app is gone."""
+"""Seconds that running jobs have to stop after the app is gone."""
 
 
 class Server:
-    """Hands requests to their worker queues."""
+    """Passes requests to their worker queues."""
 
     def __init__(self, handlers: Mapping[str, Handler], send: Send) -> None:
         self._send = send
@@ -33,7 +33,7 @@ class Server:
             queue.close(EXIT_TIMEOUT)
 
     def receive(self, message: Mapping[str, object]) -> None:
-        """Begin or cancel what a message asks for."""
+        """Start or cancel the request in a message."""
         if message.get("op") == "cancel":
             for queue in self._queues.values():
                 queue.cancel(message.get("target"))

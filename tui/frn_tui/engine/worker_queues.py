@@ -1,4 +1,4 @@
-"""Jobs, and the queues that serve them in order, each on a thread of its own."""
+"""Jobs, and the queues that process them in order, each on its own thread."""
 
 import sys
 import threading
@@ -13,15 +13,15 @@ from frn_tui.client.protocol import INTERNAL, Request
 
 Send = Callable[[Mapping[str, object]], None]
 Check = Callable[[], None]
-"""Raises `Cancelled` where the work is not wanted any more; to be called often."""
+"""Raises `Cancelled` if the work is no longer wanted; must be called often."""
 
 
 class Cancelled(Exception):  # noqa: N818  # no error: the app wanted it
-    """The app does not want the answer any more."""
+    """Raised if the app no longer wants the answer."""
 
 
 class Job:
-    """A request that is being served: its way to answer, and whether the app still wants to know."""
+    """A request in progress: how to answer it, and whether it is still wanted."""
 
     def __init__(self, number: object, request: Request[Any], send: Send) -> None:
         self.number = number
@@ -31,7 +31,7 @@ class Job:
         self._send = send
 
     def check(self) -> None:
-        """Note that the work gets on; raises Cancelled if it is not wanted any more."""
+        """Record progress. Raises Cancelled if the work is no longer wanted."""
         self.last_progress = time.monotonic()
         if self.cancelled.is_set():
             raise Cancelled
@@ -51,11 +51,11 @@ class Job:
 
 
 Handler = Callable[[Any, Job], object]
-"""Answers a request of its type."""
+"""Function that answers a request of its type."""
 
 
 def serve(handler: Handler, job: Job) -> None:
-    """Handle a request and send its end, whatever happens."""
+    """Handle a request and always send its end."""
     try:
         job.check()
         result = handler(job.request, job)
@@ -72,7 +72,7 @@ def serve(handler: Handler, job: Job) -> None:
 
 
 class WorkerQueue:
-    """Serves jobs in order."""
+    """Processes jobs in order."""
 
     def __init__(self, name: str, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
@@ -87,7 +87,7 @@ class WorkerQueue:
         future.add_done_callback(self._jobs.pop)
 
     def cancel(self, number: object) -> None:
-        """Drop a job that waits; ask one that runs to stop."""
+        """Drop a waiting job, or ask a running one to stop."""
         for future, job in list(self._jobs.items()):
             if job.number == number:
                 job.cancelled.set()
@@ -95,12 +95,12 @@ class WorkerQueue:
                     job.end("cancelled")
 
     def quiet_for(self) -> float:
-        """Seconds since the job that runs last got on; 0 where none does."""
+        """Return the seconds since the last progress of the running job; 0 if there is no running job."""
         running = self._running
         return 0.0 if running is None else time.monotonic() - running.last_progress
 
     def close(self, timeout: float) -> None:
-        """Drop what waits and give what runs a moment to stop."""
+        """Drop waiting jobs and give the running one `timeout` seconds to stop."""
         if self._running is not None:
             self._running.cancelled.set()
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The answers: which one is on show, and the review of all."""
+"""The results: which one is shown, and the review of all."""
 
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from frn_tui.terminal.text import display_name
 
 
 class AnswersLine(Static):
-    """The last lines of the query pane: what speaks against the answer and for it; which of how many it is."""
+    """Last lines of the query pane: the rival class, the nearest example, and the position among the results."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (Binding("l,L", "review", "Review"),)
 
@@ -44,7 +44,7 @@ class AnswersLine(Static):
 
     def action_review(self) -> None:
         if not self.controller.query.answers:
-            self.context.say("p asks about a photo or a folder of them")
+            self.context.say("p classifies a photo or a folder")
             return
 
         def chosen(path: str | None) -> None:
@@ -56,4 +56,4 @@ class AnswersLine(Static):
         self.app.push_screen(review, chosen)
 
     view = "grid"
-    """Grid or list, as it was left."""
+    """Last view of the review, grid or list."""

@@ -1,4 +1,4 @@
-"""The classes: made, renamed, filled with photos, tested."""
+"""The classes: created, renamed, filled with photos, tested."""
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
@@ -32,11 +32,11 @@ ORDERS: dict[str, Callable[[ClassRow], object] | None] = {
     "name": lambda row: natural_order(row.name),
 }
 MANY = 500
-"""Photos from which on adding asks first."""
+"""Number of photos above which adding asks first."""
 
 
 class ClassesPane(Pane):
-    """Lists the classes; one of them is chosen."""
+    """Lists the classes, one of which is chosen."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
         Binding("n", "new_class", "New"),
@@ -111,7 +111,7 @@ class ClassesPane(Pane):
 
     def _take(self, class_id: int) -> None:
         self.chosen = class_id
-        self.call_after_refresh(self.list.choose, class_id)  # once it is in the list
+        self.call_after_refresh(self.list.choose, class_id)  # after it has been added to the list
 
     def action_rename(self) -> None:
         if (entry := self.entry) is not None:
@@ -119,7 +119,7 @@ class ClassesPane(Pane):
             self.context.ask(dialog, lambda name: self._rename(entry, name))
 
     def _rename(self, entry: ClassEntry, name: str) -> None:
-        """Another class's name merges the two, if that is meant."""
+        """Rename a class; another class's name merges the two after confirmation."""
         other = self.controller.session.state.named(name.strip())
         if other is None or other.id == entry.id:
             self.context.edit(lambda session: session.rename(entry.id, name), f"renamed {entry.name} to {name}")
@@ -169,7 +169,7 @@ class ClassesPane(Pane):
             self._tell(await self.controller.add(self.chosen, files, self.context.progress))
 
     async def _add_folders(self, folders: dict[str, list[str]]) -> bool:
-        """Make classes of folders of photos; one alone goes to a class just made, or gets a name of one's choice."""
+        """Create classes from folders of photos; a single folder fills a new empty class or gets a chosen name."""
         (first, photos), *others = folders.items()
         if not others:
             name: str | None
@@ -188,7 +188,7 @@ class ClassesPane(Pane):
         return classes is not None
 
     async def _make_class_for(self, path: str) -> bool:
-        """Ask for the name of a first class; whether there is one now."""
+        """Ask for the name of a first class; return whether it was created."""
         folder = path.rpartition("/")[0].rpartition("/")[2] or "class 1"
         name = await self.app.push_screen_wait(AskText("Name of the class", folder))
         if name is None:
@@ -197,7 +197,7 @@ class ClassesPane(Pane):
         return True
 
     async def fewer(self, classes: dict[str, list[str]]) -> dict[str, list[str]] | None:
-        """Many photos take long and help little: offer some of each class."""
+        """Offer to add only some photos of each class, because many take long and help little."""
         count = sum(map(len, classes.values()))
         if count <= MANY:
             return classes
@@ -252,7 +252,7 @@ class ClassesPane(Pane):
 
     def action_confusion(self) -> None:
         def asked(text: str) -> None:
-            if text.isdecimal() and len(text) < 5 and int(text) > 0:  # "²" is a digit too, and no number
+            if text.isdecimal() and len(text) < 5 and int(text) > 0:  # "²" is a digit but not a number
                 self.context.start(self._confusion, int(text))
             else:
                 self.context.say("a number of examples, at least 1", severity="warning")
@@ -278,6 +278,6 @@ def _row(number: int, entry: ClassEntry, report: ClassReport | None, missing: Se
     if missing and (away := sum(str(support.path) in missing for support in entry.supports)):
         trouble = f"{away} missing"
     quality = None
-    if report is not None and report["rank"]:  # share of left-out examples that would get their own class
+    if report is not None and report["rank"]:  # leave-one-out accuracy of the class
         quality = sum(rank == 0 for rank in report["rank"].values()) / len(report["rank"])
     return ClassRow(entry.id, entry.name, len(entry.supports), quality, trouble, number)

@@ -1,4 +1,4 @@
-"""What the panes share: the controller, work in the background, and questions to the user."""
+"""Shared parts of the panes: the controller, background work, and questions to the user."""
 
 import asyncio
 import time
@@ -29,31 +29,31 @@ Given = TypeVar("Given")
 
 
 class Context:
-    """Given to every pane by the screen that composes them."""
+    """Context given to every pane by the screen that composes them."""
 
     def __init__(self, screen: Screen[None], controller: Controller, mode: Mode) -> None:
         self.screen, self.controller = screen, controller
         self.mode: Mode = mode
-        """How pictures are drawn."""
+        """How images are drawn."""
         self.jobs = JobLine(id="jobs")
         self.lines = [self.jobs]
         """Lines that tell what is going on: of the workspace, and of a screen over it."""
         self.remember: Callable[[str], None] = lambda path: None
-        """Told of each project that is opened or saved."""
+        """Called with each project that is opened or saved."""
         self.places = Places()
-        """Bookmarks, and what was opened before."""
+        """Choose among bookmarks and recently opened places."""
         self.watchers: list[Callable[[], object]] = []
-        """Told whenever something has changed: screens over the workspace."""
+        """Called after every change: screens over the workspace."""
         self.left: Recovered | None = None
-        """Unsaved work of an app that has ended."""
+        """Unsaved work of an app that is no longer running."""
         self.browsed = "."
-        """Folder that the file picker was in last."""
+        """Last folder of the file picker."""
         self._job_began = 0.0
 
     def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[None]:
-        """Run something in the background; its failure is a message, not the end."""
-        is_told = group in ("job", "watch")  # of the others one follows another: nobody has cancelled anything
-        guarded = partial(self._guarded, is_told, work, *arguments)  # awaitable only once it runs
+        """Run work in the background; a failure is shown as a message."""
+        is_told = group in ("job", "watch")  # others replace each other: not cancelled by the user
+        guarded = partial(self._guarded, is_told, work, *arguments)  # create the awaitable only when it runs
         return self.screen.run_worker(guarded, group=group, exclusive=group != "job", exit_on_error=False)
 
     async def _guarded(self, is_told: bool, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
@@ -66,14 +66,15 @@ class Context:
                 self.say("Cancelled")
             raise
         finally:
-            if is_told:  # the next job begins when it begins, also where this one came to no end
+            if is_told:  # the next job starts its own time, even after an unfinished one
                 self._job_began = 0.0
             self._each_line(JobLine.clear)
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
-        """Make an edit, at once: keys come faster than the engine follows. A refusal shows its reason as a message.
+        """Apply an edit at once, because keys arrive faster than the engine follows; a refusal is shown as a message.
 
-        A change without effect is not an edit: it cannot be undone, and must not stop what follows the edit before.
+        A change without effect is not an edit: it cannot be undone and must not interrupt the work of the previous
+        edit.
         """
         session = self.controller.session
         before = session.state
@@ -91,7 +92,7 @@ class Context:
             self.start(self.controller.sync, group="edit")
 
     def step_back(self, *, undo: bool = True) -> str:
-        """Take the last edit back, or do the last undone one again; what came of it, in words."""
+        """Undo the last edit, or redo the last undone one; return the outcome in words."""
         session = self.controller.session
         if not (session.can_undo if undo else session.can_redo):
             return f"nothing to {'undo' if undo else 'redo'}"
@@ -100,7 +101,7 @@ class Context:
         if before.moves is not session.state.moves and (moves := before.moves if undo else session.state.moves):
             self.start(self._step_over, moves, undo)
             return f"moving {count_of(len(moves.photos), 'photo')} {'back' if undo else 'again'}"
-        self.start(self.controller.find_missing, group="missing")  # examples may lie where they are said to be, or not
+        self.start(self.controller.find_missing, group="missing")  # examples may have moved
         return f"undone: {act or 'an edit'}   ctrl+r: redo" if undo else f"redone: {act or 'an edit'}   u: undo"
 
     async def _step_over(self, moves: Moves, undo: bool) -> None:
@@ -114,7 +115,7 @@ class Context:
         if done < total:
             left = (now - self._job_began) / done * (total - done) if done else None
             self._each_line(lambda line: line.show(what, done, total, left))
-        else:  # what goes on after it, like watching a folder, is no part of it
+        else:  # later work, such as watching a folder, is not part of it
             self._job_began = 0.0
             self._each_line(JobLine.clear)
 
@@ -123,14 +124,14 @@ class Context:
             act(line)
 
     def say(self, text: str, *, severity: str = "information") -> None:
-        """A passing message: what went well beside the jobs, trouble as a toast. Never markup: it may hold a name."""
+        """Show a message: success beside the jobs, problems as a toast. Markup is off, as it may hold a name."""
         if severity == "information":
             self._each_line(lambda line: line.say(text))
         else:
             self.screen.notify(display_name(text), severity=severity, markup=False)  # type: ignore[arg-type]
 
     def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
-        """Ask for photos, a folder or a project, and continue with their paths."""
+        """Ask for photos, a folder or a project, and call `then` with their paths."""
         picker = Picker(self.controller.engine, title, self.mode, self.places, start=self.browsed)
 
         def picked(paths: list[str] | None) -> None:
@@ -141,7 +142,7 @@ class Context:
         self.screen.app.push_screen(picker, picked)
 
     def ask(self, dialog: Dialog[Given | None], then: Callable[[Given], object]) -> None:
-        """Show a dialogue, and continue with what it gives unless it is left."""
+        """Show a dialogue and call `then` with its result, unless it is cancelled."""
 
         def answered(given: Given | None) -> None:
             if given is not None:
@@ -150,7 +151,7 @@ class Context:
         self.screen.app.push_screen(dialog, answered)
 
     def ask_path(self, dialog: AskText, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        """Ask where to write a file, and do that in the background."""
+        """Ask where to write a file, and write it in the background."""
 
         def named(path: str) -> None:
             if self.is_named(path):
@@ -159,32 +160,32 @@ class Context:
         self.ask(dialog, named)
 
     def is_named(self, path: str) -> bool:
-        """Return whether a place was typed; if none, show a message."""
+        """Return whether a path was typed; show a message if not."""
         if not path.strip():
             self.say("no name was given: nothing is written", severity="warning")
         return bool(path.strip())
 
     async def written(self, path: str, write: Callable[..., Awaitable[object]]) -> bool:
-        """Write a file, and ask before another is replaced; whether it was written."""
+        """Write a file, asking before another is replaced; return whether it was written."""
         try:
             await write(path)
         except EngineError as error:
             if error.code != EXISTS:
                 raise
             kept = " (the old one is kept as .bak)" if path.endswith(".frn.json") else ""
-            title = f"{display_name(path, 40)} is there already"
+            title = f"{display_name(path, 40)} already exists"
             if await self.chosen(title, [f"replace it{kept}", "leave it"]) != 0:
                 return False
             await write(path, replace=True)
         return True
 
     async def chosen(self, title: str, options: Sequence[str]) -> int | None:
-        """The index of one of a list, or None where the dialogue is left; for work in the background."""
+        """Return the index of the chosen option, or None if the dialogue is cancelled; for background work."""
         return await self.screen.app.push_screen_wait(Choose(title, options))
 
 
 class Pane(Vertical):
-    """A part of the workspace with a border of its own."""
+    """A part of the workspace with its own border."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = ()
     """Bindings of the pane, independent of the focus."""

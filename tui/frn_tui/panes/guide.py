@@ -1,4 +1,4 @@
-"""The first minute: three steps from the samples to photos of one's own."""
+"""The first minute: three steps from the samples to the user's own photos."""
 
 from rich.text import Text
 from textual.widgets import Static
@@ -13,16 +13,16 @@ STEPS = (
 
 
 class Guide(Static):
-    """Comes with the samples, ticks what was done, and is not seen again once all of it was."""
+    """Shown with the samples; ticks completed steps and disappears for good once all are done."""
 
     def __init__(self, controller: Controller) -> None:
         super().__init__(id="guide")
         self.controller = controller
         self.followed = False
-        """Whether all steps were done, now or earlier."""
+        """Whether all steps have been completed, now or earlier."""
         self._begun, self._done = False, 0
         self._samples: set[str] = set()
-        """Photos that were asked about before there was a class of one's own."""
+        """Photos that were queried before the user had a class."""
 
     def show(self) -> None:
         controller, query = self.controller, self.controller.query
@@ -35,7 +35,7 @@ class Guide(Static):
             reached = (query.at > 0, has_own, has_own and asked)
             while self._done < len(STEPS) and reached[self._done]:
                 self._done += 1
-            if has_own:  # whoever has gone on knows what came before
+            if has_own:  # a user who has gone on needs no earlier step
                 self._done = max(self._done, 2)
             self.followed = self._done == len(STEPS)
         self.display = self._begun and not self.followed

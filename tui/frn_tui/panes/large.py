@@ -54,7 +54,7 @@ class LargeView(Horizontal):
 
     @on(Preview.Wanted)
     def draw(self) -> None:
-        """Ask for the pictures, unless they are on show."""
+        """Request the images, unless they are already shown."""
         wanted = {preview: request for preview, request in self._requests().items() if request is not None}
         for preview in (self.photo, self.map, self.near):
             if preview not in wanted:

@@ -1,4 +1,4 @@
-"""The photos of the chosen class: sorted, narrowed down, selected, moved, removed."""
+"""The photos of the chosen class: sorted, filtered, selected, moved, removed."""
 
 from collections.abc import Container, Mapping, Set
 from dataclasses import replace
@@ -24,7 +24,7 @@ TITLES = {
 
 
 class PhotosPane(Pane):
-    """Shows the photos of one class, and how well each fits it."""
+    """Photos of one class, and how well each fits it."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
         Binding("f", "fit", "Sort by fit", show=False),
@@ -39,7 +39,7 @@ class PhotosPane(Pane):
         super().__init__(context, id="photos-pane")
         self.gallery = Gallery(mode=context.mode, id="gallery")
         self.entry: ClassEntry | None = None
-        """The class whose photos these are."""
+        """Class whose photos are shown."""
         self.by_fit = False
         self.everywhere = ""
         """Mark of the photos that are shown of all classes, or "differing"; empty: those of one class."""
@@ -48,7 +48,7 @@ class PhotosPane(Pane):
         self._keys: dict[str, list[str]] = {}
         """Keys of the photos that are shown, by path: a file that has changed and was added again has two."""
         self.wanted_name = ""
-        """Text to find in the names of the photos."""
+        """Filter text for names of photos."""
 
     def compose(self) -> ComposeResult:
         yield self.gallery
@@ -107,7 +107,7 @@ class PhotosPane(Pane):
         self.border_subtitle = Text(keys)
 
     def assign(self, target: ClassEntry) -> None:
-        """A class was named while photos had the focus: move the selected ones there."""
+        """Move the selected photos to the class that was named."""
         keys = self._selected_keys()
         if keys and (self.everywhere or (self.entry is not None and target.id != self.entry.id)):
             self.context.edit(lambda session: session.move(keys, target.id), f"moved {len(keys)} to {target.name}")
@@ -152,7 +152,7 @@ class PhotosPane(Pane):
 def _item(
     support: Support, report: ClassReport | None, calibrated: float, missing: Set[str], names: Mapping[int, str]
 ) -> GalleryItem:
-    """A photo with what the rest of its class says of it."""
+    """Return a photo with how well the rest of its class explains it."""
     path, key = str(support.path), support.key
     name = path.rpartition("/")[2]
     if path in missing:

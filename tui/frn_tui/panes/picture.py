@@ -1,4 +1,4 @@
-"""The photo that was asked about: as it is, and where a class fails to explain it."""
+"""The queried photo, and where a class fails to explain it."""
 
 from collections.abc import Sequence
 from typing import ClassVar, get_args
@@ -20,13 +20,13 @@ from frn_tui.widgets.preview import Preview
 
 LOOKS: tuple[Look, ...] = get_args(Look)
 USUAL = 4 / 3
-"""Width of a photo over its height, for what is laid out before one is seen."""
+"""Aspect ratio of a photo for the layout before one is shown."""
 WORTH, WORTH_LARGE = 0.7, 0.95
-"""The map lies beside the photo where that keeps this share of its height; the second where a large photo is wanted."""
+"""The map is beside the photo if that keeps this fraction of its height; the second applies when zoomed."""
 
 
 class PicturePane(Vertical):
-    """A part of the query pane; nothing here changes the classes."""
+    """Part of the query pane that only shows the photo and does not change classes."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
         Binding("h,H", "look", "Heat"),
@@ -45,13 +45,13 @@ class PicturePane(Vertical):
         self.look: Look = "photo"
         self.smooth, self.numbers = True, False
         self.heat_class: int | None = None
-        """Id of the class whose error map is shown; None: the likeliest."""
+        """Id of the class whose error map is shown; None for the most likely one."""
         self.look_key = "h"
-        """Keys of `action_look`: where `h` moves, `H`."""
+        """Key of `action_look`: `H` if `h` moves the cursor."""
         self._path = ""
         self._wanted: dict[Preview, RenderPreview] = {}
         self._rendered: dict[Preview, RenderPreview | None] = {}
-        """Requests of the pictures that are shown or loading."""
+        """Requests of the images that are shown or loading."""
 
     def compose(self) -> ComposeResult:
         with Container(id="pictures"):
@@ -66,7 +66,7 @@ class PicturePane(Vertical):
         self.draw()
 
     def name_key(self, look_key: str) -> None:
-        """Say by which key the next way of looking comes."""
+        """Show the key of the next view."""
         if look_key != self.look_key:
             self.look_key = look_key
             if self.is_attached:
@@ -83,7 +83,7 @@ class PicturePane(Vertical):
         self.preview.mode = self.map.mode = mode  # type: ignore[assignment]
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lay the map beside or below the photo where that leaves the photo nearly as large as it is alone."""
+        """Place the map beside or below the photo if the photo then stays nearly as large as alone."""
         columns, rows = event.size.width, max(event.size.height - 2, 1)
 
         def height(columns: float, rows: float) -> float:
@@ -97,11 +97,11 @@ class PicturePane(Vertical):
 
     @property
     def has_map(self) -> bool:
-        """Return whether the map lies beside the photo."""
+        """Return whether the map is beside or below the photo."""
         return (self.has_class("-beside") or self.has_class("-below")) and not self.has_class("-no-map")
 
     def _caption(self, answer: Answer | None) -> Text:
-        """What is seen, and in words what its colours mean."""
+        """Return a description of the view, including the meaning of its colours."""
         if answer is None:
             return Text("")
         if "scores" not in answer:
@@ -127,7 +127,7 @@ class PicturePane(Vertical):
         return text.append(f" light: not   {self.look_key}: {following}")
 
     def _mapped(self, answer: Answer) -> list[int]:
-        """Ids of the classes that have a map, the likeliest first; a class may be gone meanwhile."""
+        """Return ids of classes with a map, most likely first; deleted classes are skipped."""
         maps, names = answer.get("maps", {}), self.controller.names
         return [s["id"] for s in answer.get("scores", []) if str(s["id"]) in maps and s["id"] in names]
 
@@ -137,13 +137,13 @@ class PicturePane(Vertical):
 
     @on(Preview.Wanted)
     def draw(self) -> None:
-        """Ask for the pictures, unless they are on show."""
+        """Request the images, unless they are already shown."""
         answer = self.controller.query.answer
         if answer is not None and self._path != answer["path"]:
             self._path = answer["path"]
             self.preview.look_at(1.0)
         heat = heat_of(answer, self._shown_class(answer), smooth=self.smooth) if answer is not None else None
-        self.map.zoom, self.map.centre = self.preview.zoom, self.preview.centre  # both show the same part
+        self.map.zoom, self.map.centre = self.preview.zoom, self.preview.centre  # same part in both
         for preview, look in ((self.preview, self.look), (self.map, "map")):
             is_map = look != "photo" and heat is not None
             with_numbers = heat is not None and (self.numbers or (is_map and preview.mode == "ascii"))
@@ -182,7 +182,7 @@ class PicturePane(Vertical):
             self._show_map_of(class_id)
 
     def action_look(self) -> None:
-        """The photo, the photo under the map's colours, the map."""
+        """Switch between the photo, the photo with the map, and the map."""
         self.look = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
         self.show()
 

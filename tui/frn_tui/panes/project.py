@@ -1,4 +1,4 @@
-"""The project: what is open, undo and redo, saving, opening, exporting."""
+"""The project: title, undo and redo, saving, opening, exporting."""
 
 import shlex
 from collections.abc import Awaitable, Callable
@@ -41,11 +41,11 @@ EXPORTS: dict[Exported, tuple[str, str, str]] = {
 """For each form: its description, the proposed place, and the line that runs it."""
 PANES = ("classes", "photos", "query")
 SUFFIX = ".frn.json"
-"""As in `frn.inference.project`, which would import numpy."""
+"""Suffix of projects; not imported from `frn.inference.project`, which would import numpy."""
 
 
 class ProjectBar(Static):
-    """The title line."""
+    """Title line of the workspace."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
         Binding("u", "undo", "Undo"),
@@ -61,12 +61,12 @@ class ProjectBar(Static):
 
     @dataclass
     class Picked(Message):
-        """Something was chosen to be opened."""
+        """Something was chosen to open."""
 
         path: str
 
     class RecoveryWanted(Message):
-        """Requests to open the unsaved work of an app that has ended."""
+        """Request to open the unsaved work of an app that is no longer running."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(id="title")
@@ -103,7 +103,7 @@ class ProjectBar(Static):
         self.context.say(self.context.step_back(undo=False))
 
     def action_save(self, then: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Save the project, ask for its name if it has none, and continue once it is saved."""
+        """Save the project, asking for a name if it has none, and then call `then`."""
         if self.controller.project is not None:
             self.context.start(self._save, self.controller.project, then)
         else:
@@ -126,7 +126,7 @@ class ProjectBar(Static):
 
     @property
     def file_name(self) -> str:
-        """What a file of this document may be called."""
+        """Return a default name for files of this document."""
         named = self.controller.project or self.controller.place
         return name_of(named).removesuffix(SUFFIX) if named else "classes"
 
@@ -161,7 +161,7 @@ class ProjectBar(Static):
             self.context.say(f"{path} written   {EXPORTS[what][2].format(path=shlex.quote(path))}")
 
     def action_open(self) -> None:
-        """Open something that was open before, what a crash has left, or another place."""
+        """Ask for a recent path, unsaved work after a crash, or another path, and open it."""
         recent, left = self.context.places.recent(), self.context.left
         options = [display_name(shortened(path)) for path in recent]
         if left:
@@ -203,7 +203,7 @@ class ProjectBar(Static):
             self.context.say(f"{path} written")
 
     async def open_bundle(self, path: str) -> None:
-        """Unpack a bundle into the chosen folder, and open its project."""
+        """Unpack a bundle into a chosen folder and open its project."""
         hint = "a folder that is not there yet   enter: done   esc: back"
         dialog = AskText(f"Unpack {display_name(name_of(path), 30)} into", path[: -len(".zip")], hint)
         folder = await self.screen.app.push_screen_wait(dialog)
@@ -231,18 +231,18 @@ class ProjectBar(Static):
 
     @property
     def at_stake(self) -> str:
-        """Describe the unsaved work of the open document; empty if everything is saved."""
+        """Description of the unsaved work; empty if everything is saved."""
         if self.controller.adding:
             return "Photos are still being added: they would be left out"
         return "" if self.controller.session.is_saved else "There are unsaved changes"
 
     async def may_forget(self) -> bool:
-        """Return whether what is unsaved may go."""
+        """Return whether unsaved work may be discarded."""
         options = ["go on, and forget what is unsaved", "stay"]
         return not self.at_stake or await self.context.chosen(self.at_stake, options) == 0
 
     async def open_project(self, path: str) -> None:
-        """Open a project file; ask how where another app has it open."""
+        """Open a project file, asking how if another app has it open."""
         copy = False
         if (holder := await self.controller.holder(path)) is not None:
             options = [

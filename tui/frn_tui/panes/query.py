@@ -1,4 +1,4 @@
-"""Asking about photos, and correcting the answers."""
+"""Queries about photos, and corrections of the results."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.bars import BarRow, Bars
 
 LANDSCAPE = 3
-"""Columns per row from which on the pane is wider than high."""
+"""Columns per row above which the pane is in landscape."""
 
 
 class QueryPane(ThresholdKeys, Pane):
-    """The photo that was asked about, and the score of each class for it."""
+    """The queried photo, and the score of each class for it."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
         Binding("p", "ask", "Ask"),
@@ -52,7 +52,7 @@ class QueryPane(ThresholdKeys, Pane):
 
     @dataclass
     class Asked(Message):
-        """Photos or folders were picked to ask about."""
+        """Photos or folders were chosen as queries."""
 
         paths: list[str]
 
@@ -62,7 +62,7 @@ class QueryPane(ThresholdKeys, Pane):
         self.picture, self.bars = PicturePane(context), Bars(id="bars")
         self.answers = AnswersLine(context, self.verdicts)
         self.watched: str | None = None
-        """Folder whose new photos are asked about."""
+        """Folder whose new photos become queries."""
         self.came = 0
         """Photos that have come into it."""
 
@@ -73,7 +73,7 @@ class QueryPane(ThresholdKeys, Pane):
             yield self.answers
 
     def on_resize(self, event: events.Resize) -> None:
-        """Where it is wider than high, the verdict stands beside the photo instead of below it."""
+        """Place the prediction beside the photo in landscape, otherwise below it."""
         self.set_class(event.size.width >= LANDSCAPE * event.size.height, "-landscape")
 
     def show(self) -> None:
@@ -94,10 +94,10 @@ class QueryPane(ThresholdKeys, Pane):
         self.answers.show()
 
     def show_keys(self, *, in_photos: bool) -> None:
-        """Digits name the class of the photo that was asked about, unless photos of a class have the focus."""
+        """Show the keys; digits assign the query to a class unless the class's photos have the focus."""
         keys = "y right   x none   tab: it is N" if in_photos else "y right   1-9 it is N   m by name   x none"
         self.border_subtitle = Text(keys if self.controller.query.answer else "")
-        self.picture.name_key("H" if in_photos else "h")  # among photos h goes to the left
+        self.picture.name_key("H" if in_photos else "h")  # among photos, h moves left
 
     def action_ask(self) -> None:
         self.context.pick("Ask about a photo, several, or a folder", lambda paths: self.post_message(self.Asked(paths)))
@@ -107,7 +107,7 @@ class QueryPane(ThresholdKeys, Pane):
         for path in paths:
             found = await self.controller.scan(path)
             if found["kind"] == "nothing":
-                self.context.say(found.get("reason", f"{path}: nothing to ask about"), severity="warning")
+                self.context.say(found.get("reason", f"{path}: nothing to classify"), severity="warning")
             files += everything_in(found)
         if files:
             self.picture.heat_class = None
@@ -127,10 +127,10 @@ class QueryPane(ThresholdKeys, Pane):
             self.picture.heat_class = None
             self.answers.go_to(self.controller.path_after(step))
             if not self.controller.arrangement.paths:
-                self.context.say(f"no answer matches: {self.controller.arrangement.words}   l: all")
+                self.context.say(f"no answers match: {self.controller.arrangement.words}   l: all")
 
     def assign(self, target: ClassEntry) -> None:
-        """Say of which class the photo on show is, and continue to the next."""
+        """Assign the shown photo to a class and go on to the next."""
         answer = self.controller.query.answer
         self.verdicts.label([] if answer is None else [answer], target.id)
         self.action_step(1)
@@ -149,7 +149,7 @@ class QueryPane(ThresholdKeys, Pane):
 
     @on(Bars.Clicked)
     def take_bar(self, event: Bars.Clicked) -> None:
-        """One click shows what the class fails to explain; two say that it is of that class."""
+        """Show what the class fails to explain on a click; assign the photo to it on a double click."""
         if event.twice and (entry := self.controller.entry(event.class_id)) is not None:
             self.assign(entry)
         else:
@@ -157,12 +157,12 @@ class QueryPane(ThresholdKeys, Pane):
 
     @on(Bars.ThresholdDragged)
     def drag(self, event: Bars.ThresholdDragged) -> None:
-        if event.released:  # the mark follows the mouse by itself; only where it ends is an edit
+        if event.released:  # the mark moves by itself; only its final position is an edit
             self.verdicts.set_threshold(event.value)
 
     def action_watch(self) -> None:
         if self.watched is not None:
-            self.context.say(f"{self.watched} is not watched any more")
+            self.context.say(f"{self.watched} is no longer watched")
             self.watched = None
             self.show()
             return
@@ -175,12 +175,12 @@ class QueryPane(ThresholdKeys, Pane):
 
     async def watch_folder(self, folder: str) -> None:
         """Ask about photos of a folder, and of those in it, that are new or change, until it is not watched."""
-        await self.controller.engine.call(ListFolder(folder))  # refused where there is none
+        await self.controller.engine.call(ListFolder(folder))  # raises an error if it does not exist
         try:
             await self._watch(folder)
         except FrnError as error:
             self.watched = None
-            raise FrnError(f"{error}   {folder} is not watched any more   w: watch") from error
+            raise FrnError(f"{error}   {folder} is no longer watched   w: watch") from error
 
     async def _watch(self, folder: str) -> None:
         asked = before = await self._stamps(folder)
@@ -209,10 +209,10 @@ class QueryPane(ThresholdKeys, Pane):
         best = best_score(answer)
         said = self.controller.names.get(best["id"], "?") if best and not answer.get("unknown") else "unknown"
         copied = f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else "")
-        self.app.copy_to_clipboard(copied.encode(errors="backslashreplace").decode())  # a name may be no UTF-8
+        self.app.copy_to_clipboard(copied.encode(errors="backslashreplace").decode())  # a name may not be UTF-8
         self.context.say("copied: path, verdict and probability")
 
 
 def everything_in(found: Found) -> list[str]:
-    """The photos of a folder, and of the folders in it."""
+    """Return the photos of a folder and its subfolders."""
     return found["files"] + [file for members in found["classes"].values() for file in members]

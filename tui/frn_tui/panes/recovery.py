@@ -1,4 +1,4 @@
-"""Recovery: the engine stores unsaved work, to restore it after a crash or a lost terminal."""
+"""Recovery of unsaved work, which the engine stores, after a crash or a lost terminal."""
 
 import asyncio
 import contextlib
@@ -15,28 +15,28 @@ from frn_tui.terminal.paths import absolute
 
 
 class Recovery:
-    """The app's own journal, and what another app has left."""
+    """The app's own journal, and those left by other apps."""
 
     def __init__(self, controller: Controller, context: Context) -> None:
         self.controller, self.context = controller, context
         self._written: tuple[object, ...] = (controller.session.state, True, [])
-        """State of the last journal."""
+        """State in the last journal."""
         self._writing: Worker[None] | None = None
         self._failed = False
 
     def keep(self) -> None:
-        """Write the journal, if anything has changed since the last time."""
+        """Write the journal if anything has changed."""
         controller = self.controller
         now = (controller.session.state, controller.session.is_saved, list(controller.adding))
         busy = self._writing is not None and self._writing.is_running
         if now != self._written and not busy and controller.model is not None:
-            write = partial(self._write, now)  # awaitable only once it runs
+            write = partial(self._write, now)  # create the awaitable only when it runs
             self._writing = self.context.screen.run_worker(write, group="journal", exit_on_error=False)
 
     async def _write(self, now: tuple[object, ...]) -> None:
         try:
             await self.controller.journal()
-        except EngineError as error:  # it is tried again, and told once
+        except EngineError as error:  # retried, but reported only once
             if not self._failed:
                 self.context.say(str(error), severity="error")
             self._failed = True
@@ -44,7 +44,7 @@ class Recovery:
             self._written, self._failed = now, False
 
     async def keep_at_the_end(self) -> None:
-        """Write the journal where the app has no time left, or remove it if nothing is left to keep."""
+        """Write the journal when the app must exit at once, or remove it if everything is saved."""
         if self.controller.model is not None:
             with contextlib.suppress(EngineError, TimeoutError):
                 async with asyncio.timeout(1):
@@ -57,12 +57,12 @@ class Recovery:
                 await self.controller.engine.call(LockProject(None))
 
     async def find(self) -> Recovered | None:
-        """Return the last unsaved work of an app that has ended, if any."""
+        """Return the latest unsaved work of an app that is no longer running, if any."""
         self.context.left = await self.controller.engine.call(Recover())
         return self.context.left
 
     async def offer(self, found: Recovered | None) -> bool:
-        """Ask whether to continue with the unsaved work of earlier apps, one after another; whether one is open now."""
+        """Offer to continue unsaved work of earlier apps, one at a time; return whether one was opened."""
         while found:
             options = [f"go on with {contents(found)}", "forget it", "later: ctrl+o has it"]
             chosen = await self.context.chosen(f"Unsaved work of {origin(found)}", options)
@@ -74,22 +74,22 @@ class Recovery:
         return False
 
     async def _discard(self, found: Recovered) -> Recovered | None:
-        """Forget what one app has left; what another has, if there is something."""
+        """Discard the unsaved work of one app; return that of another, if any."""
         await self.controller.engine.call(DiscardJournal(found.journal))
         return await self.find()
 
     def mention(self, found: Recovered) -> None:
-        """Say what is left, where something else was asked for."""
+        """Mention the unsaved work if something else was opened."""
         self.context.say(
             f"there is unsaved work of {origin(found)}: {contents(found)}; ctrl+o has it", severity="warning"
         )
 
     def is_of(self, found: Recovered, place: str) -> bool:
-        """Return whether what is left belongs to a project or folder."""
+        """Return whether unsaved work belongs to a project or folder."""
         return absolute(place) in (found.project, found.place)
 
     async def open(self, found: Recovered) -> None:
-        """Go on with what is left: unsaved, with nothing to undo."""
+        """Open unsaved work, as unsaved and with nothing to undo."""
         controller, engine = self.controller, self.controller.engine
         if found.model != controller.model_name:
             await controller.open_model(found.model)
@@ -100,7 +100,7 @@ class Recovery:
             controller.project = project
         controller.listener()
         with controller.begun(found.adding):
-            await controller.journal()  # now it is this app's, and not asked about again
+            await controller.journal()  # now it belongs to this app and is not offered again
             if other := await self._discard(found):
                 self.mention(other)
             await controller.find_missing()

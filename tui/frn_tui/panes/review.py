@@ -1,4 +1,4 @@
-"""All answers: a grid or a table of them, labelled many at once, with the histogram that the threshold is set on."""
+"""Review of all results in a grid or table, with bulk labels and the histogram for the threshold."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -28,13 +28,13 @@ SIGNS = {True: "●", False: "○"}
 """Signs of photos that were seen, and that were not; one that a person judged has a ◆. (✓ is one that is selected.)"""
 COLUMNS = ("says", "prob.", "expl.", "lead", "rival", "nearest example")
 WIDE = 100
-"""Cells from which on the table names the nearest example."""
+"""Width in cells from which the table shows the nearest example."""
 TALL = 30
 """Rows from which on the histogram is shown."""
 
 
 class Review(ThresholdKeys, Dialog[str | None]):
-    """Gives back the path of the photo to show."""
+    """Screen of all results; returns the path of the photo to show."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Back: from the large photo, from a selection, to the workspace"),
@@ -76,7 +76,7 @@ class Review(ThresholdKeys, Dialog[str | None]):
         self.histogram = Histogram(id="histogram")
         self.jobs = JobLine(id="review-jobs")
         self.items: dict[str, Reviewed] = {}
-        """All answers, by path."""
+        """All results by path."""
         self._examples: dict[str, Support] = {}
 
     def compose(self) -> ComposeResult:
@@ -114,7 +114,7 @@ class Review(ThresholdKeys, Dialog[str | None]):
         return self.has_class("-large")
 
     def show(self) -> None:
-        """Draw what is now."""
+        """Redraw everything."""
         if not self.begun or not self.is_attached:
             return
         items = self.controller.reviewed()
@@ -122,14 +122,14 @@ class Review(ThresholdKeys, Dialog[str | None]):
         self._examples = examples(self.controller.session.state)
         arrangement = self.controller.arrangement
         chosen = [self.items[path] for path in arrangement.paths]
-        self.gallery.empty_text = f"no answer matches: {arrangement.words}   f: only some   c: class   /: find"
+        self.gallery.empty_text = f"no answers match: {arrangement.words}   f: only some   c: class   /: find"
         self.gallery.set_items([self._tile(item) for item in chosen])
         title = f"Answers · {len(chosen)} of {len(items)} · {display_name(arrangement.words, 40)} · {summary(items)}"
         self._update("title", title)
         self._update("columns", self._line("", *COLUMNS))
         self.query_one("#review-columns").display = self.gallery.view == "list" and not self.is_large
         known = [share for report in self.controller.reports.values() for share in report["explained"].values()]
-        threshold = self.verdicts.threshold  # each photo's own threshold lies here: those below it are the unknown ones
+        threshold = self.verdicts.threshold  # shift by each photo's threshold: unknown ones lie below the mark
         asked = [
             best["explained"] + threshold - item.answer.get("threshold", threshold)
             for item in items
@@ -161,7 +161,7 @@ class Review(ThresholdKeys, Dialog[str | None]):
         return near.path.name if near else ""
 
     def _line(self, sign: str, *cells: str) -> str:
-        """A row of the table, as wide as there is room for beside the name."""
+        """Return a row of the table that fits beside the name."""
         room = max(self.gallery.size.width // 2 - 2, 20)
         numbers = f"{cells[1]:>5} {cells[2]:>5}" + (f" {cells[3]:>5}" if room >= 40 else "")
         named = room - 2 - cell_len(numbers)
@@ -197,7 +197,7 @@ class Review(ThresholdKeys, Dialog[str | None]):
 
     @property
     def selected(self) -> list[Reviewed]:
-        """The selected answers, or the one under the cursor."""
+        """Return the selected results, or the one under the cursor."""
         cursor = self.gallery.cursor_item
         paths = self.gallery.selection or ([cursor.path] if cursor else [])
         return [self.items[path] for path in paths if path in self.items]
@@ -294,7 +294,7 @@ class Review(ThresholdKeys, Dialog[str | None]):
         self._advance(items)
 
     def _advance(self, items: Sequence[Reviewed]) -> None:
-        """Go on to the photo after those that were named."""
+        """Clear the selection, or move to the next photo."""
         if self.gallery.selection:
             self.gallery.select(())
         elif items:
@@ -311,7 +311,7 @@ class Review(ThresholdKeys, Dialog[str | None]):
         self._advance(items)
 
     def action_drop(self) -> None:
-        """Take answers off the list; the photos stay where they are, and what they are examples of."""
+        """Remove results from the list; the photos stay, also as examples."""
         paths = [item.path for item in self.selected]
         if paths:
             self.context.edit(lambda session: session.drop(paths), f"dropped {count_of(len(paths), 'answer')}")
@@ -339,7 +339,7 @@ class Review(ThresholdKeys, Dialog[str | None]):
 
 
 def described(item: Reviewed, names: dict[int, str], example: str) -> str:
-    """An answer in a line: what it says, what speaks against it, what it rests on, and what it said before."""
+    """Return a result in one line: prediction, rival, nearest example, label and first prediction."""
     best = best_score(item.answer)
     name = display_name(item.path.rpartition("/")[2], 30)
     if best is None:

@@ -1,4 +1,4 @@
-"""Actions on answers: label them, set the threshold, sort and write them."""
+"""Actions on results: label them, set the threshold, sort and write them."""
 
 from collections.abc import Callable, Sequence
 
@@ -31,7 +31,7 @@ class ThresholdKeys:
 
 
 class Verdicts:
-    """Shared by the query pane and the review of all answers."""
+    """Actions shared by the query pane and the review."""
 
     def __init__(self, context: Context, ask_more: Callable[[], object]) -> None:
         self.context, self.controller, self.ask_more = context, context.controller, ask_more
@@ -40,12 +40,12 @@ class Verdicts:
 
     @property
     def threshold(self) -> float:
-        """As it was set last: what the engine says of it comes later than the next key."""
+        """Return the last threshold set, because the engine reports it later than the next key."""
         own = self.controller.session.state.threshold
         return self.controller.threshold if own is None else own
 
     def label(self, answers: Sequence[Answer], class_id: int) -> None:
-        """Say of which class photos are: they become examples of it, in one edit."""
+        """Make photos examples of a class, in one edit."""
         name = display_name(self.controller.names.get(class_id, ""), 30)
 
         def label(session: Session) -> None:
@@ -67,7 +67,7 @@ class Verdicts:
             self.context.edit(lambda _: self.controller.set_aside(known), f"{photos} {OTHER}")
 
     def right(self, answers: Sequence[Answer]) -> None:
-        """Make photos examples of the classes that were named for them, in one edit."""
+        """Make photos examples of their predicted classes, in one edit."""
         by_class: dict[int, list[Answer]] = {}
         for answer in answers:
             if (best := best_score(answer)) is not None and best["id"] in self.controller.names:
@@ -88,7 +88,7 @@ class Verdicts:
             self.context.edit(label)
 
     def choose_class(self, then: Callable[[ClassEntry], object]) -> None:
-        """Ask for a class by its name."""
+        """Ask for a class by name."""
         classes = self.controller.session.state.classes
         if classes:
             dialog = Choose("It is of class", [entry.name for entry in classes])
@@ -129,11 +129,11 @@ class Verdicts:
         self.context.ask(AskText("Threshold", f"{100 * self.threshold:.1f}", hint), typed)
 
     def sort_into_folders(self, items: Sequence[Reviewed]) -> None:
-        """Copy the photos into a folder for each verdict, or move them where that is asked for."""
+        """Copy the photos into one folder per prediction, or move them if the user chooses so."""
         names = self.controller.names.values()
         photos = [(item.path, folder_of(item, names)) for item in items if item.is_readable]
         if not photos:
-            self.context.say("there is no photo to sort")
+            self.context.say("no photo to sort")
             return
 
         def named(folder: str) -> None:
@@ -151,7 +151,7 @@ class Verdicts:
             self.context.say(f"{said} into {folder}   {'u: undo' if chosen == 1 else 'undo leaves the copies there'}")
 
     def write(self, items: Sequence[Reviewed]) -> None:
-        """Write the answers to a file."""
+        """Write the results to a file."""
         options = [("CSV: for a spreadsheet", "results.csv"), ("JSON lines: for a program", "results.jsonl")]
 
         def chosen(index: int) -> None:

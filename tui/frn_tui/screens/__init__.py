@@ -1,1 +1,1 @@
-"""What opens over the workspace. Each dialogue gives back a value, or None if it was left."""
+"""Screens over the workspace. Each dialogue returns a value, or None if it is cancelled."""

@@ -1,4 +1,4 @@
-"""What is remembered from one start to the next, to be changed: F2."""
+"""Menu of the settings remembered between starts: F2."""
 
 from dataclasses import replace
 from typing import Protocol
@@ -16,18 +16,18 @@ from frn_tui.terminal.text import display_name, percent, share_of
 
 
 class Preferences(Protocol):
-    """What the menu changes."""
+    """Settings that the menu changes."""
 
     settings: Settings
     troubles: list[str]
-    """What is wrong with the settings file."""
+    """Errors in the settings file."""
 
     def set_images(self, images: str) -> None:
-        """Draw pictures that way from now on."""
+        """Draw images in this mode from now on."""
 
 
 async def change_settings(workspace: Workspace, preferences: Preferences) -> None:
-    """Show the settings until they are left; each change counts at once, or where it says so at the next start."""
+    """Show the settings until the menu is closed; changes apply at once, or at the next start if it says so."""
     changes = (_theme, _images, _model, _tta, _threshold, _keys)
     while True:
         settings = preferences.settings
@@ -114,7 +114,7 @@ async def _keys(workspace: Workspace, preferences: Preferences) -> None:
     intro = Text(f'Set in {where}, read at the start:\n"keys": {{"ask": "q", "next-answer": "ctrl+n,f6"}}\n')
     page = Table.grid()
     page.add_row(intro)
-    for trouble in preferences.troubles:  # said at the start too, for seconds only
+    for trouble in preferences.troubles:  # at the start they are shown only for seconds
         page.add_row(Text(f"{display_name(trouble)}\n", style="bold"))
     page.add_row(table)
     await workspace.app.push_screen_wait(Page("Keys by name", page))

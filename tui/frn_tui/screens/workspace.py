@@ -1,4 +1,4 @@
-"""The one screen that is always there: classes, the photos of one class, and the query."""
+"""The main screen: classes, the photos of one class, and the query."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -39,31 +39,31 @@ from frn_tui.widgets.gallery.gallery import Gallery
 from frn_tui.widgets.preview import STEP
 
 TINY = (40, 10)
-"""Columns and rows below which only a line fits."""
+"""Columns and rows below which only a one-line notice is shown."""
 MEDIUM = 100
-"""Columns from which on the classes stand beside another pane; below, one pane is seen at a time."""
+"""Columns from which the classes are beside another pane; below, only one pane is visible."""
 COMPACT = 100
-"""Columns below which the keys stand closer together, so that all fit at 80."""
+"""Columns below which the keys are closer together, so that all fit at 80."""
 CLASSES = 20, 70
 """Cells that the classes may be wide."""
 NARROWEST = 20
-"""Percent of the width that the photos and the query share, which either has at least."""
+"""Least width of either in percent of the width shared by photos and query."""
 
 
 def keys_of(pane: str, keys: Iterable[Binding]) -> Iterable[Binding]:
-    """A pane's keys, bound on the screen so that they work wherever the focus is."""
+    """Return a pane's keys, bound to the screen so that they work wherever the focus is."""
     return (replace(binding, action=f"in_pane({pane!r}, {binding.action!r})") for binding in keys)
 
 
 class Workspace(Screen[None]):
-    """Composes the panes, and does what depends on which of them has the focus."""
+    """Composes the panes, and handles what depends on the focus."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MEDIUM, "-medium"), (120, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
 
     BINDINGS: ClassVar[list[BindingType]] = with_ids(
         [
-            Binding("question_mark,f1", "help", "Help"),  # first: the others may not all fit below
+            Binding("question_mark,f1", "help", "Help"),  # first: the others may not all fit
             *keys_of("classes", ClassesPane.KEYS),
             *keys_of("query", QueryPane.KEYS),
             *keys_of("picture", PicturePane.KEYS),
@@ -104,11 +104,11 @@ class Workspace(Screen[None]):
             "project": self.project_bar,
         }
         self.mode_was_chosen = False
-        """Whether the user set how pictures are drawn, so that it should be remembered."""
+        """Whether the user chose the drawing mode, so that it is remembered."""
         self.own_keys: dict[str, str] = {}
-        """Keys that the user has set, by the bindings' ids."""
+        """The user's own keys by binding id."""
         self.query_share = 50
-        """Percent of the width that it shares with the photos."""
+        """Width of the query in percent of the width shared with the photos."""
         self.focused_pane = "classes"
 
     def compose(self) -> ComposeResult:
@@ -125,7 +125,7 @@ class Workspace(Screen[None]):
     def on_mount(self) -> None:
         self.controller.listener = self.refresh_all
         self.refresh_all()
-        # Once it is laid out: what is hidden for a moment loses the focus.
+        # After layout: a temporarily hidden pane loses the focus.
         self.call_after_refresh(self.focus_pane, "query" if self.app.size.width < MEDIUM else "classes")
 
     def on_resize(self, event: events.Resize) -> None:
@@ -144,7 +144,7 @@ class Workspace(Screen[None]):
             for watcher in tuple(self.context.watchers):
                 watcher()
 
-    # What panes tell each other
+    # Messages between panes
 
     @on(ClassList.Chosen)
     def show_photos(self) -> None:
@@ -172,7 +172,7 @@ class Workspace(Screen[None]):
     def ask(self, paths: Sequence[str]) -> None:
         self.show_pane("query")
         if self.app.screen is self and not (self.photos_pane.has_focus_within and self.has_class("-wide")):
-            self.query_pane.picture.preview.focus()  # else who looks through photos goes on with that
+            self.query_pane.picture.preview.focus()  # otherwise keep browsing photos
         self.context.start(self.query_pane.ask_now, paths)
 
     @on(ProjectBar.Picked)
@@ -184,8 +184,8 @@ class Workspace(Screen[None]):
             await self.open_place(path)
 
     async def open_place(self, path: str) -> None:
-        """Open a project, a bundle, or a folder; of nothing else, and what is left with escape, what is there stays."""
-        path = absolute(path)  # now: who goes on with it after a crash may be in another folder
+        """Open a project, bundle or folder; anything else, or a cancelled dialogue, leaves the current one open."""
+        path = absolute(path)  # now: the next start may be in another folder
         found = await self.controller.scan(path)
         if found["kind"] == "project":
             await self.project_bar.open_project(path)
@@ -209,7 +209,7 @@ class Workspace(Screen[None]):
         await self.controller.open_folder(None, found["classes"], self.context.progress)
 
     def on_paste(self, event: events.Paste) -> None:
-        """Dropped files arrive as pasted text: in the query pane they are asked about, elsewhere added."""
+        """Handle dropped files, which arrive as pasted text: query them in the query pane, add them elsewhere."""
         event.stop()
         if paths := parse_paths(event.text):
             (self.ask if self.query_pane.has_focus_within else self.classes_pane.add)(paths)
@@ -217,7 +217,7 @@ class Workspace(Screen[None]):
     # Focus
 
     def set_query_share(self, percent: int) -> None:
-        """Give the query so much of the width that it and the photos have."""
+        """Set the width of the query in percent of the width shared with the photos."""
         self.query_share = min(max(percent, NARROWEST), 100 - NARROWEST)
         self.query_pane.styles.width = f"{self.query_share}fr"
         self.photos_pane.styles.width = f"{100 - self.query_share}fr"
@@ -242,7 +242,7 @@ class Workspace(Screen[None]):
             self.project_bar.show()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """However a pane got the focus, the next one is counted from there."""
+        """Record which pane has the focus, however it got it, so that Tab continues from there."""
         for name in PANES:
             if self.panes[name] in event.widget.ancestors:
                 self.focused_pane = name
@@ -256,7 +256,7 @@ class Workspace(Screen[None]):
     def focus_pane(self, name: str) -> None:
         self.focused_pane = name
         self.show_pane(name)
-        next(widget for widget in self.panes[name].query("*") if widget.can_focus).focus()  # after the next key, maybe
+        next(widget for widget in self.panes[name].query("*") if widget.can_focus).focus()  # maybe after the next key
 
     # Keys
 
@@ -264,7 +264,7 @@ class Workspace(Screen[None]):
         await self.app.run_action(action, self.panes[pane])
 
     def action_number(self, number: int) -> None:
-        """It is class N: of the selected photos where photos are in focus, else of the photo that was asked about."""
+        """Assign to class N the selected photos if photos have the focus, otherwise the query."""
         classes = self.controller.session.state.classes
         if number > len(classes):
             self.context.say(f"there is no class number {number}")
@@ -283,7 +283,7 @@ class Workspace(Screen[None]):
         pane.assign(target)
 
     def action_delete(self) -> None:
-        """The selected photos where photos are in focus, the class where classes are: nowhere else, by accident."""
+        """Delete the selected photos or the class, whichever has the focus; elsewhere delete nothing."""
         if self.photos_pane.has_focus_within:
             self.photos_pane.delete()
         elif self.classes_pane.has_focus_within:
@@ -295,7 +295,7 @@ class Workspace(Screen[None]):
         (self.classes_pane if self.classes_pane.has_focus_within else self.photos_pane).filter()
 
     def action_zoom(self, step: int) -> None:
-        """The photo in focus over the whole screen, then closer and closer; the other way with -1."""
+        """Show the photo in focus full screen, then zoom in; the reverse with -1."""
         gallery, preview = self.photos_pane.gallery, self.query_pane.picture.preview
         if self.focused_pane == "photos" and gallery.cursor_item is not None and not self.has_class("-zoomed"):
             if step > 0:
@@ -316,20 +316,20 @@ class Workspace(Screen[None]):
         self.context.say(f"pictures: {self.context.mode}")
 
     def set_mode(self, mode: Mode) -> None:
-        """Draw all pictures in another way, or in the same way for another terminal."""
+        """Draw all images in another mode, or in the same one for another terminal."""
         self.context.mode = self.photos_pane.gallery.mode = mode
         self.query_pane.picture.set_mode(mode)
         self.query_pane.picture.show()
         self.photos_pane.gallery.watch_mode()
 
     def action_viewer(self) -> None:
-        """Show the photo in focus outside the terminal: the one asked about, or the one under the cursor."""
+        """Open the photo in focus outside the terminal: the query, or the photo under the cursor."""
         answer, item = self.controller.query.answer, self.photos_pane.gallery.cursor_item
         path = answer["path"] if answer is not None else None
         if self.focused_pane == "photos" and item is not None:
             path = item.path
         if path is None:
-            self.context.say("no photo to show: tab to one of a class, or p asks about one")
+            self.context.say("no photo to show: tab to one of a class, or p classifies one")
             return
         try:
             show(path)
@@ -366,5 +366,5 @@ class Workspace(Screen[None]):
 
 
 def bindings() -> list[Binding]:
-    """All keys of the workspace, as they are without the user's own."""
+    """Return all keys of the workspace, without the user's own."""
     return [binding for binding in Workspace.BINDINGS if isinstance(binding, Binding)]

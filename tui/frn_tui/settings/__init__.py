@@ -1,1 +1,1 @@
-"""What is remembered from one start to the next."""
+"""Settings remembered between starts."""

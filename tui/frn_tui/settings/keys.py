@@ -1,4 +1,4 @@
-"""Other keys than the usual ones, from the settings file: `"keys": {"ask": "q", "next-answer": "n,right"}`."""
+"""Custom keys from the settings file: `"keys": {"ask": "q", "next-answer": "n,right"}`."""
 
 import string
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from frn_tui.terminal.text import display_name
 
 FIXED = {"enter", "space", "up", "down", "left", "right", "home", "end", "pageup", "pagedown", "v"}
 FIXED |= {"j", "k", "ctrl+a", "ctrl+c", "ctrl+p", "ctrl+q"}
-"""Keys of lists, photos and the app itself."""
+"""Fixed keys of lists, photos and the app itself."""
 MODIFIERS = ("ctrl", "shift", "alt", "super", "hyper", "meta")
 KNOWN = frozenset(str(key.value) for key in Keys) | frozenset(
     binding.key for sign in set(string.punctuation) - {","} for binding in Binding.make_bindings([(sign, "", "")])
@@ -19,17 +19,17 @@ KNOWN = frozenset(str(key.value) for key in Keys) | frozenset(
 
 
 def with_ids(bindings: Iterable[Binding]) -> list[BindingType]:
-    """The bindings with names for the settings file: as in the command palette, but small and with hyphens."""
+    """Return the bindings with ids for the settings file: command palette names in lower case with hyphens."""
     return [
-        # Before the widget in focus is asked, which takes a moment: the key after this one may be for a dialogue.
-        # Not so h and l, which move among photos.
+        # Priority: asking the focused widget takes time, and the next key may be for a dialogue. h and l move among
+        # photos.
         replace(binding, id=binding.description.lower().replace(" ", "-"), priority=binding.key[:2] not in ("h,", "l,"))
         for binding in bindings
     ]
 
 
 def read_keymap(wanted: Mapping[str, object], bindings: Iterable[Binding]) -> tuple[dict[str, str], list[str]]:
-    """The entries of the settings file (keys by the bindings' ids) that can be used, and a line about each other."""
+    """Return the usable entries of the settings file (keys by binding id), and a message about each other entry."""
     usual = {str(binding.id): _split(binding.key) for binding in bindings}
     good: dict[str, list[str]] = {}
     bad: list[str] = []
@@ -49,19 +49,19 @@ def read_keymap(wanted: Mapping[str, object], bindings: Iterable[Binding]) -> tu
 
 
 def shown(keys: str) -> str:
-    """Keys as they may be written in the settings file, two blanks between: ? for question_mark."""
+    """Return keys as written in the settings file, separated by two blanks: ? for question_mark."""
     signs = [(key, key_to_character(key) or "") for key in keys.split(",")]
     return "  ".join(sign if sign.isprintable() and sign.strip(" ,") else key for key, sign in signs)
 
 
 def key_in_use(binding: Binding, own: Mapping[str, str]) -> str:
-    """The first key that a binding has now, as it is written on a keyboard; `own` has the user's, by id."""
+    """Return the first current key of a binding, as on a keyboard; `own` has the user's keys by id."""
     key = own.get(str(binding.id), binding.key).split(",")[0]
     return key if "+" in key else format_key(key)
 
 
 def _clash(good: Mapping[str, list[str]], usual: Mapping[str, list[str]]) -> tuple[str, str, str] | None:
-    """An entry whose key has another meaning, the key, and the meaning."""
+    """Return an entry whose key is already in use, the key, and its other use."""
     taken = dict.fromkeys(FIXED, "the app itself")
     taken |= {key: name for name, keys in usual.items() if name not in good for key in keys}
     for name, keys in good.items():
@@ -73,7 +73,7 @@ def _clash(good: Mapping[str, list[str]], usual: Mapping[str, list[str]]) -> tup
 
 
 def _split(keys: str) -> list[str]:
-    """The keys as Textual calls them: ? is question_mark."""
+    """Return Textual's names of the keys: question_mark for ?."""
     try:
         return [binding.key for binding in Binding.make_bindings([(keys, "", "")])]
     except InvalidBinding:

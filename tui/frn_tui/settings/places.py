@@ -1,4 +1,4 @@
-"""Folders and projects that one comes back to: bookmarks, and what was opened before."""
+"""Frequent folders and projects: bookmarks and recently opened ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Places:
-    """The app fills these in: it owns the settings."""
+    """Bookmarks and recent paths, filled in by the app, which owns the settings."""
 
     recent: Callable[[], list[str]] = list
-    """Paths that were opened before, the last one first."""
+    """Recently opened paths, last one first."""
     bookmarks: list[str] = field(default_factory=list)
     changed: Callable[[], None] = lambda: None
-    """Called when there are other bookmarks."""
+    """Called when bookmarks change."""
 
     def known(self) -> list[str]:
-        """Bookmarks first, then what was opened before; none twice."""
+        """Return bookmarks, then recently opened paths, without duplicates."""
         return list(dict.fromkeys([*self.bookmarks, *self.recent()]))
 
     def toggle(self, path: str) -> bool:
-        """Make a folder a bookmark, or none any more; whether it is one now."""
+        """Add or remove the bookmark of a folder; return whether it is one now."""
         if path in self.bookmarks:
             self.bookmarks.remove(path)
         else:

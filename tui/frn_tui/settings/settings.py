@@ -1,4 +1,4 @@
-"""What is remembered from one start to the next; the file may be edited by hand, for the keys."""
+"""Settings remembered between starts, in a file whose keys may be edited by hand."""
 
 import json
 import os
@@ -17,30 +17,30 @@ IMAGES = ("auto", *MODES)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Small, and never worth an error: what cannot be read is as on the first start."""
+    """Settings of the app; an unreadable file gives the defaults instead of an error."""
 
     theme: str = ""
     images: str = "auto"
     model: str = ""
-    """To start with; empty: the shipped one."""
+    """Model to start with; empty for the shipped one."""
     threshold: float | None = None
-    """Threshold of classes that are started again; None: calibrated from the examples."""
+    """Threshold for new classes; None calibrates it from the examples."""
     keys: dict[str, object] = field(default_factory=dict)
-    """Keys by the ids of `frn_tui.settings.keys`, as they stand in the file."""
+    """Keys by ids of `frn_tui.settings.keys`, as in the file."""
     recent: list[str] = field(default_factory=list)
-    """Paths of projects and folders, the last one first."""
+    """Recent projects and folders, last one first."""
     bookmarks: list[str] = field(default_factory=list)
-    """Folders that the file picker goes to."""
+    """Bookmarked folders of the file picker."""
     guided: bool = False
-    """Whether the steps from the samples to own photos were followed."""
+    """Whether the guide from the samples to the user's own photos was followed."""
     tta: str = "none"
-    """Whether the model to start with looks at mirror images as well: "hflip"."""
+    """Test-time augmentation of the model to start with, "hflip" for mirror images."""
     query_share: int = 50
-    """Percent of the width that the query shares with the photos."""
+    """Width of the query in percent of the width shared with the photos."""
     tile_width: int = 0
-    """Cells that a photo of a class is wide; 0: by the room there is."""
+    """Width of a photo tile in cells; 0 chooses it by the available space."""
     trouble: str = ""
-    """What is wrong with the file; it is left as it is then."""
+    """Problem with the file, which is then left unchanged."""
 
     @classmethod
     def read(cls) -> "Settings":
@@ -59,7 +59,10 @@ class Settings:
         return cls(**taken)
 
     def beside(self, start: "Settings", opened: Sequence[str]) -> "Settings":
-        """The same, with the places that other apps have kept since the start; `opened` here, the last one first."""
+        """Return these settings merged with recent paths and bookmarks that other apps have written since `start`.
+
+        `opened` are the paths opened here, last one first.
+        """
         kept = Settings.read()
         if kept.trouble:
             return self
@@ -71,7 +74,7 @@ class Settings:
         return replace(self, recent=kept.recent, bookmarks=list(dict.fromkeys([*theirs, *ours])))
 
     def write(self) -> None:
-        """Keep them, if there is a place for them."""
+        """Write the settings, ignoring errors."""
         if self.trouble:
             return
         try:
@@ -80,7 +83,7 @@ class Settings:
             return
 
     def opened(self, path: str) -> "Settings":
-        """The same, with a project or folder opened just now."""
+        """Return the settings with a newly opened project or folder."""
         return replace(self, recent=[path, *(other for other in self.recent if other != path)][:RECENT])
 
 
@@ -104,12 +107,12 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
 
 
 def settings_path() -> Path:
-    """Where they are kept."""
+    """Return the path of the settings file."""
     return state_folder() / "settings.json"
 
 
 def state_folder() -> Path:
-    """Where journals and settings live: $FRN_STATE, or the user's folder for such things."""
+    """Return the folder of journals and settings: $FRN_STATE, or one in the user's state folder."""
     if override := os.environ.get("FRN_STATE"):
         return Path(override)
     from platformdirs import user_state_path

@@ -1,1 +1,1 @@
-"""Capabilities of the terminal, and drawing on it."""
+"""Capabilities of the terminal, and output to it."""

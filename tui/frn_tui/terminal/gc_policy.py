@@ -1,29 +1,29 @@
-"""When Python collects garbage: not while someone works.
+"""Garbage collection while the user is idle.
 
-A full collection visits all objects of a program; with ten thousand photos on the list that holds the app up for a
-tenth of a second. The objects of the start are therefore frozen, and the rest collected only while no key is pressed.
+A full collection visits all objects; with ten thousand photos listed, that blocks the app for a tenth of a second.
+Objects from startup are therefore frozen, and full collections run only while no key is pressed.
 """
 
 import gc
 
 IDLE = 2.0
-"""Seconds without a key or a click after which nobody waits."""
+"""Seconds without a key or click after which the user counts as idle."""
 IDLE_WHILE_WORKING = 15.0
-"""The same while work is under way, whose progress someone may watch."""
+"""The same while a job is running, because the user may watch its progress."""
 MIN_SMALL_COLLECTIONS = 10
-"""Small collections that make a full one worth its time."""
+"""Least number of small collections before a full one is worthwhile."""
 NEVER = 1_000_000
 
 
 def begin() -> None:
-    """Freeze all that there is, and collect among young objects only."""
+    """Freeze all existing objects and restrict collections to young ones."""
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], NEVER)
     gc.enable()
 
 
 def collect(seconds_idle: float, *, is_working: bool) -> bool:
-    """Collect everything and freeze what is left, if nobody waits and it is worth it; returns whether it was."""
+    """Run a full collection and freeze the rest if the user is idle and it is worthwhile; return whether it ran."""
     patient = seconds_idle >= (IDLE_WHILE_WORKING if is_working else IDLE)
     if not patient or gc.get_count()[2] < MIN_SMALL_COLLECTIONS:
         return False

@@ -1,4 +1,4 @@
-"""The characters that stand for cells of a picture in Kitty's protocol: see `frn_tui.terminal.pixels`."""
+"""Characters that stand for cells of an image in Kitty's protocol: see `frn_tui.terminal.pixels`."""
 
 PLACEHOLDER = "\U0010eeee"
 _MARKS = (
@@ -9,11 +9,11 @@ _MARKS = (
     "20D4-20D7 20DB-20DC 20E1 20E7 20E9 20F0 2CEF-2CF1 2DE0-2DFF A66F A67C-A67D A6F0-A6F1 A8E0-A8F1 AAB0 AAB2-AAB3 "
     "AAB7-AAB8 AABE-AABF AAC1 FE20-FE26 10A0F 10A38 1D185-1D189 1D1AA-1D1AD 1D242-1D244"
 )
-"""The protocol's marks for 0, 1, 2 ...: combining characters above, as of Unicode 6."""
+"""The protocol's marks for 0, 1, 2 ...: combining characters above, from Unicode 6."""
 MARKS = "".join(
     chr(code)
     for first, _, last in (part.partition("-") for part in _MARKS.split())
     for code in range(int(first, 16), int(last or first, 16) + 1)
 )
 PLACES = {mark: place for place, mark in enumerate(MARKS)}
-"""What each mark means."""
+"""Number that each mark stands for."""

@@ -1,8 +1,8 @@
-"""How pictures are drawn: with pixels where the terminal can, else with characters of two colours.
+"""Modes of drawing images: pixels if the terminal supports them, otherwise characters in two colours.
 
-A cell of a terminal is about twice as high as wide. Characters cut it into parts: half blocks show 1 x 2 pixels in
-their true colours; quadrants, sextants and octants 2 x 2, 2 x 3 and 2 x 4 pixels in the best two colours; ASCII one
-grey pixel. Pixels come by Kitty's protocol or as Sixel (`frn_tui.terminal.pixels`).
+A terminal cell is about twice as high as wide. Characters divide it into parts: half blocks show 1 x 2 pixels in their
+true colours; quadrants, sextants and octants show 2 x 2, 2 x 3 and 2 x 4 pixels in the best two colours; ASCII shows
+one grey pixel. Pixels use Kitty's protocol or Sixel (`frn_tui.terminal.pixels`).
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ Mode = Literal["kitty", "sixel", "half", "quad", "sextant", "octant", "ascii", "
 Palette = Literal["", "256", "greys"]
 """All colours, the 256 of a terminal's table, or black, white and two greys between."""
 PIXELS: tuple[Mode, ...] = ("kitty", "sixel")
-"""Those that some terminals can."""
+"""Modes that some terminals support."""
 MODES: tuple[Mode, ...] = ("half", "quad", "sextant", "octant", "ascii", "none")
-"""Those that every terminal can, as far as its font has the characters."""
+"""Modes that every terminal supports if its font has the characters."""
 CELLS: tuple[Mode, ...] = ("half", "quad", "sextant", "octant")
-"""Those whose cells show the picture by their colours."""
+"""Modes that show the image by the colours of cells."""
 COLOURED = (*PIXELS, *CELLS)
 
 PARTS: dict[Mode, tuple[int, int]] = {
@@ -27,11 +27,11 @@ PARTS: dict[Mode, tuple[int, int]] = {
     "ascii": (1, 1),
     "none": (0, 0),
 }
-"""Pixels per cell, across and down, where characters draw them."""
+"""Pixels per cell, across and down, of modes that use characters."""
 
 
 def default_mode(environ: Mapping[str, str], color_system: str | None) -> Mode:
-    """How to draw pictures on this terminal, from what it says of itself unasked."""
+    """Return the drawing mode for this terminal according to its environment, without queries."""
     return "half" if color_system and environ.get("TERM") not in ("dumb", "unknown") else "ascii"
 
 
@@ -43,15 +43,15 @@ def palette_of(color_system: str | None) -> Palette:
 
 
 def _sextants() -> str:
-    """U+1FB00 on, in the order of their parts, but for what other blocks have: nothing, a left or right half, all."""
+    """Return U+1FB00 onwards in the order of their parts, with other blocks for empty, left, right and full."""
     known = {0: " ", 21: "▌", 42: "▐", 63: "█"}
     fresh = iter(range(0x1FB00, 0x1FB3C))
     return "".join(known[parts] if parts in known else chr(next(fresh)) for parts in range(64))
 
 
 def _octants() -> str:
-    """U+1CD00 on, in the order of their parts, but for what other blocks have."""
-    quarters = (0, 0b0101, 0b1010, 0b1111)  # of an upper or lower half: nothing, left, right, both
+    """Return U+1CD00 onwards in the order of their parts, with existing blocks in their places."""
+    quarters = (0, 0b0101, 0b1010, 0b1111)  # of an upper or lower half: none, left, right, both
     known = {quarters[i & 3] | quarters[i >> 2] << 4: QUADRANTS[i] for i in range(16)}
     known |= {0b11000000: "▂", 0b11111100: "▆", 0b00000011: "\U0001fb82", 0b00111111: "\U0001fb85"}
     known |= {1: "\U0001cea8", 2: "\U0001ceab", 64: "\U0001cea3", 128: "\U0001cea0"}
@@ -69,8 +69,10 @@ CHARACTERS: dict[Mode, str] = {
     "ascii": " .:-=+*#%@",
     "none": " ",
 }
-"""By the sum of the parts in the first colour: 1 for the upper left one, 2 for its neighbour, and so on; ASCII by how
-much ink there is."""
+"""Characters by the sum of the parts in the first colour, or for ASCII by darkness.
+
+The upper left part counts 1, its neighbour 2, and so on.
+"""
 
 FRAME = 0, 229, 255
-"""Red, green and blue of the line about what the network sees: few photos and no error map have it."""
+"""RGB colour of the line around the model's input, rare in photos and absent from error maps."""

@@ -1,9 +1,9 @@
-"""Pictures as pixels: placeholders among the text, and what the terminal knows of the pictures that they stand for.
+"""Images as pixels: placeholders in the text, and the images that the terminal stores for them.
 
-Kitty's protocol (https://sw.kovidgoyal.net/kitty/graphics-protocol/#unicode-placeholders) lets a character stand for a
-cell of a picture: marks on it say which row and column, its colour says of which picture. So a picture is laid out,
-scrolled, covered and drawn again like any text. For Sixel, which has no placeholders, `frn_tui.terminal.sixel` puts the
-pixels of each run of placeholders in their place when the text is written.
+In Kitty's protocol (https://sw.kovidgoyal.net/kitty/graphics-protocol/#unicode-placeholders) a character stands for a
+cell of an image: its marks give the row and column, its colour the image. So an image is laid out, scrolled, covered
+and redrawn like text. Sixel has no placeholders; `frn_tui.terminal.sixel` replaces each run of placeholders by its
+pixels when the text is written.
 """
 
 import os
@@ -23,30 +23,30 @@ from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import Rows, translated
 
 MAX_CELLS = len(MARKS)
-"""Columns and rows of a picture at most."""
+"""Most columns or rows of an image."""
 FIRST_COLOUR, COLOURS, BLOCKS = 16, 240, 254
-"""A picture's number is a colour beyond the terminal's own 16, which tmux hands on as it is, and a third mark."""
+"""Image numbers: a colour beyond the terminal's own 16, which tmux passes on unchanged, and a third mark."""
 CHUNK = 4096
-"""Characters of a picture's data in one command."""
+"""Characters of image data per command."""
 IN_PAGE = "FRN_PAGE" in os.environ
 """Whether the terminal is the page of `frn-tui --web`."""
 HIDDEN = Style(conceal=IN_PAGE or None)
-"""The page draws over its terminal's characters, and what is wider than its cell would look out."""
-_numbers = count(os.getpid() * 977)  # two apps in one terminal's windows should not give the same
+"""Conceals placeholders in the page, which draws images over them; wider characters would show at the edges."""
+_numbers = count(os.getpid() * 977)  # so that two apps in one terminal use different numbers
 
 
 def next_number() -> int:
-    """A number that no picture has had for 60,000 pictures."""
+    """Return an image number not used for the last 60,000 images."""
     return next(_numbers) % (COLOURS * BLOCKS)
 
 
 def _split(number: int) -> tuple[int, int]:
-    """The colour and the third mark's place."""
+    """Return the colour and the value of the third mark."""
     return FIRST_COLOUR + number % COLOURS, 1 + number // COLOURS
 
 
 def placeholders(picture: Picture, base: Style) -> list[list[tuple[str, Style]]]:
-    """The cells of a picture."""
+    """Return the placeholder cells of an image."""
     colour, block = _split(picture.number)
     style = base + Style.from_color(_indexed(colour)) + HIDDEN
     return [[(char, style) for char in _row(y, picture.columns, block)] for y in range(picture.rows)]
@@ -54,7 +54,7 @@ def placeholders(picture: Picture, base: Style) -> list[list[tuple[str, Style]]]
 
 @lru_cache(COLOURS)
 def _indexed(number: int) -> Color:
-    """A colour of the terminal's table. With a triplet, so that Textual does not make it one of 16 million."""
+    """Return a colour of the terminal's table; its triplet keeps Textual from making it one of 16 million."""
     return Color(f"color({number})", ColorType.EIGHT_BIT, number, ColorTriplet(0, 0, 0))
 
 
@@ -64,17 +64,17 @@ def _row(y: int, columns: int, block: int) -> list[str]:
 
 
 class Graphics:
-    """Graphics of the terminal: its capabilities and stored pictures."""
+    """Graphics of the terminal: its capabilities and stored images."""
 
     def __init__(self, write: Callable[[str], object] = lambda data: None) -> None:
-        """Tell the terminal by `write`."""
+        """Send commands to the terminal by `write`."""
         self._write = write
         self.mode: Mode | None = None
-        """How the terminal shows pixels; None: not at all, as far as it is known."""
+        """Mode in which the terminal shows pixels; None if it does not, as far as known."""
         self.cell = 10, 20
         """Width and height of a cell in pixels."""
         self.colours = 256
-        """Colours of a picture of Sixel."""
+        """Number of colours of a Sixel image."""
         self.palette: Palette = ""
         """Colours of a picture of characters."""
         self.in_page = IN_PAGE
@@ -82,16 +82,16 @@ class Graphics:
         self._pictures: WeakValueDictionary[int, Picture] = WeakValueDictionary()
         self._sixels: dict[int, Rows] = {}
         self._gone: list[int] = []
-        """Numbers of pictures that nobody keeps any more."""
+        """Numbers of images that are no longer in use."""
 
     def wanted(self, mode: Mode, *, framed: bool = False) -> dict[str, Any]:
-        """What to ask the engine for beside the number of cells, to draw in a mode."""
+        """Return further arguments of a request to the engine in this mode."""
         if mode not in PIXELS:
             return {"palette": self.palette} if mode in CELLS else {}
         return {"framed": framed, "cell": list(self.cell), "colours": self.colours}
 
     def send(self, picture: Picture | None) -> None:
-        """Give the terminal a picture, before its placeholders come; take away those that are no longer kept."""
+        """Send an image to the terminal before its placeholders, and delete unused ones."""
         if picture is None or not picture.data or picture.number in self._pictures:
             return
         self._pictures[picture.number] = picture
@@ -107,13 +107,13 @@ class Graphics:
         self._gone.append(number)
 
     def send_again(self) -> None:
-        """After the terminal was left and entered again."""
+        """Send all images again after the terminal was left and entered again."""
         for picture in list(self._pictures.values()):
             if picture.mode == "kitty":
                 self._write(self._given(picture))
 
     def farewell(self) -> str:
-        """What takes all pictures away."""
+        """Return the commands that delete all images."""
         return self._taken([*self._gone, *(number for number, some in self._pictures.items() if some.mode == "kitty")])
 
     def _taken(self, numbers: Iterable[int]) -> str:
@@ -136,7 +136,7 @@ class Graphics:
         return through_tmux(command) if self.in_tmux else command
 
     def translated(self, text: str) -> str:
-        """What is written to the terminal: with Sixel in the place of placeholders."""
+        """Return the text for the terminal, with Sixel in place of placeholders."""
         if self.mode != "sixel" or PLACEHOLDER not in text:
             return text
         return translated(text, self._rows)
@@ -146,7 +146,7 @@ class Graphics:
 
 
 PAGE_COMMAND = 8117
-"""Command of the page of `frn-tui --web`: an OSC that no terminal knows."""
+"""OSC command of the page of `frn-tui --web`, unused by terminals."""
 
 
 def _kitty_id(number: int) -> int:
@@ -155,7 +155,7 @@ def _kitty_id(number: int) -> int:
 
 
 def through_tmux(command: str) -> str:
-    """A command that tmux hands on to the terminal that it is in."""
+    """Wrap a command so that tmux passes it to its terminal."""
     return "\x1bPtmux;" + command.replace("\x1b", "\x1b\x1b") + "\x1b\\"
 
 
@@ -163,7 +163,7 @@ NOTHING = Graphics()
 
 
 def graphics_of(app: object) -> Graphics:
-    """Those of the app; of one that has none, some that show nothing."""
+    """Return the app's graphics, or inactive ones if it has none."""
     found = getattr(app, "graphics", NOTHING)
     assert isinstance(found, Graphics)
     return found

@@ -1,8 +1,8 @@
-"""Sixel in the place of placeholders.
+"""Sixel in place of placeholders.
 
-Whatever Textual writes of a picture, a line of it or a part of one beside a message, is a run of placeholders
-(`frn_tui.terminal.pixels`) in one row of the picture. The run is written as blanks with the pixels of just these cells
-over them: what lies about it stays, and what is written there later takes the place of the pixels, as with any text.
+Textual writes any part of an image as a run of placeholders (`frn_tui.terminal.pixels`) within one row of the image.
+The run is written as blanks with the pixels of exactly these cells over them. So its surroundings stay unchanged, and
+later text replaces the pixels like other text.
 """
 
 import re
@@ -13,38 +13,39 @@ from typing import NamedTuple
 from frn_tui.terminal.marks import PLACEHOLDER, PLACES
 
 BEGIN, END = '\x1bP0;1q"1;1;', "\x1b\\"
-"""Pixels that are not named stay as they are, and are square."""
+"""Start and end of a Sixel image with square pixels, which leaves unspecified ones unchanged."""
 WIDEST = 960
-"""Pixels of a piece."""
+"""Largest width of a piece in pixels."""
 _RUN = re.compile(f"\x1b\\[([0-9;]*)m((?:{PLACEHOLDER}...)+)")
 _COLOUR = re.compile(r"(?:^|;)38;5;(\d+)")
 _REPEATED = re.compile("!([0-9]+)(.)")
 
 
 class Rows(NamedTuple):
-    """A picture's Sixel: each row of cells by itself."""
+    """Sixel data of an image, separate for each row of cells."""
 
     cell: tuple[int, int]
     """Width and height of a cell in pixels."""
     rows: tuple[tuple[str, ...], ...]
-    """Pieces of so many cells as `cells_of_piece` says, from left to right.
+    """Pieces from left to right, each with as many cells as `cells_of_piece` returns.
 
-    Each: the colours' definitions, `|`, and bands of six pixels with `-` between, their colours with `$` between.
+    A piece has the colour definitions, `|`, and bands of six pixels separated by `-`, with their colours separated by
+    `$`.
     """
     columns: int
 
 
 def cells_of_piece(cell_width: int) -> int:
-    """How many cells are drawn at once: an xterm takes no picture of more than 1,000 pixels a side, unless told to."""
+    """Return the number of cells per piece; by default xterm accepts at most 1,000 pixels per side."""
     return max(WIDEST // cell_width, 1)
 
 
 def translated(text: str, rows_of: Callable[[int, str], Rows | None]) -> str:
-    """A text for the terminal.
+    """Return a text with its placeholders replaced by Sixel.
 
     Args:
-        text: with placeholders, each with three marks.
-        rows_of: the picture by a colour and a third mark; None if it is gone.
+        text: text in which each placeholder has three marks.
+        rows_of: returns the image of a colour and a third mark; None if it is gone.
     """
 
     def replaced(match: re.Match[str]) -> str:
@@ -86,13 +87,13 @@ def _rendered(piece: str, width: int, height: int) -> str:
 
 @lru_cache(256)
 def _part(piece: str, first: int, last: int) -> str:
-    """The columns of pixels from one up to another, of a piece."""
+    """Return a range of pixel columns of a piece."""
     colours, _, bands = piece.partition("|")
     return f"{colours}|{cut(bands, first, last)}"
 
 
 def cut(bands: str, first: int, last: int) -> str:
-    """The columns of pixels from one up to another."""
+    """Return a range of pixel columns of bands."""
     return "-".join("$".join(_cut_colour(part, first, last) for part in band.split("$")) for band in bands.split("-"))
 
 

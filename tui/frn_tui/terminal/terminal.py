@@ -1,7 +1,7 @@
-"""Ask the terminal for its capabilities: whether it shows pixels, and how large its cells are.
+"""Query the terminal's capabilities: support for pixels, and the size of a cell.
 
-It is asked once, after the first paint. The last question is the one that every terminal answers (DA1), so nobody waits
-for an answer that does not come.
+The queries are sent once, after the first paint. Every terminal answers the last one (DA1), so nothing waits for
+missing replies.
 """
 
 import asyncio
@@ -17,32 +17,32 @@ from textual.message import Message
 from frn_tui.terminal.modes import Mode
 
 QUESTIONS = "\x1b[>0q\x1b[16t\x1b[c"
-"""Query of the name, cell size and capabilities."""
+"""Queries of name, cell size and capabilities."""
 TRUE_COLOUR = "\x1b[48:2:1:2:3m\x1bP$qm\x1b\\\x1b[0m"
 """Sets a colour of 16 million and asks for the style in force (DECRQSS): ssh does not hand COLORTERM on."""
 MORE_COLOURS = "\x1b[?1;3;256S"
-"""May a picture of Sixel have 256 colours? (An xterm that is asked to be a VT340 gives 16 unasked.)"""
+"""Request for 256 Sixel colours; an xterm in VT340 mode otherwise gives 16."""
 _ANSWER = re.compile(
     r"\x1bP>\|(?P<name>[^\x1b]*)\x1b\\|\x1b\[6;(?P<high>\d+);(?P<wide>\d+)t|\x1b\[\?(?P<can>[\d;]*)c"
     r"|\x1b\[\?1;0;(?P<colours>\d+)S|\x1b\[\?1;[1-3](?:;[\d;]*)?S|(?P<pong>\x1b\[0n)"
     r"|\x1bP[01]\$r(?P<style>[^\x1b]*)\x1b\\"
 )
 _BEGUN = re.compile(r"\x1b(?:\[(?:\?[\d;]*|6[\d;]*|0)?|P(?:>(?:\|[^\x1b]*\x1b?)?|[01](?:\$(?:r[^\x1b]*\x1b?)?)?)?)$")
-"""The beginning of an answer, at the end of what has come."""
+"""Pattern of an incomplete reply at the end of the input."""
 SIXEL = "4"
-"""Among the numbers of DA1."""
+"""Number in the DA1 reply that stands for Sixel."""
 
 
 @dataclass
 class Answered(Message):
-    """The terminal has answered one of the questions."""
+    """The terminal has replied to a query."""
 
     name: str | None = None
-    """What it calls itself."""
+    """Name that the terminal reports."""
     cell: tuple[int, int] | None = None
     """Width and height of a cell in pixels."""
     can: tuple[str, ...] | None = None
-    """Capabilities: the numbers of DA1, the last answer."""
+    """Capabilities: the numbers of DA1, the last reply."""
     colours: int | None = None
     has_true_colour: bool = False
     """Whether it has kept a colour of 16 million."""
@@ -51,13 +51,13 @@ class Answered(Message):
 
 
 class Answers:
-    """Takes the terminal's answers out of what is typed: they would be taken for keys."""
+    """Separates the terminal's replies from typed keys."""
 
     def __init__(self) -> None:
         self._begun = ""
 
     def taken(self, text: str) -> tuple[str, list[Answered]]:
-        """Return the typed keys and the answers."""
+        """Return the typed keys and the replies."""
         text, self._begun = self._begun + text, ""
         found = [_read(match) for match in _ANSWER.finditer(text)]
         text = _ANSWER.sub("", text)
@@ -79,10 +79,10 @@ def _read(match: re.Match[str]) -> Answered:
 
 
 def pixels_of(name: str, can: Iterable[str], *, in_tmux: bool) -> Mode | None:
-    """How a terminal shows pixels that stay where the text is; None: not at all.
+    """Return how a terminal shows pixels that move with the text; None if it cannot.
 
-    tmux hands Kitty's protocol on where it may, with the text in its place. Sixel it would have to place itself, and it
-    keeps 20 pictures at most.
+    tmux passes Kitty's protocol on if allowed, as part of the text. It would have to place Sixel itself, and it keeps
+    at most 20 images.
     """
     if _has_placeholders(name):
         return "kitty"
@@ -90,14 +90,14 @@ def pixels_of(name: str, can: Iterable[str], *, in_tmux: bool) -> Mode | None:
 
 
 def _has_placeholders(name: str) -> bool:
-    """Whether it knows placeholders: Ghostty, and Kitty from 0.28 on. Others that know Kitty's protocol do not."""
+    """Return whether a terminal has placeholders: Ghostty and Kitty 0.28 or later, not others of the protocol."""
     if kitty := re.match(r"kitty\((\d+)\.(\d+)", name):
         return (int(kitty[1]), int(kitty[2])) >= (0, 28)
     return name.lower().startswith("ghostty")
 
 
 async def beyond_tmux(environ: Mapping[str, str]) -> str:
-    """The name of the terminal that tmux is in, where tmux hands on what is for it; empty otherwise."""
+    """Return the name of the terminal around tmux if tmux allows passthrough; otherwise empty."""
     asked = "#{client_termtype}", "#{client_termname}", "#{allow-passthrough}"
     command = "tmux", "display-message", "-p", "\n".join(asked)
     with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ async def beyond_tmux(environ: Mapping[str, str]) -> str:
 
 
 def cell_size() -> tuple[int, int] | None:
-    """Width and height of a cell in pixels, where the system knows them."""
+    """Return width and height of a cell in pixels, or None if the system does not know them."""
     with contextlib.suppress(OSError, ValueError, AttributeError, ImportError):
         import fcntl
         import termios

@@ -1,4 +1,4 @@
-"""The app is asked to end, or its terminal goes: it keeps what is unsaved and restores what it can."""
+"""Termination of the app by a signal or a lost terminal: unsaved work is kept and signal handlers restored."""
 
 import asyncio
 import contextlib
@@ -10,25 +10,25 @@ from collections.abc import Callable
 from typing import Any
 
 EXIT_TIMEOUT = 3.0
-"""Seconds that the app has to end once it was asked to."""
+"""Seconds that the app has to exit after a request."""
 
 
 class SignalHandlers:
-    """Handles SIGTERM and SIGHUP until they are given back to whoever had them."""
+    """Handles SIGTERM and SIGHUP until the previous handlers are restored."""
 
     def __init__(self, end: Callable[[int], object]) -> None:
-        """Install them; `end` is called in the event loop with the signal's number."""
+        """Install the handlers; `end` is called in the event loop with the signal's number."""
         loop = asyncio.get_running_loop()
         self._before: dict[int, Any] = {}
 
         def told(number: int, _: object) -> None:
-            timer = threading.Timer(EXIT_TIMEOUT, os._exit, [128 + number])  # a terminal that is gone may block
+            timer = threading.Timer(EXIT_TIMEOUT, os._exit, [128 + number])  # a lost terminal may block
             timer.daemon = True
             timer.start()
             loop.call_soon_threadsafe(end, number)
 
         for name in ("SIGTERM", "SIGHUP"):
-            with contextlib.suppress(AttributeError, ValueError):  # not on every system, and only in the main thread
+            with contextlib.suppress(AttributeError, ValueError):  # only on some systems and in the main thread
                 number = getattr(signal, name)
                 self._before[number] = signal.signal(number, told)
 
@@ -38,13 +38,16 @@ class SignalHandlers:
 
 
 def end_without_terminal() -> None:
-    """End as at SIGHUP, which only reaches whom the terminal controls; reading from one that is gone never ends."""
+    """Exit as on SIGHUP if the terminal is gone.
+
+    The signal only reaches processes that the terminal controls, and reading from a lost terminal never ends.
+    """
     if terminal_is_gone(0):
         os.kill(os.getpid(), signal.SIGHUP)
 
 
 def terminal_is_gone(descriptor: int) -> bool:
-    """Return whether the other side of a terminal has been closed; never on systems that cannot tell."""
+    """Return whether the other side of a terminal is closed; False on systems that cannot tell."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()

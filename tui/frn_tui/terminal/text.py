@@ -1,4 +1,4 @@
-"""Names from outside, made safe to show, and shares, in numbers and as bars."""
+"""Safe display of external names, and fractions as numbers and bars."""
 
 from collections.abc import Iterable
 from itertools import accumulate, islice
@@ -30,12 +30,12 @@ def display_name(text: str, width: int | None = None) -> str:
 
 
 def percent(share: float, decimals: int = 0) -> str:
-    """A share as it is shown everywhere."""
+    """Return a fraction as displayed everywhere."""
     return f"{100 * share:.{decimals}f} %"
 
 
 def share_of(text: str) -> float | None:
-    """The share that a text says in percent, if it says one from 0 to 100."""
+    """Return the fraction given by a text in percent, or None if it is not from 0 to 100."""
     try:
         value = float(text.strip().removesuffix("%")) / 100
     except ValueError:
@@ -44,14 +44,14 @@ def share_of(text: str) -> float | None:
 
 
 def bar(share: float, width: int, *, rest: str = " ") -> str:
-    """A bar over `share` of `width` cells; `rest` is the character up to the full width."""
-    share = min(max(share, 0.0), 1.0) if share == share else 0.0  # NaN is not equal to itself
+    """Return a bar that fills `share` of `width` cells; `rest` is the character up to the full width."""
+    share = min(max(share, 0.0), 1.0) if share == share else 0.0  # NaN differs from itself
     whole, eighths = divmod(round(8 * share * width), 8)
     return ("█" * whole + EIGHTHS[eighths].strip()).ljust(width, rest)
 
 
 def count_of(count: int, what: str) -> str:
-    """A number of things: "1 photo", "2 photos", "3 classes"."""
+    """Return a count with its noun: "1 photo", "2 photos", "3 classes"."""
     ending = "es" if what.endswith("s") else "s"
     return f"{count:,} {what}{'' if count == 1 else ending}"
 
@@ -69,17 +69,17 @@ def class_keys(names: Iterable[str], width: int) -> str:
 def _escaped(char: str) -> str:
     code = ord(char)
     if code in VARIATION_SELECTORS:
-        return ""  # terminals disagree on how wide they make the character before
+        return ""  # terminals disagree on its effect on the previous character's width
     if char.isprintable():
         return char
     if char.isspace() and char not in "\t\n\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029":
         return " "
     if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"  # the byte that `os.fsdecode` could not read
+        return f"\\x{code - 0xDC00:02x}"  # a byte that `os.fsdecode` could not decode
     return char.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def _fitting(parts: list[str], width: int) -> list[str]:
-    """As many whole parts from the start as fit: half an escape would read as something else."""
+    """Return as many whole parts from the start as fit, because half an escape would read as something else."""
     ends = accumulate(map(cell_len, parts))
     return [part for part, end in zip(parts, ends, strict=True) if end <= width]

@@ -1,4 +1,4 @@
-"""Showing a photo in a program outside the terminal."""
+"""Opening a photo in a program outside the terminal."""
 
 import os
 import subprocess
@@ -15,12 +15,12 @@ def viewer_command(path: str, environment: Mapping[str, str] = os.environ, platf
     """What shows a photo: $FRN_VIEWER, or what the system opens such files with; FrnError if there is no desktop."""
     chosen = environment.get(OVERRIDE) or OPENERS.get(platform)
     if not chosen and not environment.get("DISPLAY") and not environment.get("WAYLAND_DISPLAY"):
-        raise FrnError(f"there is no desktop here to show a photo on; ${OVERRIDE} may name a program that needs none")
+        raise FrnError(f"no desktop to show a photo on; ${OVERRIDE} may name a program that needs none")
     return [chosen or "xdg-open", path]
 
 
 def show(path: str) -> None:
-    """Start the viewer, detached: it stays when the app ends, and prints nowhere."""
+    """Start the viewer detached: it outlives the app and has no output."""
     command = viewer_command(path)
     nothing = subprocess.DEVNULL
     try:

@@ -1,7 +1,7 @@
-"""The app in a browser: `frn-tui --web` serves it on this machine, and to nobody else.
+"""The app in a browser: `frn-tui --web` serves it on this machine only.
 
-Whoever can talk to the page can read and write files as the user can. The server listens on loopback only, and it
-refuses what another site's page in the same browser asks of it.
+Anyone who can reach the page can read and write files as the user can. The server therefore listens on loopback only
+and refuses requests from other sites' pages in the same browser.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ PORT = 8000
 
 
 def serve(options: Sequence[str], port: int) -> None:
-    """Serve the app with some options of `frn-tui` until ctrl-c or SIGTERM; every visit is an app of its own.
+    """Serve the app with options of `frn-tui` until Ctrl-C or SIGTERM; every visit starts its own app.
 
-    Port 0 takes a free one. Raises FrnError if textual-serve is not installed, or the port is taken.
+    Port 0 takes a free one. Raises FrnError if textual-serve is not installed or the port is taken.
     """
     port = _free(port)
     server = _server(shlex.join([sys.executable, "-P", "-m", "frn_tui.main", *options]), port)
@@ -44,10 +44,10 @@ def _server(command: str, port: int) -> "Server":
         from aiohttp import web
         from textual_serve.server import Server
     except ImportError as error:
-        raise FrnError(f"--web needs textual-serve, which is not here: {install_command('web')}") from error
+        raise FrnError(f"--web needs textual-serve, which is not installed: {install_command('web')}") from error
 
     class Local(Server):
-        """Quiet, deaf to other sites, and over at once."""
+        """Textual's server, but quiet, closed to other sites, and quick to shut down."""
 
         visits: set[asyncio.Task[object]] = set()
 
@@ -55,10 +55,10 @@ def _server(command: str, port: int) -> "Server":
             logging.basicConfig(level=logging.WARNING, format="%(message)s")
 
         async def on_startup(self, app: web.Application) -> None:
-            """The address was already printed."""
+            """Print nothing; the address has already been printed."""
 
         async def handle_index(self, request: web.Request) -> web.Response:
-            """The app's own page: with pictures, and nothing from elsewhere."""
+            """Return the app's own page, with support for images and nothing from other sites."""
             context = await inspect.unwrap(Server.handle_index)(self, request)
             return aiohttp_jinja2.render_template(
                 "app_index.html", request, {**context, "marks": MARKS, "command": PAGE_COMMAND}
@@ -76,11 +76,11 @@ def _server(command: str, port: int) -> "Server":
                 self.visits.discard(visit)
 
         async def on_shutdown(self, app: web.Application) -> None:
-            """The server would wait a minute for its visitors to leave."""
+            """Cancel all visits; otherwise the server would wait a minute for them."""
             for visit in self.visits:
                 visit.cancel()
 
-    os.environ["FRN_PAGE"] = "1"  # told to every visit's app
+    os.environ["FRN_PAGE"] = "1"  # inherited by every visit's app
     return Local(command, host=HOST, port=port, title="frn-tui", templates_path=Path(__file__).with_name("page"))
 
 

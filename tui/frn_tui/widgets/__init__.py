@@ -1,1 +1,1 @@
-"""Widgets of the screens. They are given plain values and answer with messages; none asks the engine."""
+"""Widgets of the screens: they receive plain values and post messages, without using the engine."""

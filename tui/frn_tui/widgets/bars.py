@@ -1,4 +1,4 @@
-"""The score of each class for a photo, and whether any explains enough of it."""
+"""The score of each class for a photo, and whether any class explains enough of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,27 +15,27 @@ from frn_tui.terminal.text import bar, display_name, percent
 from frn_tui.widgets.dragging import Dragging
 
 DRAWN_GAUGE = 4
-"""Lines from which on the gauge is drawn; below, it is shown in words."""
+"""Least height in lines at which the gauge is drawn; below, it is only given in words."""
 
 Part = tuple[str, str]
-"""Text and the component class of its style."""
+"""Text with its style's component class."""
 
 
 @dataclass(frozen=True, slots=True)
 class BarRow:
-    """What one class says of a photo."""
+    """Scores of one class for a photo."""
 
     name: str
     probability: float
     explained: float
-    """Share of the photo that the class can reconstruct, in [0, 1]."""
+    """Fraction of the photo that the class can reconstruct, in [0, 1]."""
     number: int | None = None
-    """Number of the key that names the class, 1 to 9."""
+    """Number key that selects the class, 1 to 9."""
     class_id: int = 0
 
 
 class Bars(Dragging):
-    """The verdict, a bar per class, and the gauge that tells known from unknown."""
+    """The prediction, a bar per class, and the gauge that separates known from unknown."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"bars--{part}" for part in ("text", "verdict", "unknown", "bar", "muted", "mark")
@@ -43,16 +43,16 @@ class Bars(Dragging):
 
     @dataclass
     class ThresholdDragged(Message):
-        """The mark of the gauge was moved with the mouse."""
+        """The threshold mark of the gauge was moved with the mouse."""
 
         value: float
-        """In [0, 1]."""
+        """Value in [0, 1]."""
         released: bool
-        """False while the button is held: more will follow."""
+        """False while the button is held and more messages will follow."""
 
     @dataclass
     class Clicked(Message):
-        """The bar of a class was clicked."""
+        """A class's bar was clicked."""
 
         class_id: int
         twice: bool
@@ -61,7 +61,7 @@ class Bars(Dragging):
     _threshold, _unknown = 0.0, False
 
     def show(self, rows: Sequence[BarRow], threshold: float, unknown: bool) -> None:
-        """Replace everything; the likeliest row comes first."""
+        """Replace everything; the most likely row comes first."""
         fewer_or_more = len(rows) != len(self._rows)
         self._rows, self._threshold, self._unknown = tuple(rows), threshold, unknown
         self.refresh(layout=fewer_or_more and self.styles.auto_dimensions)
@@ -89,7 +89,7 @@ class Bars(Dragging):
         return lines + gauge
 
     def _fitting(self, room: int) -> int:
-        """How many bars are drawn in so many lines."""
+        """Return how many bars fit into this many lines."""
         return len(self._rows) if len(self._rows) <= room else max(room - 1, min(room, 1))
 
     def _verdict(self, width: int) -> list[Part]:
@@ -103,7 +103,7 @@ class Bars(Dragging):
 
     def _bars(self, rows: Sequence[BarRow], width: int) -> list[list[Part]]:
         detailed = width >= 34
-        room = width - 8 - (6 if detailed else 0)  # key, blanks and probability; share
+        room = width - 8 - (6 if detailed else 0)  # key, blanks and probability; then the fraction
         longest = max((cell_len(display_name(row.name)) for row in rows), default=0)
         named = max(min(longest, max(3 * room // 5, 8), room), 0)
         rendered = max(room - named, 0)
@@ -122,7 +122,7 @@ class Bars(Dragging):
         return lines
 
     def _gauge(self, width: int) -> list[list[Part]]:
-        """The scale from 0 to 100 % with its mark, and the same in words."""
+        """Return the scale from 0 to 100 % with its mark, and the same in words."""
         best = max(row.explained for row in self._rows)
         mark = round(min(max(self._threshold, 0.0), 1.0) * (width - 1))
         scale = bar(best, width, rest="─")
@@ -134,7 +134,7 @@ class Bars(Dragging):
         return [line, [(words, "bars--muted")]]
 
     def _gauge_line(self) -> int:
-        """Where the gauge is drawn, -1 if there is no room for it."""
+        """Return the line of the gauge, or -1 if there is no room for it."""
         if not self._rows or self.size.height < DRAWN_GAUGE:
             return -1
         return len(self._lines(*self.size)) - 2
@@ -157,12 +157,12 @@ class Bars(Dragging):
 
 
 def _scale(text: str) -> list[Part]:
-    """A stretch of the gauge: what is explained, and the rest."""
+    """Split a piece of the gauge into the explained part and the rest."""
     full = text.rstrip("─")
     return [(full, "bars--bar"), (text[len(full) :], "bars--muted")]
 
 
 def _told_apart(share: float, limit: float) -> tuple[str, str]:
-    """Both in percent, with a decimal where they would look the same and are not."""
+    """Return both in percent, with a decimal if they would otherwise look equal but are not."""
     decimals = int(share != limit and percent(share) == percent(limit))
     return percent(share, decimals), percent(limit, decimals)

@@ -1,4 +1,4 @@
-"""Pictures as styled cells: pure functions."""
+"""Images as styled cells: pure functions."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,7 +16,7 @@ from frn_tui.terminal.pixels import placeholders
 from frn_tui.terminal.rendered_picture import CELL, Picture
 
 LINES, ASCII_LINES = "▏▕▔▁", "||-_"
-"""At the left, right, upper and lower edge of a cell."""
+"""Characters for a line at the left, right, upper and lower edge of a cell."""
 LINE = Color.from_rgb(*FRAME)
 ON_PIXELS = Style(color="#ffffff", bgcolor="#000000", bold=True)
 Cell = tuple[str, Style]
@@ -24,7 +24,7 @@ Canvas = list[list[Cell]]
 
 
 def draw(picture: Picture, text: Style, *, dark: bool) -> Canvas:
-    """The cells of a picture. `text` is the style of ASCII characters; `dark`: text is bright on dark."""
+    """Return the cells of an image. `text` is the style of ASCII characters; `dark` means bright text on dark."""
     if picture.is_pixels:
         return placeholders(picture, text)
     data, line = picture.cells, CELL * picture.columns
@@ -44,7 +44,7 @@ def draw(picture: Picture, text: Style, *, dark: bool) -> Canvas:
 
 @lru_cache(8192)
 def _color(rgb: bytes) -> Color:
-    """As `Color.from_rgb`, in a third of the time: most of a new picture's cost."""
+    """Return `Color.from_rgb` in a third of the time; it dominates the cost of a new image."""
     return Color(f"#{rgb.hex()}", ColorType.TRUECOLOR, triplet=ColorTriplet(*rgb))
 
 
@@ -54,10 +54,10 @@ def _two_colors(ink: bytes, ground: bytes) -> Style:
 
 
 def write_frame(canvas: Canvas, picture: Picture) -> None:
-    """Draw a thin line about what the network sees, where that is not the whole photo.
+    """Draw a thin line around the model's input, unless it is the whole photo.
 
     Args:
-        canvas: of the picture; changed.
+        canvas: cells of the image; modified in place.
         picture: which of its cells show what.
     """
     left, top, right, bottom = picture.seen_cells
@@ -92,7 +92,7 @@ def _mean(ink: ColorTriplet, ground: ColorTriplet) -> tuple[int, int, int]:
 
 
 def decile(value: float, low: float, high: float) -> str:
-    """Where a value lies between two others, as a digit; "?" if it is not a number."""
+    """Return the position of a value between two others as a digit; "?" if it is not a number."""
     if not isfinite(value):
         return "?"
     if high <= low:
@@ -101,10 +101,10 @@ def decile(value: float, low: float, high: float) -> str:
 
 
 def write_numbers(canvas: Canvas, picture: Picture, grid: Sequence[Sequence[float]]) -> None:
-    """Put each value's decile at the centre of its part of what the network sees.
+    """Write each value's decile at the centre of its part of the model's input.
 
     Args:
-        canvas: of the picture; changed.
+        canvas: cells of the image; modified in place.
         picture: which of its cells show what.
         grid: values, row by row.
     """
@@ -120,7 +120,7 @@ def write_numbers(canvas: Canvas, picture: Picture, grid: Sequence[Sequence[floa
 
 
 def _contrasting(style: Style, *, colored: bool) -> Style:
-    """Bold, and black or white on the mean of the colours that a cell shows."""
+    """Return a bold style in black or white on the mean of a cell's colours."""
     ink, ground = style.color and style.color.triplet, style.bgcolor and style.bgcolor.triplet
     if not colored or ink is None or ground is None:
         return style + Style(bold=True, reverse=True)
@@ -130,5 +130,5 @@ def _contrasting(style: Style, *, colored: bool) -> Style:
 
 
 def segments(cells: Sequence[Cell]) -> list[Segment]:
-    """Cells as few segments."""
+    """Merge cells into as few segments as possible."""
     return [Segment("".join(char for char, _ in run), style) for style, run in groupby(cells, itemgetter(1))]

@@ -1,4 +1,4 @@
-"""The list of classes."""
+"""List of classes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ from frn_tui.widgets.options import OneLine, Options
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
-    """A class as the list shows it."""
+    """Data of a class in the list."""
 
     id: int
     name: str
     images: int
     quality: float | None = None
-    """Share of its examples that the others would name rightly; None if unknown."""
+    """Fraction of its examples that leave-one-out classifies correctly; None if unknown."""
     trouble: str = ""
-    """What is wrong with it; the list shows that something is."""
+    """Problem with the class; the list marks classes that have one."""
     number: int = 0
     """Place among the classes, whose first nine have keys; 0: that in the list."""
 
@@ -39,7 +39,7 @@ class _Line(OneLine):
         key = f"{self.number} " if self.number < 10 else "  "
         quality = _dots(row.quality)
         tail = f" {row.images:>3} {quality:<3}{'!' if row.trouble else ' '}"
-        if width < 18:  # the name matters more than the count
+        if width < 18:  # the name is more important than the count
             tail = "!" if row.trouble else " "
         name = display_name(row.name, max(width - len(key) - len(tail), 0))
         gap = " " * (width - len(key) - cell_len(name) - len(tail))
@@ -54,11 +54,11 @@ def _dots(quality: float | None) -> str:
 
 
 class ClassList(Options):
-    """Classes with the keys that name them, their number of images and their quality."""
+    """Classes with their number keys, number of images and quality."""
 
     @dataclass
     class Chosen(Message):
-        """Another class is highlighted."""
+        """Another class was highlighted."""
 
         class_id: int
 
@@ -72,7 +72,7 @@ class ClassList(Options):
         return None if self.highlighted is None else self._class_rows[self.highlighted].id
 
     def show(self, rows: Sequence[ClassRow]) -> None:
-        """Replace the rows; the highlight stays with its class, or at its place where the class is gone."""
+        """Replace the rows; the highlight stays with its class, or in its position if the class is gone."""
         rows = tuple(rows)
         if rows == self._class_rows:
             return

@@ -1,4 +1,4 @@
-"""The line between two panes, to be dragged."""
+"""Draggable line between two panes."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ from frn_tui.widgets.dragging import Dragging
 
 
 class Divider(Dragging):
-    """Reports its new position."""
+    """Vertical line that reports where it is dragged."""
 
     @dataclass
     class Dragged(Message):
-        """It should lie at this column of the screen."""
+        """The line was dragged to this column of the screen."""
 
         x: int
 

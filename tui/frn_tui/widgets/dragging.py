@@ -1,21 +1,21 @@
-"""Something that is moved with the mouse, like the mark of a scale."""
+"""Base of widgets with a part that is dragged with the mouse, such as the mark of a scale."""
 
 from textual import events
 from textual.widget import Widget
 
 
 class Dragging(Widget):
-    """Follows the mouse from a press on what `grips` until it is released."""
+    """Follows the mouse from a press on a part that `grips` accepts until release."""
 
     ALLOW_SELECT = False
     _dragging = False
 
     def grips(self, event: events.MouseDown) -> bool:
-        """Return whether what is under the mouse can be dragged."""
+        """Return whether the part under the mouse can be dragged."""
         raise NotImplementedError
 
     def drag(self, event: events.MouseEvent, *, released: bool) -> None:
-        """Follow the mouse; `released` at the end."""
+        """Follow the mouse; `released` is True at the end."""
         raise NotImplementedError
 
     def on_mouse_down(self, event: events.MouseDown) -> None:

@@ -1,4 +1,4 @@
-"""How much the classes explain of photos: of their own examples, and of those that were asked about."""
+"""Histograms of how much the classes explain of their own examples and of queries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from frn_tui.terminal.text import percent
 from frn_tui.widgets.dragging import Dragging
 
 BINS = 44
-"""So many at most: more would have few photos in each."""
+"""Most bins; more would have few photos in each."""
 LABEL = 9
-"""Cells of the words at the left."""
+"""Width in cells of the labels at the left."""
 LEVELS = " ▁▂▃▄▅▆▇█"
 Part = tuple[str, str]
-"""Text and the component class of its style."""
+"""Text with its style's component class."""
 
 
 class Histogram(Dragging):
-    """Two histograms of explained shares over one scale, with the threshold between unknown and known."""
+    """Two histograms of explained fractions on one scale, with the threshold between unknown and known."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"histogram--{part}" for part in ("known", "asked", "below", "mark", "text")
@@ -34,7 +34,7 @@ class Histogram(Dragging):
         """The threshold was set with the mouse."""
 
         value: float
-        """In [0, 1]."""
+        """Value in [0, 1]."""
 
     _known: tuple[float, ...] = ()
     _asked: tuple[float, ...] = ()
@@ -67,7 +67,7 @@ class Histogram(Dragging):
         return [*lines, [(self._words(), "mark")]]
 
     def _scale(self) -> tuple[float, float]:
-        """From and to, in steps of 5 %, so that all values and the threshold lie between."""
+        """Return the range, in steps of 5 %, that contains all values and the threshold."""
         values = (*self._known, *self._asked, min(max(self._threshold, 0.0), 1.0))
         low, high = floor(20 * min(values)) / 20, ceil(20 * max(values) + 1e-9) / 20
         return low, max(high, low + 0.05)
@@ -95,9 +95,9 @@ class Histogram(Dragging):
 
 
 def columns(values: Sequence[float], low: float, high: float, width: int, rows: int, broad: int = 1) -> list[str]:
-    """A histogram as lines of text, the top one first: eighths of a cell high; a bin with anything in it shows.
+    """Return a histogram as lines of text, top line first, in eighths of a cell; bins with any value are visible.
 
-    `broad` is how many cells a bin takes, out of `width`.
+    `broad` is how many of the `width` cells a bin takes.
     """
     counts = [0] * -(-width // broad)
     for value in values:

@@ -1,4 +1,4 @@
-"""The line that says what is going on."""
+"""Line with the running job and messages."""
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -8,11 +8,11 @@ from textual.widgets import Static
 from frn_tui.terminal.text import bar, display_name
 
 PASSING = 6.0
-"""Seconds that a message stays."""
+"""Seconds that a message is shown."""
 
 
 class JobLine(Static):
-    """One line: the running job with its progress on the left, a passing message on the right."""
+    """Line with the running job and its progress on the left, and a passing message on the right."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(markup=False, id=id)
@@ -21,7 +21,7 @@ class JobLine(Static):
         self._timer: Timer | None = None
 
     def show(self, what: str, done: int, total: int | None, seconds_left: float | None = None) -> None:
-        """Show how far a job is; `total` and `seconds_left` are None where nobody knows yet."""
+        """Show the progress of a job; `total` and `seconds_left` are None if unknown."""
         self._job = what, done, total, seconds_left
         self.refresh()
 
@@ -33,7 +33,7 @@ class JobLine(Static):
         self.refresh()
 
     def clear(self) -> None:
-        """The job is over. A passing message stays its time."""
+        """Remove the finished job; a message stays for its time."""
         self._job = None
         self.refresh()
 
@@ -61,7 +61,7 @@ class JobLine(Static):
         return self._joined(width, what, rendered, f"{done:,}/{total:,} {100 * share:.0f} %{left}")
 
     def _joined(self, width: int, what: str, rendered: str, numbers: str) -> str:
-        """What fits, dropping the least important first: the hint, the bar, the end of the words."""
+        """Join what fits, dropping the least important first: the hint, the bar, the end of the words."""
         for parts in ((rendered, numbers, "esc cancel"), (rendered, numbers), (numbers,)):
             rest = "  ".join(part for part in parts if part)
             room = width - cell_len(rest) - 2
@@ -71,7 +71,7 @@ class JobLine(Static):
 
 
 def duration(seconds: float) -> str:
-    """Time to go, in the largest unit that says enough."""
+    """Return the remaining time in the largest suitable unit."""
     if seconds < 9.95:
         return f"{max(seconds, 0):.1f} s"
     if seconds < 90:

@@ -1,4 +1,4 @@
-"""Textual's lists, without crashes of theirs: keys may come before there is room for a line, or after the end."""
+"""Textual's lists without crashes on keys that arrive before layout or after closing."""
 
 from typing import ClassVar
 
@@ -32,7 +32,7 @@ class OneLine(Visual):
 
 
 class Options(OptionList):
-    """A list of options; page keys find no line to start from before it is laid out."""
+    """A list of options that ignores page keys before it is laid out."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "cursor_down", "Down", show=False),
@@ -49,7 +49,7 @@ class Options(OptionList):
 
 
 class Palette(CommandPalette):
-    """The command palette; once it was left, a second enter must not close it again, nor a late key search."""
+    """The command palette; once closed, it ignores a second Enter and a late search."""
 
     def dismiss(self, result: None = None) -> AwaitComplete:
         self._cancel_gather_commands()

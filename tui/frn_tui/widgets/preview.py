@@ -1,4 +1,4 @@
-"""One photo, as large as its place allows: looked at closer, moved about, with numbers over it."""
+"""A single photo as large as possible, with zoom, panning and numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,18 +21,18 @@ from frn_tui.terminal.text import display_name
 from frn_tui.widgets import cells
 
 STEP = 2.0
-"""Times larger at a key."""
+"""Zoom factor of a key."""
 WHEEL = 1.25
 MAX_ZOOM = 16.0
 PAN = 0.25
-"""Share of what is in view that a key moves it by."""
+"""Fraction of the view that a key pans by."""
 MIDDLE = (0.5, 0.5)
 
 
 class Preview(Widget, can_focus=True):
-    """Shows a photo, and says when it would like another picture of it.
+    """Shows a photo and reports when it needs another rendering.
 
-    A picture of another size is drawn until the right one comes, so that resizing never leaves the place empty.
+    Until the new rendering arrives, the old one is scaled, so that resizing never leaves an empty area.
     """
 
     ALLOW_SELECT = False
@@ -49,7 +49,7 @@ class Preview(Widget, can_focus=True):
 
     @dataclass
     class Wanted(Message):
-        """Another picture should come: `Preview.request` says which."""
+        """Another rendering is needed; `Preview.request` describes it."""
 
         preview: "Preview"
 
@@ -58,9 +58,9 @@ class Preview(Widget, can_focus=True):
         self.set_reactive(Preview.mode, mode)
         self.set_reactive(Preview.empty_text, empty_text)
         self.framed = False
-        """Whether there is a line about what the network sees."""
+        """Whether a line is drawn around the model's input."""
         self.zoom, self.centre = 1.0, MIDDLE
-        """How many times larger than the whole photo, and about which point of it."""
+        """Zoom relative to the whole photo, and the point at the centre."""
         self._picture: Picture | None = None
         self._numbers: Sequence[Sequence[float]] | None = None
         self._announced: object = None
@@ -69,7 +69,7 @@ class Preview(Widget, can_focus=True):
         self._rendered: tuple[object, list[Strip]] = (None, [])
 
     def request(self, path: str, **more: Any) -> RenderPreview | None:
-        """What to ask the engine for; None if there is no room for a picture, or none is wanted."""
+        """Return the request for the engine; None if there is no room for an image or images are off."""
         if self.mode == "none" or not all(self.size):
             return None
         about = graphics_of(self.app).wanted(self.mode, framed=self.framed)
@@ -79,24 +79,24 @@ class Preview(Widget, can_focus=True):
     def show(self, picture: Picture | None) -> None:
         graphics_of(self.app).send(picture)
         self._picture = picture
-        if picture is not None and self.zoom > 1:  # as far as there was more of it
+        if picture is not None and self.zoom > 1:  # the engine limits it to the photo
             left, top, right, bottom = picture.view
             self.centre = (left + right) / 2, (top + bottom) / 2
         self._changed()
 
     def show_numbers(self, grid: Sequence[Sequence[float]] | None) -> None:
-        """Write a digit at the centre of each location: its decile of the grid's values; None takes the digits away."""
+        """Write at the centre of each location its decile of the grid's values; None removes the digits."""
         self._numbers = grid if grid and grid[0] else None
         self._changed()
 
     def look_at(self, zoom: float, centre: tuple[float, float] = MIDDLE) -> None:
-        """Show the photo so many times larger, about a point in shares of its sides."""
+        """Zoom the photo around a point, given in fractions of its sides."""
         self.zoom = min(max(zoom, 1.0), MAX_ZOOM)
         self.centre = centre if self.zoom > 1 else MIDDLE
         self._want()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Where the whole photo is in view there is nowhere to move: the keys are someone else's."""
+        """Disable panning if the whole photo is in view, which leaves the keys to others."""
         return action != "pan" or self.zoom > 1
 
     def action_pan(self, x: int, y: int) -> None:
@@ -114,7 +114,7 @@ class Preview(Widget, can_focus=True):
         self._wheel(event, 1 / WHEEL)
 
     def _wheel(self, event: events.MouseEvent, times: float) -> None:
-        """Larger or smaller; what is under the pointer stays there."""
+        """Zoom in or out around the point under the mouse."""
         event.stop()
         if (picture := self._picture) is None:
             return
@@ -173,7 +173,7 @@ class Preview(Widget, can_focus=True):
             self.call_after_refresh(self._announce)
 
     def _announce(self) -> None:
-        """Ask once for several changes in a row."""
+        """Request a rendering once for several changes in a row."""
         self._announcing = False
         wanted = self.request("")
         if wanted != self._announced and wanted is not None:

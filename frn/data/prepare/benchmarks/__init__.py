@@ -1,1 +1,1 @@
-"""The benchmarks that `frn data prepare` makes: one file each."""
+"""Benchmarks that `frn data prepare` supports: one file each."""

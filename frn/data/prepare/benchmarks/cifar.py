@@ -1,6 +1,6 @@
 """CIFAR-FS (Bertinetto et al., ICLR 2019) and FC100 (Oreshkin et al., NeurIPS 2018): CIFAR-100 by class.
 
-All 600 images of a class are together. CIFAR-FS draws 64 / 16 / 20 classes; FC100 divides by super-class, 60 / 20 / 20.
+Each class has all its 600 images. CIFAR-FS draws 64 / 16 / 20 classes; FC100 splits by super-class, 60 / 20 / 20.
 """
 
 import io
@@ -26,8 +26,8 @@ Arrays = tuple[list[str], Pixels, list[int]]
 def plan(sources: Sources, split: str, *, name: str) -> Plan:
     """Assign CIFAR-100 images to the splits of `name`, `cifar_fs` or `fc100`, by their class.
 
-    From `cifar-100-binary.tar.gz` or `cifar-100-python.tar.gz`, or what they unpack to; or from folders or archives of
-    class folders that carry CIFAR-100's fine class names.
+    The sources are `cifar-100-binary.tar.gz` or `cifar-100-python.tar.gz`, or their unpacked contents; or folders or
+    archives of class folders with CIFAR-100's fine class names.
     """
     labels_of = {part: _fine_labels(read_split(name)[part]) for part in SPLITS}
     split_of = {label: part for part, labels in labels_of.items() for label in labels}

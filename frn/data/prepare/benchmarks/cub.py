@@ -1,8 +1,8 @@
-"""CUB-200-2011 (Wah et al., 2011): 200 birds, cut to their boxes (`cub-cropped`) or as they are (`cub-raw`).
+"""CUB-200-2011 (Wah et al., 2011): 200 birds, cropped to their boxes (`cub-cropped`) or whole (`cub-raw`).
 
-The class split goes by the class's number: `tang` is the paper's (even numbers train), `chen` that of "A Closer Look at
-Few-shot Classification" (the same rule counted from 0: the two share no training class), `all` tests on every class,
-for models trained elsewhere. The official split by image is not used.
+The class split depends on the class's number. `tang` is the paper's (even numbers train). `chen` is that of "A Closer
+Look at Few-shot Classification": the same rule counted from 0, so the two share no training class. `all` tests on every
+class, for models trained elsewhere. The official split by image is not used.
 """
 
 from functools import partial
@@ -70,7 +70,7 @@ def _item(split: str, label: str, name: str, file: Found) -> Item:
 
 
 def _boxes(files: dict[str, Found], sources: Sources) -> dict[str, Box]:
-    """Corners of every image's box, from its corner and extent."""
+    """Return the corners of every image's box, from its origin and size."""
     if "bounding_boxes.txt" not in files:
         raise FrnError(f"{sources}: has no bounding_boxes.txt. `frn data prepare cub-raw` needs none.")
     boxes = read_boxes(files["bounding_boxes.txt"], "id x y width height")

@@ -1,4 +1,4 @@
-"""Anything of yours: class folders, loose or zipped, already split or not."""
+"""Your own photos: class folders, loose or zipped, already split or not."""
 
 import re
 from dataclasses import dataclass
@@ -12,26 +12,26 @@ from frn.errors import FrnError
 
 SPLIT_WORD = re.compile(rf"(?:^|[^a-z])({'|'.join(SPLIT_NAMES)})(?:$|[^a-z])")
 SHARE = 0.2
-"""Default fraction of the classes, for validation and for test, where nobody says another."""
+"""Default fraction of the classes for validation, and for test."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampledSplit:
-    """How classes are split at random. Where anything is said here, names of folders split nothing."""
+    """Random split of the classes. If any field is set, folder names do not define the splits."""
 
     val: float | None = None
-    """Share of classes that become the validation split; None: `SHARE`."""
+    """Fraction of classes for validation; None: `SHARE`."""
     test: float | None = None
     seed: int | None = None
 
     @property
     def asked_for(self) -> bool:
-        """Return whether classes are drawn whatever the folders are called."""
+        """Return whether a random draw was requested, whatever the folder names are."""
         return (self.val, self.test, self.seed) != (None, None, None)
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Return the fractions of validation and test. FrnError if they leave nothing."""
+        """Fractions of validation and test. Raises FrnError if they leave no class for training."""
         val, test = SHARE if self.val is None else self.val, SHARE if self.test is None else self.test
         if val + test >= 1:
             raise FrnError(f"--val {val:g} and --test {test:g} leave no class to train on")
@@ -39,16 +39,17 @@ class SampledSplit:
 
     @property
     def options(self) -> dict[str, object]:
-        """What two calls must share to make the same data set."""
+        """Options that two calls must share to prepare the same data set."""
         val, test = self.shares
         options: dict[str, object] = {"val": val, "test": test, "seed": self.seed or 0}
         return {**options, "drawn": True} if self.asked_for else options
 
 
 def plan(sources: Sources, split: SampledSplit) -> Plan:
-    """Draw classes at random, unless nobody asks for that and names above the class folders say two splits or more.
+    """Use the splits that folder names above the class folders define, if there are at least two; else draw classes.
 
-    FrnError if an image is in no class folder, or only some images have a split.
+    A requested draw ignores the names. Raises FrnError if an image is not in a class folder, or only some images have a
+    split.
     """
     found = sources.images()
     bare = [image for image in found if len(image.parts) < 3]

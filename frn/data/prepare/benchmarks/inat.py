@@ -1,7 +1,7 @@
 """meta-iNat and tiered meta-iNat (Wertheimer and Hariharan, CVPR 2019), from iNaturalist 2017's boxed images.
 
-A class is a category with 50 to 1000 boxed images, called by its id. Every image is squashed to 84 x 84. Neither has a
-validation split.
+A class is a category with 50 to 1000 boxed images, named by its id. Every image is squashed to 84 x 84. Neither
+benchmark has a validation split.
 """
 
 import json
@@ -25,9 +25,10 @@ FOLDERS = ("meta_iNat", "tiered_meta_iNat")
 
 
 def plan(sources: Sources, split: str, *, tiered: bool) -> Plan:
-    """Assign animals to splits, `tiered` by super-category instead of at random.
+    """Assign animals to splits, by super-category if `tiered`, else at random.
 
-    From `train_2017_bboxes.zip` and `train_val_images.tar.gz`, or what they unpack to; or the authors' `meta_inat.tar`.
+    The sources are `train_2017_bboxes.zip` and `train_val_images.tar.gz`, or their unpacked contents; or the authors'
+    `meta_inat.tar`.
     """
     official = TIERED if tiered else META
     found = sources.files()
@@ -74,7 +75,7 @@ def _tiered_split(everything: dict[str, Any]) -> dict[int, str]:
 
 
 def _by_name(found: list[Found]) -> dict[str, Found]:
-    """Images by the name that the annotations give them: their path from `train_val_images` on."""
+    """Return the images by their name in the annotations: their path from `train_val_images` on."""
     files: dict[str, Found] = {}
     for file in found:
         if "train_val_images" in file.parts:

@@ -1,7 +1,7 @@
-"""mini-ImageNet (Vinyals et al., 2016) with the split of Ravi and Larochelle: 100 classes of 600 images, as they are.
+"""mini-ImageNet (Vinyals et al., 2016) with Ravi and Larochelle's split: 100 classes of 600 original images.
 
-Its images are called by class and rank, n0153282900000005.jpg: the fifth of ImageNet's training folder n01532829,
-sorted by the number in the file's name. So it can be made from ImageNet itself; files keep those names either way.
+Images are named by class and rank: n0153282900000005.jpg is the fifth of ImageNet's training folder n01532829, sorted
+by the number in the file name. The data set can therefore be made from ImageNet itself, with the same file names.
 """
 
 import base64
@@ -21,8 +21,8 @@ NUMBERED = re.compile(r"(n\d{8})_(\d+)\.jpe?g", re.IGNORECASE)
 def plan(sources: Sources, split: str) -> Plan:
     """Assign images to splits.
 
-    From `images.zip` or its folder, with or without train.csv, val.csv and test.csv (they decide if they are there);
-    from ImageNet's class folders, class tars or `ILSVRC2012_img_train.tar`; or the authors' `mini-ImageNet.tar`.
+    The sources are `images.zip` or its folder, with or without train.csv, val.csv and test.csv, which decide if
+    present; ImageNet's class folders, class tars or `ILSVRC2012_img_train.tar`; or the authors' `mini-ImageNet.tar`.
     """
     found = sources.files()
     ready = ready_made(found, "mini-ImageNet")
@@ -46,7 +46,7 @@ def plan(sources: Sources, split: str) -> Plan:
 
 
 def _known(masks: dict[str, str], split_of: dict[str, str]) -> Iterable[tuple[str, str, str]]:
-    """Split, class and file name of every image, from the packaged facts."""
+    """Return split, class and file name of every image, from the packaged facts."""
     for label, mask in masks.items():
         bits = int.from_bytes(base64.b64decode(mask), "big")
         for index in range(bits.bit_length()):
@@ -55,17 +55,17 @@ def _known(masks: dict[str, str], split_of: dict[str, str]) -> Iterable[tuple[st
 
 
 def _listed(lists: dict[str, Found]) -> Iterable[tuple[str, str, str]]:
-    """The same from Ravi's lists."""
+    """Return split, class and file name of every image, from Ravi's lists."""
     for split, file in lists.items():
         for row in csv.DictReader(lines(file)):
             name, label = row.get("filename") or "", row.get("label") or ""
             if not NAMED.fullmatch(name) or not re.fullmatch(r"n\d{8}", label):
-                raise FrnError(f"{file.where}: {row} is no row of filename,label (n0153282900000005.jpg,n01532829)")
+                raise FrnError(f"{file.where}: {row} is not a row of filename,label (n0153282900000005.jpg,n01532829)")
             yield split, label, name
 
 
 def _ranked(found: list[Found], labels: Iterable[str]) -> dict[str, Found]:
-    """ImageNet's images by the name that their rank gives them."""
+    """Return ImageNet's images by the name that their rank gives them."""
     numbered: dict[str, dict[int, Found]] = {label: {} for label in labels}
     for file in found:
         match = NUMBERED.fullmatch(file.parts[-1])

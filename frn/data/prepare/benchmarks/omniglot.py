@@ -1,8 +1,8 @@
 """Omniglot (Lake et al., Science 2015): 20 drawings of each character; a class is an alphabet's character.
 
-Two protocols are in use, so a number should say which. `lake`: the characters of images_evaluation are tested, and the
-last fifth of the background's alphabets validates. `vinyals` (Matching Networks): 1028 / 172 / 423 characters, each
-turned by 0, 90, 180 and 270 degrees into four classes.
+Two protocols are in use, so results should name theirs. `lake` tests on the characters of images_evaluation and
+validates on the last fifth of the background's alphabets. `vinyals` (Matching Networks) has 1028 / 172 / 423
+characters, each rotated by 0, 90, 180 and 270 degrees into four classes.
 """
 
 import re
@@ -23,7 +23,7 @@ TURNS = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Im
 def plan(sources: Sources, split: str) -> Plan:
     """Assign characters to splits, from the official `images_*.zip` archives or their folders.
 
-    For `lake` without `images_evaluation` (the small sets), alphabets are divided 3 : 1 : 1 in order of their names.
+    For `lake` without `images_evaluation` (the small sets), the alphabets are split 3 : 1 : 1 in order of their names.
     """
     found = [image for image in sources.images() if len(image.parts) >= 3]
     is_test = {image.parts[-3]: any("evaluation" in part for part in image.parts[:-3]) for image in found}

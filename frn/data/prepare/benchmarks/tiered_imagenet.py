@@ -1,7 +1,7 @@
-"""tiered-ImageNet (Ren et al., ICLR 2018): 608 ImageNet classes in 34 groups that no two splits share.
+"""tiered-ImageNet (Ren et al., ICLR 2018): 608 ImageNet classes in 34 groups; no group is in two splits.
 
-`tiered-imagenet` is the original release at 84 x 84, pickles of PNG files; `tiered-imagenet-224` is DeepEMD's, which
-comes as class folders.
+`tiered-imagenet` is the original release at 84 x 84, pickles of PNG files; `tiered-imagenet-224` is DeepEMD's release
+of class folders.
 """
 
 import io
@@ -19,15 +19,15 @@ from frn.data.prepare.stored_images import PNG_START
 from frn.errors import FrnError
 
 OFFICIAL: Counts = {"train": (351, 448_695), "val": (97, 124_261), "test": (160, 206_209)}
-"""Counts of Ren et al.; DeepEMD's release has the same classes, its number of images was not published."""
+"""Counts of Ren et al.; DeepEMD's release has the same classes, but its number of images was not published."""
 CLASSES: Counts = {part: (classes, None) for part, (classes, _) in OFFICIAL.items()}
 
 
 def plan(sources: Sources, split: str) -> Plan:
-    """Assign images to splits: GROUP_CLASS/PLACE.png, the place in the pickle, as the authors do.
+    """Assign images to splits as GROUP_CLASS/PLACE.png, with the place in the pickle, as in the authors' code.
 
-    From `tiered-imagenet.tar` or its folder, or the authors' `tiered-ImageNet.tar`. The pickle of a split is held in
-    memory while its images are written: 6 GB for training.
+    The sources are `tiered-imagenet.tar` or its folder, or the authors' `tiered-ImageNet.tar`. The pickle of a split
+    stays in memory while its images are written: 6 GB for training.
     """
     found = sources.files()
     ready = ready_made(found, "tiered-ImageNet")
@@ -38,7 +38,7 @@ def plan(sources: Sources, split: str) -> Plan:
     absent = [name for name in needed if name not in files]
     if absent:
         raise FrnError(f"{sources}: has no {' and no '.join(absent)}")
-    load = lru_cache(maxsize=1)(_load)  # one split's pictures at a time
+    load = lru_cache(maxsize=1)(_load)  # one split's images at a time
     items = []
     for place, part in enumerate(SPLITS):
         pictures = files[f"{part}_images_png.pkl"]
@@ -55,7 +55,7 @@ def _load(file: Found) -> Any:
 
 
 def _labels(file: Found) -> list[str]:
-    """GROUP_CLASS of every image; Python 2 wrote the keys as bytes."""
+    """Return GROUP_CLASS of every image; Python 2 wrote the keys as bytes."""
     loaded = _load(file)
     try:
         columns = [loaded.get(key, loaded.get(key.encode())) for key in ("label_general", "label_specific")]
@@ -65,18 +65,18 @@ def _labels(file: Found) -> list[str]:
 
 
 def _picture(load: Callable[[Found], Any], file: Found, index: int, where: str) -> io.BytesIO:
-    """One PNG file out of the list, as it is: the authors decode it and write the same pixels again."""
+    """Return one PNG file of the list unchanged; the authors decode and encode it, with the same pixels."""
     pictures = load(file)
     if not isinstance(pictures, list | np.ndarray) or index >= len(pictures):
-        raise FrnError(f"{file.where}: is no list of pictures, or has fewer than there are labels")
+        raise FrnError(f"{file.where}: is not a list of pictures, or has fewer than there are labels")
     data = bytes(pictures[index]) if isinstance(pictures[index], bytes) else np.asarray(pictures[index]).tobytes()
     if not data.startswith(PNG_START):
-        raise FrnError(f"{where}: is no PNG file")
+        raise FrnError(f"{where}: is not a PNG file")
     return io.BytesIO(data)
 
 
 def plan_class_folders(sources: Sources, split: str) -> Plan:
-    """Take class folders as they are, of `tiered_imagenet.tar` or the authors' `tiered-ImageNet_DeepEMD.tar`."""
+    """Use the class folders of `tiered_imagenet.tar` or the authors' `tiered-ImageNet_DeepEMD.tar` unchanged."""
     ready = ready_made(sources.files(), "tiered_imagenet", "tiered-ImageNet_DeepEMD")
     if not ready:
         raise FrnError(

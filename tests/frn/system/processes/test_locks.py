@@ -33,7 +33,7 @@ def test_a_lock_is_that_of_the_name_however_many_wait(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_who_waits_is_told_for_whom_and_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_writer_names_the_lock_holder_and_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "WARN_AFTER", 0.05)
     held = Lock(tmp_path / "lock")
     assert held.acquire()

@@ -19,7 +19,7 @@ from tests.tui.widgets.gallery.conftest import (
 )
 
 
-def test_only_visible_pictures_are_asked_for(play: Play, gallery: Gallery) -> None:
+def test_only_visible_pictures_are_requested(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(items(1000))
         await pilot.pause()
@@ -33,7 +33,7 @@ def test_only_visible_pictures_are_asked_for(play: Play, gallery: Gallery) -> No
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_what_came_or_is_on_its_way_is_not_asked_for_again(play: Play, gallery: Gallery) -> None:
+def test_pending_and_received_pictures_are_not_requested_again(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(items(100))
         await pilot.pause()
@@ -64,7 +64,7 @@ def test_broken_files_and_the_list_need_no_pictures(play: Play, gallery: Gallery
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_a_file_that_has_changed_is_asked_for_again(play: Play, gallery: Gallery) -> None:
+def test_a_changed_file_is_classified_again(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(items(2))
         for path in paths(0, 1):

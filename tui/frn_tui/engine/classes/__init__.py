@@ -1,1 +1,1 @@
-"""Classes in the engine: embedded, enrolled, scored."""
+"""Classes in the engine: embedding, enrollment, scoring."""

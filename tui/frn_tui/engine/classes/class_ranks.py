@@ -1,7 +1,7 @@
-"""The rank of its own class for every example, by the errors under all classes; only what is new is computed.
+"""Rank of each example's own class, by the errors under all classes; only new pairs are computed.
 
-An error summed over locations is tr Q^T Q - <Q^T Q, V^T D V> for the rows V and signs D of a class: with d x d matrices
-for each example and each class, all pairs are one product, far cheaper than rebuilding location by location.
+An error summed over locations is tr Q^T Q - <Q^T Q, V^T D V> for the rows V and signs D of a class. With d x d matrices
+for each example and each class, all pairs are one product, far cheaper than reconstructing each location.
 
 Shape letters: n examples, way classes, r locations, d channels.
 """
@@ -18,14 +18,14 @@ from frn_tui.engine.worker_queues import Check
 BLOCK = 64 << 20
 """Bytes of d x d matrices at a time, for examples and for classes."""
 MAX_OPERATIONS = 6e9
-"""Multiplications in one call, under a second; pairs beyond that are left for the next."""
+"""Most multiplications per call, under a second; further pairs wait for the next call."""
 
 Group = tuple[str, ...]
 Places = NDArray[np.intp]
 
 
 class ClassErrors:
-    """Remembers the errors (n, way) of the classes in use."""
+    """Cache of the errors (n, way) of the classes in use."""
 
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
@@ -35,7 +35,7 @@ class ClassErrors:
     def errors(
         self, groups: Sequence[Group], classes: Sequence[EnrolledClass], maps: Mapping[str, Maps], check: Check
     ) -> Array:
-        """Class errors (n, way), the rows by the keys in `groups`, in order; NaN if there was too much to do."""
+        """Return class errors (n, way) in the order of the keys in `groups`; pairs beyond the limit are NaN."""
         keys = [key for group in groups for key in group]
         errors = self._known(keys, groups)
         missing = np.isnan(errors).sum(0)
@@ -65,7 +65,7 @@ class ClassErrors:
         maps: Mapping[str, Maps],
         check: Check,
     ) -> None:
-        """Compute what is missing in some columns, as far as `MAX_OPERATIONS` reaches."""
+        """Compute missing errors of some columns, up to `MAX_OPERATIONS`."""
         r, d = maps[keys[0]].shape
         step = max(1, BLOCK // (4 * d * d))
         budget = MAX_OPERATIONS
@@ -84,5 +84,5 @@ class ClassErrors:
 
 
 def _weigh(enrolled: EnrolledClass) -> Floats:
-    """V^T D V, (d, d)."""
+    """Return V^T D V, (d, d)."""
     return np.asarray((enrolled.rows * enrolled.signs[:, None]).T @ enrolled.rows, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Feature maps of image files: computed once, kept in memory up to a limit and in the user's cache beyond it."""
+"""Feature maps of image files, computed once, cached in memory up to a limit and in the user's cache."""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -15,21 +15,21 @@ from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
 BATCH = 4
-"""Images per run: a cancelled run is over, and progress shown, after few."""
+"""Images per run: small, so that cancelling and progress are quick."""
 MAX_CACHED = 128 << 20
 """Bytes of maps to keep in memory."""
 
 
 class Embedding:
-    """Feature maps by content key, of the open model. For one thread."""
+    """Feature maps of the open model by content key. For one thread."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
         self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
-        """By the model's hash and the image's key."""
+        """Cached maps by the model's hash and the image's key."""
 
     def embed(self, request: EmbedImages, job: Job) -> None:
-        """Embed files; tells of each what it is, or why it is of no use."""
+        """Embed files; each gets an event with its key, or why it cannot be used."""
         paths = request.paths
         for done, (name, outcome) in enumerate(self.read(job, paths), 1):
             job.event("embedded", describe(name, outcome))
@@ -37,7 +37,7 @@ class Embedding:
                 job.progress(done, len(paths))
 
     def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
-        """Feature maps of files, in order; stops where the request is cancelled."""
+        """Yield feature maps of files in order, until the request is cancelled."""
         extractor = self._models.model.extractor
         opened, named = tee(names)
 
@@ -54,7 +54,7 @@ class Embedding:
                 job.check()
 
     def find(self, key: str) -> Maps | None:
-        """The feature maps (r, d) of an image that was embedded before."""
+        """Return the feature maps (r, d) of an image that was embedded before."""
         extractor = self._models.model.extractor
         if (maps := self._maps.get((extractor.sha256, key))) is not None:
             return maps
@@ -66,16 +66,16 @@ class Embedding:
 
     @cached_property
     def _store(self) -> FeatureStore:
-        return FeatureStore()  # not at the start, because SQLite insists on one thread
+        return FeatureStore()  # created late: SQLite requires the same thread
 
     def _keep(self, key: str, maps: Maps) -> None:
         place = self._models.model.extractor.sha256, key
         if self._maps.get(place) is None:
-            self._maps.put(place, maps.copy())  # a view would keep its whole batch
+            self._maps.put(place, maps.copy())  # a view would keep its whole batch in memory
 
 
 def describe(name: str, outcome: Found | FrnError) -> dict[str, object]:
-    """Describe a file to the app, under the app's name for it."""
+    """Describe a file to the app under its given name."""
     if isinstance(outcome, FrnError):
         return {"path": name, "reason": " ".join(str(outcome).splitlines())}
     support = Support.of(Path(name), outcome.key)

@@ -1,4 +1,4 @@
-"""The enrolled classes. A class is enrolled again only where its examples have changed: one more example costs little.
+"""Enrolled classes. A class is enrolled again only if its examples change, so adding one example is fast.
 
 Shape letters: way classes, n examples of all classes together, k examples of a class, r locations, d channels.
 """
@@ -25,22 +25,22 @@ from frn_tui.engine.worker_queues import Check, Job
 
 Keys = tuple[str, ...]
 MAX_CACHED = 96 << 20
-"""Bytes of enrolled classes to keep that are not in use, for undo."""
+"""Bytes of unused enrolled classes to keep for undo."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassRecord:
-    """An enrolled class, whatever it is called."""
+    """An enrolled class, independent of its name."""
 
     enrolled: EnrolledClass
     own_errors: Array
-    """Error of every location of each example without itself, (k, r)."""
+    """Leave-one-out errors of every location of each example, (k, r)."""
     left_out_shares: Shares
-    """What the rest of the class explains of each, (k,); empty for a single one."""
+    """Fraction of each example that the rest of the class explains, (k,); empty for a single one."""
 
 
 def enroll_class(maps: Maps, head: HeadParameters) -> ClassRecord:
-    """Enroll the examples of a class, (k, r, d), and leave out each of them once."""
+    """Enroll the examples of a class, (k, r, d), and compute their leave-one-out errors."""
     if len(maps) < 2:
         return ClassRecord(enroll(maps, head), np.square(maps, dtype=np.float64).sum(-1), np.zeros(0))
     errors = left_out_location_error(maps, head)
@@ -49,17 +49,17 @@ def enroll_class(maps: Maps, head: HeadParameters) -> ClassRecord:
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes that queries are asked about: those with examples."""
+    """Classes that have examples and answer queries."""
 
     sha256: str
-    """Hash of the model they were enrolled with."""
+    """Hash of the model with which they were enrolled."""
     head: HeadParameters
-    """Chosen with these classes."""
+    """Head parameters chosen with these classes."""
     entries: tuple[ClassEntry, ...]
     members: tuple[ClassRecord, ...]
     bank: ClassScorer
     rule: RejectRule
-    """When a photo is unknown."""
+    """Rule that decides when a photo is unknown."""
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
@@ -67,7 +67,7 @@ class Classes:
         return {key: (place, row) for place, entry in enumerate(self.entries) for row, key in enumerate(keys_of(entry))}
 
     def own_errors(self, key: str) -> tuple[int, Array] | None:
-        """Place of the class that has a photo among its examples, and the photo's errors (r,) without itself."""
+        """Return the index of the class that has a photo as an example, and its leave-one-out errors (r,)."""
         if key not in self._places:
             return None
         place, row = self._places[key]
@@ -75,7 +75,7 @@ class Classes:
 
 
 class EnrolledClasses:
-    """Enrolls the app's classes and answers for them. For one thread."""
+    """Enrollment of the app's classes. For one thread."""
 
     def __init__(self, models: Models, embedding: Embedding) -> None:
         self._models = models
@@ -83,21 +83,21 @@ class EnrolledClasses:
         self._members: dict[Keys, ClassRecord] = {}
         self._sha256 = ""
         self._head: HeadParameters | None = None
-        """That the members were enrolled with."""
+        """Head with which the members were enrolled."""
         self._near_duplicates = NearDuplicates()
         self._class_errors = ClassErrors()
         self._current: Classes | None = None
 
     @property
     def current(self) -> Classes:
-        """The classes in use; raises FrnError if there are none, or they belong to another model."""
+        """The classes in use. Raises FrnError if there are none, or they belong to another model."""
         sha256 = self._models.model.extractor.sha256
         if self._current is None or self._current.sha256 != sha256:
             raise FrnError("there is no class with examples yet")
         return self._current
 
     def set_classes(self, request: SetClasses, job: Job) -> ClassReports:
-        """Answer for the classes of a state from now on; where maps are missing, the classes stay as they were."""
+        """Enroll the classes of a state; if feature maps are missing, the classes stay unchanged."""
         state = request.state
         self._follow_model()
         entries = tuple(entry for entry in state.classes if entry.supports)
@@ -120,14 +120,14 @@ class EnrolledClasses:
         return {"reports": reports, "threshold": threshold, "calibrated": calibrated, "missing": []}
 
     def _follow_model(self) -> None:
-        """Keep nothing that another model has made."""
+        """Discard everything computed with another model."""
         sha256 = self._models.model.extractor.sha256
         if sha256 != self._sha256:
             self._members, self._near_duplicates, self._class_errors = {}, NearDuplicates(), ClassErrors()
             self._sha256, self._current = sha256, None
 
     def _choose_head(self, entries: Sequence[ClassEntry], maps: dict[str, Maps]) -> HeadParameters:
-        """The head of these classes; keep nothing that was enrolled with another."""
+        """Choose the head of these classes; discard classes enrolled with another one."""
         before, groups = self._current, _groups(entries)
         if before and _groups(before.entries) == groups:
             head = before.head
@@ -135,7 +135,7 @@ class EnrolledClasses:
             head = self._models.model.choose_head(np.stack([maps[key] for key in keys]) for keys in groups)
         if self._head is None or (head.alpha, head.beta) != (self._head.alpha, self._head.beta):
             self._members, self._class_errors = {}, ClassErrors()
-        self._head = head  # gamma is no part of an enrolled class
+        self._head = head  # enrolled classes do not depend on gamma
         return head
 
     def _find_maps(self, entries: Sequence[ClassEntry], check: Check) -> tuple[dict[str, Maps], list[str]]:
@@ -166,7 +166,7 @@ class EnrolledClasses:
         used = {keys_of(entry) for entry in entries}
         unused = [keys for keys in self._members if keys not in used]
         kept = sum(self._members[keys].enrolled.rows.nbytes for keys in unused)
-        for keys in unused:  # the oldest first
+        for keys in unused:  # oldest first
             if kept > MAX_CACHED:
                 kept -= self._members.pop(keys).enrolled.rows.nbytes
 
@@ -234,7 +234,7 @@ def _familiarity(classes: Sequence[EnrolledClass], others: Sequence[Maps]) -> Sh
 
 
 def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[str, int]:
-    """How many other classes reconstruct each example better than the rest of its own; errors are (k, way)."""
+    """Count the classes that reconstruct each example better than the rest of its own; errors are (k, way)."""
     if len(keys) < 2:
         return {}
     better = np.less(errors, member.own_errors.mean(1)[:, None])
@@ -244,7 +244,7 @@ def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[
 
 
 def _rivals(keys: Keys, errors: Array, column: int, ranks: dict[str, int], ids: Sequence[int]) -> dict[str, int]:
-    """The class that reconstructs an example best of those that do so better than its own; errors are (k, way)."""
+    """Return the best other class of each example, if it beats the example's own; errors are (k, way)."""
     others = errors.copy()
     others[:, column] = np.inf
     return {key: ids[int(others[row].argmin())] for row, key in enumerate(keys) if ranks.get(key, 0) > 0}

@@ -1,7 +1,7 @@
 """Near duplicates: examples whose feature maps have a cosine of at least `NEAR`.
 
-Averaging a map over its locations (times sqrt r) is a projection, so two unit maps are never further apart than their
-averages are: pairs are sought among the averages, which have d numbers instead of r d, and none is missed.
+Averaging a map over its locations (times sqrt r) is a projection, so two unit maps are at least as far apart as their
+averages. Pairs are therefore searched among the averages, which have d numbers instead of r d, without missing any.
 """
 
 from collections.abc import Mapping
@@ -13,25 +13,27 @@ from frn.ridge.enrolment import Floats
 from frn_tui.engine.worker_queues import Check
 
 NEAR = 0.92
-"""Measured with the shipped resnet12-small, pairs within a class: of 622,500 in CIFAR-FS's test classes (250 photos
-each) 55 reach it; of the 40 most alike some 30 are by eye the same photo twice, the others the same thing again. Of
-311,250 in Tiny-ImageNet's validation classes none does (the most: 0.884). Copies of the latter that reach it: enlarged
-1.5 to 2 times, JPEG of quality 75, 20 % brighter: all; shrunk to three quarters: 99 %; JPEG of quality 50: 65 %;
-cropped to 97, 95 and 90 % of each side: 89, 80 and 36 %; shrunk to half: 45 %; mirrored: 4 %. conv4 is close to these.
+"""Least cosine of near duplicates, measured with the shipped resnet12-small on pairs within a class.
+
+Of 622,500 pairs in CIFAR-FS's test classes (250 photos each) 55 reach it; of the 40 most similar, about 30 look like
+the same photo twice, the others show the same object. Of 311,250 in Tiny-ImageNet's validation classes none does (the
+most: 0.884). Copies of the latter that reach it: enlarged 1.5 to 2 times, JPEG of quality 75, 20 % brighter: all;
+shrunk to three quarters: 99 %; JPEG of quality 50: 65 %; cropped to 97, 95 and 90 % of each side:
+89, 80 and 36 %; shrunk to half: 45 %; mirrored: 4 %. conv4 is close to these.
 """
 BLOCK = 512
 DISTANCE_TOLERANCE = 1e-5
-"""Rounding tolerance of float32."""
+"""Tolerance for float32 rounding."""
 
 
 class NearDuplicates:
-    """Finds them; remembers the average of each map."""
+    """Search for near duplicates, with cached averages of the maps."""
 
     def __init__(self) -> None:
         self._averages: dict[str, Floats] = {}
 
     def find(self, maps: Mapping[str, Maps], check: Check) -> dict[str, str]:
-        """For each example that has any, the key of the one most like it."""
+        """Return the key of the most similar example for each example that has near duplicates."""
         keys = list(maps)
         self._averages = {key: self._averages[key] if key in self._averages else _average(maps[key]) for key in keys}
         averages = np.stack(list(self._averages.values()))
@@ -49,7 +51,7 @@ class NearDuplicates:
 
 
 def _average(maps: Maps) -> Floats:
-    """Return the average of a map (r, d) of length one, times sqrt r."""
+    """Return the average of a map (r, d), scaled to length one, times sqrt r."""
     length = float(np.linalg.norm(maps)) or 1.0
     average: Floats = maps.sum(0) / (np.float32(length) * np.sqrt(np.float32(len(maps))))
     return average

@@ -1,4 +1,4 @@
-"""What the classes say of photos, and how well they tell their own examples apart."""
+"""Scores of photos, and the confusion of the classes' own examples."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -20,25 +20,25 @@ from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Check, Job
 
 CHUNK = 16
-"""Queries scored together."""
+"""Queries scored at a time."""
 SEED = 0
-"""Seed of the examples that are hidden: the same each time, so that two tests can be compared."""
+"""Seed for hiding examples: constant, so that tests are comparable."""
 
 
 class Queries:
-    """Asks the classes in use."""
+    """Queries to the classes in use."""
 
     def __init__(self, models: Models, embedding: Embedding, classes: EnrolledClasses) -> None:
         self._models = models
         self._embedding = embedding
         self._classes = classes
         self._directions: dict[str, Floats] = {}
-        """Directions of the features of examples, averaged over locations, (d,); by key."""
+        """Unit vectors of examples' features, averaged over locations, (d,); by key."""
         self._sha256 = ""
-        """Model of these."""
+        """Hash of their model."""
 
     def query(self, request: AskClasses, job: Job) -> None:
-        """Ask about photos; one that cannot be read has its reason for an answer and stops nothing."""
+        """Classify photos; an unreadable one is answered with the reason, and the others continue."""
         paths = request.paths
         classes = self._classes.current
         read = self._embedding.read(job, paths)
@@ -64,7 +64,7 @@ class Queries:
         else:
             errors = classes.bank.class_error(maps).astype(np.float64)
         for row, each in enumerate(found):
-            if own := classes.own_errors(each.key):  # an example is judged without itself
+            if own := classes.own_errors(each.key):  # judge an example without itself
                 errors[row, own[0]] = own[1].mean()
                 if with_maps:
                     location_errors[row, :, own[0]] = own[1]
@@ -130,7 +130,7 @@ class Queries:
         }
 
     def _hide(self, entries: list[ClassEntry], shot: int, check: Check) -> tuple[ClassScorer, list[tuple[int, str]]]:
-        """A bank of the drawn examples, and the others with their class's place."""
+        """Return a scorer of the drawn examples, and the hidden ones with the index of their class."""
         generator = np.random.default_rng(SEED)
         pools, hidden = [], []
         for place, entry in enumerate(entries):
@@ -144,5 +144,5 @@ class Queries:
     def _maps(self, key: str) -> Maps:
         maps = self._embedding.find(key)
         if maps is None:
-            raise FrnError("feature maps of some examples are gone; embed the examples again")
+            raise FrnError("feature maps of some examples are gone; add the examples again")
         return maps

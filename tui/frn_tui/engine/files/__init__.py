@@ -1,1 +1,1 @@
-"""Folders, projects and bundles: everything the engine reads or writes for the app."""
+"""Folders, projects and bundles: all files that the engine reads or writes for the app."""

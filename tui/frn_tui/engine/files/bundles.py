@@ -1,6 +1,6 @@
-"""A project with its photos, in one folder or zip that opens on another machine.
+"""Bundles: a project with its photos in one folder or zip, which opens on any machine.
 
-Inside is `NAME.frn.json`, a folder of photos for each class, and the model if it is not a shipped one.
+A bundle contains `NAME.frn.json`, a folder of photos for each class, and the model if it is not a shipped one.
 """
 
 import os
@@ -29,13 +29,13 @@ from frn_tui.engine.worker_queues import Job
 
 
 class Bundles:
-    """Writes bundles, with the model that is open."""
+    """Writer of bundles with the open model."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
 
     def write(self, request: WriteBundle, job: Job) -> None:
-        """Write a bundle whole or not at all. FrnError if a photo is missing or has changed."""
+        """Write a bundle completely or not at all. Raises FrnError if a photo is missing or has changed."""
         path, state = Path(request.path), request.state
         zipped = is_bundle(path.name)
         if path.exists() and not (zipped and request.replace and path.is_file()):
@@ -69,13 +69,13 @@ class Bundles:
 
 
 def unpack(request: UnpackBundle, job: Job) -> str:
-    """Unpack a bundle's project, its photos and its model, whole or not at all; nothing else that is in it.
+    """Unpack a bundle's project, photos and model, completely or not at all; other entries are ignored.
 
-    FrnError if it is not a bundle, or leads out of its folder.
+    Raises FrnError if it is not a bundle, or leads out of its folder.
     """
     folder = Path(request.folder)
     if folder.exists():
-        raise FrnError(f"{folder}: already exists. Name a folder that does not.", code=EXISTS)
+        raise FrnError(f"{folder}: already exists. Give a folder that does not exist.", code=EXISTS)
     path = require_regular(Path(request.path), MAX_ARCHIVE)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -115,14 +115,14 @@ def _extract(archive: zipfile.ZipFile, member: PurePosixPath, project: PurePosix
 
 
 def _copy(entry: ClassEntry, home: Path, job: Job) -> ClassEntry:
-    """A class with its photos in a folder of their own."""
+    """Copy a class's photos to the folder `home`, and return the class with the copies."""
     names: set[str] = set()
     copies = []
     for support in entry.supports:
         job.check()
         data = read_file(support.path)
         if content_key(data) != support.key:
-            raise FrnError(f"{support.path}: has changed since it was added. Remove it and add it anew.")
+            raise FrnError(f"{support.path}: has changed since it was added. Remove it and add it again.")
         copy = home / fresh_name(safe_name(support.path.name), names)
         copy.write_bytes(data)
         copies.append(Support.of(copy, support.key))
@@ -130,7 +130,7 @@ def _copy(entry: ClassEntry, home: Path, job: Job) -> ClassEntry:
 
 
 def _carry(model: LoadedModel, folder: Path) -> ModelReference:
-    """How the bundle names its model; one that does not ship comes along."""
+    """Return the bundle's reference to its model; a model that is not shipped is included."""
     if model.name in shipped_extractors():
         return ModelReference.of(model.name, model.extractor, folder)
     write_atomically(folder / EXTRACTOR, model.extractor.data)
@@ -139,7 +139,7 @@ def _carry(model: LoadedModel, folder: Path) -> ModelReference:
 
 
 def _zip(folder: Path, packed: IO[bytes], job: Job) -> None:
-    """Put a folder into a zip, under its own name; photos are compressed as they are."""
+    """Put a folder into a zip under its own name, without compression, since photos are already compressed."""
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for path in sorted(folder.rglob("*")):
             job.check()
@@ -148,10 +148,10 @@ def _zip(folder: Path, packed: IO[bytes], job: Job) -> None:
 
 
 def _check(archive: zipfile.ZipFile, path: Path, folder: Path) -> PurePosixPath:
-    """The project inside a bundle."""
+    """Return the project in a bundle, after checking its size."""
     projects = [PurePosixPath(name) for name in archive.namelist() if is_project(Path(name))]
     if len(projects) != 1 or len(projects[0].parts) > 2:
-        raise FrnError(f"{path}: is no bundle: it should hold one project ({SUFFIX}), not {len(projects)}")
+        raise FrnError(f"{path}: is not a bundle: it should hold one project ({SUFFIX}), not {len(projects)}")
     limits = Limits(path, path.stat().st_size)
     for member in archive.infolist():
         limits.check(member.filename, member.file_size)

@@ -1,4 +1,4 @@
-"""Names of files that are made from names of classes and photos."""
+"""File names derived from names of classes and photos."""
 
 import itertools
 import os
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 def safe_name(name: str) -> str:
-    """A name that every file system takes."""
+    """Return a name that is valid on every file system."""
     text = name.encode(errors="replace").decode()
     safe = "".join(c if c.isprintable() and c not in '\\/:*?"<>|' else "_" for c in text)
     stem, ending = os.path.splitext(safe)  # noqa: PTH122
@@ -14,7 +14,7 @@ def safe_name(name: str) -> str:
 
 
 def numbered(name: str) -> Iterator[str]:
-    """The name, then the same with 2, 3 and so on before its ending."""
+    """Yield the name, then the name with 2, 3 and so on before its suffix."""
     stem, dot, ending = name.rpartition(".")
     stem, ending = (stem, dot + ending) if stem else (name, "")
     yield name
@@ -23,7 +23,7 @@ def numbered(name: str) -> Iterator[str]:
 
 
 def fresh_name(name: str, taken: set[str]) -> str:
-    """The name, with a number if it is taken; two that differ in case alone are one on some systems."""
+    """Return the name, with a number if it is taken; names that differ only in case count as equal."""
     fresh = next(one for one in numbered(name) if one.casefold() not in taken)
     taken.add(fresh.casefold())
     return fresh

@@ -1,6 +1,6 @@
-"""What was not saved yet, kept aside after every edit, so that a crash or a lost terminal takes nothing.
+"""Journal of unsaved work, written after every edit so that a crash or a lost terminal loses nothing.
 
-One file per app, named by its process, with a lock. A file whose lock is free is what a crash has left.
+Each app has one file, named by its process, with a lock. A file whose lock is free was left by a crash.
 """
 
 import contextlib
@@ -24,17 +24,17 @@ PATIENCE = 3.0
 
 
 class Journals:
-    """The app's own journal, and those of others that are gone."""
+    """The app's own journal, and those of apps that are no longer running."""
 
     def __init__(self, app: int) -> None:
         self._app = app
         self._path = state_folder() / f"journal-{app}.json"
         self._lock = _lock_of(self._path)
-        if self._path.exists():  # of the engine before this one
+        if self._path.exists():  # left by the previous engine
             self._hold()
 
     def keep(self, request: WriteJournal, job: Job) -> None:
-        """Keep what is unsaved aside; where all is saved there is nothing to keep any more."""
+        """Write unsaved work to the journal, or remove the journal if everything is saved."""
         if request.saved:
             self._remove_own()
             return
@@ -52,11 +52,11 @@ class Journals:
         write_atomically(self._path, encode(entry))
 
     def recover(self, request: Recover, job: Job) -> Recovered | None:
-        """The newest journal of an app that is gone; the others are found once that is discarded."""
+        """Return the newest journal left by another app; others follow once it is discarded."""
         return max(self._left(), key=lambda one: one.time, default=None)
 
     def discard(self, request: DiscardJournal, job: Job) -> None:
-        """Remove the own journal, or one whose app is gone."""
+        """Remove this app's journal, or one left by another app."""
         if request.journal is None:
             self._remove_own()
         elif request.journal in [left.journal for left in self._left()]:
@@ -64,7 +64,7 @@ class Journals:
 
     def _hold(self) -> None:
         if not self._lock.is_held():
-            with contextlib.suppress(OSError):  # writing the journal says why
+            with contextlib.suppress(OSError):  # writing the journal reports the reason
                 self._lock.acquire()
 
     def _remove_own(self) -> None:
@@ -72,7 +72,7 @@ class Journals:
         self._lock.release()
 
     def _left(self) -> list[Recovered]:
-        """Journals whose apps are gone."""
+        """Return the journals of apps that are no longer running."""
         journals = [path for path in self._path.parent.glob("journal-*.json") if path != self._path]
         return [left for path in journals if _is_left(path) and (left := _read(path))]
 
@@ -107,13 +107,13 @@ def _runs(process: str) -> bool:
 
 
 def _read(path: Path) -> Recovered | None:
-    """What a journal says; None if it is damaged."""
+    """Return the content of a journal, or None if it is damaged."""
     try:
         entry = read_json(path, MAX_BYTES)
         if (entry["format"], entry["version"]) != (FORMAT, JOURNAL_VERSION):
             return None
         return convert({**entry, "journal": str(path)}, Recovered)
-    except (ValueError, KeyError, TypeError):  # half a journal is none
+    except (ValueError, KeyError, TypeError):  # an incomplete journal
         return None
 
 

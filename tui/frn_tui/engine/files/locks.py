@@ -1,7 +1,7 @@
-"""Which app a project is open in, so that two of them do not save over each other.
+"""Project locks, so that two apps do not save over each other.
 
-One lock per project, named by the hash of its path, that the engine of the app holds. It is a courtesy between the
-apps of one user: what keeps a file from being overwritten is `save_project`, which refuses one that has changed.
+Each project has one lock, named by the hash of its path and held by the engine of the app. It is advisory between the
+apps of one user: `save_project` protects the file by refusing to overwrite one that has changed.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from frn_tui.settings.settings import state_folder
 
 
 class Locks:
-    """The lock of the project that is open in this app; it has one at most."""
+    """Lock of the project that is open in this app, if any."""
 
     def __init__(self, app: int) -> None:
         self._app = app
@@ -26,18 +26,18 @@ class Locks:
         return self.holder(request.path)
 
     def lock(self, request: LockProject, job: Job) -> None:
-        """Lock a project, also if another app has it; let go of the last one."""
+        """Lock a project, even if another app has it, and release the previous one."""
         if self._mine is not None:
             self._mine.release()
         self._mine = None if request.path is None else self._lock_of(request.path)
         if self._mine is not None:
-            with contextlib.suppress(OSError):  # no place for locks is no reason not to work
+            with contextlib.suppress(OSError):  # work without locks if they cannot be created
                 if not self._mine.acquire():
-                    self._mine.path.unlink(missing_ok=True)  # from now on its name is that of this app's lock
+                    self._mine.path.unlink(missing_ok=True)  # the name now belongs to this app's lock
                     self._mine.acquire()
 
     def holder(self, path: str) -> int | None:
-        """Process of the other app that a project is open in."""
+        """Return the process of another app that has a project open."""
         wanted = self._lock_of(path)
         if self._mine is not None and self._mine.path == wanted.path and self._mine.is_held():
             return None

@@ -1,14 +1,14 @@
-"""What was moved where: one file of JSON lines for each act of moving, for undo, for people, and for after a kill.
+"""Journals of moved photos: one file of JSON lines per move action, for undo, users and recovery after a kill.
 
-The files lie in `moved/` of the state folder (`$FRN_STATE`, on Linux `~/.local/state/frn`). Before a photo is moved a
-line says from where to where; a second line says what came of it:
+The files are in `moved/` of the state folder (`$FRN_STATE`, on Linux `~/.local/state/frn`). Before a photo is moved, a
+line records both paths; a second line records the outcome:
 
     {"move": "/card/x.jpg", "to": "/sorted/jay/x.jpg", "bytes": 812345, "crc32": …}
     {"moved": "/card/x.jpg", "to": "/sorted/jay/x.jpg", "crc32": …}
 
-`"made"` in the first line names the folders that were made for the photo, which go again when it is moved back.
-`"kept"` in place of `"moved"` says that the photo stayed. Where the second line is missing because the program was
-killed, `settle` looks at the files, finishes the move or takes note that there was none.
+`"made"` in the first line lists the folders created for the photo, which are removed when it is moved back. `"kept"` in
+place of `"moved"` means that the photo stayed. If the second line is missing because the program was killed, `settle`
+checks the files and either finishes the move or records that there was none.
 """
 
 import contextlib
@@ -30,17 +30,17 @@ from frn_tui.engine.files.placing import is_same_photo, make_folder, remove_twin
 from frn_tui.settings.settings import state_folder
 
 KEPT = 200
-"""Journals; older ones are removed."""
+"""Number of journals to keep; older ones are removed."""
 TAIL = 1 << 18
-"""Bytes of a journal's end in which a move that is not finished stands."""
+"""Bytes at the end of a journal that are searched for unfinished moves."""
 _NAME = re.compile(r"\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d [0-9a-f]{8}\.jsonl")
 
 
 class MoveJournal:
-    """The journal of one act of moving photos."""
+    """Journal of one move action."""
 
     def __init__(self, path: str = "") -> None:
-        """Continue a journal, or begin one. FrnError if it cannot be written: then no photo may be moved."""
+        """Continue or create a journal. Raises FrnError if it cannot be written; no photo may then be moved."""
         name = f"{time.strftime('%Y-%m-%d %H.%M.%S')} {os.urandom(4).hex()}.jsonl"
         self.path = Path(path) if path else _folder() / name
         if not path:
@@ -49,7 +49,7 @@ class MoveJournal:
 
     @contextmanager
     def moving(self, source: Path, target: Path, made: Sequence[Path] = ()) -> Iterator[None]:
-        """Write down that a photo is about to be moved, into folders just `made`, and, at the end, what came of it."""
+        """Record that a photo is about to be moved, into folders just `made`, and at the end the outcome."""
         with lock(self._lock, self.path):
             entry = {"move": str(source), "to": str(target), "bytes": source.stat().st_size}
             self._write(entry | ({"made": [*map(str, made)]} if made else {}))
@@ -63,7 +63,7 @@ class MoveJournal:
                 self._note({came: str(source), "to": str(target)})
 
     def remove_empty(self, folder: Path) -> None:
-        """Remove a folder that was made for moved photos, and those above it; the first that is not empty stays."""
+        """Remove a folder created for moved photos and its parents, up to the first that is not empty."""
         with contextlib.suppress(OSError):
             made = set() if any(folder.iterdir()) else {one for e in self._entries(0) for one in e.get("made", ())}
             while str(folder) in made:
@@ -71,12 +71,12 @@ class MoveJournal:
                 folder = folder.parent
 
     def settle(self) -> tuple[dict[str, str], list[tuple[str, str]]]:
-        """Finish what a killed program was moving: photos moved, from where to where, and those found at neither."""
+        """Finish the moves of a killed program; return moved photos by source, and those found at neither path."""
         places: dict[str, str] = {}
         gone: list[tuple[str, str]] = []
         held = Lock(self._lock)
         with contextlib.suppress(OSError):
-            if not held.acquire():  # its program is still moving
+            if not held.acquire():  # its program is still moving photos
                 return places, gone
         try:
             for source, entry in self._unfinished().items():
@@ -98,7 +98,7 @@ class MoveJournal:
         return beside(self.path, LOCK)
 
     def _unfinished(self) -> dict[str, dict[str, Any]]:
-        """Lines without an outcome, by the photo."""
+        """Return the lines without an outcome, by photo."""
         unfinished = {}
         for entry in self._entries(TAIL):
             if "move" in entry:
@@ -108,13 +108,13 @@ class MoveJournal:
         return unfinished
 
     def _entries(self, tail: int) -> Iterator[dict[str, Any]]:
-        """The whole lines in the last `tail` bytes; 0 takes all. None of a journal that cannot be read."""
+        """Yield the valid entries in the last `tail` bytes, or in all if 0; nothing if the journal is unreadable."""
         with contextlib.suppress(OSError), self.path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - tail) if tail else 0)
             yield from filter(None, map(_decode, file))
 
     def _note(self, entry: dict[str, object]) -> None:
-        """Write an outcome; a line that cannot be written is made up for by `settle`."""
+        """Write an outcome; if that fails, `settle` determines it later."""
         with contextlib.suppress(FrnError):
             self._write(entry)
 
@@ -137,7 +137,7 @@ class MoveJournal:
 
 
 def settle_all() -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """Finish what programs that are gone were moving, in all journals."""
+    """Finish the moves of programs that are no longer running, in all journals."""
     places: dict[str, str] = {}
     gone: list[tuple[str, str]] = []
     for path in _journals(_folder()):
@@ -148,12 +148,12 @@ def settle_all() -> tuple[dict[str, str], list[tuple[str, str]]]:
 
 
 def _settled(source: Path, target: Path, size: int) -> Literal["moved", "kept", "gone"]:
-    """What became of a photo; a move to another disk that lacks only its last step is finished."""
+    """Return the outcome of a move; one to another disk that lacks only its last step is finished."""
     arrived = target.lstat().st_size if os.path.lexists(target) else None
     if not os.path.lexists(source):
         return "gone" if arrived is None else "moved"
     with contextlib.suppress(OSError):
-        if arrived == 0 and size:  # a name that was taken for the photo, on disks without `renameat2`
+        if arrived == 0 and size:  # placeholder of a move without `renameat2`
             target.unlink()
         elif arrived == size and is_same_photo(source, target):
             remove_twin(source, target)
@@ -162,13 +162,13 @@ def _settled(source: Path, target: Path, size: int) -> Literal["moved", "kept", 
 
 
 def _encode(entry: dict[str, object]) -> bytes:
-    """A line with its checksum; bytes of a name that are not UTF-8 become escapes."""
+    """Return a line with its checksum; bytes of a name that are not UTF-8 are escaped."""
     checked = {**entry, "crc32": _checksum(entry)}
     return json.dumps(checked, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:
-    """The entry of a line, or None if it is torn or was changed."""
+    """Return the entry of a line, or None if it is incomplete or changed."""
     with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError, AttributeError):
         entry: dict[str, Any] = json.loads(line)
         if entry.pop("crc32") == _checksum(entry):
@@ -185,7 +185,7 @@ def _folder() -> Path:
 
 
 def _journals(folder: Path) -> list[Path]:
-    """The oldest first: their names begin with the time."""
+    """Return the journals, oldest first; their names start with the time."""
     return sorted(path for path in folder.glob("*.jsonl") if _NAME.fullmatch(path.name) and path.is_file())
 
 

@@ -1,4 +1,4 @@
-"""Photos put where no file is yet: a taken name stays as it is, and a kill leaves every photo whole somewhere."""
+"""Placing photos without overwriting: an existing file is never replaced, and a kill leaves every photo whole."""
 
 import contextlib
 import ctypes
@@ -14,13 +14,13 @@ from frn.system.files import LOCK, PART, beside, remove, sync_folder
 from frn.system.processes.locks import lock
 
 _AT_CWD, _NO_REPLACE = -100, 1
-"""As Linux's `renameat2` calls them."""
+"""Constants of Linux's `renameat2`."""
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _PIECE = 1 << 20
 
 
 def make_folder(folder: Path) -> list[Path]:
-    """Make a folder and those above it, and have their names outlast a power cut. Returns those that were missing."""
+    """Create a folder and its parents, synced to the disk; return those that were missing."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in reversed(missing):
@@ -29,8 +29,8 @@ def make_folder(folder: Path) -> list[Path]:
 
 
 def rename_new(source: Path, target: Path) -> None:
-    """Rename a file to a name that is free, in one step. FileExistsError if it is taken."""
-    if os.name == "nt":  # never replaces
+    """Rename a file to an unused name in one step. Raises FileExistsError if the name is taken."""
+    if os.name == "nt":  # fails if the target exists
         source.rename(target)
         return
     try:
@@ -39,7 +39,7 @@ def rename_new(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise
-    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # the name is ours now
+    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # reserve the name
     try:
         os.replace(source, target)
     except OSError:
@@ -57,36 +57,37 @@ def _rename_no_replace(source: Path, target: Path) -> None:
 
 
 def copy_new(source: Path, target: Path) -> os.stat_result:
-    """Copy a file to a name that is free, synced to the disk.
+    """Copy a file to an unused name, synced to the disk.
 
-    Returns the status of what was copied: it may be another file by now. FileExistsError if the name is taken; OSError
-    if another program has been writing it for a minute.
+    Returns the status of the copied file, which may have been replaced since. Raises FileExistsError if the name is
+    taken, and OSError if another program has been writing it for a minute.
     """
     part = beside(target, PART)
     try:
         with lock(beside(target, LOCK), target):
-            remove(part)  # a killed program's
+            remove(part)  # left by a killed program
             try:
                 with source.open("rb") as old, part.open("xb") as new:
                     copied = os.fstat(old.fileno())
                     shutil.copyfileobj(old, new, _PIECE)
                     new.flush()
-                    with contextlib.suppress(OSError):  # FAT keeps no mode
+                    with contextlib.suppress(OSError):  # FAT has no file modes
                         shutil.copystat(source, part)
                     os.fsync(new.fileno())
                     rename_new(part, target)
             finally:
                 part.unlink(missing_ok=True)
-    except FrnError as error:  # one photo waits in vain: that stops no other
+    except FrnError as error:  # a photo that times out must not stop others
         raise OSError(errno.EBUSY, str(error)) from error
     sync_folder(target.parent)
     return copied
 
 
 def move_new(source: Path, target: Path) -> None:
-    """Move a file to a name that is free; a link moves as a copy of what it leads to, as elsewhere it may lead nowhere.
+    """Move a file to an unused name; a link becomes a copy of its target, because elsewhere it might be broken.
 
-    OSError if the name is taken, or the file changed while it was copied to another disk: it then stays where it is.
+    Raises OSError if the name is taken, or if the file changes while it is copied to another disk; it then stays in
+    place.
     """
     if not source.is_symlink():
         try:
@@ -96,7 +97,7 @@ def move_new(source: Path, target: Path) -> None:
             if error.errno != errno.EXDEV:
                 raise
     copied = copy_new(source, target)
-    with contextlib.suppress(FileNotFoundError):  # somebody removed it: the copy is all that is left
+    with contextlib.suppress(FileNotFoundError):  # deleted meanwhile: only the copy is left
         if not _is_unchanged(source, copied):
             target.unlink()
             raise OSError(errno.EBUSY, "changed while it was copied")
@@ -109,7 +110,7 @@ def _is_unchanged(path: Path, was: os.stat_result) -> bool:
 
 
 def is_same_photo(path: Path, other: Path) -> bool:
-    """Return whether another regular file has the same bytes; all of them are compared."""
+    """Return whether another regular file has exactly the same bytes."""
     try:
         status = other.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_size != path.stat().st_size:
@@ -125,9 +126,9 @@ def is_same_photo(path: Path, other: Path) -> bool:
 
 
 def remove_twin(path: Path, twin: Path) -> None:
-    """Remove a file of which another has the same bytes, once that one is on the disk for good.
+    """Remove a file that has an identical twin, after syncing the twin to the disk.
 
-    OSError if they differ by now.
+    Raises OSError if they differ by now.
     """
     descriptor = os.open(twin, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""Project files, results and exports: read and written so that nothing of anyone's is lost."""
+"""Project files, results and exports, read and written without losing anyone's data."""
 
 import io
 from pathlib import Path
@@ -20,7 +20,7 @@ from frn_tui.engine.worker_queues import Job
 
 
 class Projects:
-    """Loads and saves; remembers what it has read, so that keys it does not know survive."""
+    """Loads and saves projects, and remembers those it has read so that unknown keys are kept."""
 
     def __init__(self, models: Models, locks: Locks) -> None:
         self._models, self._locks = models, locks
@@ -35,7 +35,7 @@ class Projects:
         return Loaded(project.state, model, project.model.sha256)
 
     def save(self, request: SaveProject, job: Job) -> None:
-        """Write a project file. Saved under another name, a project keeps what was unknown in it."""
+        """Write a project file; saved under another name, it keeps its unknown keys."""
         path = Path(request.path)
         if (holder := self._locks.holder(str(path))) is not None:
             raise FrnError(
@@ -56,7 +56,7 @@ class Projects:
 
 
 class Exports:
-    """Writes the classes in use for other programs: a whole classifier in ONNX, or the numbers of its classes."""
+    """Exports the current classes for other programs: a whole classifier in ONNX, or arrays of its classes."""
 
     def __init__(self, models: Models, classes: EnrolledClasses) -> None:
         self._models = models
@@ -74,7 +74,7 @@ class Exports:
         write_atomically(path, data)
 
     def _write_page(self, folder: Path, *, replace: bool) -> None:
-        from frn_export.web.runtime import find_runtime  # here: few sessions export
+        from frn_export.web.runtime import find_runtime  # imported here because few sessions export
         from frn_export.web.write import write_page
 
         classes = self._classes.current
@@ -110,7 +110,7 @@ class Exports:
 
 
 def write_text(request: WriteText, job: Job) -> None:
-    """Write results; file names in them that are not UTF-8 become the bytes they are."""
+    """Write results; file names that are not UTF-8 are written as their bytes."""
     path = Path(request.path)
     data = request.text.encode("utf-8", "surrogateescape")
     refuse_overwriting(path, replace=request.replace)
@@ -118,7 +118,7 @@ def write_text(request: WriteText, job: Job) -> None:
 
 
 def refuse_overwriting(path: Path, *, replace: bool) -> None:
-    """Raise FrnError if a path is a folder, or a file and `replace` is not given."""
+    """Raise FrnError if a path is a folder, or an existing file without `replace`."""
     try:
         is_folder, is_there = path.is_dir(), path.exists()
     except (OSError, ValueError) as error:
@@ -126,4 +126,4 @@ def refuse_overwriting(path: Path, *, replace: bool) -> None:
     if is_folder:
         raise FrnError(f"{path}: is a folder; name a file in it")
     if is_there and not replace:
-        raise FrnError(f"{path}: is there already. Choose another name, or replace it.", code=EXISTS)
+        raise FrnError(f"{path}: already exists. Choose another name, or replace it.", code=EXISTS)

@@ -1,4 +1,4 @@
-"""Photos that are not where they were: which they are, and where they are now."""
+"""Photos that have been moved or deleted: which are missing, and where they are now."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from frn_tui.engine.worker_queues import Check, Job
 
 
 def find_missing(request: FindMissing, job: Job) -> list[str]:
-    """The files among some that are not there."""
+    """Return which of the files are missing."""
     missing = []
     for path in request.paths:
         job.check()
@@ -25,9 +25,9 @@ def find_missing(request: FindMissing, job: Job) -> list[str]:
 
 
 def relocate(request: RelocatePhotos, job: Job) -> dict[str, Support]:
-    """Find photos by their content; files of another size are not read."""
+    """Find photos by content; only files of a matching size are read."""
     if not os.path.isdir(request.folder):  # noqa: PTH112
-        raise FrnError(f"{request.folder}: is no folder; name one to look for the photos in")
+        raise FrnError(f"{request.folder}: is not a folder; name one to look for the photos in")
     wanted, sizes = set(request.sizes), set(request.sizes.values())
     found: dict[str, Support] = {}
     for path, size in _images(request.folder, job.check):
@@ -35,7 +35,7 @@ def relocate(request: RelocatePhotos, job: Job) -> dict[str, Support]:
             continue
         try:
             key = content_key(read_file(Path(path)))
-        except FrnError:  # that file is none of them, or cannot be read now
+        except FrnError:  # not one of the photos, or unreadable
             continue
         if key in wanted:
             wanted.discard(key)
@@ -47,7 +47,7 @@ def relocate(request: RelocatePhotos, job: Job) -> dict[str, Support]:
 
 
 def _images(root: str, check: Check) -> Iterator[tuple[str, int]]:
-    """Image files in a folder and all below it, with their sizes; files that have gone are skipped."""
+    """Yield image files in a folder and its subfolders with their sizes; vanished files are skipped."""
     for path in images_below(root, set(), check):
         with suppress(OSError):
             yield path, os.stat(path).st_size  # noqa: PTH116

@@ -1,4 +1,4 @@
-"""What a path holds: an image, a folder of images, of class folders, a project; and what a file picker lists."""
+"""Content of a path: an image, a folder of images or of class folders, a project; and lists for a file picker."""
 
 import os
 import stat
@@ -26,11 +26,11 @@ from frn_tui.terminal.paths import absolute, natural_order
 
 ORDER = ("folder", "image", "project", "bundle", "model")
 MAX_COUNTED, LISTED = 20_000, 40
-"""Photos that are counted, and folders that are named, where somebody only looks."""
+"""Most photos to count and most folders to name in a preview of a folder."""
 
 
 def scan(request: ScanPath, job: Job) -> Found:
-    """Look at a path. Of a folder of folders each is a class, with the images in it and below."""
+    """Return the content of a path; in a folder of folders, each is a class with all images below it."""
     if not request.path.strip():
         return _nothing("no path was given")
     path = absolute(request.path)
@@ -52,17 +52,17 @@ def scan(request: ScanPath, job: Job) -> Found:
 
 
 def looks_like_image(name: str) -> bool:
-    """Return whether a file is named like an image."""
+    """Return whether a file name looks like that of an image."""
     return os.path.splitext(name)[1].lower() in EXTENSIONS  # noqa: PTH122
 
 
 def is_bundle(name: str) -> bool:
-    """Return whether a file is named like a project with its photos."""
+    """Return whether a file has the suffix of a project bundled with its photos."""
     return name.lower().endswith(".zip")
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a folder, or a link to one."""
+    """Return whether an entry is a folder or a link to one."""
     try:
         return entry.is_dir()
     except OSError:  # a loop of links
@@ -74,7 +74,7 @@ def _nothing(reason: str) -> Found:
 
 
 def scan_folder(root: str, check: Check) -> Found:
-    """The images of a folder, or those of its folders as classes."""
+    """Return the images of a folder, or its subfolders as classes."""
     visited: set[tuple[int, int]] = set()
     try:
         files, folders = _list(root, visited, check)
@@ -98,7 +98,7 @@ def scan_folder(root: str, check: Check) -> Found:
 
 
 def look_inside(request: LookInside, job: Job) -> Inside:
-    """Count what is in a folder and below, up to a limit: it is a glance."""
+    """Count the photos in a folder and its subfolders, up to a limit that keeps it quick."""
     visited: set[tuple[int, int]] = set()
     try:
         files, folders = _list(absolute(request.path), visited, job.check)
@@ -113,7 +113,7 @@ def look_inside(request: LookInside, job: Job) -> Inside:
 
 
 def images_below(root: str, visited: set[tuple[int, int]], check: Check) -> Iterator[str]:
-    """Images in a folder and all below it; a folder that cannot be listed is skipped."""
+    """Yield the images in a folder and its subfolders; folders that cannot be listed are skipped."""
     waiting = [root]
     while waiting:
         try:
@@ -125,7 +125,7 @@ def images_below(root: str, visited: set[tuple[int, int]], check: Check) -> Iter
 
 
 def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[list[str], list[str]]:
-    """Images and folders directly in a folder; no folder is listed twice, whatever links lead there."""
+    """Return images and folders directly in a folder; no folder is listed twice, whatever links lead to it."""
     check()
     status = os.stat(folder)  # noqa: PTH116
     if (place := (status.st_dev, status.st_ino)) in visited:
@@ -145,7 +145,7 @@ def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[lis
 
 
 def stamp(request: StampFiles, job: Job) -> dict[str, list[int]]:
-    """Size and time of change: who asks twice sees which files are still being written."""
+    """Return sizes and modification times; repeated calls show which files are still being written."""
     stamps: dict[str, list[int]] = {}
     for path in request.paths:
         job.check()
@@ -156,7 +156,7 @@ def stamp(request: StampFiles, job: Job) -> dict[str, list[int]]:
 
 
 def list_folder(request: ListFolder, job: Job) -> Listing:
-    """The folders, images, projects and models in a folder."""
+    """List the folders, images, projects and models in a folder."""
     folder = absolute(request.path)
     entries: list[Entry] = []
     try:

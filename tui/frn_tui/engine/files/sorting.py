@@ -1,4 +1,4 @@
-"""Photos sorted into a folder for each verdict: copied, or moved where that is asked for; nothing is overwritten."""
+"""Sorting photos into one folder per prediction: copied, or moved on request, without overwriting."""
 
 import contextlib
 import errno
@@ -17,7 +17,7 @@ from frn_tui.engine.worker_queues import Job
 
 
 def sort_photos(request: SortPhotos, job: Job) -> SortedPhotos:
-    """Sort photos into folders; one that cannot be is reported, and stops no other."""
+    """Sort photos into folders; failures are reported and do not stop the others."""
     root = Path(request.folder)
     if root.exists() and not root.is_dir():
         raise FrnError(f"{root}: is a file; name a folder")
@@ -38,7 +38,7 @@ def sort_photos(request: SortPhotos, job: Job) -> SortedPhotos:
 
 
 def move_photos(request: MovePhotos, job: Job) -> SortedPhotos:
-    """Move photos back to where they were before they were sorted, or there once more."""
+    """Move sorted photos back to their original paths, or forward again."""
     journal = _journal(request.journal)
     moved = SortedPhotos(places={}, failed=[], twins=[], journal=request.journal)
     for before, place, is_twin in request.photos:
@@ -51,16 +51,16 @@ def move_photos(request: MovePhotos, job: Job) -> SortedPhotos:
 
 
 def settle_moves(request: SettleMoves, job: Job) -> SortedPhotos:
-    """Finish what programs that were killed had begun to move."""
+    """Finish the moves of killed programs."""
     places, failed = settle_all()
     return SortedPhotos(places=places, failed=failed, twins=[], journal="")
 
 
 def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bool]:
-    """Copy a photo into a folder, or move it if there is a journal to write that down in.
+    """Copy a photo into a folder, or move it if a journal is given to record that.
 
-    Returns where it is, and whether a moved photo was removed because the same one was there already. A photo of the
-    same name stays as it is: this one gets a number. OSError if it cannot be placed; it is then where it was.
+    Returns its path, and whether a moved photo was removed because the folder already had an identical one. If another
+    photo has the same name, this one gets a number. Raises OSError if it cannot be placed; it then stays in place.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file")
@@ -77,7 +77,7 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
                     with journal.moving(path, target, made):
                         move_new(path, target)
                 return target, False
-        if target.exists() and path.samefile(target):  # a link from one to the other: there is only one photo
+        if target.exists() and path.samefile(target):  # one links to the other: a single photo
             return target, False
         if is_same_photo(path, target):
             if journal is not None:
@@ -88,12 +88,12 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
 
 
 def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, is_twin: bool) -> None:
-    """Undo or redo a move. OSError if a file is in the way, or the photo is gone; nothing is lost then."""
+    """Undo or redo a move. Raises OSError, without losing anything, if a file is in the way or the photo is gone."""
     is_gone = not os.path.lexists(source)
-    remove_unfinished(target)  # a killed program's
+    remove_unfinished(target)  # left by a killed program
     if os.path.lexists(target) and (is_gone or (is_twin and back and is_same_photo(source, target))):
         remove_unfinished(target)
-        return  # an earlier try came so far
+        return  # already done by an earlier attempt
     try:
         if is_twin and back:
             copy_new(source, target)

@@ -1,1 +1,1 @@
-"""Photos as pixels and cells for the terminal."""
+"""Photos as pixels and terminal cells."""

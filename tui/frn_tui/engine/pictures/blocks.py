@@ -1,4 +1,4 @@
-"""Pixels as cells of characters in two colours."""
+"""Conversion of pixels to characters in two colours."""
 
 import itertools
 from functools import cache
@@ -11,13 +11,13 @@ from frn.images.transforms import Pixels
 from frn_tui.terminal.modes import CHARACTERS, PARTS, Mode, Palette
 
 CHUNK = 1024
-"""Cells whose splits are tried together."""
+"""Number of cells processed together."""
 
 
 def encode(pixels: Pixels, mode: Mode) -> bytes:
-    """The cells of a picture (rows * down, columns * across, 3), row by row.
+    """Return the cells of an image (rows * down, columns * across, 3), row by row.
 
-    Seven bytes each: the character's place in `CHARACTERS`, the colour of its ink, the colour of its ground.
+    Each takes seven bytes: index of the character in `CHARACTERS`, foreground colour, background colour.
     """
     across, down = PARTS[mode]
     rows, columns = pixels.shape[0] // down, pixels.shape[1] // across
@@ -54,11 +54,11 @@ def _palette(palette: Palette) -> Image.Image:
 
 
 def _two_colours(parts: Pixels) -> tuple[NDArray[np.int64], Pixels, Pixels]:
-    """The split of each cell's n pixels in two, each in its mean colour, that is nearest to them: (cells, n, 3).
+    """Return the best split of each cell's n pixels into two mean colours, from pixels (cells, n, 3).
 
-    The squared error is least where the means lie farthest apart. With q the pixels less their mean, a of them in ink
-    and s the sum of their q, that is where |s|^2 (1 / a + 1 / (n - a)) is greatest. Either colour may be called ink, so
-    the last pixel is ground.
+    The squared error is least if the means are farthest apart. With q the pixels minus their mean, a of them foreground
+    and s the sum of their q, this maximises |s|^2 (1 / a + 1 / (n - a)). Foreground and background are interchangeable,
+    so the last pixel is background.
     """
     n = parts.shape[1]
     splits = (np.arange(1, 2 ** (n - 1))[:, None] >> np.arange(n) & 1).astype(np.float32)
@@ -73,7 +73,7 @@ def _two_colours(parts: Pixels) -> tuple[NDArray[np.int64], Pixels, Pixels]:
 
 
 def _ink(pixels: Pixels) -> NDArray[np.int64]:
-    """How dense a character is, over the whole range there is from the darkest pixel to the lightest."""
+    """Return the density of characters over the full range from the darkest to the lightest pixel."""
     grey = pixels @ np.array([0.299, 0.587, 0.114])
     low, high, steps = grey.min(), grey.max(), len(CHARACTERS["ascii"])
     share = (grey - low) / (high - low) if high > low else np.zeros(len(grey))

@@ -1,4 +1,4 @@
-"""Whole photos, decoded as finely as somebody wants to see them, and kept for a while."""
+"""Whole photos, decoded at the required resolution and cached."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -8,22 +8,22 @@ from frn.images.transforms import Pixels
 from frn.system.lru import ByteLimitedCache
 
 MAX_CACHED = 32 << 20
-"""Bytes of pixels to keep."""
+"""Largest cache of pixels in bytes."""
 SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)
-"""Pixels that the longer side is decoded to."""
+"""Sizes in pixels to which the longer side is decoded."""
 
 
 class Photo(NamedTuple):
-    """A photo as it was decoded."""
+    """A decoded photo."""
 
     pixels: Pixels
-    """(h, w, 3); may be coarser than the file."""
+    """Pixels (h, w, 3); may be coarser than the file."""
     size: tuple[int, int]
-    """Width and height of the file's image, upright."""
+    """Width and height of the file's upright image."""
 
 
 class Photos:
-    """Decodes photos. The same one in another size, or under another map, comes at once if it was fine enough."""
+    """Decodes photos, and reuses a cached one for other sizes or maps if it is fine enough."""
 
     def __init__(self) -> None:
         self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(MAX_CACHED)
@@ -35,7 +35,7 @@ class Photos:
         wanted = [side for side in SIDES if side >= longest] or SIDES[-1:]
         try:
             status = path.stat()
-        except (OSError, ValueError):  # reading it says why
+        except (OSError, ValueError):  # reading reports the reason
             return Photo(*decode_whole(read_file(path), path, wanted[0]))
         version = name, status.st_size, status.st_mtime_ns
         for side in wanted:

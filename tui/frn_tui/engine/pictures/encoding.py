@@ -1,4 +1,4 @@
-"""Pixels as terminals take them: RGB for Kitty's protocol, Sixel row by row of cells."""
+"""Pixels in terminal formats: RGB for Kitty's protocol, Sixel by rows of cells."""
 
 import base64
 import zlib
@@ -16,28 +16,28 @@ from frn_tui.terminal.modes import FRAME
 from frn_tui.terminal.sixel import cells_of_piece
 
 BAND = 6
-"""Pixels, one below the other, that a character of Sixel stands for."""
+"""Pixels in a column that one Sixel character stands for."""
 EMPTY = 63
-"""The character of none of them; each adds its bit."""
+"""Sixel character without any pixel; each pixel adds its bit."""
 LEAD, GAP, SHORTEST_RUN = 5, 5, 4
-"""Bytes of a separator and a colour, like `$#255`, and of empty places, like `!959?`; from so many on it is shorter."""
+"""Bytes of a separator with a colour, like `$#255`, and of a gap, like `!959?`; least length of a shorter run."""
 AT_ONCE = 1 << 15
-"""Pixels that are written at once: what is made of them stays in the processor's cache."""
+"""Number of pixels written at once, chosen to keep the data in the processor's cache."""
 PIXELS_OF_A_COLOUR, FEWEST = 300, 64
-"""A tile looks the same with fewer colours than a large picture, and is there sooner."""
+"""Pixels per colour and least number of colours: a tile needs fewer than a large image and is then faster."""
 TOUCHING = 1e-6
-"""Shares of a side below which a part reaches it."""
+"""Fraction of a side within which a part counts as reaching it."""
 LINE = 2
-"""Pixels that the frame is wide."""
+"""Width of the frame in pixels."""
 
 
 def kitty_data(pixels: Pixels) -> str:
-    """RGB in zlib's format, in base64. The fastest level: the terminal is near, most often."""
+    """Return RGB compressed by zlib, in base64, at the fastest level because terminals are usually local."""
     return base64.b64encode(zlib.compress(pixels.tobytes(), 1)).decode("ascii")
 
 
 def sixel_rows(pixels: Pixels, rows: int, cell_width: int, colours: int) -> Iterator[list[str]]:
-    """A picture (h, w, 3) as so many rows of cells, each in pieces: see `frn_tui.terminal.sixel.Rows`."""
+    """Yield an image (h, w, 3) as rows of cells, each in pieces: see `frn_tui.terminal.sixel.Rows`."""
     height, width = pixels.shape[:2]
     few = max(height * width // PIXELS_OF_A_COLOUR, FEWEST)
     rendered = Image.fromarray(pixels).quantize(min(colours, few), Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
@@ -54,22 +54,22 @@ def sixel_rows(pixels: Pixels, rows: int, cell_width: int, colours: int) -> Iter
 
 
 def _rendered(numbers: NDArray[np.uint8], high: int, defined: Sequence[bytes]) -> list[str]:
-    """Rows of cells, so many pixels high each, of numbers of colours (height, width).
+    """Return rows of cells, `high` pixels each, of colour numbers (height, width).
 
-    Where a colour has pixels in a column of a band, there are a few bytes: what leads to the colour, the empty columns
-    before, and the character. Each has its fixed place; the zeros that fill it up are taken out at the end.
+    For each column of a band in which a colour occurs, a few bytes are written: the separator and colour, the gap
+    before it, and the character. Each has a fixed position; padding zeros are removed at the end.
     """
     height, width = numbers.shape
     bands = -(-high // BAND)
     y = np.arange(height)
     band, bit = y // high * bands + y % high // BAND, y % high % BAND
-    keys = band[:, None] * len(defined) + numbers  # each colour of each band
+    keys = band[:, None] * len(defined) + numbers  # one per colour and band
     used = np.zeros((height // high * bands, len(defined)), dtype=bool)
     used.reshape(-1)[keys] = True
     places = (np.cumsum(used) - 1)[keys] * width + np.arange(width)
     rendered = np.zeros(np.count_nonzero(used) * width, dtype=np.uint8)
     for place in range(BAND):
-        rendered[places[bit == place]] |= 1 << place  # no place twice: a column has one pixel of each line
+        rendered[places[bit == place]] |= 1 << place  # positions are unique: one pixel per column and line
     there = np.flatnonzero(rendered.view(bool))
     lines, columns = np.divmod(there, width)
     begins = np.diff(lines, prepend=-1) > 0
@@ -88,7 +88,7 @@ def _rendered(numbers: NDArray[np.uint8], high: int, defined: Sequence[bytes]) -
 
 
 def _leads(band: NDArray[np.int64], colour: NDArray[np.int64], bands: int) -> NDArray[np.uint8]:
-    """What stands before each colour of each band (n, LEAD): the first of a row of cells begins a line."""
+    """Return the prefix (n, LEAD) of each colour of each band; the first in a row of cells starts a line."""
     text = np.empty((len(band), LEAD), dtype=np.uint8)
     new_band, new_row = np.diff(band, prepend=-1) > 0, np.diff(band // bands, prepend=-1) > 0
     text[:, 0] = np.where(new_row, ord("\n"), np.where(new_band, ord("-"), ord("$")))
@@ -103,17 +103,17 @@ def _colours() -> NDArray[np.uint8]:
 
 @lru_cache(64)
 def _gaps(width: int) -> NDArray[np.uint8]:
-    """Empty places, by their number: longer runs as the number and the character."""
+    """Return gaps by length; longer ones are written as the number and the character."""
     return _as_bytes([b"?" * n if n < SHORTEST_RUN else b"!%d?" % n for n in range(width)], GAP)
 
 
 def _as_bytes(texts: Sequence[bytes], wide: int) -> NDArray[np.uint8]:
-    """Texts in rows of bytes (n, wide), with zeros behind them."""
+    """Return texts as rows of bytes (n, wide), padded with zeros."""
     return np.array(texts, dtype=f"S{wide}").view(np.uint8).reshape(-1, wide)
 
 
 def draw_frame(pixels: Pixels, seen: Box) -> Pixels:
-    """The same with a line about a part, given in shares of the sides, at the sides where that is not all."""
+    """Return the pixels with a line around a part, given in fractions of the sides, where it does not reach them."""
     framed = np.array(pixels)
     height, width = framed.shape[:2]
     left, right = (round(share * width) for share in seen[::2])

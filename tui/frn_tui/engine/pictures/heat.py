@@ -1,4 +1,4 @@
-"""An error map over the part of a photo that the network saw."""
+"""An error map over the part of a photo that is the model's input."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,17 @@ Box = tuple[float, float, float, float]
 Floats = NDArray[np.float64]
 
 COVER = 0.8
-"""Share of the photo that the largest error hides where both are seen; what is explained stays as it is."""
+"""Opacity of the largest error over the photo; explained parts stay visible."""
 OUTSIDE = 0.3
-"""Brightness of what the network did not see beside a bare map."""
+"""Brightness outside the model's input beside a bare map."""
 
 
 def read_map(heat: Heat) -> Floats:
-    """The map (h, w) as shares of its scale, in [0, 1]; FrnError if it is not one."""
+    """Return the map (h, w) in fractions of its scale, in [0, 1]. Raises FrnError if it is not valid."""
     try:
         errors = np.asarray(heat["map"], dtype=np.float64)
     except ValueError as error:
-        raise FrnError(f"preview: this is no error map ({error})") from error
+        raise FrnError(f"preview: this is not an error map ({error})") from error
     low, high = heat["low"], heat["high"]
     if errors.ndim != 2 or not errors.size or not np.isfinite(errors).all():
         raise FrnError(f"preview: an error map has rows and columns of finite numbers, not the shape {errors.shape}")
@@ -31,14 +31,14 @@ def read_map(heat: Heat) -> Floats:
 
 
 def paint(pixels: Pixels, errors: Floats, seen: Box, *, smooth: bool, bare: bool) -> Pixels:
-    """A photo under the colours of an error map.
+    """Draw an error map's colours over a photo.
 
     Args:
-        pixels: of the photo, (h, w, 3).
-        errors: the map as shares of its scale.
-        seen: the part of the picture that the map is about, in shares of its sides; may reach beyond it.
+        pixels: photo, (h, w, 3).
+        errors: map in fractions of the scale.
+        seen: part of the photo that the map covers, in fractions of its sides; may reach beyond it.
         smooth: blend between the locations of the map instead of drawing them as blocks.
-        bare: the colours alone; otherwise the photo shows through, the more the less the error is.
+        bare: draw only the colours; otherwise the photo is more visible for smaller errors.
     """
     left, top, right, bottom = seen
     across = _weights((_centres(pixels.shape[1]) - left) / (right - left), errors.shape[1], smooth=smooth)
@@ -59,7 +59,7 @@ def _centres(length: int) -> Floats:
 def _weights(places: Floats, cells: int, *, smooth: bool) -> Floats:
     """Return the weight of each cell of a map at each place, (places, cells); zero outside of [0, 1].
 
-    Smooth: between the centres of two cells the one gives way to the other, at their centres each is alone.
+    With `smooth`, weights blend between the centres of two cells, and at a centre its cell has all the weight.
     """
     inside = (places >= 0) & (places < 1)
     at = np.clip(places * cells - 0.5, 0, cells - 1) if smooth else np.clip(np.floor(places * cells), 0, cells - 1)

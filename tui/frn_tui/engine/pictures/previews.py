@@ -1,4 +1,4 @@
-"""Pictures for the terminal: whole photos, what the network sees of them in a frame, plain or with an error map."""
+"""Images for the terminal: whole photos, with a frame around the model's input, plain or with an error map."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ from frn_tui.terminal.modes import PARTS, PIXELS
 from frn_tui.terminal.rendered_picture import Picture
 
 MAX_CELLS = 1024
-"""Columns and rows of a picture at most."""
+"""Most columns or rows of an image."""
 MAX_ZOOM = 64
 MAX_CELL = 64
-"""Pixels of a cell's side at most."""
+"""Largest side of a cell in pixels."""
 MAX_PIXELS = 1_500_000
-"""Pixel limit of a picture for Kitty, which enlarges what is coarser."""
+"""Pixel limit of an image for Kitty, which enlarges coarser ones."""
 NO_MODEL = EvaluationTransform(size=84)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How many cells a picture takes, and which part of the photo it shows, in shares of its sides."""
+    """Size of an image in cells, and the part of the photo that it shows, in fractions of its sides."""
 
     columns: int
     rows: int
@@ -39,7 +39,7 @@ class Place:
 
 
 class Previews:
-    """Draws photos."""
+    """Renders photos."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
@@ -97,14 +97,14 @@ def _pixel_data(pixels: Pixels, request: RenderPreview, rows: int) -> str:
 
 
 def fit(size: tuple[int, int], room: tuple[int, int], cell: Sequence[int], zoom: float, centre: list[float]) -> Place:
-    """The place of a photo of this (width, height) in a room of (columns, rows).
+    """Return the place of a photo in an area of the terminal.
 
     Args:
-        size: of the photo.
-        room: that there is.
-        cell: width and height of a cell, of which the ratio counts.
-        zoom: 1 shows the whole photo, as large as it fits; 2 twice as large, as much of it as there is room for.
-        centre: x and y of the point of the photo to show in the middle, in shares of its sides, as far as it has one.
+        size: width and height of the photo.
+        room: available columns and rows.
+        cell: width and height of a cell; only the ratio matters.
+        zoom: 1 shows the whole photo as large as it fits; 2 shows it twice as large, as far as it fits.
+        centre: x and y of the photo's point to centre, in fractions of its sides, as far as possible.
     """
     scale = min(cells * side / length for cells, side, length in zip(room, cell, size, strict=True))
     shown, view = [], []
@@ -119,13 +119,13 @@ def fit(size: tuple[int, int], room: tuple[int, int], cell: Sequence[int], zoom:
 
 
 def _cut(pixels: Pixels, view: Box, width: int, height: int) -> Pixels:
-    """A part of a photo in another size."""
+    """Return a part of a photo, resized."""
     box = tuple(share * side for share, side in zip(view, (pixels.shape[1], pixels.shape[0]) * 2, strict=True))
     return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.LANCZOS, box=box))
 
 
 def _within(part: Box, view: Box) -> Box:
-    """A part of the photo by its place in the view."""
+    """Convert a part from fractions of the photo to fractions of the view."""
     wide, high = view[2] - view[0], view[3] - view[1]
     left, top, right, bottom = part
     return (left - view[0]) / wide, (top - view[1]) / high, (right - view[0]) / wide, (bottom - view[1]) / high

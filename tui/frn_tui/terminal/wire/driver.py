@@ -1,4 +1,4 @@
-"""Textual's driver for terminals, which also hears what they answer and writes Sixel."""
+"""Textual's driver for terminals, extended by terminal replies and Sixel."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,14 +12,14 @@ from frn_tui.terminal.wire.cell_app import CellApp
 
 
 def with_pixels(driver_class: type[Driver]) -> type[Driver]:
-    """The driver of Linux and macOS with answers and pixels; any other as it is."""
+    """Extend the driver of Linux and macOS by replies and pixels; return any other unchanged."""
     if driver_class.__name__ != "LinuxDriver":
         return driver_class
     from textual._xterm_parser import XTermParser
     from textual.drivers import linux_driver
 
     class Parser(XTermParser):
-        """Keys and answers."""
+        """Parser of keys and terminal replies."""
 
         def __init__(self, debug: bool = False) -> None:
             self._answers = Answers()
@@ -28,11 +28,11 @@ def with_pixels(driver_class: type[Driver]) -> type[Driver]:
         def feed(self, data: str) -> Iterable[Message]:
             typed, answered = self._answers.taken(data)
             yield from answered
-            if typed or not data:  # nothing at all is the end
+            if typed or not data:  # empty input means the end
                 yield from super().feed(typed)
 
     class PixelDriver(linux_driver.LinuxDriver):
-        """Hears answers, and writes pixels in the place of placeholders where the terminal needs that."""
+        """Reads replies, and replaces placeholders by pixels if the terminal needs it."""
 
         ANSWERS = True
 
@@ -40,7 +40,7 @@ def with_pixels(driver_class: type[Driver]) -> type[Driver]:
             super().write(graphics_of(self._app).translated(data))
 
         def run_input_thread(self) -> None:
-            module: Any = linux_driver  # it has no other place to say what reads the input
+            module: Any = linux_driver  # the only way to replace its input parser
             module.XTermParser = Parser
             super().run_input_thread()
 

@@ -1,1 +1,1 @@
-"""Many pictures side by side, or as a list."""
+"""Many images in a grid or a list."""

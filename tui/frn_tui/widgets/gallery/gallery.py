@@ -1,4 +1,4 @@
-"""Many pictures side by side, or as a list."""
+"""Many images in a grid or a list."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ __all__ = ["Gallery", "GalleryItem", "View"]
 
 View = Literal["grid", "list"]
 SMALLEST = 6
-"""Cells that a tile is wide at least."""
+"""Smallest width of a tile in cells."""
 
 
 class Gallery(ScrollView, can_focus=True):
-    """A virtual grid: only what is visible is drawn, and only pictures of visible items are asked for.
+    """A virtual grid: only visible items are drawn, and only their images are requested.
 
     The cursor and the selection belong to paths, so they survive sorting, filtering and reloading.
     """
@@ -58,32 +58,32 @@ class Gallery(ScrollView, can_focus=True):
     view: reactive[View] = reactive("grid", init=False)
     mode: reactive[Mode] = reactive("half", init=False)
     cursor: reactive[int] = reactive(0, init=False)
-    """Place of the cursor among the items."""
+    """Index of the item under the cursor."""
     tile_width: reactive[int] = reactive(0, init=False)
-    """About how many cells a tile should be wide; 0: by the room there is."""
+    """Approximate width of a tile in cells; 0 chooses it by the available space."""
 
     @dataclass
     class Want(Message):
-        """These pictures are visible and missing; requests made before need no answer any more."""
+        """These images are visible but missing; earlier requests no longer need an answer."""
 
         gallery: "Gallery"
         requests: list[RenderPreview]
 
     @dataclass
     class Opened(Message):
-        """An item was chosen with enter or a double click."""
+        """An item was chosen with Enter or a double click."""
 
         item: GalleryItem
 
     @dataclass
     class Moved(Message):
-        """The cursor is on another item."""
+        """The cursor has moved to another item."""
 
         item: GalleryItem
 
     @dataclass
     class SelectionChanged(Message):
-        """Other items are selected now."""
+        """The selection has changed."""
 
         paths: list[str]
 
@@ -114,11 +114,11 @@ class Gallery(ScrollView, can_focus=True):
 
     @property
     def selection(self) -> list[str]:
-        """Paths of the selected items, in the order of the items."""
+        """Return the paths of the selected items, in the order of the items."""
         return [item.path for item in self._items if item.path in self._selected]
 
     def set_items(self, items: Iterable[GalleryItem]) -> None:
-        """Replace the items; the cursor and the selection stay with their paths."""
+        """Replace the items; the cursor and the selection keep their paths."""
         before, selection, place = self.cursor_item, self.selection, self.cursor
         keys = {item.path: item.key for item in self._items}
         self._items = tuple(items)
@@ -129,10 +129,10 @@ class Gallery(ScrollView, can_focus=True):
                 self._tiles.drop(item.path)
         self._selected &= self._places.keys()
         last = max(len(self._items) - 1, 0)
-        if before is None or self.paths[place : place + 1] != [before.path]:  # else it stays: two may have this path
+        if before is None or self.paths[place : place + 1] != [before.path]:  # else stay: two items may share a path
             self.set_reactive(Gallery.cursor, self._places.get(before.path, min(place, last)) if before else 0)
         self._lay_out()
-        if self.cursor != place:  # otherwise leave the view where it was scrolled to
+        if self.cursor != place:  # otherwise keep the scroll position
             self._show_cursor()
         if selection != self.selection:
             self.post_message(self.SelectionChanged(self.selection))
@@ -163,7 +163,7 @@ class Gallery(ScrollView, can_focus=True):
 
     @property
     def _tile(self) -> Size:
-        """Cells of a picture."""
+        """Return the size of an image in cells."""
         return self._grid.pitch - Size(1, 1)
 
     def _lay_out(self) -> None:
@@ -220,14 +220,14 @@ class Gallery(ScrollView, can_focus=True):
         self._want()
 
     def on_click(self, event: events.Click) -> None:
-        """Move; select what the cursor is on already; open at the second click."""
+        """Move the cursor, select the item already under it, or open it on a double click."""
         index = self._at(event)
         if index is None:
             return
         path = self._items[index].path
         if event.chain == 2:
             if self._toggled == path:
-                self._flip(path)  # the first click of the two was no selecting
+                self._flip(path)  # undo the selection by the first of the two clicks
             self.cursor = index
             self.action_open()
         elif event.chain == 1 and index == self.cursor:
@@ -248,7 +248,7 @@ class Gallery(ScrollView, can_focus=True):
             self.call_after_refresh(self._ask)
 
     def _ask(self) -> None:
-        """Ask once for several changes in a row, and not again for what is on its way."""
+        """Request missing images once for several changes in a row, and never twice."""
         self._asking = False
         if not self._is_grid or not self.size:
             return
@@ -305,7 +305,7 @@ class Gallery(ScrollView, can_focus=True):
         self.cursor = self._grid.below(self.cursor, step * lines)
 
     def action_go(self, place: int) -> None:
-        """To the first item (0) or the last (-1)."""
+        """Go to the first item (0) or the last (-1)."""
         self.cursor = place % max(len(self._items), 1)
 
     def action_mark(self) -> None:

@@ -1,4 +1,4 @@
-"""Where the items of a grid lie: plain arithmetic."""
+"""Layout of the items in a grid: plain arithmetic."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -6,21 +6,21 @@ from functools import lru_cache
 from textual.geometry import Region, Size
 
 MIN_TILE = 16
-"""Cells that a tile is wide at least, unless it is wanted smaller."""
+"""Smallest width of a tile in cells, unless a smaller one is requested."""
 SHAPE = 7 / 16
-"""Rows of a tile by its columns, where more are there than are seen: between a square and a photo of 4 to 3."""
+"""Height of a tile in rows per column if the grid scrolls: between a square and a 4:3 photo."""
 USUAL = 3 / 8
-"""Rows of such a photo by its columns."""
+"""Height of a 4:3 photo in rows per column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Items in reading order, in lines of equal columns."""
+    """Items in reading order, in lines with equal numbers of columns."""
 
     count: int
     columns: int
     pitch: Size
-    """Cells from an item to the next, across and down."""
+    """Distance in cells to the next item, across and down."""
 
     @property
     def lines(self) -> int:
@@ -40,15 +40,15 @@ class Grid:
         return index if column < self.columns and 0 <= index < self.count else None
 
     def within(self, top: int, height: int) -> range:
-        """Items of which anything lies between two lines of cells."""
+        """Return the items that are at least partly between two lines of cells."""
         first = top // self.pitch.height * self.columns
         last = -(-(top + height) // self.pitch.height) * self.columns
         return range(first, min(last, self.count))
 
     def below(self, index: int, lines: int) -> int:
-        """The item so many lines further down (up if negative) in the same column.
+        """Return the item this many lines further down (up if negative) in the same column.
 
-        Beyond the ends it is the item nearest to there: of the same column at the top, the last one at the bottom.
+        Beyond the ends, return the nearest item: in the same column at the top, the last one at the bottom.
         """
         target = index + lines * self.columns
         if target < 0:
@@ -61,12 +61,12 @@ class Grid:
 
 @lru_cache(16)
 def tiled(count: int, room: Size, wanted: int = 0) -> Grid:
-    """Tiles that share the width of a room, with a blank column between them and the line of the name below each.
+    """Lay out tiles over the full width, with a blank column between them and a line for the name below each.
 
     Args:
-        count: tiles.
-        room: that they are seen in.
-        wanted: about how wide each should be; 0: as large as possible while all are in view, and `MIN_TILE` otherwise.
+        count: number of tiles.
+        room: size of the visible area.
+        wanted: approximate width of a tile; 0 makes tiles as large as possible if all fit, otherwise `MIN_TILE` wide.
     """
     if wanted:
         return _in_columns(max(round((room.width + 1) / (wanted + 1)), 1), count, room)
@@ -85,5 +85,5 @@ def _in_columns(columns: int, count: int, room: Size, *, scrolls: bool = True) -
 
 
 def _seen_rows(grid: Grid) -> float:
-    """How high a usual photo is in a tile."""
+    """Return the height of a usual photo in a tile."""
     return min(grid.pitch.height - 1, (grid.pitch.width - 1) * USUAL)

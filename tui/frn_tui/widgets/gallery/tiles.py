@@ -1,4 +1,4 @@
-"""Tiles of the gallery, and the pictures in memory."""
+"""Tiles of the gallery, and the images in memory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from frn_tui.widgets import cells
 
 Mark = Literal["", "broken", "missing", "near", "outlier"]
 StyleOf = Callable[[str], Style]
-"""From "name", "cursor", "selected", "mark" or "waiting" to a style."""
+"""Function from "name", "cursor", "selected", "mark" or "waiting" to a style."""
 
 NO_PICTURE = ("broken", "missing")
 """Marks of files that cannot be drawn."""
 SHORTEST_NAME = 12
-"""Cells that are left of a name beside a long note."""
+"""Cells reserved for a name beside a long note."""
 CACHED_PICTURES = 512
-"""Pictures in memory."""
+"""Most images in memory."""
 CACHED_CELLS = 1 << 16
-"""Cells of pictures that are kept as they were drawn."""
+"""Most cells of drawn images to keep."""
 
 GLYPHS = {"cursor": "›", "selected": "✓", "broken": "⚠", "missing": "?", "near": "≈", "outlier": "!", "": ""}
 ASCII_GLYPHS = {"cursor": ">", "selected": "*", "broken": "x", "missing": "?", "near": "~", "outlier": "!", "": ""}
@@ -34,19 +34,19 @@ ASCII_GLYPHS = {"cursor": ">", "selected": "*", "broken": "x", "missing": "?", "
 
 @dataclass(frozen=True, slots=True)
 class GalleryItem:
-    """An image as the gallery shows it."""
+    """An image in the gallery."""
 
     path: str
     name: str
     key: str | None = None
-    """Hash of its content, once known."""
+    """Hash of its content, if known."""
     mark: Mark = ""
     note: str = ""
     """Meaning of the mark, such as why a file is broken."""
 
 
 class Tiles:
-    """The pictures that came last, and the same drawn as cells."""
+    """The most recent images, and their drawn cells."""
 
     def __init__(self) -> None:
         self._pictures: LRUCache[str, tuple[RenderPreview, Picture]] = LRUCache(CACHED_PICTURES)
@@ -69,7 +69,10 @@ class Tiles:
         return found is not None and found[0] == request
 
     def lines(self, item: GalleryItem, tile: Size, text: Style, waiting: Style, *, dark: bool) -> list[list[Segment]]:
-        """A tile, line by line; `text` is the style of ASCII pictures, `waiting` that of a tile without a picture."""
+        """Return a tile, line by line.
+
+        `text` is the style of ASCII images, `waiting` that of a tile without an image.
+        """
         if tile != self._tile:
             self._tile, self._rendered = tile, LRUCache(max(CACHED_CELLS // max(tile.area, 1), 1))
         rendered = self._rendered.get(item.path)
@@ -99,7 +102,7 @@ def _placeholder(item: GalleryItem, tile: Size, style: Style) -> list[list[Segme
 def caption(
     item: GalleryItem, width: int, style: StyleOf, *, cursor: bool, selected: bool, ascii_only: bool
 ) -> list[Segment]:
-    """Glyphs and the name, over the full width."""
+    """Return the glyphs and the name, over the full width."""
     glyphs = ASCII_GLYPHS if ascii_only else GLYPHS
     lead = (glyphs["cursor"] if cursor else " ") + (glyphs["selected"] if selected else "")
     mark = glyphs[item.mark]
@@ -115,8 +118,8 @@ def caption(
 def list_line(
     item: GalleryItem, width: int, style: StyleOf, *, cursor: bool, selected: bool, ascii_only: bool
 ) -> list[Segment]:
-    """The caption and what there is to say of the item, over the full width."""
-    note = display_name(item.note, max(width - SHORTEST_NAME - 2, width // 2))  # the name is cut, not the reason
+    """Return the caption and the item's note, over the full width."""
+    note = display_name(item.note, max(width - SHORTEST_NAME - 2, width // 2))  # cut the name, not the note
     named = width - cell_len(note) - 2 if note else width
     line = caption(item, named, style, cursor=cursor, selected=selected, ascii_only=ascii_only)
     return [*line, Segment(f"  {note}", style("cursor" if cursor else "mark"))] if note else line
