@@ -11,11 +11,12 @@ Each draw takes up to 20 classes of 10 to 40 photos (DATA/val/CLASS/photo). Colu
                             further group of a class is merged, each photo of another class is moved
 """
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 from sklearn.cluster import AgglomerativeClustering, KMeans
 from sklearn.metrics import adjusted_rand_score
@@ -95,27 +96,26 @@ def _line(name: str, row: dict[str, float]) -> str:
     return f"| {name} | " + " | ".join(cells) + " |"
 
 
-def main() -> None:
+def main(
+    data: list[Path],
+    split: str = "val",
+    model: str = "resnet9-photo",
+    channels: Annotated[int | None, typer.Option(help="Use so many principal channels: much faster.")] = None,
+) -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="+")
-    parser.add_argument("--split", default="val")
-    parser.add_argument("--model", default="resnet9-photo")
-    parser.add_argument("--channels", type=int, help="Use so many principal channels: much faster.")
-    options = parser.parse_args()
-    extractor = load_extractor(options.model, "cpu")
+    extractor = load_extractor(model, "cpu")
     print(
         "| data | k-means | Ward | groups | classes | found | Rand, found | keys |\n|---|---|---|---|---|---|---|---|"
     )
-    sets = {root.name: [drawn(extractor, root / options.split, seed) for seed in range(DRAWS)] for root in options.data}
+    sets = {root.name: [drawn(extractor, root / split, seed) for seed in range(DRAWS)] for root in data}
     prior = extractor.prior
-    if options.channels:
+    if channels:
         for name, draws in sets.items():
-            maps, prior = fewer_channels([maps for maps, _ in draws], options.channels, extractor.prior)
+            maps, prior = fewer_channels([maps for maps, _ in draws], channels, extractor.prior)
             sets[name] = list(zip(maps, (labels for _, labels in draws), strict=True))
     for line in rows(sets, prior):
         print(line, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

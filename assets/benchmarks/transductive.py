@@ -13,13 +13,14 @@ Veilleux et al., NeurIPS 2021); and those with 30 queries of five other classes,
     seconds     of refinement in one episode, median, on one core
 """
 
-import argparse
 import math
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 from tune import calibration_error, features
 
@@ -136,17 +137,16 @@ def fewer_channels(classes: list[Floats], channels: int, prior: Prior) -> tuple[
     return [maps @ axes for maps in classes], replace(prior, alpha=prior.alpha + math.log(channels / d))
 
 
-def main() -> None:
+def main(
+    data: list[Path],
+    split: str = "val",
+    model: str = "resnet9-photo",
+    episodes: int = EPISODES,
+    channels: Annotated[int | None, typer.Option(help="Use so many principal channels: much faster.")] = None,
+) -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="+")
-    parser.add_argument("--split", default="val")
-    parser.add_argument("--model", default="resnet9-photo")
-    parser.add_argument("--episodes", type=int, default=EPISODES)
-    parser.add_argument("--channels", type=int, help="Use so many principal channels: much faster.")
-    options = parser.parse_args()
-    extractor = load_extractor(options.model, "cpu")
-    sets = {root.name: features(extractor, root / options.split) for root in options.data}
+    extractor = load_extractor(model, "cpu")
+    sets = {root.name: features(extractor, root / split) for root in data}
     print(
         "| data | shots | queries | alone | together | BD-CSPN | LaplacianShot | ECE | seconds |\n" + "|---" * 9 + "|"
     )
@@ -154,9 +154,9 @@ def main() -> None:
         for kind in KINDS:
             for name, classes in sets.items():
                 maps, prior = classes, extractor.prior
-                if options.channels:
-                    maps, prior = fewer_channels(classes, options.channels, prior)
-                row = measure(maps, prior, shot, kind, options.episodes)
+                if channels:
+                    maps, prior = fewer_channels(classes, channels, prior)
+                row = measure(maps, prior, shot, kind, episodes)
                 cells = [f"{row['together']:.1f} ({row['gain']:+.1f} ± {row['ci95']:.1f})"]
                 cells += [f"{row['bd-cspn']:.1f}", f"{row['laplacian']:.1f}"]
                 cells += [f"{row['ece alone']:.1f} → {row['ece together']:.1f}", f"{row['seconds']:.2f}"]
@@ -164,4 +164,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -80,7 +80,7 @@ def _refused(place: str) -> str:
         return f"{place}: {getattr(error, 'strerror', None) or error}"
     if is_folder or path.lower().endswith(OPENED):
         return ""
-    return f"{place}: is no folder of class folders, no project (*.frn.json) and no bundle (*.zip)"
+    return f"{place}: is not a folder of class folders, a project (*.frn.json) or a bundle (*.zip)"
 
 
 def _require_model(name: str) -> None:

@@ -37,7 +37,7 @@ def as_meant(words: list[str]) -> list[str]:
         if web := [word for word in words if word.startswith(("http://", "https://"))]:
             raise FrnError(f"{web[0]}: frn reads files, not the web. Save it first, and give the file.")
     command, first = [*words, "", ""][:2]
-    if command in FOR_FOLDERS and Path(first).is_dir() and not any(Path(first).glob("*.safetensors")):
+    if command in FOR_FOLDERS and first and Path(first).is_dir() and not any(Path(first).glob("*.safetensors")):
         told = FOR_FOLDERS[command].replace("{}", shlex.quote(first))
         raise FrnError(f"{first}: is a folder of photos, not what `frn {command}` takes. Did you mean: {told}")
     after = words[words.index("--csv") + 1 :] if command == "classify" and "--csv" in words else []

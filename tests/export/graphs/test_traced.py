@@ -109,6 +109,6 @@ def test_a_network_that_cannot_be_written_leaves_stdout_to_results(capfd: pytest
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return images.mT
 
-    with pytest.raises(FrnError, match="cannot be written as ONNX"):
+    with pytest.raises(FrnError, match="cannot be exported as ONNX"):
         write_traced(GraphBuilder("t_"), "images", Turned(), 32)
     assert capfd.readouterr().out == ""

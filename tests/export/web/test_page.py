@@ -78,7 +78,7 @@ def test_a_missing_runtime_says_how_to_get_it(tmp_path: Path, monkeypatch: pytes
         with pytest.raises(FrnError, match="npm pack onnxruntime-web"):
             find_runtime(given)
     (tmp_path / "noise.tgz").write_bytes(b"noise")
-    with pytest.raises(FrnError, match="is no archive"):
+    with pytest.raises(FrnError, match="is not an archive"):
         find_runtime(tmp_path / "noise.tgz")
 
 
@@ -125,6 +125,6 @@ def test_another_page_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
 
 
 def test_out_or_web_is_needed_and_not_both(tmp_path: Path) -> None:
-    assert "give --out for ONNX files or --web for a page" in frn("export").stderr
+    assert "give either --out for ONNX files or --web for a page" in frn("export").stderr
     assert "one of both" in frn("export", "--out", tmp_path, "--web", tmp_path).stderr
     assert "takes the model as it is" in frn("export", "--web", tmp_path, "--precision", "fp16").stderr

@@ -124,7 +124,7 @@ def test_weights_come_from_torchs_cache_and_a_lack_of_them_says_where_it_looked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    with pytest.raises(FrnError, match=r"its weights are not here.*--weights FILE"):
+    with pytest.raises(FrnError, match=r"no weights found.*--weights FILE"):
         find_weights("torchvision:resnet18", None)
     folder = tmp_path / "hub" / "checkpoints"
     folder.mkdir(parents=True)

@@ -219,7 +219,8 @@ def test_a_picture_never_replaces_its_photo_nor_a_report_another_file(tmp_path: 
     photo = tmp_path / "x.png"
     Image.open(PHOTO).save(photo)
     before = photo.read_bytes()
-    assert f"{photo}: is a photo, and frn overwrites no photo" in frn("explain", MOTHS, photo, "--out", photo).stderr
+    refused = frn("explain", MOTHS, photo, "--out", photo).stderr
+    assert f"{photo}: is a photo, and frn never overwrites photos" in refused
     assert "a report is a page" in frn("score", MOTHS, MOTHS, "--report", tmp_path / "notes.txt").stderr
     assert photo.read_bytes() == before
 

@@ -119,7 +119,7 @@ def test_a_photo_stays_even_with_replace(tmp_path: Path, key: tuple[str, str]) -
     file.write_bytes(PHOTO.read_bytes())
     result = frn(*key[0].split(), *ALL[key][1], key[1], given, "--replace")
     assert result.exit_code == 1
-    assert f"{file.name}: is a photo, and frn overwrites no photo" in result.stderr
+    assert f"{file.name}: is a photo, and frn never overwrites photos" in result.stderr
     assert file.read_bytes() == PHOTO.read_bytes()
 
 

@@ -55,7 +55,7 @@ def test_a_classifier_on_pooled_features_takes_the_place_of_the_head() -> None:
 
 def test_unknown_photos_are_detected_by_reconstruction_alone() -> None:
     plan = EvaluationPlan(shapes=[EpisodeShape(way=2, shot=1, queries=1)], episodes=2, unknown=True)
-    with pytest.raises(FrnError, match="--unknown asks how much of a query is rebuilt"):
+    with pytest.raises(FrnError, match="--unknown measures how much of a query is reconstructed"):
         evaluate_images(
             TorchExtractor(untrained("proto")),
             draw_classes(4, 6, size=32, seed=1),

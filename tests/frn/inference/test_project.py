@@ -132,7 +132,7 @@ def test_a_failed_write_leaves_the_old_project(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(FrnError, match="No space left on device"):
         save_project(path, Project(MODEL, state(tmp_path), saved.document, saved.stamp))
     assert path.read_bytes() == saved.stamp
-    with pytest.raises(FrnError, match=r"a project is called something\.frn\.json"):
+    with pytest.raises(FrnError, match=r"a project must end in\.frn\.json"):
         save_project(tmp_path / "x.json", Project(MODEL, State()))
 
 

@@ -42,7 +42,7 @@ def test_a_file_is_not_started_twice_or_mixed(tmp_path: Path) -> None:
     assert images(path) == "ab"
     for text in ("no answer\n", "a note without an end", "{}", '{"image": 5'):
         path.write_text(text)
-        with pytest.raises(FrnError, match="line 1 is no answer"):
+        with pytest.raises(FrnError, match="line 1 is not an answer"):
             write(path, "ab", resume=True)
         assert path.read_text() == text
 

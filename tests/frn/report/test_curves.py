@@ -70,4 +70,4 @@ def test_a_non_run_is_reported(tmp_path: Path) -> None:
     assert "is not a run folder, it has no metrics.jsonl" in done.stderr
     (tmp_path / "metrics.jsonl").write_text("")
     assert "has no step in it yet" in frn("plot", tmp_path, "--csv").stderr
-    assert "a picture is called something.png" in frn("plot", tmp_path, "--out", "c.gif").stderr
+    assert "a picture must end in .png" in frn("plot", tmp_path, "--out", "c.gif").stderr

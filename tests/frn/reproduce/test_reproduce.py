@@ -244,7 +244,7 @@ def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
     for words, reason in (
         (("ablations",), "unknown table 'ablations'. Did you mean ablation"),
         (("cifar-fs", "--row", "dns"), "has no row 'dns'. It has: frn, dummy-tuned"),
-        (("cifar-fs", "--data", tmp_path / "none"), "there is no folder"),
+        (("cifar-fs", "--data", tmp_path / "none"), ": there is no folder"),
         (("cifar-fs", "--data", f"cub-rwa={tmp_path}"), "no table has a data set 'cub-rwa' (these rows have cifar-fs)"),
         (("cross-domain", "--data", tmp_path), "say which of cub-raw, cub-raw-all, cub-raw-chen, mini-imagenet"),
     ):

@@ -164,7 +164,7 @@ def test_the_grid_shows_supports_on_the_left_and_queries_on_top(images: StoredIm
 
 def test_a_model_without_reconstruction_and_a_small_class_are_reported(images: StoredImages) -> None:
     proto = small("proto")
-    with pytest.raises(FrnError, match="a proto model rebuilds nothing"):
+    with pytest.raises(FrnError, match="a proto model reconstructs nothing"):
         Regenerator(proto, decoder_for(proto), images)
     regenerator = Regenerator(small(), build_decoder(64, grid=4, size=32), images)
     with pytest.raises(FrnError, match="has 12 images, but a 12-shot episode with 1 queries needs 13"):

@@ -31,7 +31,7 @@ def test_in_a_pipe_it_shows_the_commands_to_use_instead(tmp_path: Path) -> None:
 def test_unopenable_arguments_fail_before_the_app_starts(tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("no photos")
-    for place, reason in (("nosuch", "nosuch: No such file or directory"), (text, "is no folder of class folders")):
+    for place, reason in (("nosuch", "nosuch: No such file or directory"), (text, "is not a folder of class folders")):
         result = run(place)
         assert (result.returncode, result.stdout) == (2, "")
         assert result.stderr.startswith("error: ")

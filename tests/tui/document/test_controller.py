@@ -151,7 +151,7 @@ def test_answers_come_back_with_the_classes(run: Run) -> None:
         assert all("scores" in answer for answer in controller.query.answers)
         assert "maps" in (controller.query.answer or {})
         await controller.edit(lambda session: session.undo())
-        with pytest.raises(FrnError, match="no photo on show"):
+        with pytest.raises(FrnError, match="no photo to add"):
             controller.correct(1)
 
     run(test)

@@ -86,7 +86,7 @@ def test_nothing_is_unpacked_outside(engine: Engine, tmp_path: Path, member: str
         archive.writestr("b/b.frn.json", "{}")
         archive.writestr(zipfile.ZipInfo(member), "x")
     asked = engine.ask("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / "in" / "b"))
-    assert "leads out of the archive" in asked.reason
+    assert "points outside the archive" in asked.reason
     assert not (tmp_path / "in" / "b").exists()
     assert not list(tmp_path.rglob("out.txt"))
 
@@ -133,7 +133,7 @@ def test_a_non_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "text.zip").write_text("no zip")
     os.mkfifo(tmp_path / "pipe.zip")
     for name, reason in (
-        ("no.zip", "is no bundle"),
+        ("no.zip", "is not a bundle"),
         ("text.zip", "cannot be unpacked"),
         ("gone.zip", "No such file"),
         ("pipe.zip", "is not a regular file"),
@@ -158,4 +158,4 @@ def test_moved_photos_are_found_by_content_whatever_they_are_called(
     found = engine.done("relocate", folder=str(tmp_path / "new"), sizes=sizes)
     assert found.keys() == sizes.keys()
     assert all(Path(one["path"]).is_relative_to(new) for one in found.values())
-    assert "is no folder" in engine.ask("relocate", folder="/nowhere", sizes=sizes).reason
+    assert "is not a folder" in engine.ask("relocate", folder="/nowhere", sizes=sizes).reason

@@ -134,7 +134,7 @@ def test_a_project_round_trips_and_keeps_unknown_fields(
     for file in (path, other):
         assert json.loads(file.read_text())["mood"] == "fine"
         assert len(json.loads(file.read_text())["classes"]) == 4
-    assert "called something.frn.json" in engine.ask("save", path=str(tmp_path / "z"), state=state).reason
+    assert "must end in .frn.json" in engine.ask("save", path=str(tmp_path / "z"), state=state).reason
     assert "cannot be read" in engine.ask("load", path=str(tmp_path / "away.frn.json")).reason
 
 

@@ -25,7 +25,7 @@ def test_a_picture_is_read_from_a_message() -> None:
 
 
 def test_a_non_picture_is_refused() -> None:
-    with pytest.raises(ValueError, match="3 bytes are no 2 x 1 cells"):
+    with pytest.raises(ValueError, match="3 bytes are not 2 x 1 cells"):
         convert({**MESSAGE, "cells": "AAAA"}, Picture)
     with pytest.raises(ValueError, match="base64"):
         convert({**MESSAGE, "cells": "!!!!"}, Picture)
