@@ -272,8 +272,8 @@ class _Trainer:
     def diverged(self, how: str) -> FrnError:
         """Return the error to raise when training has diverged."""
         return FrnError(
-            f"training diverged in epoch {self.position.epoch + 1}, episode {self.position.step + 1}: {how}. Begin "
-            f"anew with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
+            f"training diverged in epoch {self.position.epoch + 1}, episode {self.position.step + 1}: {how}. Start "
+            f"again with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
         )
 
     def augmented(self, sampled: Episode, generator: np.random.Generator, epoch: int) -> Tensor:

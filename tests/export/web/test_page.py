@@ -126,5 +126,5 @@ def test_another_page_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
 
 def test_out_or_web_is_needed_and_not_both(tmp_path: Path) -> None:
     assert "give either --out for ONNX files or --web for a page" in frn("export").stderr
-    assert "one of both" in frn("export", "--out", tmp_path, "--web", tmp_path).stderr
-    assert "takes the model as it is" in frn("export", "--web", tmp_path, "--precision", "fp16").stderr
+    assert "either --out for ONNX files or --web" in frn("export", "--out", tmp_path, "--web", tmp_path).stderr
+    assert "uses the model as it is" in frn("export", "--web", tmp_path, "--precision", "fp16").stderr

@@ -49,7 +49,7 @@ def test_conflicting_options_are_refused(tmp_path: Path) -> None:
     words = (SAMPLES / "moths", SAMPLES / "queries")
     assert "--out writes lines of JSON only" in classify(*words, "--out", tmp_path / "x", "--json").stderr
     assert "--transductive needs all photos at once" in classify(*words, "--transductive", "--out", "x").stderr
-    assert "--resume goes on with the file of --out" in classify(*words, "--resume").stderr
+    assert "--resume continues the file of --out" in classify(*words, "--resume").stderr
 
 
 def test_transductive_answers_say_that_they_depend_on_the_other_photos() -> None:

@@ -236,7 +236,7 @@ def test_a_picture_never_replaces_its_photo_nor_a_report_another_file(tmp_path: 
     ],
 )
 def test_an_empty_word_does_not_mean_the_current_folder(words: tuple[object, ...]) -> None:
-    assert "error: a word of the command is empty" in frn(*words).stderr
+    assert "error: an argument is empty" in frn(*words).stderr
 
 
 def test_an_image_too_large_for_its_format_names_one_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,5 +245,5 @@ def test_an_image_too_large_for_its_format_names_one_that_fits(tmp_path: Path, m
         Image.new("L", (1, LONGEST["WEBP"] + 1)).save(tmp_path / "x.webp")
     monkeypatch.setitem(LONGEST, "WEBP", 600)
     words = ("explain", MOTHS, PHOTO, "--model", "conv4", "--out")
-    assert "WEBP holds up to 600 on a side. Lower --top, or call it" in frn(*words, tmp_path / "x.webp").stderr
+    assert "WEBP holds up to 600 on a side. Lower --top, or use a name" in frn(*words, tmp_path / "x.webp").stderr
     assert frn(*words, tmp_path / "x.png").exit_code == 0

@@ -51,7 +51,7 @@ def test_every_parameter_is_read_by_its_command(name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("train demo --data nowhere", "--data would have no effect"),
+        ("train demo --data nowhere", "--data has no effect"),
         ("classify CLASSES PHOTO --top 2 --json", "--top is for the table"),
         ("classify CLASSES PHOTO --top 2 --csv", "--top is for the table"),
         ("classify CLASSES PHOTO --resume", "--resume"),

@@ -100,7 +100,7 @@ def test_from_a_name_to_an_answer_in_two_commands(fetch_from: pytest.MonkeyPatch
     assert "mobilenet_v3_small" in named_extractors()
     again = frn("models", "add", NETWORK)
     assert again.exit_code == 1
-    assert "mobilenet_v3_small: there is a model of that name already" in again.stderr
+    assert "mobilenet_v3_small: a model of that name already exists" in again.stderr
     assert frn("models", "remove", "mobilenet_v3_small").exit_code == 0
     assert "mobilenet_v3_small" not in named_extractors()
 
@@ -127,8 +127,8 @@ def test_without_a_network_one_line_says_so(fetch_from: pytest.MonkeyPatch) -> N
     [
         (["add", "resnet"], "resnet: is not known. Known: dinov2-small"),
         (["add", "torchvision:nothing"], "torchvision has no such classification network"),
-        (["add", NETWORK, "--name", "../x"], "a model's name is of letters, digits"),
-        (["add", NETWORK, "--name", "conv4"], "conv4: there is a model of that name already"),
+        (["add", NETWORK, "--name", "../x"], "a model's name has letters, digits"),
+        (["add", NETWORK, "--name", "conv4"], "conv4: a model of that name already exists"),
         (["add", NETWORK, "--name", "resnet50"], "resnet50: is a short name for torchvision:resnet50. Give"),
         (["remove", "conv4"], "conv4: ships with the program and stays"),
         (["remove", "nothing"], "nothing: no such model has been added"),
@@ -200,7 +200,7 @@ def test_fetched_weights_that_do_not_fit_are_reported_with_a_remedy(
     at(fetch_from, f"http://127.0.0.1:9/{wrong.name}")
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
-    assert refused.stderr.endswith(f"Delete {wrong}, and add the network again to fetch it.\n")
+    assert refused.stderr.endswith(f"Delete {wrong} and add the backbone again to fetch it.\n")
 
 
 def added(folder: Path, name: str = "mine") -> Path:

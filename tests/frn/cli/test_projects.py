@@ -126,7 +126,7 @@ def test_a_project_is_not_replaced_by_accident(birds: Path, extractor: Path, tmp
     assert again.exit_code == 1
     assert "--replace replaces it" in again.stderr
     assert project.read_bytes() == before
-    assert "something.frn.json" in frn("enroll", birds, "--out", tmp_path / "b.json").stderr
+    assert "must end in .frn.json" in frn("enroll", birds, "--out", tmp_path / "b.json").stderr
 
 
 def test_a_corrupt_project_is_one_line(moths: Path, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_explain_draws_the_map_and_gives_its_numbers(birds: Path, moths: Path, e
         assert np.mean(numbers["error_map"]) == pytest.approx(line["errors"][name], rel=1e-4)  # type: ignore[index]
     with Image.open(tmp_path / "map ü.png") as picture:
         assert picture.size[0] > 3 * 252
-    assert "something.png" in frn("explain", birds, query, "--out", tmp_path / "map.txt").stderr
+    assert "must end in .png" in frn("explain", birds, query, "--out", tmp_path / "map.txt").stderr
     broken = frn("explain", birds, tmp_path / "none.png", "--out", tmp_path / "no.png")
     assert (broken.exit_code, broken.stderr.count("\n")) == (1, 1)
 

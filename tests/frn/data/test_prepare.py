@@ -214,7 +214,7 @@ def test_bad_sources_give_one_line(tmp_path: Path) -> None:
     for name, source, reason in (
         ("folder", page, "it is a web page"),
         ("folder", torn, "is not a whole archive"),
-        ("folder", tmp_path / "none", "there is no such file or folder"),
+        ("folder", tmp_path / "none", "no such file or folder"),
         ("folder", flat, "is in no class folder"),
         ("folder", mixed, "belongs to no split"),
         ("cifar-fs", flat, "100 of CIFAR-100's 100 classes are missing"),

@@ -88,7 +88,7 @@ def test_answers_come_a_batch_at_a_time_and_a_bad_photo_stops_nothing(cheap: Few
     assert first.probability == cheap.predict_proba([like(1)])[0, 1]
     assert first.explained == cheap.explained([like(1)])[0, 1]
     assert first.unknown == cheap.is_unknown([like(1)])[0]
-    with pytest.raises(ValueError, match="photos is a list"):
+    with pytest.raises(ValueError, match="photos must be a list"):
         cheap.answers("x.jpg")
 
 

@@ -132,7 +132,7 @@ def test_a_failed_write_leaves_the_old_project(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(FrnError, match="No space left on device"):
         save_project(path, Project(MODEL, state(tmp_path), saved.document, saved.stamp))
     assert path.read_bytes() == saved.stamp
-    with pytest.raises(FrnError, match=r"a project must end in\.frn\.json"):
+    with pytest.raises(FrnError, match=r"a project must end in \.frn\.json"):
         save_project(tmp_path / "x.json", Project(MODEL, State()))
 
 
@@ -144,7 +144,7 @@ def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
     ("damage", "reason"),
     [
         (harm(version=2), "of version 2; this program reads up to 1. Install a newer frn"),
-        (harm(version="x"), "of no known version"),
+        (harm(version="x"), "of an unknown version"),
         (harm(format="other"), "is JSON, but not a project"),
         (harm(threshold=7), "the threshold is a share"),
         (harm(threshold=[]), "damaged project"),

@@ -122,7 +122,7 @@ def test_wrong_edits_are_refused_and_change_nothing() -> None:
     session.create("jay")
     before = session.state
     for name, reason in (
-        ("jay", "there is a class 'jay' already"),
+        ("jay", "a class 'jay' already exists"),
         (" ", "needs a name"),
         ("x" * 300, "has 300 characters; the limit is 200"),
     ):

@@ -80,7 +80,7 @@ def test_an_added_checkpoint_has_a_name_that_every_command_takes(checkpoint: Pat
     assert model.config.transform.square
     theirs = load_model(checkpoint, transform=model.config.transform)
     assert torch.equal(model.feature_maps(images), theirs.feature_maps(images))
-    with pytest.raises(FrnError, match="says itself how its images are prepared"):
+    with pytest.raises(FrnError, match="already says how its images are prepared"):
         load_model(out, transform=model.config.transform)
 
 
@@ -94,4 +94,4 @@ def test_commands_warn_in_one_line_and_take_a_preset(checkpoint: Path, moths: Pa
     assert "warning" not in told.stderr
     refused = frn("eval", "conv4", "--data", moths, "--preset", "cub-cropped-conv4")
     assert refused.exit_code == 1
-    assert "conv4: says itself how its images are prepared" in refused.stderr
+    assert "conv4: already says how its images are prepared" in refused.stderr

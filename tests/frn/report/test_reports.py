@@ -161,7 +161,7 @@ def test_names_cannot_become_markup(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [("eval", "conv4", "--data", "."), ("classify", ".", ".")])
 @pytest.mark.parametrize(
     ("words", "reason"),
-    [(("--report", "out.pdf"), "out.pdf: a report is a page"), (("--json", "--csv"), "--json and --csv both take")],
+    [(("--report", "out.pdf"), "out.pdf: a report is a page"), (("--json", "--csv"), "--json and --csv both print")],
 )
 def test_unwritable_outputs_are_refused_before_the_work(
     command: tuple[str, ...], words: tuple[str, ...], reason: str

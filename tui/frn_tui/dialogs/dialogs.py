@@ -102,8 +102,9 @@ class Choose(Dialog[int | None]):
             yield Static("enter: take it   esc: back", classes="hint")
 
     def begin(self) -> None:
-        self.query_one(OptionList).can_focus = False
-        self._show("")
+        if self.query(OptionList):  # else it was closed while composing
+            self.query_one(OptionList).can_focus = False
+            self._show("")
 
     @on(Input.Changed)
     def narrow(self, event: Input.Changed) -> None:
