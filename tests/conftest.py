@@ -3,6 +3,7 @@
 import faulthandler
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -30,6 +31,10 @@ SHOWN = pytest.StashKey[int]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SHOWN] = os.dup(2)
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # as in the background of a shell; children inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
