@@ -19,6 +19,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from frn._version import __version__
 from frn.inference import unknown
 from frn.inference.session import State
 from frn.inference.unknown import Shares
@@ -69,7 +70,11 @@ def head_of(document: object, state: State, prior: object) -> HeadParameters | N
 
 @cache
 def _code_digest() -> str:
-    return hashlib.blake2b("".join(map(inspect.getsource, COMPUTED_BY)).encode(), digest_size=16).hexdigest()
+    try:
+        code = "".join(map(inspect.getsource, COMPUTED_BY))
+    except OSError:  # installed without sources
+        code = __version__
+    return hashlib.blake2b(code.encode(), digest_size=16).hexdigest()
 
 
 def to_bytes(form: EnrolledForm) -> bytes:

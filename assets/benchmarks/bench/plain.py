@@ -99,7 +99,7 @@ def rebuild_plainly(query: Tensor, pool: Tensor, lam: float | Tensor, rho: float
 
 
 def _inverse(systems: Tensor) -> Tensor:
-    """Of systems (way, n, n); on a processor one after the other.
+    """Invert systems (way, n, n), one after the other on a processor.
 
     Of several at once, each by several threads, torch 2.15 never returns: threads of its LU wait for each other.
     """

@@ -1,4 +1,4 @@
-"""What a terminal would show: the app writes only cells that differ, so its output has no whole words in it."""
+"""A terminal's screen: the app writes only cells that differ, so its output alone has no whole words."""
 
 import re
 

@@ -72,7 +72,7 @@ class Terminal:
         self._pasted = set()
 
     def shows(self, mark: str) -> bool:
-        """Whether this is on a line that was written since the last key."""
+        """Return whether this is on a line that was written since the last key."""
         return self._screen.shows(mark, self._screen.touched)
 
     def until(self, mark: str = "", *, since_paste: bool = False, or_else: str = "") -> float:
@@ -102,7 +102,7 @@ class Terminal:
         text = self._screen.text(self._screen.touched)
         found = re.search(re.escape(mark) + r" ([\d.]+)", text)
         if found is None:
-            raise FrnError(f"there is no number behind {mark!r}; it wrote:\n{text}")
+            raise FrnError(f"no number follows {mark!r} in the output:\n{text}")
         return float(found[1])
 
     def settle(self, quiet: float = QUIET) -> None:

@@ -69,7 +69,7 @@ def classify(
         raise FrnError("--out writes lines of JSON only. Remove --json, --csv and --report.")
     if transductive and (out or report):
         raise FrnError("--transductive needs all photos at once. Leave out --out and --report.")
-    source = context.get_parameter_source("top")  # a default of frn.toml affects only the table
+    source = context.get_parameter_source("top")  # FRN_CLASSIFY_TOP affects only the table
     if source is not None and source.name == "COMMANDLINE" and wants != "table":
         raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Remove it.")
     top = top or 3
