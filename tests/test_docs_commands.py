@@ -24,13 +24,11 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("asse
 BLOCK = re.compile(r"```(sh|console)\n(.*?)```", re.DOTALL)
 ONLY_READ = {
     "train": "trains: tests/frn/cli/test_commands.py",
-    "teach": "trains: tests/frn/training/test_teaching.py",
     "finetune": "trains: tests/frn/training/test_finetuning.py",
     "eval": "thousands of episodes of a data set: tests/frn/cli/test_commands.py",
     "reproduce": "trains: tests/frn/reproduce/test_reproduce.py",
     "visualize": "trains a decoder: tests/frn/training/test_decoder.py",
     "data": "reads the archives of a benchmark: tests/frn/data/test_benchmarks.py",
-    "average": "reads runs: tests/frn/models/test_soup.py",
     "plot": "reads runs: tests/frn/report/test_curves.py",
     "models add": "fetches weights: tests/frn/cli/test_models.py",
     "models remove": "removes what was added: tests/frn/cli/test_models.py",
@@ -57,6 +55,7 @@ ELSEWHERE = {
     r"python -m http\.server --directory page": "tests/browser/conftest.py serves the same way",
     r"pip install '\.\[\w+\]'.*": "test_extras_that_are_named_exist",
     r"python assets/benchmarks/\w+\.py.*": "tests/benchmarks/test_scripts.py",
+    r"python assets/teaching/\w+\.py.*": "tests/teaching",
     r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_files_that_are_named_exist of tests/test_docs.py",
 }
 """Lines of shell that start no `frn`, and what runs them."""

@@ -137,8 +137,6 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "plot": (each(record("Point", run=str, total_steps=Count, val_accuracy=float)),),
     "presets": (Preset, dict[str, Preset]),
     "train": (record("Trained", {"test": list[Result]}, **TRAINED),),
-    "teach": (record("Taught", model=str, seconds=float),),
-    "average": (record("Average", model=str, mean_of=list[str]),),
     "finetune": (record("Finetuned", start=float, **TRAINED),),
     "reproduce": (Report, list[Listed], each(record("Command", command=str))),
     "visualize train": (record("DecoderRun", decoder=str, steps=Count, seconds=float),),
