@@ -18,7 +18,6 @@ from frn.cli.train.plot import plot
 from frn.cli.train.presets import presets
 from frn.cli.train.reproduce import reproduce
 from frn.cli.train.train import finetune, train
-from frn.cli.train.visualize import app as visualize_app
 from frn.cli.use.cache import app as cache_app
 from frn.cli.use.classify import classify
 from frn.cli.use.enroll import enroll
@@ -101,7 +100,6 @@ app.command(rich_help_panel="Train and measure")(presets)
 app.command(rich_help_panel="Train and measure")(reproduce)
 app.add_typer(data_app, name="data", rich_help_panel="Train and measure")
 app.add_typer(cache_app, name="cache", rich_help_panel="Train and measure")
-app.add_typer(visualize_app, name="visualize", rich_help_panel="Train and measure")
 app.command("help", rich_help_panel="Help")(show_help)
 
 

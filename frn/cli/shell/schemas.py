@@ -139,15 +139,6 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "train": (record("Trained", {"test": list[Result]}, **TRAINED),),
     "finetune": (record("Finetuned", start=float, **TRAINED),),
     "reproduce": (Report, list[Listed], each(record("Command", command=str))),
-    "visualize train": (record("DecoderRun", decoder=str, steps=Count, seconds=float),),
-    "visualize render": (
-        record(
-            "Rendered",
-            **dict.fromkeys(("model", "decoder", "data", "split", "picture"), str),
-            **dict.fromkeys(("seed", "way", "shot", "trials"), Count),
-            l2=named(record("PixelError", mean=float, ci95=float)),
-        ),
-    ),
     "export": (EXPORTED, record("Page", web=str, runtime=str, page_difference=float)),
     "data check": (list[SplitReport],),
     "cache": (

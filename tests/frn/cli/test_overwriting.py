@@ -27,7 +27,6 @@ FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("score", "--report"): ("x.html", [MOTHS, MOTHS]),
     ("eval", "--report"): ("x.html", ["conv4", "--data", MOTHS]),
     ("plot", "--out"): ("x.png", [MOTHS]),
-    ("visualize render", "--out"): ("x.png", ["conv4", "--data", MOTHS, "--decoder", MOTHS]),
 }
 """Options that name a file: what it may be called, and what else the command takes."""
 TEN_CLASSES = "ten classes"
@@ -38,7 +37,6 @@ FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("reproduce", "--out"): ("ablation.json", ["ablation"]),
     ("train", "--out"): ("config.toml", ["demo"]),
     ("finetune", "--out"): ("config.toml", [TEN_CLASSES]),
-    ("visualize train", "--out"): ("config.toml", ["conv4", "--data", MOTHS]),
     ("data prepare", "--out"): ("train/x/y.jpg", ["folder", "--source", MOTHS]),
 }
 """Options that name a folder, and a file that would be written in it."""
