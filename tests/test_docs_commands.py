@@ -28,7 +28,6 @@ ONLY_READ = {
     "eval": "thousands of episodes of a data set: tests/frn/cli/test_commands.py",
     "reproduce": "trains: tests/frn/reproduce/test_reproduce.py",
     "data": "reads the archives of a benchmark: tests/frn/data/test_benchmarks.py",
-    "plot": "reads runs: tests/frn/report/test_curves.py",
     "models add": "fetches weights: tests/frn/cli/test_models.py",
     "models remove": "removes what was added: tests/frn/cli/test_models.py",
     "export --web": "needs onnxruntime-web: tests/export/web",

@@ -14,7 +14,6 @@ from frn.cli.shell.guesses import OTHER_NAMES, as_meant
 from frn.cli.shell.help import prepare_help, show_help
 from frn.cli.train.data import app as data_app
 from frn.cli.train.evaluate import evaluate
-from frn.cli.train.plot import plot
 from frn.cli.train.presets import presets
 from frn.cli.train.reproduce import reproduce
 from frn.cli.train.train import finetune, train
@@ -95,7 +94,6 @@ app.command(rich_help_panel="Train and measure")(finetune)
 app.command(rich_help_panel="Train and measure")(train)
 app.command("pretrain", hidden=True)(train)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
-app.command(rich_help_panel="Train and measure")(plot)
 app.command(rich_help_panel="Train and measure")(presets)
 app.command(rich_help_panel="Train and measure")(reproduce)
 app.add_typer(data_app, name="data", rich_help_panel="Train and measure")

@@ -134,7 +134,6 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     ),
     "models known": (named(record("Network", backbone=str, about=str, licence=str)),),
     "eval": (record("Evaluation", {"method": str}, model=str, data=str, split=str, seed=Count, results=list[Result]),),
-    "plot": (each(record("Point", run=str, total_steps=Count, val_accuracy=float)),),
     "presets": (Preset, dict[str, Preset]),
     "train": (record("Trained", {"test": list[Result]}, **TRAINED),),
     "finetune": (record("Finetuned", start=float, **TRAINED),),

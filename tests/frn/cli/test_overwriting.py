@@ -26,7 +26,6 @@ FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("score", "--csv"): ("x.csv", [MOTHS, MOTHS]),
     ("score", "--report"): ("x.html", [MOTHS, MOTHS]),
     ("eval", "--report"): ("x.html", ["conv4", "--data", MOTHS]),
-    ("plot", "--out"): ("x.png", [MOTHS]),
 }
 """Options that name a file: what it may be called, and what else the command takes."""
 TEN_CLASSES = "ten classes"
