@@ -1,4 +1,4 @@
-"""What README, CONTRIBUTING and docs/ point to is there: links and files. Commands: test_docs_commands.py."""
+"""All links and files in README, CONTRIBUTING and docs/ exist. test_docs_commands.py tests the commands."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ pages = pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) 
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that headings get."""
+    """Return the anchors of the headings."""
     titles = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -45,7 +45,7 @@ def test_pages_stay_short(page: Path) -> None:
 
 
 def test_the_readme_has_the_two_commands_first() -> None:
-    """`.ci/run` reads the test command by its form."""
+    """`.ci/run` finds the test command by its form."""
     first, second = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:2]
     assert re.fullmatch(r"python3 -m venv .*frn-tui\n", first)
     assert re.fullmatch(r"python3 -m venv .*pytest.*\n", second)

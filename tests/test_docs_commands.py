@@ -1,4 +1,4 @@
-"""Every command that README and docs/ show is run here, or read by its own parser where a run takes too long."""
+"""Every command in README and docs/ is run here, or parsed by its own parser if a run takes too long."""
 
 import argparse
 import ast
@@ -41,7 +41,7 @@ ONLY_READ = {
     "--model runs/mine": "needs a run of `frn finetune`",
     "--model resnet18": "needs a network of others",
 }
-"""Commands that are not run here: why, and where they are."""
+"""Commands that are not run here: the reason, and the page."""
 RUN_ALL_THE_SAME = ("reproduce --list",)
 ELSEWHERE = {
     r"python3 -m venv .*pytest": ".ci/run",
@@ -59,26 +59,26 @@ ELSEWHERE = {
     r"python assets/benchmarks/\w+\.py.*": "tests/benchmarks/test_scripts.py",
     r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_files_that_are_named_exist of tests/test_docs.py",
 }
-"""Lines of shell that start no `frn`, and what runs them."""
+"""Shell lines that do not start `frn`, and the test that runs them."""
 STAND_INS = {"DIR": "birds", "PRESET": "demo", "PHOTO": "unknown.jpg", "NAME": "proto"}
 SMALLER = {"export": ["--model", "conv4"]}
-"""Added to a command, which takes seconds less then."""
+"""Options that make a command finish in seconds."""
 
 
 def lines(page: Path) -> Iterator[tuple[str, str]]:
-    """Each line of shell of a page, and what the page shows that it prints."""
+    """Return each shell line of a page with the output that the page shows."""
     for kind, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if kind == "console":
             for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
                 line, _, shown = part.partition("\n")
                 yield line, shown
         else:
-            whole = block.replace("\\\n", " ")  # a line may go on in the next
+            whole = block.replace("\\\n", " ")  # a line may continue on the next
             yield from ((line, "") for line in whole.splitlines() if line.strip())
 
 
 def frn_words(line: str) -> list[str]:
-    """The words from `frn` on of a line, without what starts ranks, feeds it or reads it; none if it starts none."""
+    """Return the words of a line from `frn` on, without launchers and pipes; empty if it does not start `frn`."""
     for part in re.split(r" \| (?![^']*' *$)", line):
         words = shlex.split(re.sub(r"^([A-Z_]+=\S* )+", "", part), comments=True)
         if words and words[0] == "torchrun":
@@ -89,7 +89,7 @@ def frn_words(line: str) -> list[str]:
 
 
 def commands() -> dict[str, tuple[list[str], str]]:
-    """Every distinct `frn` of a block: its words, and what is shown of its output."""
+    """Return every distinct `frn` command of a block with its displayed output."""
     found: dict[str, tuple[list[str], str]] = {}
     for page in PAGES:
         for line, shown in lines(page):
@@ -113,7 +113,7 @@ RUN = {text: found for text, found in COMMANDS.items() if not why_not_run(found[
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with everything that the pages speak of."""
+    """A folder with every file that the pages mention."""
     folder = tmp_path_factory.mktemp("place")
     samples = assets_folder() / "samples"
     moths = [sorted(home.iterdir()) for home in sorted((samples / "moths").iterdir())[:2]]
@@ -145,9 +145,9 @@ def _at_the_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(words: list[str], *, whole: bool) -> None:
-    """Have a command's own parser read its words: options, values, ranges, files that must be there.
+    """Let a command's own parser read its words: options, values, ranges and required files.
 
-    A mention in a sentence need not be whole.
+    A mention in a sentence may be incomplete.
     """
     command = COMMAND
     words = [STAND_INS.get(word.removesuffix("..."), word) for word in words]
@@ -174,7 +174,7 @@ def test_commands_in_sentences_are_read(page: Path) -> None:
     for mention in re.findall(r"`(frn [^`]+)`", prose):
         words = shlex.split(mention)[1:]
         options = [word for word in words if word.startswith("--")]
-        last_takes_a_value = len(words) > 1 and words[-1] in options  # `frn classify --report`: only named
+        last_takes_a_value = len(words) > 1 and words[-1] in options  # `frn classify --report`: only mentioned
         if last_takes_a_value or "--install-completion" in words or "--show-completion" in words:
             continue
         read(words, whole=False)
@@ -192,7 +192,7 @@ def test_a_command_runs_and_prints_the_output_shown(text: str, place: Path) -> N
 
 
 def assert_shown(printed: str, shown: str) -> None:
-    """Word by word, numbers nearly; `…` stands for anything, and lines may be broken elsewhere."""
+    """Compare word by word, numbers approximately; `…` matches anything, and lines may break elsewhere."""
     number = r"\d+(?:\.\d+)?(?:e-?\d+)?"
     words = re.split(f"({number}|…)", " ".join(shown.split()))
     pattern = "".join(

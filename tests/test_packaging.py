@@ -1,4 +1,4 @@
-"""What is said of the package in more than one place is the same everywhere."""
+"""Facts about the package agree in all files that state them."""
 
 import re
 import subprocess
@@ -84,7 +84,7 @@ def test_continuous_integration_is_pinned_by_content() -> None:
 
 
 def test_every_source_file_is_packaged() -> None:
-    """Hatch leaves out what .gitignore names; `runs/` once took frn/training/runs out of the wheel."""
+    """Hatch skips everything in .gitignore; `runs/` once removed frn/training/runs from the wheel."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     words = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]

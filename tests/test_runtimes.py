@@ -1,4 +1,4 @@
-"""The programs of docs/guides/runtimes.md enroll and classify as Python does, with probabilities within 0.001."""
+"""The programs of docs/guides/runtimes.md enroll and classify like Python, with probabilities within 0.001."""
 
 import json
 import os
@@ -28,7 +28,7 @@ pytestmark = [
 
 
 def needed(variable: str, *programs: str) -> Path:
-    """The folder that a variable names; a skip where it or a program is not there."""
+    """Return the folder given by a variable; skip the test if it or a program is missing."""
     folder = os.environ.get(variable)
     missing = [program for program in programs if not shutil.which(program)]
     if not folder or missing:

@@ -1,4 +1,4 @@
-"""FRN beside DeepEMD."""
+"""The benchmark of FRN and DeepEMD."""
 
 import importlib.util
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ def test_training_has_fifteen_queries() -> None:
 
 @needs_pot
 def test_whole_episodes_have_resnet_12_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its weights get gradients in what is timed; from feature maps on there are none."""
+    """Whole models have gradients for their weights; feature maps alone have none."""
     built = []
 
     def build(name: str) -> nn.Module:

@@ -1,4 +1,4 @@
-"""What is timed computes the same."""
+"""All timed heads compute the same result."""
 
 import re
 import time

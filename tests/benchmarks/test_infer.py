@@ -1,4 +1,4 @@
-"""What is timed runs, and is what people would run."""
+"""The timed code runs, and is the code that people would run."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Whole loops beside the authors' own: both compute the same, and what is printed follows from what was timed."""
+"""The loops of `frn` and of the authors compute the same, and the printed figures follow from the measured times."""
 
 import itertools
 import json
@@ -43,7 +43,7 @@ def test_the_authors_loop_gives_our_results(backbone: str) -> None:
 
 
 def test_the_authors_test_loop_reads_files_supports_first(tmp_path: Path) -> None:
-    """Queries that are the supports themselves are always right, and always wrong under the next class's label."""
+    """Supports as their own queries are always right, and always wrong with shifted labels."""
     photos = timed_classes(None, 2, 2, tmp_path)
     files = [of_class[0] for of_class in photos.values()]
     episodes = [[0, 1, 0, 1], [0, 1, 1, 0]]
@@ -61,13 +61,13 @@ def test_the_authors_test_images_are_ours(tmp_path: Path) -> None:
 
 
 def test_operations_are_those_of_the_convolutions_and_their_gradients() -> None:
-    """Conv-4 at 16 pixels: maps of 16, 8, 4 and 2; the images need no gradient."""
+    """Conv-4 at 16 pixels has maps of 16, 8, 4 and 2; the images need no gradient."""
     products = [9 * 3 * 64 * 16**2, 9 * 64 * 64 * 8**2, 9 * 64 * 64 * 4**2, 9 * 64 * 64 * 2**2]
     assert step_operations("conv4", 5, size=16) == 2 * 5 * (2 * products[0] + 3 * sum(products[1:]))
 
 
 class Here(ThreadPoolExecutor):
-    """This process in the place of a fresh one."""
+    """Use this process instead of a fresh one."""
 
     def __init__(self, count: int, mp_context: object) -> None:
         super().__init__(count)

@@ -1,4 +1,4 @@
-"""Reports in a browser: no complaint of its console, whole at the width of a phone, usable by keys."""
+"""Reports in a browser have no console errors, fit the width of a phone, and work with the keyboard."""
 
 import shutil
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""The campaign, readers: documents and archives that are well formed and say anything (hypothesis).
+"""Well-formed documents and archives with arbitrary content (hypothesis).
 
-`FRN_CAMPAIGN` is the share of the examples, `FRN_SEED` draws others.
+`FRN_CAMPAIGN` sets the share of the examples, and `FRN_SEED` draws others.
 """
 
 import io
@@ -53,7 +53,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def through(part: Part, data: bytes, folder: Path) -> None:
-    """Answered, or refused by one line."""
+    """Require an answer or a refusal in one line."""
     for left in folder.iterdir():
         if left.is_file():
             left.unlink()
@@ -112,7 +112,7 @@ def test_tars_with_any_names_and_links(state: Path, content: dict[str, bytes], k
             info.type = (tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE)[number % 4]
             try:
                 archive.addfile(info, io.BytesIO(data))
-            except (ValueError, UnicodeError):  # a name that this kind cannot have
+            except (ValueError, UnicodeError):  # a name that is invalid for this kind
                 continue
     through(archives.tars(), file.getvalue(), state)
 

@@ -1,4 +1,4 @@
-"""The campaign's other half: kills at every step on the disk, a full disk, a clock that goes back."""
+"""Kills at every file operation, a full disk, and a clock that goes backwards."""
 
 import itertools
 import os
@@ -45,7 +45,7 @@ def test_a_save_killed_at_any_step_leaves_a_project_and_the_next_one_sweeps(tmp_
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """One MiB, which takes an administrator."""
+    """Mount a disk of one MiB; needs administrator rights."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False).returncode:
