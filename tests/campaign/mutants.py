@@ -358,7 +358,7 @@ def again(report: Path) -> list[Mutant]:
 
 
 def try_all(chosen: list[Mutant], report: Path) -> float:
-    """Try mutants one after the other, print survivors, append one line each to a report, and return the share killed."""
+    """Try mutants one after the other, print survivors, append a line each to a report, and return the share killed."""
     killed = 0
     with tempfile.TemporaryDirectory(prefix="frn-mutants-") as place:
         tree = copied(Path(place))

@@ -1,4 +1,4 @@
-"""The card beside the exported files: what it says is true, and its code runs without this library."""
+"""The card beside the exported files: its statements are true, and its code runs without this library."""
 
 import json
 import re
@@ -57,14 +57,14 @@ def code_blocks(card: str) -> list[str]:
 
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
-    """A Python that has numpy, pillow and onnxruntime, and nothing else."""
+    """A Python with only numpy, pillow and onnxruntime."""
     home = tmp_path / "bare"
     processes.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     packages = next(home.glob("[Ll]ib/**/site-packages"))
     for package in (np, PIL, onnxruntime):
         folder = Path(str(package.__file__)).parent
         (packages / folder.name).symlink_to(folder, target_is_directory=True)
-    for libraries in ("numpy.libs", "pillow.libs"):  # what wheels bring along, where they do
+    for libraries in ("numpy.libs", "pillow.libs"):  # libraries that some wheels bundle
         if (folder.parent / libraries).is_dir():
             (packages / libraries).symlink_to(folder.parent / libraries, target_is_directory=True)
     return next(home.glob("bin/python"), home / "Scripts" / "python.exe")

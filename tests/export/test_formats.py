@@ -1,4 +1,4 @@
-"""Other formats give what the ONNX files give, or are refused."""
+"""Other formats give the same results as the ONNX files, or are refused."""
 
 import json
 import sys

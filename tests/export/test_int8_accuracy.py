@@ -1,4 +1,4 @@
-"""What int8 costs the shipped model, on rendered moths."""
+"""The accuracy that int8 costs the shipped model, on rendered moths."""
 
 import shutil
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_int8_costs_the_shipped_model_little(model: Model, features: bytes, samp
 
 
 def test_labels_that_int8_changes_on_other_images_are_counted(model: Model, features: bytes) -> None:
-    """Calibrated on grey squares, hardly darker than one another, it knows nothing of a moth."""
+    """Calibrated on grey squares of nearly equal brightness, the model cannot tell moths apart."""
     grey = np.stack([np.full((32, 32, 3), 120 + shade, np.uint8) for shade in range(8)])
     changed = labels_changed(model.head, features, int8(features, grey))
     assert 20 < changed <= LABELS

@@ -1,4 +1,4 @@
-"""The checks that stand between an export and the disk."""
+"""The checks that an export must pass before it is written."""
 
 from pathlib import Path
 
@@ -116,7 +116,7 @@ def test_a_classifier_file_of_other_examples_is_refused(
 
 
 def test_a_file_that_is_off_by_a_little_more_than_is_allowed_is_refused() -> None:
-    """The tolerances themselves: five parts in a million, and ten for each of ten."""
+    """The tolerances themselves: five parts in a million."""
     model = small_model()
     graph = features_file(model)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Smaller extractors, made of the shipped model."""
+"""Smaller extractors made from the shipped model."""
 
 import hashlib
 import sys

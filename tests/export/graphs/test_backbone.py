@@ -1,4 +1,4 @@
-"""The exported backbone, in real onnxruntime sessions."""
+"""Exported backbones in real onnxruntime sessions."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from frn.models.model import Model
 
 
 def random_model(backbone: str, *, last_pool: bool = True, size: int = 32, method: str = "frn") -> Model:
-    """Random weights, and BatchNorm statistics that are not those of a new network."""
+    """Give the model random weights, and BatchNorm statistics unlike those of a new network."""
     config = ModelConfig(
         backbone=backbone, method=method, last_pool=last_pool, transform=EvaluationTransform(size=size)
     )
@@ -86,7 +86,7 @@ def test_the_file_describes_itself_and_its_use() -> None:
 
 
 class OfOnesOwn(Backbone):
-    """A network that no graph here is written for."""
+    """A network without a handwritten graph."""
 
     d, stride = 64, 8
 

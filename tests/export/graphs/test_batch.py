@@ -1,4 +1,4 @@
-"""Classes over many images at once give what each image alone gives."""
+"""Scoring many images at once gives the same results as scoring each one alone."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def test_a_batch_is_its_images_one_by_one(classifier: Classifier) -> None:
 
 
 def test_both_classifiers_know_how_few_photos_a_class_has(classifier: Classifier) -> None:
-    """Probabilities of one photo per class are softer, in both files as in `frn classify`."""
+    """With one photo per class, probabilities are softer in both files, as in `frn classify`."""
     few = Classifier(classifier.extractor)
     few.enroll({home.name: sorted(home.iterdir())[:1] for home in sorted((SAMPLES / "moths").iterdir())})
     image = open_image(QUERIES[0])
@@ -74,7 +74,7 @@ def test_preparing_alone_is_the_transform(classifier: Classifier, size: tuple[in
     session = open_session(graph, "preprocess", device="cpu", threads=1)
     (images,) = run_session(session, ["images"], {"image": pixels})
     expected = classifier.extractor.transform(Image.fromarray(pixels)).transpose(2, 0, 1)
-    assert np.abs(images[0] * 255 - expected).max() <= 1.001  # a grey level, by rounding of halves
+    assert np.abs(images[0] * 255 - expected).max() <= 1.001  # one grey level, from rounding a half
 
 
 def graphs(classifier: Classifier) -> dict[str, onnx.ModelProto]:
@@ -103,7 +103,7 @@ def test_no_image_gives_no_answer(classifier: Classifier, name: str) -> None:
 
 
 def test_onnxs_reference_evaluator_prepares_and_classifies(classifier: Classifier) -> None:
-    """Nothing but the ONNX standard: no behaviour of onnxruntime is relied on."""
+    """The graph uses only the ONNX standard, no special behaviour of onnxruntime."""
     image = {"image": np.asarray(open_image(QUERIES[0]))}
     data = classifier.extractor.data
     whole = classifier_graph(data, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)

@@ -1,4 +1,4 @@
-"""The whole classifier in one file, against Pillow and the numpy side."""
+"""The whole classifier in one file, compared with Pillow and numpy."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def open_session(data: bytes) -> onnxruntime.InferenceSession:
 
 
 def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
-    """The classifier's preprocessing alone."""
+    """Export only the classifier's preprocessing."""
     graph = GraphBuilder()
     _prepare(graph, transform)
     side = transform.size
@@ -42,7 +42,7 @@ def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
 
 
 def photo(width: int, height: int, seed: int = 0) -> Image.Image:
-    """Smooth shapes and some noise, like a photo."""
+    """Draw smooth shapes with some noise, like a photo."""
     generator = np.random.default_rng(seed)
     coarse = Image.fromarray(generator.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((width, height), 3)
     noise = generator.normal(0, 8, (height, width, 3))
@@ -102,7 +102,7 @@ def test_images_that_are_enlarged_or_pass_are_pillows_to_the_last_bit(name: str)
 
 
 def test_geometry_is_the_same_for_any_size_even_a_strip() -> None:
-    """A gradient tells by its values where a crop was taken."""
+    """The values of a gradient show where a crop was taken."""
     run, transform = preparer(TRANSFORMS["shorter"]), TRANSFORMS["shorter"]
     generator = np.random.default_rng(0)
     sizes = [tuple(int(n) for n in generator.integers(20, 700, 2)) for _ in range(300)]

@@ -1,4 +1,4 @@
-"""The closed-form head in ONNX, against recorded arrays and float64."""
+"""The closed-form head in ONNX, compared with recorded arrays and float64."""
 
 import math
 from pathlib import Path
@@ -26,7 +26,7 @@ def session(head: HeadParameters) -> onnxruntime.InferenceSession:
 
 
 def truth(support: Array, shots: list[int], query: Array, head: HeadParameters) -> np.ndarray:
-    """Float64 errors (q, way), each class with its own number of shots."""
+    """Compute float64 errors (q, way); each class has its own number of shots."""
     columns = []
     for maps, shot in zip(support, shots, strict=True):
         pool = torch.from_numpy(maps[:shot].reshape(1, -1, maps.shape[-1]).astype(np.float64))

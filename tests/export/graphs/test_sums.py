@@ -1,4 +1,4 @@
-"""What a graph sums by class is what the classes take off: few classes and many, of one size and of several."""
+"""Graphs sum class scores correctly: few and many classes, with equal and different sizes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Networks of others as ONNX, from the file of weights to an answer."""
+"""Pretrained networks as ONNX, from the weights file to an answer."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ from frn.ridge.parameters import HeadParameters
 
 
 def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> Model:
-    """A network with random weights; a transformer of one layer."""
+    """Build a network with random weights; a transformer has one layer."""
     whole = models.VisionTransformer
 
     def small(**options: Any) -> models.VisionTransformer:
@@ -88,7 +88,7 @@ def test_from_weights_to_an_answer(tmp_path: Path, moths: Path, monkeypatch: pyt
 
     session = onnxruntime.InferenceSession(out / "classifier.onnx", providers=["CPUExecutionProvider"])
     (shares,) = session.run(["probability"], {"image": np.asarray(Image.open(photo).convert("RGB"))})
-    pixels = np.asarray(Image.open(photo).convert("RGB"))  # the file is an example, which is judged without itself
+    pixels = np.asarray(Image.open(photo).convert("RGB"))  # the file is an example, so it is classified without itself
     np.testing.assert_allclose(shares, fitted.predict_proba([pixels])[0], atol=0.02)
 
 

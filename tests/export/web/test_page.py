@@ -1,4 +1,4 @@
-"""The page as files. tests/browser opens it."""
+"""The files of the web page. tests/browser opens the page."""
 
 import io
 import json
@@ -103,7 +103,7 @@ def test_a_page_is_whole_and_asks_for_nothing_else(archive: Path, tmp_path: Path
     r = described["grid"][0] * described["grid"][1]
     assert np.fromfile(out / "supports.bin", "<f4").size == 30 * r * described["channels"]
     frn(*words)
-    assert (out / "sw.js").read_text(encoding="utf-8") == worker  # the same page again: no browser loads it anew
+    assert (out / "sw.js").read_text(encoding="utf-8") == worker  # the same page again, so browsers keep their copy
 
 
 def test_a_page_without_classes_leaves_none_behind(archive: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What follows a convolution as one compiled function: the same as norm, sum, pooling and activation, one by one."""
+"""The compiled function after a convolution equals norm, sum, pooling and activation, one by one."""
 
 import copy
 import os
@@ -30,7 +30,7 @@ def plainly(maps: list[Tensor], norms: list[nn.BatchNorm2d], slope: float, *, po
 
 
 def drawn_norm(channels: int) -> nn.BatchNorm2d:
-    """With factors of both signs, and running statistics that a batch is not near."""
+    """Use factors of both signs, and running statistics far from those of a batch."""
     norm = nn.BatchNorm2d(channels)
     nn.init.uniform_(norm.weight, -1.5, 1.5)
     nn.init.normal_(norm.bias)
@@ -71,7 +71,7 @@ def test_results_gradients_and_running_statistics_are_those_of_the_plain_functio
     for x, reference in zip(maps, exact, strict=True):
         assert x.grad is not None
         assert reference.grad is not None
-        # Where two of a window are as large up to rounding, either may get the gradient.
+        # If two values of a window are equal up to rounding, either may get the gradient.
         apart = (x.grad.double() - reference.grad).abs() > rounding * (1 + reference.grad.abs())
         assert apart.double().mean() < (0 if dtype is torch.float32 else 1e-2) + 1e-9
     for norm, exactly in zip(norms, exact_norms, strict=True):
@@ -108,7 +108,7 @@ def test_a_backbone_learns_the_same() -> None:
 
 @needs_compiler
 def test_one_loop_serves_maps_of_all_sizes() -> None:
-    """Each size anew would cost seconds of compiling."""
+    """Compiling each size again would take seconds."""
     torch._dynamo.reset()
     _loop.cache_clear()
     norm = drawn_norm(24)

@@ -39,7 +39,7 @@ def test_a_block_is_the_papers_two_branches() -> None:
     weights = dict(block.named_parameters())
 
     def scaled(y: torch.Tensor) -> torch.Tensor:
-        return y / (1 + nn.BatchNorm2d(1).eps) ** 0.5  # a new BatchNorm in evaluation
+        return y / (1 + nn.BatchNorm2d(1).eps) ** 0.5  # a new BatchNorm in evaluation mode
 
     with torch.no_grad():
         main = F.relu(scaled(F.conv2d(x, weights["main.0.weight"], padding=1)))
@@ -51,12 +51,12 @@ def test_a_block_is_the_papers_two_branches() -> None:
 
 
 def test_a_location_stays_where_it_is() -> None:
-    """Rows of the map are rows of the grid: what changes at the top left changes the image there."""
+    """Rows of the map are rows of the grid: a change at the top left of the map changes the top left of the image."""
     decoder = Decoder(8, (8, 4), grid=6, size=24).eval()
     maps = torch.randn(1, 36, 8)
     moved = maps.clone()
     moved[0, 1] += 3  # first row, second column
     with torch.no_grad():
         change = (decoder(moved) - decoder(maps)).abs().sum((0, 1))
-    assert change[:17, :21].min() > 0  # as far as convolutions reach
+    assert change[:17, :21].min() > 0  # within the reach of the convolutions
     assert change[17:].sum() == change[:, 21:].sum() == 0

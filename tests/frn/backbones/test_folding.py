@@ -1,4 +1,4 @@
-"""A backbone without its batch normalisations makes the same maps."""
+"""A backbone with folded batch normalisations makes the same maps."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from frn.backbones.folding import folded
 
 
 def trained(backbone: Backbone) -> Backbone:
-    """Give every normalisation statistics and scales of some training."""
+    """Give every normalisation statistics and scales as after training."""
     torch.manual_seed(1)
     for module in backbone.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -48,7 +48,7 @@ def test_in_bf16_it_is_as_near_to_float32() -> None:
 
 
 class Crossed(Backbone):
-    """Parts that follow each other in the listing, and not in use."""
+    """These modules are neighbours in the listing but not in the computation."""
 
     d, stride = 4, 1
 

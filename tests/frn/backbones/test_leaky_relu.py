@@ -1,4 +1,4 @@
-"""The activation of ResNet-12 is torch's, to the last bit, in every precision and mode."""
+"""The activation of ResNet-12 equals torch's, bit for bit, in every precision and mode."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ def test_it_is_torchs_with_its_gradient(dtype: torch.dtype) -> None:
     x, gradient = torch.randn(2, 4, 3, 6, 6).to(dtype)
     theirs, ours = x.clone().requires_grad_(), x.clone().requires_grad_()
     F.leaky_relu(theirs, 0.1).backward(gradient)
-    leaky_relu(ours * 1).backward(gradient)  # a leaf has no memory to give away
+    leaky_relu(ours * 1).backward(gradient)  # a leaf tensor must not be overwritten
     assert theirs.grad is not None
     assert ours.grad is not None
     assert torch.equal(ours.grad, theirs.grad)

@@ -1,4 +1,4 @@
-"""Networks of others as frozen extractors, with random weights from local files."""
+"""Pretrained networks as frozen extractors, with random weights from local files."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests import processes
 
 
 def weights_of(name: str, folder: Path, suffix: str = ".pth", **options: Any) -> Path:
-    """A file with random weights, BatchNorm's statistics included."""
+    """Write a file with random weights, including BatchNorm's statistics."""
     state = models.get_model(name, weights=None, **options).state_dict()
     path = folder / f"{name}{suffix}"
     if suffix == ".pth":
@@ -31,7 +31,7 @@ def weights_of(name: str, folder: Path, suffix: str = ".pth", **options: Any) ->
 
 @pytest.fixture
 def small_vit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torchvision's smallest transformer has 86 million weights: one layer of 48 channels is tested instead."""
+    """The smallest transformer of torchvision has 86 million weights, so the tests use one layer of 48 channels."""
     whole = models.VisionTransformer
 
     def small(**options: Any) -> models.VisionTransformer:
@@ -106,7 +106,7 @@ def test_images_are_prepared_as_the_makers_of_the_weights_did() -> None:
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
-    file = weights_of("resnet34", tmp_path)  # has everything that a ResNet-18 has, and more
+    file = weights_of("resnet34", tmp_path)  # has everything in a ResNet-18, and more
     with pytest.raises(FrnError, match=r"is not of this network: it also holds layer1\.2"):
         import_pretrained("torchvision:resnet18", file)
     torch.save({"conv1.weight": torch.zeros(64, 3, 7, 7)}, tmp_path / "part.pth")
@@ -156,7 +156,7 @@ def test_networks_of_timm(name: str, side: int, grid: tuple[int, int], tmp_path:
     model = import_pretrained(f"timm:{name}", tmp_path / "weights.pth", size=side)
     assert model.grid == grid
     assert model.config.mean == tuple(timm.get_pretrained_cfg(name).mean)
-    if name == "resnet18":  # the transformer's positions are resampled: nothing to compare with
+    if name == "resnet18":  # the transformer's positions are resampled, so there is nothing to compare
         images = torch.rand(2, 3, side, side)
         expected = whole.forward_features((images - model.mean) / model.std).flatten(2).mT.detach()
         levelled = expected / expected.square().mean((1, 2), keepdim=True).sqrt()
@@ -164,7 +164,7 @@ def test_networks_of_timm(name: str, side: int, grid: tuple[int, int], tmp_path:
 
 
 def test_a_small_file_that_names_a_huge_network_is_refused_at_little_cost(tmp_path: Path) -> None:
-    """The network that is named has 644 million weights; the file has none."""
+    """The named network has 644 million weights, and the file has none."""
     config = ModelConfig(backbone="torchvision:regnet_y_128gf", method="frn", transform=EvaluationTransform(size=384))
     path = tmp_path / "huge.safetensors"
     path.write_bytes(model_file({}, header(config, {})))
@@ -182,7 +182,7 @@ def test_a_small_file_that_names_a_huge_network_is_refused_at_little_cost(tmp_pa
     assert "its weights do not fit a frn model on torchvision:regnet_y_128gf (Missing key(s)" in reason
     seconds, grown = map(float, told.split())
     assert grown < 300 << 10  # KiB; with its weights the network takes 3.3 GB
-    assert seconds < 20  # of the processor: one, on an idle machine; with its weights 55
+    assert seconds < 20  # seconds of processor time: one on an idle machine, 55 with the weights
 
 
 @pytest.mark.parametrize("name", ["resnet18", "regnet_x_400mf", "swin_t", "convnext_tiny", "efficientnet_b0"])
@@ -197,7 +197,7 @@ def test_a_network_without_its_weights_has_the_same_tensors(name: str) -> None:
 
 
 def lite_weights(folder: Path, network: str = "tf_efficientnet_lite0") -> Path:
-    """Random weights of a network of timm under the names of the `efficientnet_lite_pytorch` package."""
+    """Random weights of a timm network under the names of the `efficientnet_lite_pytorch` package."""
     timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
     torch.manual_seed(0)
     state = timm.create_model(network).state_dict()

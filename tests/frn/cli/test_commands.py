@@ -1,4 +1,4 @@
-"""The commands as people call them."""
+"""Commands as people call them."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def test_a_wrong_folder_is_reported_before_torch_is_imported() -> None:
 
 
 def test_the_shipped_model_tells_the_samples_apart() -> None:
-    """The README's first command. Chance is one in six."""
+    """The first command of the README. Chance is one in six."""
     result = frn("classify", SAMPLES / "moths", SAMPLES / "queries", "--json")
     answers = lines(result)
     assert result.exit_code == 0
@@ -144,7 +144,7 @@ def test_broken_photos_stop_nothing(moths: Path, model: Path, tmp_path: Path, tr
 def test_names_with_spaces_umlauts_and_emoji_and_a_class_of_one_image(moths: Path, model: Path, tmp_path: Path) -> None:
     for name, count in (("Käfer 🐞", 1), ("Grüner Wurm", 3)):
         (tmp_path / "my photos ♥" / name).mkdir(parents=True)
-        species = moths / "test" / f"moth 4{count}"  # of its own: a photo is an example of one class only
+        species = moths / "test" / f"moth 4{count}"  # its own copy: a photo may be an example of only one class
         for number in range(count):
             shutil.copy(species / f"0{number}.png", tmp_path / "my photos ♥" / name / f"Foto {number} ß.png")
     query = tmp_path / "my photos ♥" / "Käfer 🐞" / "Foto 0 ß.png"
@@ -214,7 +214,7 @@ def test_eval_names_a_class_that_is_too_small(moths: Path, model: Path) -> None:
 
 
 def assert_shown_by_tensorboard(run: Path) -> None:
-    """TensorBoard reads what `metrics.jsonl` has: loss, accuracy, alpha, beta, gamma, the learning rate, validation."""
+    """TensorBoard has the values of `metrics.jsonl`: loss, accuracy, alpha, beta, gamma, learning rate, validation."""
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulators.EventAccumulator(str(run / "tensorboard")).Reload()
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

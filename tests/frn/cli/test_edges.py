@@ -1,4 +1,4 @@
-"""Where calls go wrong: words in the wrong place, output that cannot be written, Ctrl-C at any moment."""
+"""Failing calls: misplaced words, output that cannot be written, Ctrl-C at any moment."""
 
 import errno
 import os
@@ -158,7 +158,7 @@ def test_useless_metadata_does_not_show_a_library_error(tmp_path: Path) -> None:
 
 
 TOO_LONG = "a" * 300
-"""A name that raises wherever the system is asked about it, as one in a folder does that is closed to us."""
+"""A name that raises on every system call, like a file in a folder without permission."""
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_an_empty_word_does_not_mean_the_current_folder(words: tuple[object, ...
 
 
 def test_an_image_too_large_for_its_format_names_one_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 240 classes it has 18,000 rows of pixels."""
+    """240 classes give 18,000 rows of pixels."""
     with pytest.raises(ValueError, match=f"limit of {LONGEST['WEBP']} pixels"):
         Image.new("L", (1, LONGEST["WEBP"] + 1)).save(tmp_path / "x.webp")
     monkeypatch.setitem(LONGEST, "WEBP", 600)

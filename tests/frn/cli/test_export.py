@@ -1,4 +1,4 @@
-"""`frn export` in every precision: what it tells, what it refuses, and that a refusal leaves nothing."""
+"""`frn export` in every precision: its messages and refusals; a refusal leaves no files."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def test_int8_is_judged_and_its_classifier_contains_it(moths: Path, two_classes:
 
 
 def test_a_photo_gets_the_same_from_both_classifiers_at_few_shots(two_classes: Path, tmp_path: Path) -> None:
-    """Two photos a class: their probabilities are milder, in both classifiers."""
+    """With two photos per class, probabilities are softer in both classifiers."""
     assert export("--model", "conv4", "--classes", two_classes, "--out", tmp_path / "out").exit_code == 0
     opened = {path.stem: onnxruntime.InferenceSession(path) for path in (tmp_path / "out").glob("*.onnx")}
     image = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
@@ -201,7 +201,7 @@ def exported_threshold(tmp_path: Path, *words: object) -> float:
 
 
 def threshold_of(session: onnxruntime.InferenceSession) -> float:
-    """Share that a class must explain of a photo, here of a grey one."""
+    """Explained share that the test requires, here for a grey photo."""
     grey = np.full((32, 32, 3), 128, dtype=np.uint8)
     return float(session.run(["threshold"], {"image": grey})[0])
 

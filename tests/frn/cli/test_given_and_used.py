@@ -1,4 +1,4 @@
-"""What is given is used, or refused: every parameter of every command, and combinations that have no effect."""
+"""Every parameter of every command is used; combinations without effect are refused."""
 
 import ast
 import inspect
@@ -18,7 +18,7 @@ from frn.cli.shell.output import FORMATS
 from frn.models.zoo import assets_folder
 
 TAKEN_BY_NAME = "locals"
-"""A command that calls it hands all of its parameters on by name."""
+"""A command that calls it must pass on all of its parameters by name."""
 ALWAYS = {("export", "onnx"): "ONNX is always written; the flag says so", ("main", "version"): "its callback prints"}
 
 

@@ -1,4 +1,4 @@
-"""`frn models add`: networks of others, fetched from a server of our own with random weights."""
+"""`frn models add` with pretrained networks, downloaded from a local server with random weights."""
 
 import contextlib
 import hashlib
@@ -47,7 +47,7 @@ def frn(*words: object) -> Result:
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves files, says nothing."""
+    """Serves files without log messages."""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
@@ -55,7 +55,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of random weights, named by their hash as torchvision names its own."""
+    """Address of random weights, with their hash in the name like torchvision's."""
     folder = tmp_path_factory.mktemp("served")
     torch.manual_seed(0)
     file = folder / "weights.pth"
@@ -74,7 +74,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def fetch_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """An empty cache of torch, and an empty folder of models."""
+    """An empty torch cache and an empty folder of models."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.setenv("FRN_MODELS", str(tmp_path / "models with spaces"))
     return monkeypatch
@@ -157,7 +157,7 @@ def test_a_damaged_model_is_reported_and_hides_no_other(tmp_path: Path) -> None:
 
 @pytest.fixture
 def trickle() -> Iterator[Callable[[bytes], str]]:
-    """Serves what a proxy may: it accepts, and sends these bytes over and over, slowly; none if there are none."""
+    """A server behind a bad proxy: it accepts and then sends these bytes slowly, over and over, or nothing."""
     listening, over = [], threading.Event()
 
     def serve(server: socket.socket, sent: bytes) -> None:
@@ -225,12 +225,12 @@ def test_a_model_whose_removal_was_killed_is_whole_or_gone_and_can_be_added_agai
             assert sorted(path.name for path in (folder / "mine").iterdir()) == sorted((WEIGHTS, EXTRACTOR, NOTES))
             remove_model("mine")
         else:
-            assert frn("models", "--json").exit_code == 0  # which removes what is left
+            assert frn("models", "--json").exit_code == 0  # and removes the rest
         assert list(folder.iterdir()) == []
         if not was_killed:
             break
         step += 1
-    assert step >= 5  # a lock, a new name, three files, a folder
+    assert step >= 5  # a lock, a rename, three files, a folder
 
 
 def served_file(address: str, folder: Path) -> str:
@@ -244,7 +244,7 @@ def test_a_model_whose_adding_was_killed_is_whole_or_not_there_and_leaves_nothin
     model = import_pretrained(NETWORK, Path(served_file(served, tmp_path)))
     graph = features_graph(model)
     for name, made in (("import_pretrained", model), ("features_graph", graph), ("compare_features", MagicMock())):
-        fetch_from.setattr(f"frn_export.added.{name}", lambda *_, made=made, **__: made)  # touches no disk of ours
+        fetch_from.setattr(f"frn_export.added.{name}", lambda *_, made=made, **__: made)  # writes nothing here
     fetch_from.setattr("frn_export.added.milliseconds", lambda extractor: 1.0)
     fetch_from.setattr("frn_export.added.Extractor", MagicMock())
     folder, fetched = tmp_path / "models with spaces", tmp_path / "torch" / "hub" / "checkpoints"

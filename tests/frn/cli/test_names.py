@@ -1,4 +1,4 @@
-"""Names are printed as they are: no part of one is markup, an emoji, or reason to break a line."""
+"""Names are printed unchanged: no markup, no emoji codes, no line breaks."""
 
 import shutil
 from pathlib import Path
@@ -25,7 +25,7 @@ def frn(*words: object) -> Result:
 
 @pytest.fixture
 def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three classes, one of an odd name with photos of odd names."""
+    """Three classes, one with an odd name and photos with odd names."""
     monkeypatch.chdir(tmp_path)
     for name in ("eyed footman", "tailed footman", "banded footman"):
         shutil.copytree(MOTHS / name, tmp_path / "classes" / name)

@@ -1,4 +1,4 @@
-"""One policy for every command: a file of others is replaced with --replace only, a photo never."""
+"""One rule for all commands: other programs' files are replaced only with --replace, photos never."""
 
 import io
 from collections.abc import Iterator
@@ -31,9 +31,9 @@ FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("plot", "--out"): ("x.png", [MOTHS]),
     ("visualize render", "--out"): ("x.png", ["conv4", "--data", MOTHS, "--decoder", MOTHS]),
 }
-"""Options that name a file: what it may be called, and what else the command takes."""
+"""Options that name a file: the file names, and the other arguments that the command needs."""
 TEN_CLASSES = "ten classes"
-"""Stands for a folder of ten classes of ten photos, which fine-tuning needs."""
+"""Placeholder for a folder of ten classes of ten photos, which fine-tuning needs."""
 FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("export", "--out"): ("features.onnx", ["--model", "conv4"]),
     ("export", "--web"): ("page.js", ["--model", "conv4", "--runtime", MOTHS]),
@@ -44,7 +44,7 @@ FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("visualize train", "--out"): ("config.toml", ["conv4", "--data", MOTHS]),
     ("data prepare", "--out"): ("train/x/y.jpg", ["folder", "--source", MOTHS]),
 }
-"""Options that name a folder, and a file that would be written in it."""
+"""Options that name a folder, and a file that the command would write there."""
 ELSEWHERE = {
     ("reproduce", "--runs"): "the folders of runs, each by `frn train --out`",
     ("group", "--out"): "refuses whatever exists: tests/frn/inference/test_groups.py",
@@ -71,7 +71,7 @@ def test_every_option_that_names_an_output_is_in_the_table() -> None:
 
 
 def place(tmp_path: Path, key: tuple[str, str]) -> tuple[Path, Path]:
-    """A path for the option, and the file in question."""
+    """Return a path for the option, and the file in question."""
     name = ALL[key][0]
     if key in FILES:
         return tmp_path / name, tmp_path / name

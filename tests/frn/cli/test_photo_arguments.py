@@ -1,4 +1,4 @@
-"""Which photos `frn classify` takes: names, folders, globs and lists; what is wrong with one stops no other."""
+"""Photo arguments of `frn classify`: names, folders, globs and lists; one bad argument does not stop the others."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from frn.models.zoo import assets_folder
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 TOO_LONG = "a" * 300 + ".jpg"
-"""No system has such a name: it is refused where anything is asked of it, as names in a closed folder are."""
+"""No system allows such a name: every call on it fails, as for names in a folder without permission."""
 
 
 def classify(*words: object, stdin: bytes | None = None) -> Result:

@@ -1,4 +1,4 @@
-"""`frn enroll`, and what opens its projects."""
+"""`frn enroll`, and the commands that open its projects."""
 
 import json
 import os
@@ -57,9 +57,9 @@ def test_a_project_answers_as_its_folder_does(birds: Path, moths: Path, extracto
     assert len(summary["classes"]["moth 41"]["explained"]) == 12
     query = moths / "val" / "moth 20"
     by_folder = frn("classify", birds, query, "--model", extractor, "--json")
-    by_project = frn("classify", project, query, "--json")  # it remembers its model
+    by_project = frn("classify", project, query, "--json")  # the project remembers its model
     assert answers(by_project) == answers(by_folder)
-    assert 0 < summary["threshold"] < 1  # the typical one: each photo has its own
+    assert 0 < summary["threshold"] < 1  # a typical share: each photo has its own
 
 
 def test_photos_of_a_project_may_disappear_but_a_change_is_reported(
@@ -68,7 +68,7 @@ def test_photos_of_a_project_may_disappear_but_a_change_is_reported(
     project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
     frn("enroll", birds, "--model", extractor, "--out", project)
     before = answers(frn("classify", project, query, "--json"))
-    (birds / "moth 40" / "00.png").unlink()  # what is known of it is in the cache
+    (birds / "moth 40" / "00.png").unlink()  # its maps are in the cache
     assert answers(frn("classify", project, query, "--json")) == before
     shutil.copy(moths / "val" / "moth 21" / "03.png", birds / "moth 41" / "00.png")
     changed = frn("classify", project, query, "--json")
@@ -220,7 +220,7 @@ os.replace = stopping
 sys.argv[0] = "frn"
 run()
 """
-"""`frn enroll` that is stopped, as by Ctrl-Z, while it writes its project."""
+"""`frn enroll`, stopped as by Ctrl-Z while it writes its project."""
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGSTOP")

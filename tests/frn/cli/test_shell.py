@@ -1,4 +1,4 @@
-"""Habits of a shell: help by topic, exit codes, JSON by schema, lists on stdin, defaults, completion, no colours."""
+"""Shell conventions: help by topic, exit codes, JSON schemas, lists on stdin, defaults, completion, no colours."""
 
 import csv
 import io
@@ -34,7 +34,7 @@ def frn(*words: object, stdin: bytes | None = None) -> Result:
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder and a configuration of its own: no frn.toml of the user's."""
+    """An empty folder and configuration, without the user's frn.toml."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -49,14 +49,14 @@ def test_a_wrong_value_is_seen_by_the_types_of_results() -> None:
 
 
 def commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command by its words."""
+    """Return every command by its words."""
     for name, command in getattr(group, "commands", {}).items():
         yield f"{above}{name}", command
         yield from commands(command, f"{above}{name} ")
 
 
 def test_every_command_with_a_result_has_a_format_and_a_schema() -> None:
-    """What it prints is compared with the schema in every test that calls it (`tests/frn/conftest.py`)."""
+    """Every test that calls such a command compares its output with the schema (`tests/frn/conftest.py`)."""
     options = {
         name: {word for parameter in command.params for word in parameter.opts}
         for name, command in commands(typer.main.get_command(app))
@@ -121,7 +121,7 @@ def test_scores_and_checks_print_rows(moths: Path, labelled: Path, tmp_path: Pat
 
 
 def test_rows_of_photos_come_as_they_are_classified() -> None:
-    """A reader of a pipe gets the first photo's row before the second is looked at."""
+    """The reader of a pipe gets the row of the first photo before the second one is processed."""
     words = [sys.executable, "-m", "frn", "classify", MOTHS, *[PHOTO] * 2000, "--csv"]
     with processes.started(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -201,7 +201,7 @@ def test_variables_set_defaults_and_the_command_line_takes_precedence(monkeypatc
 
 
 def options(commands: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command and each of its options."""
+    """Return every command and each of its options."""
     for name, command in commands.items():
         yield from ((f"{above}{name}", parameter) for parameter in command.params if parameter.opts[0][0] == "-")
         yield from options(getattr(command, "commands", {}), f"{above}{name} ")
@@ -218,7 +218,7 @@ INPUTS = {
     "--decoder",
     "--photos",
 }
-"""Options that name files which are read."""
+"""Options that name files to read."""
 
 
 def test_no_variable_sets_outputs_or_uses_the_network() -> None:
@@ -235,7 +235,7 @@ def test_no_variable_sets_outputs_or_uses_the_network() -> None:
 
 
 def test_a_folder_chooses_nothing(elsewhere: Path) -> None:
-    """A `frn.toml` in the current folder once set any option of any command."""
+    """In the past, a `frn.toml` in the current folder could set any option of any command."""
     (elsewhere / "frn.toml").write_text('[score]\ncsv = "taken.csv"\n[classify]\njson = true\n')
     assert not frn("classify", MOTHS, PHOTO).stdout.startswith("{")
     frn("score", MOTHS, MOTHS)

@@ -1,4 +1,4 @@
-"""What is told during a run."""
+"""Messages during a run."""
 
 import re
 from dataclasses import replace
@@ -21,7 +21,7 @@ from tests.frn.training.tiny import sampled
 def test_a_log_gets_a_line_an_epoch_and_a_validation_as_they_happen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run of hours, whose output goes to a file: nobody should wonder whether it is alive."""
+    """A run of hours that writes to a file should show that it is alive."""
     preset = replace(find_preset("demo"), schedule=Schedule(epochs=3, milestones=(2,)))
     told = []
     with TrainingDisplay(preset, tmp_path) as display:

@@ -36,7 +36,7 @@ def test_a_resized_crop_is_pillows_within_a_grey_level(box: tuple[int, int, int,
 
 
 def test_most_pixels_of_a_resized_crop_are_pillows() -> None:
-    """Both round to grey levels after columns and after rows, with weights of about as many bits."""
+    """Both methods round to grey levels after columns and after rows, with weights of about as many bits."""
     image = noise(200, 180)
     expected = np.asarray(Image.fromarray(image[10:190, 5:175]).resize((84, 84), Image.Resampling.BILINEAR))
     ours = crop_and_resize(as_batch(image), np.array([[200, 180]]), draw_of([[10, 5, 180, 170]]), 84)
@@ -69,7 +69,7 @@ def test_colour_jitter_is_pillows_in_every_order(order: tuple[int, int, int]) ->
     ours = jitter_colours(as_batch(image) / 255, draw)
     assert (
         np.abs(ours[0].permute(1, 2, 0).numpy() * 255 - np.asarray(expected).astype(float)).max() <= 3
-    )  # it rounds thrice
+    )  # it rounds three times
 
 
 def test_random_resized_boxes_follow_the_paper() -> None:

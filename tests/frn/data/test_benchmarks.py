@@ -120,7 +120,8 @@ def test_aircraft_are_called_by_their_line_and_cut(tmp_path: Path) -> None:
 # iNaturalist
 
 CATEGORIES = {0: ("Aves", 50), 1: ("Insecta", 51), 6: ("Mammalia", 50), 24: ("Arachnida", 49), 68: ("Aves", 1001)}
-"""Super-category and boxed images of each: the last two have too few and too many. meta-iNat tests on 6, 24 and 68."""
+"""Super-category and number of boxed images; the last two have too few and too many. meta-iNat tests on 6, 24 and 68.
+"""
 
 
 def inat_files() -> tuple[bytes, Files]:
@@ -206,13 +207,13 @@ def test_mini_imagenet_goes_by_its_lists(tmp_path: Path) -> None:
 
 
 def imagenet_classes() -> dict[str, dict[int, bytes]]:
-    """Three classes by the numbers in their files' names, which neither are dense nor sort as text."""
+    """Three classes with numbers in their file names that neither are dense nor sort as text."""
     return {label: {n: picture(n) for n in (1001, 9, 77, 10026)} for label in ("n01532829", "n01855672", "n01930112")}
 
 
 @pytest.mark.parametrize("layout", ["class folders", "class tars", "one tar"])
 def test_mini_imagenet_from_imagenet_goes_by_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
-    """The classes' masks say ranks 2 and 4, numbers 77 and 10026."""
+    """The class masks have ranks 2 and 4, numbers 77 and 10026."""
     labels = dict(zip(("train", "val", "test"), imagenet_classes(), strict=True))
     facts = {part: [label] for part, label in labels.items()}
     masks = dict.fromkeys(labels.values(), base64.b64encode(bytes([0b1010])).decode())

@@ -1,4 +1,4 @@
-"""Several data sets trained on together."""
+"""Training on several data sets together."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_no_episode_mixes_data_sets_and_each_gives_its_own_epoch() -> None:
         own = training_epoch(sizes, SHAPE, seed=0, epoch=1)
         assert sorted(episode.tolist() for episode in found) == sorted(episode.tolist() for episode in own)
     of_first = [episode.max() < 80 for episode in episodes]
-    assert of_first != sorted(of_first, reverse=True)  # not one after the other
+    assert of_first != sorted(of_first, reverse=True)  # interleaved
 
 
 def test_one_data_set_alone_gives_the_authors_epoch() -> None:

@@ -1,4 +1,4 @@
-"""Decode once; never use a stale or torn cache."""
+"""Images are decoded once, and a stale or torn cache is never used."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def write(folder: Path, classes: int = 2, images: int = 3, size: tuple[int, int]
 
 
 class Decodes:
-    """Counts calls of `open_image`."""
+    """Count calls of `open_image`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -101,7 +101,7 @@ INDEXES: dict[str, Callable[[str], str]] = {
     "a list": lambda text: f"[{text}]",
     "nothing": lambda text: "null",
 }
-"""What can become of the text of an index."""
+"""Possible damage to the text of an index."""
 
 
 @pytest.mark.parametrize("damage", ["short", "flipped", "no index", "bad index", *INDEXES])
@@ -126,7 +126,7 @@ def test_a_torn_cache_is_built_again(tmp_path: Path, private_cache: Path, decode
         index.write_text(changed)
     assert np.array_equal(load_images(folders, TRANSFORM).images(), expected)
     assert decodes.count == 12
-    assert [entry.name for entry in (private_cache / "images").iterdir()] == [home.name]  # nothing left lying about
+    assert [entry.name for entry in (private_cache / "images").iterdir()] == [home.name]  # no file remains
 
 
 def test_a_broken_file_is_skipped_and_reported(tmp_path: Path, truncated_jpeg: Path) -> None:

@@ -64,7 +64,7 @@ def test_unsplit_classes_are_drawn_whole_and_reproducibly(tmp_path: Path) -> Non
 
 
 def test_folder_names_do_not_split_if_shares_are_given(tmp_path: Path) -> None:
-    """Nor where it is the only one that names a split: "train stations" is no training split."""
+    """Even if no other folder has the name of a split: "train stations" is not a training split."""
     stations = tmp_path / "train stations"
     for c in range(10):
         (stations / f"station {c}").mkdir(parents=True)
@@ -110,7 +110,7 @@ def test_every_file_that_is_not_an_image_is_reported_with_its_reason(tmp_path: P
     out = tmp_path / "out"
     (tmp_path / "birds" / "loose.jpg").unlink()
     assert prepare("folder", [tmp_path / "birds"], out, sampled=SampledSplit(0, 0)) == {"train": (1, 3)}
-    for _ in range(2):  # a call that finds all of it there tells it again
+    for _ in range(2):  # a repeated call reports it again
         record = read_record(out)
         assert record is not None
         assert set(record.skipped or ()) == expected
@@ -233,7 +233,7 @@ def test_a_broken_link_is_skipped_and_the_others_are_not(tmp_path: Path) -> None
     for name in ("a", "b", "c"):
         (tmp_path / "photos" / name).mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(tmp_path / "photos" / name / "1.png")
-    (tmp_path / "photos" / "a" / "2.png").symlink_to("x" * 300)  # raises, as a link into a folder that is closed
+    (tmp_path / "photos" / "a" / "2.png").symlink_to("x" * 300)  # raises, like a link into a folder without permission
     prepare("folder", [tmp_path / "photos"], tmp_path / "out")
     record = read_record(tmp_path / "out")
     assert record is not None

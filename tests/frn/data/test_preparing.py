@@ -1,4 +1,4 @@
-"""Preparing a data set: archives that are not what they should be, kills, second calls, downloads."""
+"""Preparing a data set: unexpected archives, kills, repeated calls, downloads."""
 
 import io
 import os
@@ -82,7 +82,7 @@ def test_an_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_sizes_that_no_file_has_are_refused(tmp_path: Path) -> None:
-    """Negative, so that the listing would go back and never end; far beyond the file; a name of a gigabyte."""
+    """Negative, so that the listing would loop forever; far beyond the file; a name of a gigabyte."""
     good = tar_of(tmp_path / "good.tar", {"train/a/1.png": picture(1, kind="PNG")}).read_bytes()
     for number, size in enumerate([(-512).to_bytes(12, signed=True), b"\x80" + b"\xff" * 11, b"77777777777\0"]):
         for kind in b"0xL":
@@ -122,7 +122,7 @@ def test_a_tar_may_not_unpack_to_many_times_its_size(tmp_path: Path, monkeypatch
         prepare("folder", [source], tmp_path / "out")
 
 
-# Interrupted, and again
+# Interrupted, then repeated
 
 KILLED = """
 import os, signal, sys
@@ -197,7 +197,7 @@ def test_a_second_call_writes_nothing_and_does_not_look_into_the_archive(
         (out / "prepared.json").write_text(damage)
         assert prepare(name, [birds], out, unofficial=True) == counts
         assert (out / "prepared.json").read_text() == whole
-    (out / "prepared.json").unlink()  # without it: looked through, and nothing but it written
+    (out / "prepared.json").unlink()  # without prepared.json, the sources are searched and only this file is written
     assert prepare(name, [birds], out, unofficial=True) == counts
     del before[str(out / "prepared.json")]
     assert before.items() <= states(out).items()
@@ -354,7 +354,7 @@ def test_the_command_names_every_benchmark_and_tells_errors_in_one_line(birds: P
 
 
 def test_a_pickle_is_not_given_the_room_that_it_asks_for() -> None:
-    """It says that it will remember two thousand million objects: 16 GiB in C."""
+    """The pickle announces two thousand million remembered objects, 16 GiB in C."""
     assert load_arrays(io.BytesIO(b"\x80\x02]r\xff\xff\xff\x7f."), "x.pkl") == []
     with pytest.raises(FrnError, match=r"^x\.pkl: is not the released file, or is damaged"):
         load_arrays(io.BytesIO(b"\x80\x02]h\x07."), "x.pkl")
@@ -388,7 +388,7 @@ def test_arrays_come_out_of_every_kind_of_pickle_as_they_went_in(protocol: int) 
     ids=["objects", "a function's state", "a dtype's state"],
 )
 def test_a_pickle_changes_nothing_and_ends_nothing(data: bytes, reason: str | None) -> None:
-    """The last one's state goes beyond what numpy checks: it is read as far as it is of use."""
+    """The state of the last array exceeds numpy's checks; the data is read as far as it is valid."""
     if reason is None:
         load_arrays(io.BytesIO(data), "x.pkl")
     else:

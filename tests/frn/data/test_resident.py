@@ -1,4 +1,4 @@
-"""Pixels on the device that trains, here the processor or `meta`."""
+"""Pixels on the training device, here the processor or `meta`."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Photos with an EXIF tag: benchmarks have them as they are stored, photos of one's own are upright."""
+"""Photos with an EXIF tag: benchmarks keep them as stored, your own photos are turned upright."""
 
 import io
 from pathlib import Path
@@ -16,7 +16,7 @@ ORIENTATION = 0x0112
 
 
 def turned(orientation: int, *, big_endian: bool = False) -> bytes:
-    """A JPEG of 24 x 16 pixels, dark on its left, with an EXIF tag."""
+    """A JPEG of 24 x 16 pixels with a dark left side and an EXIF tag."""
     pixels = np.zeros((16, 24, 3), np.uint8)
     pixels[:, 12:] = 255
     exif = Image.Exif()

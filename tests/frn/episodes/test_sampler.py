@@ -1,4 +1,4 @@
-"""Which images an episode is made of."""
+"""The images of an episode."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_an_epoch_ends_only_when_fewer_than_way_classes_can_still_serve() -> Non
 
 
 def test_episode_counts_are_the_authors() -> None:
-    """Simulated counts of their sampler for 64 classes of 600 images (facts, samplers)."""
+    """Simulated counts of the authors' sampler for 64 classes of 600 images (facts, samplers)."""
     for way, shot, least, most in ((20, 5, 95, 96), (10, 5, 191, 192), (15, 1, 157, 157), (30, 1, 77, 78)):
         shape = EpisodeShape(way=way, shot=shot, queries=15)
         assert least <= len(training_epoch([600] * 64, shape, seed=0, epoch=0)) <= most
@@ -60,7 +60,7 @@ def test_the_same_seed_gives_the_same_episodes_and_another_epoch_others() -> Non
 
 
 def test_an_evaluation_episode_depends_on_its_index_alone() -> None:
-    """Whoever draws number 7, alone or after the others, draws the same one."""
+    """Episode number 7 is the same, whether it is drawn alone or after the others."""
     sizes = (20, 30, 25, 21)
     sampled = [evaluation_episode(sizes, SHAPE, seed=0, index=index) for index in range(8)]
     assert np.array_equal(sampled[7], evaluation_episode(sizes, SHAPE, seed=0, index=7))
@@ -74,7 +74,7 @@ def test_evaluation_draws_classes_and_images_uniformly_and_without_replacement()
         episode = evaluation_episode(sizes, SHAPE, seed=0, index=index)
         assert all(len(set(row.tolist())) == 5 for row in episode)
         counts[[label_of(row[0], sizes) for row in episode]] += 1
-    assert np.abs(counts / 1500 - 3 / 4).max() < 0.04  # however large the class
+    assert np.abs(counts / 1500 - 3 / 4).max() < 0.04  # for any size of the class
 
 
 def test_a_class_that_is_too_small_is_reported_with_both_counts() -> None:

@@ -1,4 +1,4 @@
-"""Models compared on someone's classes: leave-one-out accuracy, and the photos on which they disagree."""
+"""Comparing models on your classes: leave-one-out accuracy, and photos on which they disagree."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def classes(moths: Path) -> dict[str, list[Path]]:
 
 
 def test_each_example_is_judged_without_itself(classes: dict[str, list[Path]]) -> None:
-    """The label of `Classifier.classify`, which judges an example without itself."""
+    """The label of `Classifier.classify`, which classifies an example without itself."""
     for found in compare_models(classes, MODELS):
         classifier = Classifier(load_extractor(found.model))
         classifier.enroll(classes)

@@ -1,4 +1,4 @@
-"""The Python door: files, images and arrays in; labels, probabilities, projects and ONNX files out."""
+"""The Python API: files, images and arrays in; labels, probabilities, projects and ONNX files out."""
 
 import shutil
 from collections.abc import Callable
@@ -156,7 +156,7 @@ def test_a_photo_given_twice_counts_once() -> None:
 
 
 def test_eight_threads_get_the_same_answers_as_one(tmp_path: Path) -> None:
-    """One classifier for all of them; and one that was opened in another thread can be fitted and pickled."""
+    """Many threads share one classifier; a classifier opened in another thread can be fitted and pickled."""
     photos, queries = sample_files(2), sorted(map(str, (SAMPLES / "queries").glob("*.jpg")))[:3]
     classifier = FewShotClassifier("conv4").fit(photos)
     alone = classifier.predict_proba(queries)

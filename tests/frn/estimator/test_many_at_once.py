@@ -1,4 +1,4 @@
-"""Many threads and many photos: one classifier, whole answers, flat memory; photos and labels in any form."""
+"""Many threads and many photos: one classifier, complete answers, constant memory; any form of photos and labels."""
 
 import io
 import itertools
@@ -26,7 +26,7 @@ def photo(seed: int, size: int = 32) -> NDArray[np.uint8]:
 
 
 def like(seed: int) -> NDArray[np.uint8]:
-    """Another photo, of nearly the same: an example itself is judged without itself."""
+    """A slightly different photo, because an example is classified without itself."""
     pixels = photo(seed)
     pixels[0, 0, 0] ^= 1
     return pixels
@@ -34,7 +34,7 @@ def like(seed: int) -> NDArray[np.uint8]:
 
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> FewShotClassifier:
-    """A classifier whose network costs nothing: a map is four means of the photo's rows."""
+    """A classifier with a trivial network: a map is four means of the photo's rows."""
 
     def feature_maps(self: Extractor, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         r, d = self.shape

@@ -1,4 +1,4 @@
-"""Any head classifies: labels and probabilities are those of the torch head."""
+"""Any head can classify, with the labels and probabilities of the torch head."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 
 METHODS = [name for name in HEADS if name not in ("frn", "deepemd")]
-"""DeepEMD takes the solvers of the extra `emd`, and its SGD seconds for each photo."""
+"""DeepEMD needs the solvers of the extra `emd`, and its SGD takes seconds per photo."""
 
 
 def save(method: str, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""`FewShotClassifier` among scikit-learn's tools: labels of any type, clone, cross-validation, search, pickles."""
+"""`FewShotClassifier` with scikit-learn's tools: labels of any type, clone, cross-validation, search, pickles."""
 
 import copy
 import io
@@ -158,7 +158,7 @@ def test_shots_that_are_added_count_as_those_of_one_fit(small: FewShotClassifier
         parts.partial_fit(x[:1], [2])
     with pytest.raises(ValueError, match="the label 5 is not in classes"):
         parts.partial_fit(x[:1], [5], classes=[0, 1])
-    np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))  # as they were
+    np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))  # unchanged
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_fields_of_a_newer_version_stay_in_a_project(small: FewShotClassifier, t
     entry["colour"] = entry["images"][1]["rating"] = 5
     path.write_text(json.dumps(document))
     loaded = FewShotClassifier.load(path, device="cpu")
-    loaded.partial_fit({MOTHS[0].name: files[MOTHS[0].name][:1], last: files[last][2:3]})  # the new one comes first
+    loaded.partial_fit({MOTHS[0].name: files[MOTHS[0].name][:1], last: files[last][2:3]})  # the new class comes first
     pickle.loads(pickle.dumps(loaded)).save(path, replace=True)
     document = json.loads(path.read_text())
     assert document["future"] == 1
@@ -230,7 +230,7 @@ def test_a_photo_that_changes_after_loading_makes_no_pickle_that_cannot_be_opene
     for path, pixels in zip(files, x[::4], strict=False):
         Image.fromarray(pixels).save(path)
     clone(small).fit(files, ["a", "b"]).save(tmp_path / "m.frn.json")
-    monkeypatch.setenv("FRN_CACHE", str(files[0] / "nowhere"))  # its maps are stored nowhere
+    monkeypatch.setenv("FRN_CACHE", str(files[0] / "nowhere"))  # its maps are not stored
     loaded = FewShotClassifier.load(tmp_path / "m.frn.json", device="cpu")
     Image.fromarray(255 - x[0]).save(files[1])
     for _ in range(2):
@@ -261,5 +261,5 @@ def test_a_photo_that_changes_after_loading_makes_no_pickle_that_cannot_be_opene
     ],
 )
 def test_scikit_learns_own_checks_pass(check: str) -> None:
-    """Those that do not need rows of numbers, which are not photos."""
+    """Checks that do not need rows of numbers, since photos are not."""
     getattr(estimator_checks, check)("FewShotClassifier", FewShotClassifier("conv4"))

@@ -1,4 +1,4 @@
-"""Features of strangers: what a file claims is not believed, and what it is not is told in one line."""
+"""Feature files from other people: their claims are checked, and problems are reported in one line."""
 
 import io
 import json

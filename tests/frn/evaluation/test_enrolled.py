@@ -1,4 +1,4 @@
-"""Episodes enrolled as photos are."""
+"""Episodes whose classes are enrolled like photos."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Known from unknown classes: hand counts, and features where the answer is clear."""
+"""Separating known from unknown classes: counts by hand, and features with an obvious answer."""
 
 import numpy as np
 import pytest

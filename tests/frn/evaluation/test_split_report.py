@@ -1,4 +1,4 @@
-"""A model measured on a split."""
+"""Measuring a model on a split."""
 
 import copy
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Bi-FRN: against its formulas written out in float64, and against numbers of its authors' code."""
+"""Bi-FRN, compared with its formulas in float64 and with numbers from its authors' code."""
 
 import json
 import math
@@ -18,7 +18,7 @@ WAY, SHOT, R, D, QUERIES = 3, 2, 4, 6, 5
 
 
 def lively(head: BiFRNHead) -> BiFRNHead:
-    """A head whose layers all do something."""
+    """Make a head in which every layer has an effect."""
     generator = torch.Generator().manual_seed(1)
     for parameter in head.parameters():
         parameter.data.add_(0.3 * torch.randn(parameter.shape, generator=generator))
@@ -30,13 +30,13 @@ def normalised(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def attended(asked: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """One row (d) from n rows."""
+    """Attend from one row (d) to n rows."""
     weights = (keys @ asked / math.sqrt(len(asked))).exp()
     return weights @ values / weights.sum()
 
 
 def itself(maps: Tensor, net: SelfReconstruction) -> Tensor:
-    """FSRM of one map (r, d), location by location."""
+    """Apply FSRM to one map (r, d), location by location."""
     w = {name: parameter.detach() for name, parameter in net.named_parameters()}
     channels = range(maps.shape[1])
     sines = [
@@ -67,7 +67,7 @@ def test_it_is_self_reconstruction_and_then_attention_both_ways() -> None:
         ask, key, value = head.projections.weight.split(D)
 
         def error(rows: Tensor, others: Tensor) -> Tensor:
-            """Of all values of `rows` (m, d), rebuilt from `others` (n, d)."""
+            """Reconstruct all values of `rows` (m, d) from `others` (n, d)."""
             rebuilt = torch.stack([attended(ask @ row, others @ key.T, others @ value.T) for row in rows])
             return (rows @ value.T - rebuilt).square().sum()
 

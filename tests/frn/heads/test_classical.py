@@ -1,4 +1,4 @@
-"""Classifiers on pooled features, beside scikit-learn's."""
+"""Classifiers on pooled features, compared with scikit-learn's."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from frn.heads.vectors.classical import CLASSICAL, PENALTIES, ClassicalHead, log
 
 
 def draw(way: int, shot: int, d: int = 12, noise: float = 0.8) -> tuple[Tensor, Tensor]:
-    """Supports (way, shot, d) and queries (way * 6, d) of length one."""
+    """Make supports (way, shot, d) and queries (way * 6, d) of length one."""
     generator = torch.Generator().manual_seed(0)
     centres = torch.randn(way, 1, d, generator=generator)
     maps = F.normalize(centres + noise * torch.randn(way, shot + 6, d, generator=generator), dim=-1)

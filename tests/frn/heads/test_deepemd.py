@@ -1,4 +1,4 @@
-"""The DeepEMD head against linear programs solved by another library, in float64."""
+"""The DeepEMD head, compared with linear programs solved by another library in float64."""
 
 import importlib.util
 import sys
@@ -21,7 +21,7 @@ def maps(*shape: int, seed: int = 0) -> Tensor:
 
 
 def by_linear_program(query: Tensor, prototype: Tensor) -> float:
-    """One logit, written down from the DeepEMD paper: weights, cosine costs, and HiGHS for the program."""
+    """Compute one logit as in the DeepEMD paper: weights, cosine costs, and HiGHS for the program."""
     optimize = pytest.importorskip("scipy.optimize")
     r = len(query)
     supply = [max(float(u @ prototype.mean(0)), 0) + 1e-3 for u in query]
@@ -31,7 +31,7 @@ def by_linear_program(query: Tensor, prototype: Tensor) -> float:
     sums = np.zeros((2 * r, r * r))
     for i in range(r):
         sums[i, i * r : (i + 1) * r] = 1  # what i sends
-        sums[r + i, i::r] = 1  # what i takes
+        sums[r + i, i::r] = 1  # what i receives
     limits = np.concatenate([np.array(supply) / sum(supply), np.array(demand) / sum(demand)])
     program = optimize.linprog(np.ravel(cost), A_eq=sums, b_eq=limits, bounds=(0, None), method="highs-ds")
     return TEMPERATURE * (1 - float(program.fun))

@@ -1,4 +1,4 @@
-"""Heads of all classes at once."""
+"""Heads over all classes at once."""
 
 from pathlib import Path
 

@@ -43,7 +43,7 @@ class Nearest(Head):
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three heads of another package, of which one works."""
+    """Register three heads of another package, one of which works."""
     mine = [
         EntryPoint("nearest", f"{__name__}:Nearest", "frn.heads"),
         EntryPoint("plain", "torch.nn:Identity", "frn.heads"),

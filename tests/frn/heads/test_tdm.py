@@ -1,4 +1,4 @@
-"""TDM: against its formulas written out in float64, and against numbers of its authors' code."""
+"""TDM, compared with its formulas in float64 and with numbers from its authors' code."""
 
 import math
 import zlib
@@ -25,7 +25,7 @@ def episode() -> tuple[Tensor, Tensor]:
 
 
 def lively(weights: ChannelWeights) -> ChannelWeights:
-    """Weights whose BatchNorm does something."""
+    """Set weights with which BatchNorm has an effect."""
     generator = torch.Generator().manual_seed(1)
     for name, tensor in weights.state_dict().items():
         if "norm" in name and tensor.dim():
@@ -34,7 +34,7 @@ def lively(weights: ChannelWeights) -> ChannelWeights:
 
 
 def by_hand(weights: ChannelWeights, support: Tensor, q: Tensor, label: int) -> Tensor:
-    """Weights of the channels for one class and one query, channel by channel."""
+    """Compute the channel weights for one class and one query, channel by channel."""
 
     def network(net: SandGlass, distances: list[float]) -> Tensor:
         x = net.wide.weight @ torch.tensor(distances, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Colours as a file means them: the key of transparency, ICC profiles, and samples of more than eight bits."""
+"""Correct colours: transparent colour keys, ICC profiles, and more than eight bits per sample."""
 
 import io
 import struct
@@ -30,7 +30,7 @@ def said_again() -> Iterator[None]:
 
 
 def png(path: Path, rows: NDArray[np.uint16], bits: int, key: tuple[int, ...] | None = None) -> Path:
-    """Write a PNG of any depth, (h, w) or (h, w, 3), as Pillow does not."""
+    """Write a PNG of any depth, (h, w) or (h, w, 3), which Pillow cannot do."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -84,7 +84,7 @@ def colours() -> Image.Image:
 
 
 def by_matrix(pixels: NDArray[np.uint8], primaries: object, gamma: float) -> NDArray[np.float64]:
-    """The same in sRGB, by the definition of both: a naive second way."""
+    """Convert to sRGB by the definitions of both spaces, as an independent second way."""
     linear = (pixels / 255.0) ** gamma @ np.array(primaries) @ np.linalg.inv(np.array(SRGB))
     linear = linear.clip(0, 1)
     return 255 * np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)

@@ -1,4 +1,4 @@
-"""Files that are no photos, and photos that are nearly whole."""
+"""Files that are not photos, and photos that are almost complete."""
 
 import io
 import struct

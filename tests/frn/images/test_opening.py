@@ -1,4 +1,4 @@
-"""The only door to image files."""
+"""Opening image files."""
 
 import contextlib
 import struct
@@ -54,7 +54,7 @@ def test_avif_is_read_upright(tmp_path: Path) -> None:
 
 
 def test_heic_is_read_whatever_it_is_called(tmp_path: Path) -> None:
-    """A phone's photo that something has renamed. The file is a rendered moth that pillow-heif has encoded."""
+    """A renamed photo from a phone. The file is a rendered moth encoded by pillow-heif."""
     pytest.importorskip("pi_heif")
     misnamed = tmp_path / "IMG_1.jpg"
     misnamed.write_bytes(HEIC.read_bytes())
@@ -179,7 +179,7 @@ def test_seeing_is_opening_and_cropping_also_for_large_ones(tmp_path: Path, monk
 def test_seeing_by_strips_is_opening_and_cropping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, orientation: int
 ) -> None:
-    """Also of an image that is turned, deep, transparent, or longer than it may be."""
+    """Also for images that are rotated, deep, transparent, or over the size limit."""
     generator = np.random.default_rng(orientation)
     exif = Image.Exif()
     exif[decoding.ORIENTATION] = orientation
@@ -200,7 +200,7 @@ def test_seeing_by_strips_is_opening_and_cropping(
 def test_images_that_need_too_much_memory_are_drafted_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Progressive JPEGs hold all their coefficients, WebP four pictures; a JPEG can be decoded smaller."""
+    """Progressive JPEGs keep all their coefficients, WebP four images; a JPEG can be decoded at a smaller size."""
     picture, transform = Image.radial_gradient("L").resize((1600, 1200)).convert("RGB"), EvaluationTransform(size=40)
     jpeg = save(tmp_path / "x.jpg", picture, progressive=True)
     plain, webp = save(tmp_path / "plain.jpg", picture), save(tmp_path / "x.webp", picture)
@@ -216,7 +216,7 @@ def test_images_that_need_too_much_memory_are_drafted_or_refused(
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell what a process held")
 def test_the_rows_of_a_strip_count(tmp_path: Path) -> None:
-    """A PNG of 231 KB took 1.1 GB: Pillow keeps a pointer per row."""
+    """A PNG of 231 KB took 1.1 GB, because Pillow keeps a pointer per row."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
@@ -229,7 +229,7 @@ def test_the_rows_of_a_strip_count(tmp_path: Path) -> None:
 
 
 def test_a_large_picture_takes_its_decoded_size_and_little_more(tmp_path: Path) -> None:
-    """Four bytes a pixel for the decoder; not four more for each conversion on the way."""
+    """The decoder takes four bytes per pixel; the conversions must not take four more each."""
     exif = Image.Exif()
     exif[decoding.ORIENTATION] = 6
     pixels = 3000 * 3000
@@ -280,7 +280,7 @@ def test_every_mode_decodes_the_whole_frame_as_opening_does(
 
 
 def test_the_visible_part_is_the_crop() -> None:
-    """A ramp along each side tells where its pixels were."""
+    """A ramp along each side shows where its pixels were."""
     generator = np.random.default_rng(0)
     for _ in range(40):
         width, height = (int(n) for n in generator.integers(100, 900, 2))

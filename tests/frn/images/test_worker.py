@@ -1,4 +1,4 @@
-"""Decoders that nothing in the file bounds run in a child, to the same pixels."""
+"""Decoders without a limit in the file run in a child process and give the same pixels."""
 
 import io
 import struct
@@ -74,13 +74,13 @@ def test_transparency_comes_through_a_child(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def runs_of_bytes(width: int) -> bytes:
-    """A BMP of one row that ends its line at once: the rest is filled byte by byte."""
+    """A BMP with one row that ends its line at once, so the rest is filled byte by byte."""
     header = struct.pack("<IiiHHIIiiII", 40, width, 1, 1, 8, 1, 4, 1, 1, 256, 0)
     return b"BM" + struct.pack("<IHHI", 1082, 0, 0, 1078) + header + bytes(1024) + b"\1\7\0\0"
 
 
 def test_a_decoder_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    decode(written("BMP", "P"), HERE)  # a child is there
+    decode(written("BMP", "P"), HERE)  # the child process is running
     monkeypatch.setattr(worker, "SECONDS", 0.5)
     began = time.monotonic()
     with pytest.raises(FrnError, match=r"^x\.tif: cannot be decoded: its decoder took longer than 0.5 s$"):

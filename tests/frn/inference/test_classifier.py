@@ -1,4 +1,4 @@
-"""Files to labels without torch, against the torch model."""
+"""From files to labels without torch, compared with the torch model."""
 
 import json
 import threading
@@ -128,7 +128,7 @@ def test_each_file_is_announced_before_it_is_opened_and_an_objection_ends_the_re
 def test_the_network_looks_at_the_next_photos_while_someone_is_busy_with_these(
     moths: Path, monkeypatch: pytest.MonkeyPatch, announced: bool
 ) -> None:
-    """But for a reading that may end between two files: there nothing is read ahead."""
+    """If a reader may stop between two files, nothing is read ahead."""
     extractor = extractor_of(model_of())
     seen, twice, run = [], threading.Event(), extractor.session.run
 

@@ -1,4 +1,4 @@
-"""The picture of an error map."""
+"""The image of an error map."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The feature cache: the same answers with and without it, whatever is wrong with it."""
+"""The feature cache: the same answers with and without it, even if it is damaged."""
 
 import contextlib
 import os
@@ -164,7 +164,7 @@ def test_a_key_is_the_content() -> None:
 
 
 def test_a_full_store_makes_room_for_a_tenth_at_once(tmp_path: Path) -> None:
-    """Or each later map would look for the longest unused ones again."""
+    """Otherwise each later map would search for the least recently used ones again."""
     store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
     shrinks = []
     for number in range(60):
@@ -177,7 +177,7 @@ def test_a_full_store_makes_room_for_a_tenth_at_once(tmp_path: Path) -> None:
 
 
 def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection is not for two threads at once."""
+    """Two threads must not use a connection at once."""
     store, inside, most = FeatureStore(tmp_path / "f.sqlite"), [], []
     found = store._read
 

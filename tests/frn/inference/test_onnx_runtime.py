@@ -1,4 +1,4 @@
-"""What may run, and what is refused before a session exists."""
+"""The models that may run, and those that are refused before a session exists."""
 
 import itertools
 import re
@@ -179,7 +179,7 @@ def test_a_good_file_passes_and_its_maps_are_torchs(graph: onnx.ModelProto) -> N
 
 
 def test_a_call_is_ended_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a loop is allowed at all, it cannot run forever."""
+    """Even an allowed loop cannot run forever."""
     body = helper.make_graph(
         [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Add", ["s", "s"], ["t"])],
         "body",
@@ -267,7 +267,7 @@ def test_no_operator_that_may_run_has_a_graph_inside_or_is_random() -> None:
 
 
 def test_layers_that_are_too_large_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each makes as much as may be made at once, and one more of them is too many in all."""
+    """Each value is as large as allowed; one more of them exceeds the total."""
 
     def chain(layers: int, side: int) -> bytes:
         names = ["images", *(f"x{number}" for number in range(layers)), "feature_map"]

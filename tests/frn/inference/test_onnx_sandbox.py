@@ -1,4 +1,4 @@
-"""Models of strangers: what is allowed in them can still be too much, and is ended."""
+"""ONNX models from other people: even allowed operators can take too much, and are stopped."""
 
 import os
 import time
@@ -31,7 +31,7 @@ def constant(model: Model, name: str, value: object, dtype: type = np.int64) -> 
 
 
 def add_to_maps(model: Model, value: str) -> None:
-    """The maps depend on a value, so that it is computed."""
+    """Make the maps depend on a value, so that the value is computed."""
     (last,) = (node for node in model.graph.node if "feature_map" in node.output)
     last.output[0] = "maps"
     model.graph.node.append(helper.make_node("ReduceSum", [value], ["extra"], keepdims=0))
@@ -53,7 +53,7 @@ def double(model: Model) -> None:
 
 
 def multiply(model: Model) -> None:
-    """Products of 4,096 x 4,096: each is allowed, and takes a second or more."""
+    """Products of 4,096 x 4,096: each is allowed and takes a second or more."""
     row, shape = constant(model, "row", [[0.0]], np.float32), constant(model, "side", [4096, 4096])
     model.graph.node.append(helper.make_node("Expand", [row, shape], ["p0"]))
     for i in range(60):
@@ -62,7 +62,7 @@ def multiply(model: Model) -> None:
 
 
 def hide_sizes(harm: Callable[[Model], None]) -> Callable[[Model], None]:
-    """The same with shapes that come from the pixels, so that nothing can be known before a run."""
+    """The same with shapes that depend on the pixels, so that nothing is known before a run."""
 
     def hidden(model: Model) -> None:
         harm(model)

@@ -1,4 +1,4 @@
-"""Project files: what is written is read back, nothing is lost, and damage is told in one line."""
+"""Project files: they are read as written, nothing is lost, and damage is reported in one line."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A file of answers that a killed run goes on with: no photo twice, none missing."""
+"""A file of answers that continues after a kill: no photo twice, none missing."""
 
 import json
 import os

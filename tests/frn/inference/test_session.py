@@ -1,4 +1,4 @@
-"""Edits, their undoing, and photos that are there already."""
+"""Edits, undo, and photos that already exist."""
 
 import random
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def test_classes_are_made_filled_renamed_and_deleted() -> None:
     session.remove(["c"])
     session.delete(jay)
     assert keys(session.state) == {"Zaunkönig": ["b"]}
-    assert session.create("owl") not in (jay, wren)  # a number is never given twice
+    assert session.create("owl") not in (jay, wren)  # numbers are never reused
 
 
 def test_a_photo_is_an_example_once_and_the_place_is_named() -> None:

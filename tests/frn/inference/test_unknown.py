@@ -1,4 +1,4 @@
-"""The reject rule, by hand counts and on images it cannot know."""
+"""Rejecting unknown photos, with counts by hand and on images of other things."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_a_persons_threshold_is_the_same_for_every_photo() -> None:
 
 
 def test_it_does_not_depend_on_the_scale_of_the_features_but_errors_do() -> None:
-    """With lambda in proportion, doubled features rebuild each other alike."""
+    """With lambda in proportion, doubled features reconstruct each other equally well."""
     generator = np.random.default_rng(0)
     pool, queries = generator.standard_normal((3, 9, 32)), generator.standard_normal((4, 9, 32))
     grown = HeadParameters(HEAD.alpha + np.log(4), HEAD.beta, HEAD.gamma)
@@ -63,7 +63,7 @@ def test_it_does_not_depend_on_the_scale_of_the_features_but_errors_do() -> None
 
 
 def examples(noise: float, way: int = 4, k: int = 30) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Errors, classes and energies as `calibrate` takes them."""
+    """Return errors, classes and energies in the form that `calibrate` takes."""
     generator = np.random.default_rng(3)
     labels = np.repeat(np.arange(way), k)
     errors = np.ones((way * k, way)) + 0.1 * generator.standard_normal((way * k, way))
@@ -126,6 +126,6 @@ def test_photos_said_to_be_of_no_class_move_the_limit_only_where_that_rejects_fe
     stated = Calibration(known, np.zeros(0), 0.0).rule.least
     few = Calibration(known, np.zeros(0), 0.0, others=np.array([0.6])).rule.least
     many = Calibration(known, np.zeros(0), 0.0, others=np.full(30, 0.3)).rule.least
-    assert few == stated  # one photo is not worth twenty
+    assert few == stated  # one photo counts less than twenty
     assert many > 0.3
     assert (known < many).sum() < 30

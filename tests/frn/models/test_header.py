@@ -64,7 +64,7 @@ def header_of(data: bytes) -> dict[str, str]:
 
 
 def rewrite(data: bytes, **changes: object) -> bytes:
-    """The same file with another header, and no checksum, as version 0.1.0 wrote it."""
+    """Write the same file with another header and without a checksum, as version 0.1.0 did."""
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
     del header["__metadata__"]["crc32"]
@@ -95,7 +95,7 @@ def test_a_pickle_with_more_than_weights_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_model_file_is_the_same_bytes_each_time(tmp_path: Path) -> None:
-    """safetensors orders what the header says of a model at random."""
+    """safetensors writes the header's fields in random order."""
     model = small_model()
     assert len({serialise(model, {"data": "moths"}) for _ in range(8)}) == 1
     (tmp_path / "m.safetensors").write_bytes(serialise(model, {"data": "mötten"}))

@@ -1,4 +1,4 @@
-"""Authors' checkpoints: how images are prepared for them, which they do not say."""
+"""Checkpoints of the authors, which do not record how images are preprocessed."""
 
 import json
 import warnings
@@ -21,7 +21,7 @@ LAYERS = {"conv": "0", "norm": "1"}
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    """Random weights by the names of the authors' code."""
+    """Make random weights under the names of the authors' code."""
     model = Model(ModelConfig(backbone="conv4", method="frn"))
     state = {"scale": torch.ones(1), "r": torch.zeros(2)}
     for key, value in model.backbone.state_dict().items():
@@ -55,7 +55,7 @@ def test_a_preset_says_how_images_are_prepared(checkpoint: Path, preset: str, sq
     assert np.abs(transform(image).astype(int) - right).max() <= 1
     assert np.abs(transform(image).astype(int) - wrong).max() > 20
     small = photo(84, 84)
-    assert np.array_equal(transform(small), np.asarray(small))  # `test_pre` itself: left alone
+    assert np.array_equal(transform(small), np.asarray(small))  # `test_pre` itself: unchanged
 
 
 def test_without_a_preset_photos_are_treated_as_uncropped_with_a_message(checkpoint: Path) -> None:

@@ -1,4 +1,4 @@
-"""Nothing is told to anyone: libraries' telemetry is off, and nothing lands in the user's home beside our cache."""
+"""Privacy: the libraries' telemetry is off, and the only files in the user's home are in the cache."""
 
 import os
 import subprocess

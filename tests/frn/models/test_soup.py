@@ -1,4 +1,4 @@
-"""`frn average`: the mean of runs' weights."""
+"""`frn average`: the mean of the weights of several runs."""
 
 import json
 from pathlib import Path

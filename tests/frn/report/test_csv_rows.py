@@ -1,4 +1,4 @@
-"""Comma-separated values: whole rows, no live formulas, nothing that steers a terminal."""
+"""CSV: complete rows, no live formulas, no terminal control codes."""
 
 import csv
 import io

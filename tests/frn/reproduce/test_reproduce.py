@@ -1,4 +1,4 @@
-"""`frn reproduce`: what is left to run, and what comes out."""
+"""`frn reproduce`: the remaining runs, and the results."""
 
 import json
 import shlex
@@ -40,7 +40,7 @@ CENTRED = Measurement(name="centred", run=TINY, flags=("--method", "simpleshot",
 
 
 def at_both(label: str, measurement: Measurement, *published: tuple[float, ...]) -> Row:
-    """One measurement at both shots."""
+    """Write one measurement for both shots."""
     one, five = published or ((), ())
     return Row(name=measurement.name, label=label, cells={1: Cell(measurement, *one), 5: Cell(measurement, *five)})
 
@@ -61,7 +61,7 @@ def frn(*words: object) -> Result:
 
 
 def half_a_run(moths: Path, out: Path, options: RunOptions) -> None:
-    """What `frn train` leaves when it is stopped in its first epoch."""
+    """Make the files that `frn train` leaves when it is stopped in its first epoch."""
     preset = options.overridden()
     images = load_images(scan(moths / "train"), preset.data.max_side)
     val = load_images(scan(moths / "val"), preset.transform)
@@ -72,7 +72,7 @@ def half_a_run(moths: Path, out: Path, options: RunOptions) -> None:
 
 
 def run_here(command: Command) -> None:
-    """Run a command without the seconds that a process of its own takes."""
+    """Run a command in this process, which saves seconds."""
     answer = frn(*command.words)
     assert answer.exit_code == 0, answer.stderr
     if command.answer:
@@ -86,7 +86,7 @@ def test_a_half_done_run_is_resumed_evaluated_and_afterwards_only_reported(
     runs = tmp_path / "runs"
     half_a_run(moths, runs / "tiny", TINY.options)
     words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", tmp_path / "out", "--threads", 1)
-    precision = choose_precision("auto", torch.device("cpu"))  # a half-done run keeps its own
+    precision = choose_precision("auto", torch.device("cpu"))  # an unfinished run keeps its own
     planned = frn(*words, "--dry-run").stdout.splitlines()
     best = runs / "tiny" / "best.safetensors"
     assert planned == [

@@ -1,4 +1,4 @@
-"""The tables of the paper, and our own: their rows, runs and figures."""
+"""The tables of the paper and of this project: their rows, runs and figures."""
 
 import json
 import re
@@ -50,9 +50,9 @@ covariance-1: train cifar-fs-conv4-short --method covariance --way 30 --shot 1 -
 
 
 def test_the_table_on_photos_trains_every_row_alike() -> None:
-    """Equal budget: the same number of images within 3 %, the same augmentation, schedule, rate and precision.
+    """All rows have an equal budget: the same number of images within 3 %, augmentation, schedule, rate and precision.
 
-    Only for covariance pooling the rate rises, without which its temperature turns negative.
+    Only covariance pooling warms up the rate, because its temperature turns negative otherwise.
     """
     presets = [run.options.overridden() for row in TABLES["cub-small"].rows for run in training_runs(row)]
     assert len(presets) == 25
@@ -131,7 +131,7 @@ def test_the_papers_tables_have_its_figures(name: str) -> None:
 
 
 def test_every_figure_of_tables_11_and_12_has_its_interval() -> None:
-    """Tables 3, 5 and 6 print none for FRN; these two do."""
+    """Tables 3, 5 and 6 print no intervals for FRN; these two tables do."""
     cells = {
         (table, row.name, shot): cell.published_ci95
         for table in ("training-shot", "ablation")

@@ -1,4 +1,4 @@
-"""Enrolled classes, against recorded arrays, the torch head and brute force."""
+"""Enrolled classes, compared with recorded arrays, the torch head and brute force."""
 
 import contextlib
 import itertools
@@ -21,7 +21,7 @@ def maps_of(*shape: int, seed: int = 0) -> np.typing.NDArray[np.float64]:
 
 
 def mean_square(query: np.ndarray) -> float:
-    """Mean squared length of a location: what float32 errors are measured in."""
+    """Mean squared length of a location, the unit of float32 errors."""
     return float(np.square(query).sum(-1).mean())
 
 
@@ -145,7 +145,7 @@ def test_an_answer_does_not_depend_on_the_other_queries() -> None:
 
 @pytest.mark.parametrize(("shot", "beta"), [(1, 0.2), (4, 0.2), (4, 1.2)])
 def test_many_classes_score_as_few_do(monkeypatch: pytest.MonkeyPatch, shot: int, beta: float) -> None:
-    """In blocks, and by operators where supports are many; rho above 2 has negative signs."""
+    """Score in blocks, and by operators if there are many supports; rho above 2 has negative signs."""
     head = HeadParameters(alpha=-1.0, beta=beta)
     classes = [enroll(maps_of(shot, 6, 12, seed=seed), head) for seed in range(40)]
     query = maps_of(5, 6, 12, seed=99)
@@ -168,7 +168,7 @@ def test_many_classes_score_as_few_do(monkeypatch: pytest.MonkeyPatch, shot: int
 def test_numbers_of_a_damaged_model_are_answered_or_refused(
     scale: float, head: tuple[float, float, float], shape: tuple[int, int]
 ) -> None:
-    """All alike, as large as an extractor may make them, with any head that a file may name."""
+    """Identical maps as large as an extractor may make them, with any head that a file may contain."""
     maps = np.full((3, *shape), scale, np.float32)
     with contextlib.suppress(FrnError):
         assert np.isfinite(ClassScorer([enroll(maps, HeadParameters(*head))]).class_error(maps)).all()

@@ -1,4 +1,4 @@
-"""Groups of photos without labels."""
+"""Grouping photos without labels."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ PRIOR = Prior.trained(HeadParameters(4.0, 0.1, 20.0))
 
 
 def draw(sizes: tuple[int, ...], noise: float = 0.7) -> tuple[Maps, Array]:
-    """Maps (n, 4, 48) of classes of these sizes, in mixed order, and their labels."""
+    """Make maps (n, 4, 48) of classes of these sizes in mixed order, and their labels."""
     generator = np.random.default_rng(0)
     labels = generator.permutation(np.repeat(np.arange(len(sizes)), sizes))
     own = generator.standard_normal((len(sizes), 4, 48))

@@ -1,4 +1,4 @@
-"""Products by other libraries than torch are torch's own, and have a gradient where one is asked for."""
+"""Products by libraries other than torch equal torch's, and have a gradient if needed."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The head under torch's compiler, exporter, transforms and higher gradients, on each maker's processor."""
+"""The head under torch's compiler, exporter, transforms and higher gradients, on processors of each maker."""
 
 from collections.abc import Iterator
 
@@ -64,9 +64,9 @@ def test_head_compiles_with_inductor(shot: int) -> None:
         assert_near(torch.compile(head, fullgraph=True)(support, query), head(support, query))
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # by torch itself, where its graph ends
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # by torch itself after a graph break
 def test_network_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not as one graph: labels are looked at to gather the classes."""
+    """The head breaks the graph here, because it reads labels to gather the classes."""
     monkeypatch.setattr(matmul, "processor", lambda: "AMD EPYC 9R14")
     model = FRN(nn.Conv2d(3, D, 3, stride=2))
     support, labels, query = torch.randn(4, 3, 9, 9), torch.tensor([0, 0, 1, 1]), torch.randn(2, 3, 9, 9)

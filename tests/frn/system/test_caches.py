@@ -1,4 +1,4 @@
-"""The caches on disk: a limit, the longest unused first, moved and cleared without losing anything else."""
+"""The caches on disk: limited, least recently used deleted first, moved and cleared without other losses."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def write(folder: Path) -> Path:
 
 
 def used(name: str, hours_ago: float) -> None:
-    """Date the use of a split's cache back."""
+    """Set back the time at which a split's cache was last used."""
     (split,) = (split for split in caches.cached_splits() if Path(split.of).name == name)
     then = time.time() - hours_ago * HOURS
     os.utime(split.path / caches.USED, (then, then))
@@ -84,7 +84,7 @@ def test_pixels_are_checked_once_and_again_when_their_file_has_changed(
     assert read == []
     (split,) = (split for split in caches.cached_splits() if Path(split.of).name == "a")
     os.utime(split.path / "pixels")
-    with pytest.raises(FrnError, match="the cache cannot be read again"):  # for there is no checksum to agree with
+    with pytest.raises(FrnError, match="the cache cannot be read again"):  # without a checksum, nothing can be compared
         load_images(scan(three / "a"), 16)
     assert read == [16 * 16 * 3] * 3, "as it was, once more when no other process builds it, and as it was built"
 
@@ -126,7 +126,7 @@ def test_frn_cache_shows_and_clears(three: Path, private_cache: Path) -> None:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, and what it holds."""
+    """Return every file below a folder with its content."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

@@ -38,7 +38,7 @@ from tests.system_calls import record
 def test_a_file_gets_the_umask_s_permissions_and_the_umask_is_never_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int, mode: int
 ) -> None:
-    """It is the whole process's: another thread would create files that everyone may write to."""
+    """The umask belongs to the whole process: another thread would create files that everyone may write to."""
     before = os.umask(umask)
     try:
         with monkeypatch.context() as patch:
@@ -73,7 +73,7 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.fixture
 def patience() -> Iterator[None]:
-    """What waits for a pipe waits forever."""
+    """Reading from a pipe would wait forever."""
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("waited"))
     signal.alarm(20)
     yield

@@ -1,7 +1,7 @@
-"""What a device computes, beside a processor in float64. `FRN_TEST_DEVICE=cuda` runs it there, as `gpu.sh` does.
+"""Results of a device, compared with a processor in float64. `FRN_TEST_DEVICE=cuda` runs it there, as `gpu.sh` does.
 
-Without it the processor stands in for the device, and that nothing in a step waits for it is tried on `meta`, where
-whatever asks for a number fails.
+Without the variable, the processor replaces the device. The `meta` device then checks that a step never waits for the
+device: reading a number fails there.
 """
 
 import copy
@@ -39,7 +39,7 @@ SHAPE = EpisodeShape(way=3, shot=2, queries=2)
 
 @pytest.fixture(autouse=True)
 def _whole_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Convolutions of a GPU leave out bits of float32 unless told otherwise."""
+    """Convolutions on a GPU drop bits of float32 by default."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
@@ -73,7 +73,7 @@ def test_images_are_gathered_there_as_on_the_host() -> None:
 
 
 def learned(model: Model, preset: Preset, images: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Maps, loss and gradients of an episode, on the processor in float64."""
+    """Compute maps, loss and gradients of an episode on the processor in float64."""
     maps = model.train().feature_maps(images)
     sampled = np.arange(len(images)).reshape(preset.episode.way, -1)
     loss, _, _ = build_objective(preset, model, [8] * 3).score(model, maps, sampled)
@@ -90,12 +90,12 @@ def test_maps_loss_and_gradients_are_those_of_float64(name: str) -> None:
     found = learned(model.to(DEVICE), preset, images.to(DEVICE))
     assert set(found) == set(exact)
     for key, value in exact.items():
-        error = (found[key] - value).norm() / value.norm().clamp(min=0.01)  # of Conv-4's biases it is zero
+        error = (found[key] - value).norm() / value.norm().clamp(min=0.01)  # the gradient of Conv-4's biases is zero
         assert error < 1e-3, f"{key}: {error:.1e}"
 
 
 def test_a_system_without_a_factor_gives_nan_or_an_error() -> None:
-    """Features that are not finite: the loss of the step is not either, which the loop tells."""
+    """If features are not finite, the loss of the step is not finite either, and the loop reports this."""
     support = torch.full((2, 1, 4, 8), torch.nan, device=DEVICE)
     query = torch.zeros(3, 4, 8, device=DEVICE)
     if DEVICE.type == "cpu":

@@ -1,4 +1,4 @@
-"""Fine-tuning on few photos: what is held out, what an episode can be, and that it never ends worse than it began."""
+"""Fine-tuning on few photos: held-out classes, possible episodes, and results never worse than the start."""
 
 import json
 import tomllib
@@ -76,7 +76,7 @@ def test_training_that_harms_leaves_the_model_that_it_started_from(photos: Path,
 def test_a_mixture_with_the_start_may_be_best_and_training_continues(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    accuracies = iter(range(1, 100))  # whatever is validated later is better
+    accuracies = iter(range(1, 100))  # every later validation is better
     monkeypatch.setattr(
         "frn.training.loop.evaluate_episodes", lambda *args, **kwargs: Accuracy(float(next(accuracies)), 1.0, 1)
     )
@@ -114,7 +114,7 @@ def test_classes_are_held_out_unless_others_are_there(photos: Path, moths: Path)
         ([600] * 100, (20, 5, 5)),
         ([7, 7, 7], (3, 3, 4)),
         ([2, 2], (2, 1, 1)),
-        ([1, 30, 30, 30, 30, 30, 30, 30], (5, 5, 5)),  # one small class holds nobody back
+        ([1, 30, 30, 30, 30, 30, 30, 30], (5, 5, 5)),  # one small class does not limit the others
     ],
 )
 def test_episodes_fit_the_classes_that_there_are(sizes: list[int], shape: tuple[int, int, int]) -> None:
@@ -136,7 +136,7 @@ def test_every_shipped_model_has_a_preset_of_its_own_kind(name: str) -> None:
         config.last_pool,
         config.transform,
     )
-    if "preset" in record:  # `frn teach` follows a recipe of its own
+    if "preset" in record:  # `frn teach` has its own recipe
         own = find_preset(record["preset"])
         assert (preset.augmentation, preset.data.max_side) == (own.augmentation, own.data.max_side)
     unknown = finetuning_preset(config, {}, [46] * 18, [50] * 6)
@@ -149,7 +149,7 @@ def test_a_frozen_network_is_refused() -> None:
 
 
 def test_a_runs_config_is_the_setting_of_another(tmp_path: Path) -> None:
-    """What `config.toml` of a run says makes any preset that run's; options go before it."""
+    """Settings from the `config.toml` of a run turn any preset into that run; options take precedence."""
     changed = find_preset("cifar-fs-conv4")
     RunFolder(tmp_path).write_config(["frn train x"], {"seed": 7, "images": ["a"], **deciding_fields(changed)})
     config = tmp_path / "config.toml"

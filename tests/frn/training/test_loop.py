@@ -1,4 +1,4 @@
-"""Training learns, and leaves what it should."""
+"""Training reduces the loss and writes all files."""
 
 import json
 import os
@@ -31,7 +31,7 @@ from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretrai
 
 
 def test_an_episode_can_be_learned(tmp_path: Path) -> None:
-    """Loss falls well below chance on a handful of classes."""
+    """The loss falls well below chance on a few classes."""
     torch.set_num_threads(1)
     validation = ValidationProtocol(every=14, episodes=20)
     preset = replace(TINY, schedule=Schedule(epochs=14, milestones=(10,)), validation=validation)
@@ -143,7 +143,7 @@ def test_a_head_on_a_trained_backbone_starts_with_suitable_values(
     assert head.gamma.item() > 10
     assert [head.alpha.item() == 0, head.beta.item() == 0] == [bool(fixed)] * 2
     losses = [event.loss for event in events if isinstance(event, StepReport)]
-    assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 it is that of guessing
+    assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 the loss is that of guessing
     with pytest.raises(FrnError, match="already holds a run"):
         quick(tmp_path / "after", standing, init=before)
 
@@ -251,7 +251,7 @@ def test_a_preset_refuses_settings_that_conflict() -> None:
 
 
 def test_accuracy_on_the_test_split_is_logged_but_chooses_nothing(tmp_path: Path) -> None:
-    """The authors' meta-iNat runs: no validation split, so the last weights are the result."""
+    """As in the authors' meta-iNat runs: without a validation split, the last weights are the result."""
     events, _ = quick(tmp_path / "run", replace(TINY, validation=replace(TINY.validation, split="test")))
     validations = [event for event in events if isinstance(event, ValidationReport)]
     assert len(validations) == 3

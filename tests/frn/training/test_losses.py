@@ -1,4 +1,4 @@
-"""Cross-entropy of an episode and the auxiliary loss."""
+"""Cross-entropy of an episode, and the auxiliary loss."""
 
 import pytest
 import torch

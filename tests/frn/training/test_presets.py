@@ -30,7 +30,7 @@ RECIPE = assets_folder() / "models" / "resnet9-photo.toml"
 
 
 def rows() -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-    """Every row of the table typed from the paper, with what its group has in common."""
+    """Return every row of the table, typed from the paper, with the common settings of its group."""
     text = (Path(__file__).parent / "paper.toml").read_text(encoding="utf-8")
     for group in tomllib.loads(text)["group"]:
         for line in group["rows"].strip().splitlines():
@@ -141,7 +141,7 @@ def test_smaller_images_come_first_where_a_preset_says_so() -> None:
 
 
 def test_mini_imagenets_validation_and_test_classes_train_no_photo_model() -> None:
-    """Of Tiny-ImageNet and of the dogs, by their WordNet numbers."""
+    """The classes of Tiny-ImageNet and of dogs, by their WordNet numbers."""
     file = Path(frn.data.__file__).parent / "splits" / "mini_imagenet.toml"
     splits = tomllib.loads(file.read_text(encoding="utf-8"))
     excluded = {name.split("-")[0] for name in find_preset(f"{RECIPE}:shipped-photo").data.exclude_classes}

@@ -1,4 +1,4 @@
-"""A run that was stopped or killed goes on as if nothing had happened, or says why not."""
+"""A stopped or killed run continues with the same result, or says why it cannot."""
 
 import os
 import sys
@@ -143,7 +143,7 @@ assert run("killed") == 0
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
-    """In forks of a fresh interpreter: this one may have threads of torch's, which a fork would wait for."""
+    """Train in forks of a fresh interpreter: this one may have torch threads, for which a fork would wait."""
     processes.run([sys.executable, "-c", KILLED, tmp_path], check=True, cwd=ROOT)
     for name in ("last", "best"):
         assert_same(tmp_path / "killed" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
@@ -249,18 +249,18 @@ def test_a_run_of_an_earlier_head_is_not_resumed_and_its_model_is_reported(
 
 
 LONGER = replace(TINY, schedule=TINY.schedule.scaled_to(6))
-"""Its rate falls after epoch 4, where `TINY`'s falls after 2."""
+"""The rate of this preset falls after epoch 4, that of `TINY` after 2."""
 
 
 def test_a_run_that_is_lengthened_in_time_is_the_longer_run(tmp_path: Path) -> None:
-    """Up to the shorter run's first milestone both have the same rate: then nothing tells them apart."""
+    """Until the first milestone of the shorter run, both have the same rate and cannot be told apart."""
     quick(tmp_path / "whole", LONGER)
     steps = 0
 
     def after_an_epoch() -> bool:
         nonlocal steps
         steps += 1
-        return steps == 7  # of six an epoch
+        return steps == 7  # of six per epoch
 
     settings = RunSettings(command="frn train tiny")
     quick(tmp_path / "run", stop=after_an_epoch, settings=settings)

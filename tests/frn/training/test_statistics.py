@@ -1,4 +1,4 @@
-"""Batch normalisation in fine-tuning: its statistics stay while weights learn, and photos may have a share in them."""
+"""Batch normalisation in fine-tuning: the weights learn without changing its statistics, which photos can update."""
 
 from dataclasses import replace
 

@@ -34,7 +34,7 @@ IMAGES = ConcatImages((sampled(4, 0, 32), sampled(4, 1, 32)))
 
 
 class Teacher(nn.Module):
-    """Colours of four quarters, and a linear classifier of them."""
+    """A teacher: mean colours of the four quarters, and a linear classifier on them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is open: that opening is no edit, what is offered after a crash, samples, missing photos, bundles, undo."""
+"""Documents: opening is not an edit, recovery after a crash, samples, missing photos, bundles, undo."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ SUPPORT = {"path": "/photos/jay/jay-1.jpg", "key": "jay-1.jpg", "size": 1, "mtim
 
 
 def left(project: str | None = None, place: str | None = None) -> dict[str, Any]:
-    """What an app that was killed has left."""
+    """A journal left by a killed app."""
     classes = [{"id": 1, "name": "finch", "supports": [SUPPORT]}]
     state = {"classes": classes, "threshold": None, "next_id": 2}
     about = {"journal": f"/state/{project}.json", "adding": {}, "time": 1_700_000_000.0}
@@ -152,7 +152,7 @@ def test_the_samples_step_aside_for_a_first_class_and_undo_brings_them_back(driv
         await app.workspace.open_samples("/photos")
         await driver.idle()
         assert "frn-tui  samples" in lines(app)[0]
-        await driver.keys("plus")  # playing with them makes them nobody's own
+        await driver.keys("plus")  # an edit makes the samples the user's own classes
         for first in ("class", "folder", "photos"):
             if first == "class":
                 await driver.keys("n")
@@ -218,7 +218,7 @@ def test_missing_photos_are_counted_reported_and_found_again(
 
     async def scenario(driver: Driver) -> None:
         app = driver.app
-        fake_engine.known = {"jay-1.jpg"}  # of the other nothing is known
+        fake_engine.known = {"jay-1.jpg"}  # the other one has no stored features
         await app.workspace.open_place("/home/birds.frn.json")
         await driver.idle()
         assert "2 missing (R)" in lines(app)[0]
@@ -236,7 +236,7 @@ def test_missing_photos_are_counted_reported_and_found_again(
         assert not app.controller.session.is_saved
         await driver.keys("u")
         assert driver.app.controller.session.is_saved
-        assert "2 missing (R)" in lines(app)[0]  # the project says again that they are where they are not
+        assert "2 missing (R)" in lines(app)[0]  # the project lists the photos in their old places again
         await driver.keys("ctrl+r")
         assert "missing" not in lines(app)[0]
 

@@ -1,4 +1,4 @@
-"""Quitting, exporting and showing outside, from the keyboard."""
+"""Quitting, exporting and opening an external viewer with the keyboard."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The command line of the app, where there is no terminal for it."""
+"""The command line of the app without a terminal."""
 
 import os
 import select
@@ -55,7 +55,7 @@ def test_help_and_version_import_nothing_of_the_app() -> None:
 @pytest.mark.skipif(os.name == "nt", reason="needs pseudo-terminals")
 def test_it_ends_when_its_terminal_is_gone_and_no_signal_says_so(private_state: Path) -> None:
     master, slave = os.openpty()
-    # A session of its own without a controlling terminal: nobody sends SIGHUP.
+    # A separate session without a controlling terminal, so that no SIGHUP is sent.
     with processes.started([sys.executable, "-m", "frn_tui.main"], stdin=slave, stdout=slave, stderr=slave) as app:
         os.close(slave)
         seen = b""

@@ -1,4 +1,4 @@
-"""Every size in every kind of colours and theme is painted, and the terminal is sent nothing else."""
+"""Every size with all colours and themes is painted, and nothing else is sent to the terminal."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ COLORS = ["truecolor", "256", "standard", "none"]
 THEMES = ["textual-dark", "textual-light", "ansi-dark"]
 SIZES = [(80, 24), (140, 40), (40, 12), (300, 80), (20, 5)]
 KEYS = ["h t tab", "g question_mark escape", "z i z", "l escape", "shift+tab t i"]
-"""Of each paint: they show other things than the start does."""
+"""Texts of each screen that do not appear on the first screen."""
 SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 
 
@@ -36,7 +36,7 @@ def test_every_size_and_theme_is_painted_with_the_colours_that_there_are(
     async def scenario(driver: "Driver") -> None:
         assert driver.app.workspace.context.mode == "half"
         await driver.app.workspace.query_pane.ask_now(["/queries"])
-        for step, size in enumerate(SIZES):  # any two of size, theme and colours meet
+        for step, size in enumerate(SIZES):  # every pair of size, theme and colours occurs
             driver.app.theme = THEMES[(step + COLORS.index(colors)) % len(THEMES)]
             await driver.pilot.resize_terminal(*size)
             for key in KEYS[step].split():
@@ -65,7 +65,7 @@ def check_colors(text: str, colors: str) -> None:
 
 
 def test_a_window_of_a_single_cell_comes_to_rest(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scrollbar that takes the room of what it scrolls would come and go for ever."""
+    """A scrollbar that covers its own content would appear and disappear forever."""
     laid_out = []
     refresh = Screen._refresh_layout
 

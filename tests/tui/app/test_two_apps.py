@@ -26,7 +26,7 @@ STATE = State((ClassEntry(1, "x"),), next_id=2)
 
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[bytes]]:
-    """Another process, which lives until it is told."""
+    """A process that lives until it is told to end."""
     with processes.started([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         yield process
 
@@ -57,7 +57,7 @@ def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
             with pytest.raises(EngineError, match=rf"open in another frn-tui \(process {os.getpid()}\)"):
                 await second.call(SaveProject(path=path, state=STATE, replace=True))
 
-            await second.call(LockProject(path=path))  # takes it over: now the first one is told
+            await second.call(LockProject(path=path))  # takes it over, which the first app reports
             with pytest.raises(EngineError, match="Save under another name"):
                 await first.call(SaveProject(path=path, state=STATE, replace=False))
             await first.call(SaveProject(path=str(tmp_path / "mine.frn.json"), state=STATE, replace=False))
@@ -66,7 +66,7 @@ def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
 
             await second.call(LockProject(path=path))
             await second.close()
-            assert (await first.call(FindHolder(path=path))) is None  # a lock dies with its app
+            assert (await first.call(FindHolder(path=path))) is None  # a lock ends with its app
             await first.call(SaveProject(path=path, state=STATE, replace=False))
         finally:
             await first.close()

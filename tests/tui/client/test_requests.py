@@ -1,4 +1,4 @@
-"""What the engine process answers, logs and cancels."""
+"""Answers, log messages and cancelling in the engine process."""
 
 import asyncio
 import json
@@ -141,7 +141,7 @@ def test_a_cancelled_request_stops_softly(photos: Callable[..., list[str]]) -> N
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert time.monotonic() - before < 5  # 0.25 is measured by `python assets/benchmarks/app.py`
+        assert time.monotonic() - before < 5  # `python assets/benchmarks/app.py` measures 0.25
         seen = len(events)
         await client.call(EmbedImages(paths=paths[:1]))
         assert time.monotonic() - before < 10

@@ -1,4 +1,4 @@
-"""The file picker: what it takes, what it finds, where it goes; and keys that come before a dialogue is there."""
+"""The file picker: accepting, searching, moving; and keys that arrive before a dialog is ready."""
 
 from collections.abc import Callable
 from typing import Any
@@ -229,7 +229,7 @@ def test_in_the_list_hjkl_move_and_other_letters_find(drive: Drive) -> None:
         await driver.until(lambda: picker.query_one(Input).value == "w")
         await driver.pilot.press("r", "e")
         assert [entry["name"] for entry in picker.entries] == ["wren"]
-        await driver.pilot.press("escape", "j", "a", "y")  # not in the list: letters find
+        await driver.pilot.press("escape", "j", "a", "y")  # not in the list, so typing searches
         assert picker.query_one(Input).value == "jay"
 
     drive(scenario)

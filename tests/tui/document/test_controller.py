@@ -1,4 +1,4 @@
-"""The app without its looks, on an engine that answers from a table."""
+"""The app without its display, on an engine that answers from a table."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -71,7 +71,7 @@ def test_folders_become_classes_in_one_edit(run: Run) -> None:
         assert names(controller) == {}
         await controller.add_classes({"jay": photos("jay", 4)})
         await controller.add_classes({"jay": photos("jay", 6)})
-        assert names(controller) == {"jay": 6}  # the same folder again adds what is new
+        assert names(controller) == {"jay": 6}  # adding the same folder again adds only new photos
 
     run(test)
 

@@ -1,4 +1,4 @@
-"""The engine knows the classes that are on the screen, whatever was opened, cancelled or undone before it is asked."""
+"""The engine knows the classes on the screen, even after opening, cancelling or undoing just before a request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -53,7 +53,7 @@ async def cancelled(task: "asyncio.Task[Any]") -> None:
 
 
 def known(engine: "FakeEngine") -> list[str]:
-    """Names of the classes that the engine answers for."""
+    """Return the names of the classes that the engine uses."""
     return [entry["name"] for entry in engine.classes["classes"]]
 
 
@@ -97,7 +97,7 @@ def test_after_a_change_of_the_model_that_was_cancelled_the_classes_still_answer
         await cancelled(changing)
         engine.held.clear()
         assert not engine.known
-        await controller.show("/q/wren-9.jpg")  # asks for its maps
+        await controller.show("/q/wren-9.jpg")  # requests its maps
         assert len(engine.known) == 3
         assert controller.query.answer is not None
         assert "maps" in controller.query.answer
@@ -303,7 +303,7 @@ def test_answers_that_are_renewed_half_way_are_renewed_the_next_time(
         await controller.sync()
         controller.session.set_threshold(0.6)
         telling = asyncio.create_task(controller.sync())
-        while controller.query.rejected == 0:  # the one on show is renewed first
+        while controller.query.rejected == 0:  # the visible answer is renewed first
             await asyncio.sleep(0)
         await cancelled(telling)
         await controller.sync()
@@ -346,7 +346,7 @@ def test_the_threshold_only_rises_whatever_the_engine_knows_of_it(drive: "Drive"
         controller = driver.app.controller
         await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
         controller.session.set_threshold(0.5)
-        controller.threshold = 0.1  # as it was told last
+        controller.threshold = 0.1  # as last sent
         await driver.keys("x")
         assert controller.session.state.threshold == 0.5
 

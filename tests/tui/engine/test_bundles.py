@@ -1,4 +1,4 @@
-"""Projects that travel with their photos, and photos that were moved."""
+"""Projects that travel with their photos, and moved photos."""
 
 import json
 import os
@@ -17,7 +17,7 @@ NAMES = ["a/b: x", "..", "A_b_ X"]
 
 @pytest.fixture
 def birds(tmp_path: Path, members: dict[str, list[Path]]) -> dict[str, list[Path]]:
-    """Classes whose names no file system takes, or takes for the same; photos of the same name in each."""
+    """Class names that file systems refuse or treat as equal; photos of the same name in each."""
     found = {}
     for number, (name, paths) in enumerate(zip(NAMES, members.values(), strict=False)):
         home = tmp_path / "disk" / str(number)

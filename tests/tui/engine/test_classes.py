@@ -1,4 +1,4 @@
-"""Embedding, and what is known of enrolled classes."""
+"""Embedding photos, and facts about enrolled classes."""
 
 import json
 import os
@@ -105,7 +105,7 @@ def test_one_more_example_costs_one_class_if_alpha_stays(
     fresh.done("open_model", model="conv4")
     assert fresh.done("classes", state=fresh.state(more))["reports"] == after["reports"]
     assert engine.done("classes", state=engine.state(first(members, 3)))["reports"] == before["reports"]
-    assert len(enrolled) == 11  # those of the second engine; undo enrolled nothing anew
+    assert len(enrolled) == 11  # the classes of the second engine; undo enrolled nothing again
 
 
 def test_classes_and_maps_that_are_in_memory_are_neither_read_nor_enrolled_again(

@@ -54,7 +54,7 @@ def test_the_exported_classifier_answers_as_the_app(
 
 @pytest.fixture(scope="module")
 def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An extractor of somebody else's network, under a head that nobody trained."""
+    """A pretrained extractor with an untrained head."""
     torch = pytest.importorskip("torch")
     models = pytest.importorskip("torchvision.models")
     from frn_export.graphs.backbone import features_graph
@@ -76,7 +76,7 @@ def test_an_untrained_head_is_chosen_with_the_classes_as_the_library_does(
     library = Classifier(Extractor.open(untrained, trusted=True, device="cpu", threads=1))
     query = members["moth 42"][9]
     heads = set()
-    for shot in (3, 2):  # one after the other: what was enrolled with another head is not used again
+    for shot in (3, 2):  # in sequence: classes enrolled with another head are not used again
         few = first(members, shot)
         library.enroll(few)
         heads.add(library.head)
@@ -172,12 +172,12 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert found["adding"] == {"x": ["/x/1.jpg"]}
     engine.done("discard", journal=found["journal"])
     older = engine.done("recover")
-    assert older["project"] == "old"  # another app's unsaved work is its own
+    assert older["project"] == "old"  # another app's unsaved work stays its own
     engine.done("discard", journal=older["journal"])
     assert engine.done("recover") is None
     assert (state_folder / "journal-8.json").exists()
     living.release()
-    engine.done("discard", journal=str(file))  # of an app that lives
+    engine.done("discard", journal=str(file))  # of a running app
     assert file.exists()
     engine.done("discard", journal=None)
     assert not file.exists()
@@ -221,7 +221,7 @@ def test_a_project_that_looks_at_mirror_images_says_so_and_is_answered_so_everyw
 def test_unsaved_work_of_an_app_that_was_just_killed_waits_for_its_engine_to_end(
     engine: Engine, state_folder: Path
 ) -> None:
-    """The engine has the lock, and on a busy machine it takes longer to end than the next app to start."""
+    """The engine holds the lock; on a busy machine it may end later than the next app starts."""
     engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={}, saved=False)
     (file,) = state_folder.glob("journal-*.json")
     gone = subprocess.Popen([sys.executable, "-c", ""])

@@ -1,4 +1,4 @@
-"""What any request gets; models; the queues."""
+"""Behaviour of all requests; models; the queues."""
 
 import threading
 import time

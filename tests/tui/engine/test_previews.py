@@ -1,4 +1,4 @@
-"""Photos as cells: the whole frame, the part that the network sees, and the error map over that."""
+"""Photos as cells: the whole frame, the part that the network sees, and the error map over it."""
 
 import base64
 import os
@@ -22,13 +22,13 @@ HEAT: Message = {"map": [[0.0] * 4] * 3 + [[1.0] * 4], "low": 0.0, "high": 1.0, 
 
 
 def cells(answer: Message) -> np.ndarray[Any, Any]:
-    """(rows, columns, 7)."""
+    """Cells (rows, columns, 7)."""
     data = np.frombuffer(base64.b64decode(answer["cells"]), dtype=np.uint8)
     return data.reshape(answer["rows"], answer["columns"], 7)
 
 
 def pixels(encoded: bytes, mode: Mode, columns: int) -> np.ndarray[Any, Any]:
-    """What cells show, part by part (rows * down, columns * across, 3)."""
+    """Return the colours of the cells, part by part (rows * down, columns * across, 3)."""
     across, down = PARTS[mode]
     found = np.frombuffer(encoded, dtype=np.uint8).reshape(-1, columns, 7)
     bits = found[..., :1] >> np.arange(across * down) & 1  # rows, columns, parts
@@ -40,7 +40,7 @@ def pixels(encoded: bytes, mode: Mode, columns: int) -> np.ndarray[Any, Any]:
 
 @pytest.fixture
 def wide(tmp_path: Path) -> Path:
-    """Red at the left end, blue at the right one, green between."""
+    """An image that goes from red on the left through green to blue on the right."""
     path, picture = tmp_path / "wide.png", Image.new("RGB", (400, 100), (0, 200, 0))
     picture.paste((200, 0, 0), (0, 0, 50, 100))
     picture.paste((0, 0, 200), (350, 0, 400, 100))
@@ -97,7 +97,7 @@ def test_a_photo_keeps_its_shape() -> None:
 
 
 def test_half_blocks_show_every_pixel_and_other_blocks_the_best_two_colours() -> None:
-    """Compared with trying every split of every cell."""
+    """Compare with trying every split of every cell."""
     generator = np.random.default_rng(0)
     for mode in CELLS:
         across, down = PARTS[mode]
@@ -133,7 +133,7 @@ def test_the_map_covers_exactly_what_the_network_sees() -> None:
     blend = paint(photo, errors, box, smooth=False, bare=False)
     changed = (blend != photo).any(2)
     assert changed[:40, 80:120].all()
-    assert changed.sum() == 40 * 40  # what is explained is the photo as it is
+    assert changed.sum() == 40 * 40  # explained places show the unchanged photo
     bare = paint(photo, errors, box, smooth=False, bare=True)
     assert (bare[:, 40:120].reshape(-1, 3) == [252, 255, 164]).all(1).sum() == 40 * 40
     assert bare[0, 0].tolist() == bare[79, 159].tolist() == [36, 36, 36]
@@ -143,7 +143,7 @@ def test_the_map_covers_exactly_what_the_network_sees() -> None:
 
 
 def test_a_map_over_a_part_of_the_photo_is_that_part_of_the_map(bare: Engine, wide: Path) -> None:
-    """Closer, or smaller: the colour of a place stays."""
+    """Zoomed in or smaller, a place keeps its colour."""
     arguments: Message = {"path": str(wide), "columns": 40, "rows": 20, "look": "map", "heat": HEAT}
     whole = bare.done("preview", **arguments)
     near = bare.done("preview", **arguments, zoom=4.0)

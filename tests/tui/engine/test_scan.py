@@ -1,4 +1,4 @@
-"""What a path holds, and what a picker shows of a folder."""
+"""Scanning paths, and the folder listing of the picker."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Photos sorted into folders, and the example that an answer rests on."""
+"""Photos sorted into folders, and the nearest example of an answer."""
 
 import errno
 import itertools
@@ -62,7 +62,7 @@ def test_a_photo_that_is_there_already_by_a_link_is_not_lost(bare: Engine, tmp_p
 def test_a_link_is_moved_with_its_target(bare: Engine, tmp_path: Path) -> None:
     photo, link = tmp_path / "x.jpg", tmp_path / "link.jpg"
     photo.write_text("1")
-    link.symlink_to("x.jpg")  # from another folder it leads nowhere
+    link.symlink_to("x.jpg")  # from another folder the path is invalid
     done = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(link), "jay"]], move=True)
     assert Path(done["places"][str(link)]).read_text() == photo.read_text() == "1"
     assert not link.is_symlink()
@@ -80,7 +80,7 @@ def test_nothing_is_written_through_a_link_that_leads_nowhere(bare: Engine, tmp_
 
 @pytest.fixture
 def other_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one MiB, which takes an administrator."""
+    """A file system of one MiB; needs administrator rights."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if sys.platform != "linux" or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]).returncode:
@@ -278,7 +278,7 @@ def test_a_photo_whose_name_another_program_holds_fails_alone(
 def test_a_photo_is_on_the_disk_for_good_before_the_original_goes(
     bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """The file first, then its name in its folder, and that of each folder that was made for it."""
+    """Sync the file first, then its name in its folder, and the name of each new folder."""
     card, out = tmp_path / "card", tmp_path / "out"
     photo, place = card / "x.jpg", out / "jay" / "x.jpg"
     card.mkdir()
@@ -400,5 +400,5 @@ def test_the_nearest_example_is_of_the_class_that_was_named(engine: Engine, memb
     (answer,) = engine.ask("query", paths=[example["path"]]).told("answer")
     assert answer["scores"][0]["id"] == state["classes"][1]["id"]
     own = keys[state["classes"][1]["id"]]
-    assert answer["nearest"] in set(own) - {example["key"]}  # a photo does not vouch for itself
+    assert answer["nearest"] in set(own) - {example["key"]}  # a photo is not its own nearest example
     assert np.isfinite(answer["scores"][0]["error"])

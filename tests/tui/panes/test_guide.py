@@ -1,4 +1,4 @@
-"""The first minute: from the samples to photos of one's own."""
+"""The first minute: from the samples to your own photos."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ Lines = Callable[[Any], list[str]]
 def test_three_steps_lead_from_the_samples_and_leave_for_good(drive: "Drive", lines: Lines) -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
-        assert "is the next answer" not in "\n".join(lines(driver.app))  # a place was named
+        assert "is the next answer" not in "\n".join(lines(driver.app))  # a path was given
         await workspace.open_samples("/photos")
         await workspace.query_pane.ask_now(["/queries"])
         await driver.idle()

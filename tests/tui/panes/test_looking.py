@@ -1,4 +1,4 @@
-"""How much of the terminal a photo gets, and how it is looked at closer."""
+"""The size of a photo in the terminal, and zooming."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ def test_an_example_is_looked_at_closer_and_the_next_one(drive: "Drive", lines: 
         closeup = driver.app.screen
         assert isinstance(closeup, Closeup)
         assert closeup.preview.size.area > 0.9 * 140 * 40
-        await driver.keys("right", "z", "z", "right")  # closer, the arrow moves the photo
+        await driver.keys("right", "z", "z", "right")  # when zoomed in, the arrow moves the photo
         assert (closeup.at, closeup.preview.zoom) == (1, 4.0)
         assert closeup.preview.centre[0] > 0.5
         assert "2/6  jay-1.jpg" in lines(driver.app)[-1]
@@ -93,7 +93,7 @@ def test_tiles_are_as_large_as_the_room_lets_them(count: int, room: tuple[int, i
     grid = tiled(count, Size(*room))
     assert grid.columns * grid.pitch.width <= max(room[0] + 1, 2)
     smallest = tiled(count, Size(*room), 16)
-    if grid.height <= room[1]:  # all in view: a line or a column more of them would not be, or they would be smaller
+    if grid.height <= room[1]:  # all are visible; one more row or column would not fit or would shrink them
         assert grid.pitch.area >= smallest.pitch.area or smallest.height > room[1]
     else:
         assert grid.columns == max((room[0] + 1) // 17, 1)
@@ -109,7 +109,7 @@ def test_the_map_is_beside_the_photo_if_there_is_room_and_over_it_otherwise(driv
         text = "\n".join(lines(driver.app))
         assert "frame: what the network sees of it" in text
         assert "h: what ‹ owl › does not explain" in text
-        workspace.photos_pane.gallery.focus()  # among photos h goes to the left
+        workspace.photos_pane.gallery.focus()  # among photos h moves left
         await driver.idle()
         assert "H: what ‹ owl › does not explain" in "\n".join(lines(driver.app))
         picture.preview.focus()

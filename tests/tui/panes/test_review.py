@@ -1,4 +1,4 @@
-"""Going through many answers: order, choice, labels, threshold, sorting; and that asking adds."""
+"""Reviewing many answers: order, filters, labels, threshold, sorting; classifying more adds to them."""
 
 import csv
 from collections.abc import Callable
@@ -131,7 +131,7 @@ def test_many_are_labelled_at_once_and_one_undo_takes_it_back(drive: Drive, line
         assert driver.counts["wren"] == 6
         assert review.gallery.cursor == 2  # the next one
         await driver.keys("h", "2")
-        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # it is of one class only
+        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # it is in one class only
 
     drive(scenario)
 
@@ -216,7 +216,7 @@ def test_photos_are_copied_into_folders_unless_a_move_is_requested(drive: Drive,
 def test_the_folders_of_classes_do_not_depend_on_the_photos_that_are_sorted(
     drive: Drive, fake_engine: FakeEngine
 ) -> None:
-    """Of classes "Jay" and "jay" the first gets the folder Jay, also when photos of the other come first, or alone."""
+    """Of classes "Jay" and "jay" the first gets the folder Jay, even if photos of the other come first or alone."""
 
     async def scenario(driver: Driver) -> None:
         await opened(driver)

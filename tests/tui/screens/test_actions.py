@@ -1,4 +1,4 @@
-"""What the keys do that other tests do not press, and what is asked before much is done."""
+"""Keys that other tests do not press, and the confirmation of large changes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ def test_m_sorts_by_name(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         workspace.classes_pane.list.focus()
-        await driver.keys("2", "m", "escape")  # there is no photo that could be of a class
+        await driver.keys("2", "m", "escape")  # there is no photo to assign
         assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
         await driver.keys("j", "k", "j")
         assert workspace.classes_pane.entry is not None
@@ -102,7 +102,7 @@ def test_how_it_is_shown_is_a_key(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app, workspace = driver.app, driver.app.workspace
         picture, photos = workspace.query_pane.picture, workspace.photos_pane
-        await driver.keys("c", "right_square_bracket", "l", "x", "full_stop")  # nothing was asked yet
+        await driver.keys("c", "right_square_bracket", "l", "x", "full_stop")  # nothing was classified yet
         assert app.screen is workspace
         await workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
         picture.preview.focus()
@@ -220,7 +220,7 @@ def test_the_picker_lays_out_only_visible_entries(
         await driver.pilot.press("space", "pagedown", "space", "end")
         assert "elk-09999.jpg" in laid_out
         assert len(picker.marked) == 2
-        assert not any("✓" in line for line in lines(app))  # it is the end of the list that is on the screen
+        assert not any("✓" in line for line in lines(app))  # the end of the list on the screen
         await driver.pilot.press("space")
         assert any("✓▫ elk-09999.jpg" in line for line in lines(app))
 
@@ -292,14 +292,14 @@ def test_recent_places_are_offered_and_unsaved_work_needs_confirmation(drive: "D
         await driver.keys("escape")
         for option, counts in (("stay", before), ("go on", {"jay": 1})):
             await driver.keys("ctrl+o")
-            await driver.pilot.press("down", "enter")  # the first is what is open
+            await driver.pilot.press("down", "enter")  # the first is the open document
             await driver.until(lambda: "unsaved" in getattr(app.screen, "dialog_title", ""))
             await driver.type(option)
             assert driver.counts == counts
         assert app.controller.project == "/home/birds.frn.json"
         await app.workspace.open_place("/nowhere")
         assert driver.counts == {"jay": 1}
-        await driver.keys("u", "ctrl+r")  # nothing to take back
+        await driver.keys("u", "ctrl+r")  # nothing to undo
         assert driver.counts == {"jay": 1}
 
     drive(scenario)

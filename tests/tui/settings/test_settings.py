@@ -1,4 +1,4 @@
-"""What is remembered, the settings screen, and keys of the user's own."""
+"""Remembered settings, the settings screen, and keys of the user."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_settings_come_back(private_state: Path) -> None:
     ["{", "[]", "null", '{"images": "sixel"}', '{"threshold": 7}', '{"keys": [1]}', '{"recent": [2]}', "[" * 9999],
 )
 def test_a_file_with_a_mistake_is_reported_and_left_alone(private_state: Path, text: str) -> None:
-    """It may have been edited by hand, and one comma should not cost all of it."""
+    """Someone may have edited the file; a wrong comma should not lose all of it."""
     private_state.mkdir()
     settings_path().write_text(text)
     settings = Settings.read()
@@ -113,7 +113,7 @@ def test_places_that_another_app_keeps_meanwhile_stay(drive: Drive, private_stat
     Settings(recent=["/old"], bookmarks=["/a", "/b"]).write()
 
     async def scenario(driver: Driver) -> None:
-        driver.app.context.places.toggle("/a")  # no bookmark any more
+        driver.app.context.places.toggle("/a")  # the bookmark is gone
         driver.app.context.places.toggle("/mine")
         Settings(recent=["/theirs", "/old"], bookmarks=["/a", "/b", "/c"], theme="nord").write()
 

@@ -1,4 +1,4 @@
-"""Only what differs is written, text before pictures."""
+"""Only differences are written, text before images."""
 
 import re
 
@@ -20,7 +20,7 @@ def update(*lines: str, y: int = 0, style: Style = PLAIN) -> LayoutUpdate:
 
 
 def written(cells: CellBuffer, pictures: int = EVERYTHING) -> list[tuple[int, int, str]]:
-    """Row, column and text of each run."""
+    """Return row, column and text of each run."""
     text, _ = cells.written(ColorSystem.TRUECOLOR, pictures)
     runs = re.findall(r"\x1b\[(\d+);(\d+)H((?:(?!\x1b\[\d+;\d+H).)*)", text)
     return [(int(y), int(x), re.sub(r"\x1b\[[0-9;]*m", "", rest)) for y, x, rest in runs]

@@ -1,4 +1,4 @@
-"""When garbage is looked for; in a process of its own, as it is the whole process's affair."""
+"""Garbage collection; in a separate process, because it concerns the whole process."""
 
 import sys
 

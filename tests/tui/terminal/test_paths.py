@@ -1,4 +1,4 @@
-"""What terminals paste when files are dropped, and paths that are typed."""
+"""Pasted paths of dropped files, and typed paths."""
 
 from pathlib import Path
 

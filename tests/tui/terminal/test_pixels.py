@@ -1,4 +1,4 @@
-"""Pictures as pixels: what the terminal is told, and what stands for them in the text."""
+"""Images as pixels: the commands to the terminal, and the placeholders in the text."""
 
 import base64
 import gc
@@ -45,7 +45,7 @@ def keys(command: str) -> dict[str, str]:
 
 def test_every_mark_is_a_combining_character_of_no_width() -> None:
     assert len(MARKS) == len(set(MARKS)) == 297
-    assert (MARKS[0], MARKS[1], MARKS[296]) == ("\u0305", "\u030d", "\U0001d244")  # of the protocol's table
+    assert (MARKS[0], MARKS[1], MARKS[296]) == ("\u0305", "\u030d", "\U0001d244")  # from the protocol's table
     assert all(cell_len(PLACEHOLDER + mark * 3) == 1 for mark in MARKS)
 
 
@@ -71,7 +71,7 @@ def test_the_terminal_gets_the_pixels_before_the_placeholders_that_name_them() -
     cell, style = placeholders(shown, Style(bgcolor="#101010"))[0][0]
     assert style.color is not None
     assert int(number) == MARKS.index(cell[3]) << 24 | (style.color.number or 0)
-    assert "38;5;" in style.render("x")  # a colour of the table, which tmux leaves as it is
+    assert "38;5;" in style.render("x")  # a colour of the table, which tmux leaves unchanged
     assert 16 <= (style.color.number or 0) <= 255
 
 
@@ -122,7 +122,7 @@ def test_the_app_shows_pixels_which_stay_beside_dialogues(
         assert shown.pixels == (shown.columns * 10, shown.rows * 20)
         await user.pilot.press("question_mark")
         await user.pilot.pause()
-        assert PLACEHOLDER in "\n".join(lines(user.app))  # in its own colour, by which the terminal knows it
+        assert PLACEHOLDER in "\n".join(lines(user.app))  # in the colour that identifies the image
         await user.pilot.press("escape", "l")
         await user.pilot.pause()
         assert isinstance(user.app.screen, Review)
@@ -140,7 +140,7 @@ def test_the_terminals_answer_decides_unless_an_option_does(drive: Any) -> None:
     async def hear(user: Any) -> None:
         app = user.app
         await app.hear(Answered(name="kitty(0.41.1)", cell=(9, 18)))
-        assert app.context.mode == "half"  # as nothing was said
+        assert app.context.mode == "half"  # because the default applies
         await app.hear(Answered(can=("62",)))
         assert app.context.mode == "kitty"
         assert (app.graphics.mode, app.workspace.photos_pane.gallery.mode) == ("kitty", "kitty")

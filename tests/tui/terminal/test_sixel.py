@@ -1,4 +1,4 @@
-"""Sixel: the pixels of a picture, and of any part of a line of it in the place of its placeholders."""
+"""Sixel: the pixels of an image, and of any part of a line in place of its placeholders."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ IMAGE = re.compile(r'\x1bP0;1q"1;1;(\d+);(\d+)([^\x1b]*)\x1b\\')
 
 
 def decoded(text: str) -> np.ndarray[Any, Any]:
-    """What a terminal draws: (h, w, 3) in percent, -1 where nothing is said."""
+    """Return what a terminal draws: (h, w, 3) in percent, -1 if a pixel is not set."""
     width, height, body = IMAGE.fullmatch(text).groups()  # type: ignore[union-attr]
     drawn = np.full((int(height), int(width), 3), -1)
     palette: dict[int, tuple[int, ...]] = {}
@@ -48,7 +48,7 @@ def decoded(text: str) -> np.ndarray[Any, Any]:
 
 @pytest.fixture
 def photo() -> np.ndarray[Any, Any]:
-    """3 x 5 cells of 8 x 17 pixels, of few colours."""
+    """An image of 3 x 5 cells of 8 x 17 pixels with few colours."""
     y, x = np.mgrid[:51, :40] // 8 * 8
     return np.stack([4 * y, 6 * x, 128 + y - x], 2).astype(np.uint8)
 
@@ -102,7 +102,7 @@ def test_a_picture_writes_its_pixels_and_keeps_the_text_around_it(photo: np.ndar
     assert graphics.translated("no picture \x1b[0m") == "no picture \x1b[0m"
     del picture
     gone = graphics.translated(written(Strip(line)))
-    assert "\x1bP" not in gone  # of a picture that is gone nothing is shown
+    assert "\x1bP" not in gone  # a removed image shows nothing
     assert "     " in gone
 
 

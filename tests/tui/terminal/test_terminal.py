@@ -1,4 +1,4 @@
-"""What a terminal answers is no key, and says how it shows pixels."""
+"""Answers of a terminal are not treated as keys, and say how it shows pixels."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def test_terminal_answers_are_removed_from_typed_input_wherever_they_are_cut(cut
     answers = Answers()
     parts = [answers.taken(part) for part in ("a" + ANSWERS[:cut], ANSWERS[cut:] + "b")]
     found = [answer for _, some in parts for answer in some]
-    if ANSWERS[cut - 1] == "\x1b":  # a key by itself: nobody waits for more of it
+    if ANSWERS[cut - 1] == "\x1b":  # a key by itself: the parser does not wait for more
         return
     assert "".join(typed for typed, _ in parts) == "ab"
     assert [answer.name for answer in found if answer.name] == ["XTerm(379)"]

@@ -183,7 +183,7 @@ def test_no_color_loses_nothing(play: Play, lines: Lines, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "nord", "solarized-light"])
 def test_every_part_has_enough_contrast(play: Play, styles: Styles, theme: str) -> None:
-    """At least 3 : 1, what WCAG asks of large text and of graphics."""
+    """At least 3 : 1, which WCAG requires for large text and graphics."""
 
     def luminance(rgb: tuple[int, ...]) -> float:
         linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in rgb)]

@@ -45,7 +45,7 @@ def test_the_picture_mode_follows_the_terminals_answer(
 
 
 def test_each_character_has_the_parts_that_its_place_says() -> None:
-    """The names of sextants, quadrants and octants list their parts, by Unicode's own data where Python has them."""
+    """The names of sextants, quadrants and octants list their parts, according to Unicode's data in Python."""
     for mode, count in (("quad", 16), ("sextant", 64), ("octant", 256)):
         assert len(set(CHARACTERS[mode])) == count  # type: ignore[index]
     assert (CHARACTERS["quad"][6], CHARACTERS["sextant"][3], CHARACTERS["octant"][15]) == ("▞", "🬂", "▀")

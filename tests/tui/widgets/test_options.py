@@ -1,4 +1,4 @@
-"""Keys that come before a list is laid out, or after a screen was answered."""
+"""Keys that arrive before a list is laid out, or after a screen was closed."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ def test_page_keys_do_nothing_in_a_palette_without_room(drive: "Drive") -> None:
             show()
             palette = app.screen
             assert isinstance(palette, Palette)
-            palette._action_command_list("page_up")  # it has no list yet
+            palette._action_command_list("page_up")  # the list does not exist yet
             await driver.pilot.pause()
             palette.dismiss()
             palette.dismiss()

@@ -82,7 +82,7 @@ def test_a_run_folder_is_one_process_s_until_it_ends(tmp_path: Path) -> None:
     os.close(done)
     assert ended(process) == 0
     folder.claim()
-    RunFolder(tmp_path / "run").claim()  # it is ours already
+    RunFolder(tmp_path / "run").claim()  # this process holds it already
     folder.release()
     assert ended(fork(folder.claim)) == 0
     os.close(read)

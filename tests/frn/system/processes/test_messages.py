@@ -1,4 +1,4 @@
-"""A message survives the way to another process and back, whatever files are called."""
+"""Messages to another process and back are unchanged, for any file name."""
 
 import io
 import os

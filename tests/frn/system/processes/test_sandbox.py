@@ -1,4 +1,4 @@
-"""Work in a child that may take only so much."""
+"""Work in a child process with limits."""
 
 import os
 import time

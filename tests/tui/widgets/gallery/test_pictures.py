@@ -1,4 +1,4 @@
-"""Which pictures the gallery asks for, and what it looks like."""
+"""The images that the gallery requests, and its appearance."""
 
 from frn_tui.client.protocol import RenderPreview
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem

@@ -61,7 +61,7 @@ def test_evil_names_stay_in_their_cells(play: Play, lines: Lines, view: Any) -> 
 
 
 def scroll(play: Play, count: int) -> tuple[float, int]:
-    """Ten pages down so many items: median processor time of a page, and how often pictures were asked for."""
+    """Go ten pages down; return the median processor time of a page and the number of image requests."""
     gallery = Gallery(mode="half")
     result = []
 
