@@ -9,7 +9,7 @@ from memory import CONTESTANTS, PUBLISHED, MemoryCase, _head, measure_memory
 
 
 def test_attention_over_all_pools_uses_its_weights() -> None:
-    """CTX stores way x (queries r) x (shot r) weights and their gradients; FRN's closed form stores nothing so large."""
+    """CTX stores way x (queries r) x (shot r) weights and their gradients; FRN's closed form stores far less."""
     case = MemoryCase(part="head", r=100, shot=2, d=16, way=8, queries=4)
     attention = 4 * 8 * (8 * 4 * 100) * (2 * 100) / 1e6
     if sys.platform != "linux":

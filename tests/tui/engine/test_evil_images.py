@@ -267,7 +267,7 @@ def test_every_kind_ends_with_an_outcome_and_the_engine_lives(
 async def ask_about(
     paths: dict[str, Path], folder: Path, good: str
 ) -> tuple[dict[str, list[str | None]], Found, float]:
-    """Return why each file could not be embedded, classified and shown (None: it could), the folder, and the MiB used."""
+    """Return why each file could not be embedded, classified and shown (None: it could), the folder, and the memory."""
     client = EngineClient()
     outcomes: dict[str, list[str | None]] = {}
     try:
