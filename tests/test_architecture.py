@@ -120,7 +120,7 @@ def test_every_module_has_a_layer() -> None:
     assert [n for n in modules() if n.startswith("frn_tui.") and place(n, APP_LAYERS) is None] == []
 
 
-def test_nobody_imports_up() -> None:
+def test_imports_point_one_way() -> None:
     assert points_up(LAYERS, "frn") == []
     assert points_up(APP_LAYERS, "frn_tui") == []
 
@@ -153,7 +153,7 @@ def test_no_file_name_occurs_twice_in_a_product() -> None:
     assert [name for name, times in names.items() if times > 1 and name[1] != "__init__.py"] == []
 
 
-def test_the_torch_free_side_names_no_torch() -> None:
+def test_torch_free_modules_do_not_import_torch() -> None:
     for name, path in modules().items():
         if name.startswith(TORCH_FREE):
             assert not [i for i in imported(path) if i.split(".")[0] == "torch"], name

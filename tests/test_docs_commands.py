@@ -55,9 +55,9 @@ ELSEWHERE = {
     r'pip install "(ray|dask)\[\w+\]"': "tests/runtimes/test_clusters.py",
     r"npm (pack|install) .*": ".github/workflows/tests.yml",
     r"python -m http\.server --directory page": "tests/browser/conftest.py serves the same way",
-    r"pip install '\.\[\w+\]'.*": "test_extras_that_are_named_exist",
+    r"pip install '\.\[\w+\]'.*": "test_mentioned_extras_exist",
     r"python assets/benchmarks/\w+\.py.*": "tests/benchmarks/test_scripts.py",
-    r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_files_that_are_named_exist of tests/test_docs.py",
+    r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_mentioned_files_exist of tests/test_docs.py",
 }
 """Shell lines that do not start `frn`, and the test that runs them."""
 STAND_INS = {"DIR": "birds", "PRESET": "demo", "PHOTO": "unknown.jpg", "NAME": "proto"}
@@ -164,12 +164,12 @@ def read(words: list[str], *, whole: bool) -> None:
 
 
 @pytest.mark.parametrize("text", COMMANDS)
-def test_a_command_is_read_as_its_page_has_it(text: str) -> None:
+def test_documented_command_parses(text: str) -> None:
     read(list(COMMANDS[text][0]), whole=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
-def test_commands_in_sentences_are_read(page: Path) -> None:
+def test_commands_in_sentences_parse(page: Path) -> None:
     prose = BLOCK.sub("", page.read_text(encoding="utf-8"))
     for mention in re.findall(r"`(frn [^`]+)`", prose):
         words = shlex.split(mention)[1:]
@@ -204,7 +204,7 @@ def assert_shown(printed: str, shown: str) -> None:
     assert [float(value) for value in found.groups()] == pytest.approx(wanted, abs=0.11, rel=0.01)
 
 
-def test_every_reason_names_an_existing_command() -> None:
+def test_every_skip_reason_names_an_existing_command() -> None:
     for what, why in ONLY_READ.items():
         assert any(why_not_run(words) == why for words, _ in COMMANDS.values()), what
         for path in re.findall(r"tests/[\w/.]+", why):
@@ -212,7 +212,7 @@ def test_every_reason_names_an_existing_command() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
-def test_other_lines_of_shell_are_run_somewhere(page: Path) -> None:
+def test_other_shell_lines_are_tested_elsewhere(page: Path) -> None:
     for line, _ in lines(page):
         words = shlex.split(line, comments=True)
         if frn_words(line):
@@ -224,7 +224,7 @@ def test_other_lines_of_shell_are_run_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
-def test_extras_that_are_named_exist(page: Path) -> None:
+def test_mentioned_extras_exist(page: Path) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     named = re.findall(r"'\.\[([\w,]+)\]'", page.read_text(encoding="utf-8"))
     assert {extra for names in named for extra in names.split(",")} <= set(extras)

@@ -10,7 +10,7 @@ import pytest
 from tests.benchmarks.scripts import output
 
 
-def test_the_package_is_without_it() -> None:
+def test_measuring_tools_are_not_in_the_package() -> None:
     """The light install does not need the measuring tools."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == [

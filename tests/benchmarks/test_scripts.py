@@ -54,7 +54,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def test_many_classes_are_timed_beside_one_after_the_other() -> None:
+def test_many_classes_are_timed_together_and_one_by_one() -> None:
     words = ("classes", "--way", 3, "--way", 40, "--shot", 2, "--d", 16, "--r", 4, "--photos", 2, "--rounds", 1)
     few, many = json.loads(output(*words, "--json"))
     assert (few["way"], many["way"], many["photos"]) == (3, 40, 2)
@@ -147,7 +147,7 @@ def pool(tmp_path: Path) -> Path:
     return tmp_path / "pool"
 
 
-def test_fine_tuning_is_measured_on_classes_that_it_has_not_seen(
+def test_fine_tuning_is_measured_on_unseen_classes(
     pool: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("finetune.TEST", EpisodeShape(way=3, shot=2, queries=2))
@@ -193,7 +193,7 @@ def documented() -> list[str]:
 
 
 @pytest.mark.parametrize("text", documented())
-def test_a_command_is_read_as_its_page_has_it(text: str) -> None:
+def test_documented_command_parses(text: str) -> None:
     script, *words = shlex.split(text)
     app = typer.Typer()
     app.command()(importlib.import_module(script.removesuffix(".py")).main)

@@ -35,7 +35,7 @@ def address(tmp_path: Path) -> Iterator[str]:
         yield process.stdout.readline().split()[1]
 
 
-def test_photos_are_drawn_over_the_page(address: str, show: Callable[..., Any]) -> None:
+def test_photos_are_drawn_as_pixels_on_the_page(address: str, show: Callable[..., Any]) -> None:
     """Half blocks would have hundreds of colours; the pixels of photos have thousands."""
     browser = show(address)
     deadline = time.monotonic() + TIMEOUT

@@ -61,7 +61,7 @@ def assert_equal(card: dict[str, str], expected: Prediction) -> None:
     assert card["unknown"] == str(expected.unknown).lower()
 
 
-def test_a_page_answers_learns_and_keeps(
+def test_page_classifies_learns_and_remembers(
     folder: Path, tmp_path: Path, serve: Callable[[Path], str], show: Callable[..., Any]
 ) -> None:
     from selenium.webdriver.common.by import By
@@ -122,7 +122,7 @@ def wait_until_shots(browser: Any, wanted: dict[str, int]) -> None:
     WebDriverWait(browser, WAIT, poll_frequency=0.1).until(lambda driver: driver.execute_script(script) == wanted)
 
 
-def test_without_its_server_a_page_opens_with_learned_classes(
+def test_page_opens_offline_with_learned_classes(
     folder: Path, serve: Callable[[Path], str], show: Callable[..., Any]
 ) -> None:
     from selenium.webdriver.common.by import By

@@ -48,7 +48,7 @@ def lines_of(out: Path) -> int:
 
 @pytest.mark.campaign
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_an_archive_is_classified_in_flat_memory_whatever_kills_it(tmp_path: Path) -> None:
+def test_archive_is_classified_in_constant_memory_despite_kills(tmp_path: Path) -> None:
     archive, out = tmp_path / "archive", tmp_path / "results.jsonl"
     draw_archive(archive)
     moths = assets_folder() / "samples" / "moths"

@@ -20,7 +20,7 @@ SECONDS = int(os.environ.get("FRN_FUZZ_SECONDS", "60"))
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_the_kept_corpus_is_answered_or_refused(door: str) -> None:
+def test_stored_corpus_is_answered_or_refused(door: str) -> None:
     kept = sorted((CORPUS / door).iterdir())
     answered = [path for path in kept if tried(door, path.read_bytes())]
     assert set(answered) >= {path for path in kept if path.name.startswith("good")}

@@ -72,16 +72,16 @@ def limited(limits: list[str], tmp_path: Path) -> list[bool]:
     return answered
 
 
-def test_few_file_handles(tmp_path: Path) -> None:
+def test_classifies_with_few_file_handles(tmp_path: Path) -> None:
     assert limited([f"ulimit -n {number}" for number in (32, 10, 8, 7, 6, 5)], tmp_path)[:3] == [True] * 3
 
 
-def test_little_address_space(tmp_path: Path) -> None:
+def test_classifies_with_little_address_space(tmp_path: Path) -> None:
     limits = [f"ulimit -v {mebi << 10}" for mebi in (2000, 800, 400, 260, 230, 200)]
     assert limited(limits, tmp_path)[:3] == [True] * 3
 
 
-def test_a_large_image_in_little_address_space_says_so(tmp_path: Path) -> None:
+def test_large_image_with_too_little_memory_is_reported(tmp_path: Path) -> None:
     Image.new("RGB", (9000, 9000)).save(tmp_path / "large.png")
     words = ["classify", str(SAMPLES / "moths"), str(tmp_path / "large.png"), "--model", "conv4"]
     ended = frn(*words, limit=f"ulimit -v {500 << 10}")
@@ -103,11 +103,11 @@ def test_a_large_image_in_little_address_space_says_so(tmp_path: Path) -> None:
         {"LC_ALL": "xx_YY.nothing", "TERM": "nothing", "COLUMNS": "-1"},
     ],
 )
-def test_no_home_no_cache_no_locale(environment: dict[str, Any]) -> None:
+def test_classifies_without_home_cache_or_locale(environment: dict[str, Any]) -> None:
     assert answers(frn(*CLASSIFY, **environment))
 
 
-def test_names_that_the_locale_cannot_write(tmp_path: Path) -> None:
+def test_classifies_names_that_the_locale_cannot_encode(tmp_path: Path) -> None:
     for name, photo in zip(("Ärger", "雀", "a\udcffb"), sorted(PHOTO.parent.iterdir()), strict=False):
         home = tmp_path / "classes" / name
         home.mkdir(parents=True)
@@ -129,7 +129,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_read_only_place_is_one_line_and_no_hindrance_to_reading(read_only: Path) -> None:
+def test_read_only_disk_allows_reading_and_reports_writes(read_only: Path) -> None:
     path = read_only / "x.frn.json"
     assert answers(frn(*CLASSIFY, FRN_CACHE=str(read_only), HOME=str(read_only)))
     assert not answers(frn("enroll", str(SAMPLES / "moths"), "--out", str(path), "--replace", "--model", "conv4"))
@@ -186,7 +186,7 @@ def test_two_programs_build_the_same_cache_of_pixels(moths: Path, tmp_path: Path
     assert not list(cache_folder().rglob(".*"))
 
 
-def test_a_cache_of_pixels_killed_at_any_step_is_built_again(
+def test_pixel_cache_killed_at_any_step_is_built_again(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders, step, was_killed = scan(moths / "val"), 0, True
@@ -200,9 +200,7 @@ def test_a_cache_of_pixels_killed_at_any_step_is_built_again(
     assert step >= 4
 
 
-def test_a_run_killed_at_any_step_of_a_save_resumes_from_before_or_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_killed_at_any_step_of_a_save_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model(ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=32)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     step, was_killed = 0, True

@@ -46,7 +46,7 @@ def session(graph: onnx.ModelProto) -> onnxruntime.InferenceSession:
         ("resnet9-patch4", False, 84),
     ],
 )
-def test_feature_maps_are_torchs_for_any_number_of_images(
+def test_feature_maps_equal_torchs_for_any_number_of_images(
     backbone: str, last_pool: bool, size: int, method: str
 ) -> None:
     model = random_model(backbone, last_pool=last_pool, size=size, method=method)
@@ -60,7 +60,7 @@ def test_feature_maps_are_torchs_for_any_number_of_images(
         assert np.abs(ours - expected).max() <= 5e-6 * np.abs(expected).max()
 
 
-def test_two_exports_are_the_same_bytes_in_one_clean_file(tmp_path: Path) -> None:
+def test_two_exports_give_the_same_bytes_in_one_clean_file(tmp_path: Path) -> None:
     model = random_model("conv4")
     for name in ("a", "b"):
         (tmp_path / f"{name}.onnx").write_bytes(features_graph(model).SerializeToString(deterministic=True))

@@ -41,7 +41,7 @@ def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int
 
 
 @pytest.mark.parametrize("name", ["resnet18", "vit_b_16"])
-def test_a_traced_network_is_torchs_in_one_clean_file_of_checked_operators(
+def test_traced_network_equals_torch_in_one_file_of_checked_operators(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = imported(name, tmp_path, monkeypatch, 64)
@@ -61,7 +61,7 @@ def test_a_traced_network_is_torchs_in_one_clean_file_of_checked_operators(
         np.testing.assert_allclose(extractor.feature_maps(image[None])[0], maps, atol=1e-5 * np.abs(together).max())
 
 
-def test_from_weights_to_an_answer(tmp_path: Path, moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_file_leads_to_an_answer(tmp_path: Path, moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = imported("resnet18", tmp_path, monkeypatch, 64)
     save_model(model, tmp_path / "m.safetensors")
     out, classes = tmp_path / "out", moths / "test"
@@ -104,7 +104,7 @@ def test_an_untrained_head_is_tuned_on_the_validation_split(
     assert found["accuracy"] > 20
 
 
-def test_a_network_that_cannot_be_written_leaves_stdout_to_results(capfd: pytest.CaptureFixture[str]) -> None:
+def test_failed_export_prints_nothing_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
     class Turned(torch.nn.Module):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return images.mT

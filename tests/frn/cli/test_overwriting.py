@@ -88,7 +88,7 @@ def many_photos(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("key", ALL, ids=" ".join)
-def test_a_foreign_file_stays_without_replace(tmp_path: Path, key: tuple[str, str]) -> None:
+def test_foreign_file_is_kept_without_replace(tmp_path: Path, key: tuple[str, str]) -> None:
     given, file = place(tmp_path, key)
     file.write_bytes(b"of others")
     command, option = key
@@ -114,7 +114,7 @@ def with_replace() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("key", with_replace(), ids=" ".join)
-def test_a_photo_stays_even_with_replace(tmp_path: Path, key: tuple[str, str]) -> None:
+def test_photo_is_kept_even_with_replace(tmp_path: Path, key: tuple[str, str]) -> None:
     given, file = place(tmp_path, key)
     file.write_bytes(PHOTO.read_bytes())
     result = frn(*key[0].split(), *ALL[key][1], key[1], given, "--replace")
@@ -124,7 +124,7 @@ def test_a_photo_stays_even_with_replace(tmp_path: Path, key: tuple[str, str]) -
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "webp"])
-def test_a_picture_that_frn_drew_is_replaced_and_a_photo_is_not(tmp_path: Path, ending: str) -> None:
+def test_image_drawn_by_frn_is_replaced_but_a_photo_is_not(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"x.{ending}"
     assert frn("explain", MOTHS, PHOTO, "--out", path).exit_code == 0
     assert is_ours(path)
@@ -137,7 +137,7 @@ def test_a_picture_that_frn_drew_is_replaced_and_a_photo_is_not(tmp_path: Path, 
     assert path.read_bytes() == picture.getvalue()
 
 
-def test_a_table_is_replaced_on_request_and_an_empty_file_always(tmp_path: Path) -> None:
+def test_table_is_replaced_on_request_and_an_empty_file_always(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.touch()
     words = ("score", MOTHS, tmp_path / "labelled", "--csv", path)

@@ -26,7 +26,7 @@ def test_an_epoch_uses_no_image_twice_and_every_row_is_one_class() -> None:
     assert 2 not in {label_of(i, RAGGED) for i in used}
 
 
-def test_an_epoch_ends_only_when_fewer_than_way_classes_can_still_serve() -> None:
+def test_epoch_ends_when_fewer_than_way_classes_are_left() -> None:
     for epoch in range(20):
         episodes = training_epoch(RAGGED, SHAPE, seed=1, epoch=epoch)
         served = np.zeros(len(RAGGED), dtype=int)
@@ -37,7 +37,7 @@ def test_an_epoch_ends_only_when_fewer_than_way_classes_can_still_serve() -> Non
         assert np.count_nonzero(rounds - served) < SHAPE.way
 
 
-def test_episode_counts_are_the_authors() -> None:
+def test_episode_counts_equal_the_authors() -> None:
     """Simulated counts of the authors' sampler for 64 classes of 600 images (facts, samplers)."""
     for way, shot, least, most in ((20, 5, 95, 96), (10, 5, 191, 192), (15, 1, 157, 157), (30, 1, 77, 78)):
         shape = EpisodeShape(way=way, shot=shot, queries=15)
@@ -52,14 +52,14 @@ def test_classes_are_drawn_in_proportion_to_their_remaining_images() -> None:
     assert abs(share - (1 - 2 * 10 / 110 * 10 / 100)) < 0.02
 
 
-def test_the_same_seed_gives_the_same_episodes_and_another_epoch_others() -> None:
+def test_episodes_depend_on_seed_and_epoch() -> None:
     once = training_epoch(RAGGED, SHAPE, seed=3, epoch=4)
     again = training_epoch(RAGGED, SHAPE, seed=3, epoch=4)
     assert all(np.array_equal(a, b) for a, b in zip(once, again, strict=True))
     assert not np.array_equal(once[0], training_epoch(RAGGED, SHAPE, seed=3, epoch=5)[0])
 
 
-def test_an_evaluation_episode_depends_on_its_index_alone() -> None:
+def test_evaluation_episode_depends_only_on_its_index() -> None:
     """Episode number 7 is the same, whether it is drawn alone or after the others."""
     sizes = (20, 30, 25, 21)
     sampled = [evaluation_episode(sizes, SHAPE, seed=0, index=index) for index in range(8)]
@@ -90,12 +90,12 @@ def test_a_class_that_is_too_small_is_reported_with_both_counts() -> None:
         training_epoch((9, 3, 9), SHAPE, seed=0, epoch=0)
 
 
-def test_a_senseless_shape_is_refused() -> None:
+def test_invalid_episode_shape_is_refused() -> None:
     with pytest.raises(FrnError, match="an episode needs shot >= 1, not 0"):
         EpisodeShape(way=5, shot=0, queries=1)
 
 
-def test_small_data_sets_come_more_often_where_a_power_of_their_size_counts() -> None:
+def test_smaller_exponent_favours_small_data_sets() -> None:
     sets, shape = [[30] * 40, [12] * 25], EpisodeShape(way=5, shot=1, queries=2)
     ends = np.cumsum([sum(sizes) for sizes in sets])
 

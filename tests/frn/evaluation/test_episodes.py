@@ -26,7 +26,7 @@ def class_maps(r: int = 9, d: int = 32) -> Tensor:
     ).relu()
 
 
-def test_accuracy_and_interval_are_the_papers() -> None:
+def test_accuracy_and_interval_follow_the_paper() -> None:
     correct = [1.0, 0.5, 0.75, 0.25]
     accuracy = summarise(correct)
     assert accuracy.mean == 62.5
@@ -34,7 +34,7 @@ def test_accuracy_and_interval_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize("method", ["frn", "proto"])
-def test_episodes_from_cached_features_are_scored_as_the_head_scores_them(method: str) -> None:
+def test_cached_features_give_the_scores_of_the_head(method: str) -> None:
     maps, head = class_maps(), build_head(method, 32)
     sampled = np.stack([evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(11)])
     with torch.no_grad():
@@ -90,7 +90,7 @@ def test_moments_are_faster_than_maps() -> None:
         assert median(lambda: score(sampled)) < median(by_maps)
 
 
-def test_a_head_with_layers_of_its_own_is_not_taken_from_an_exported_file() -> None:
+def test_exported_file_cannot_provide_a_head_with_layers() -> None:
     from frn_export.graphs.backbone import features_graph
 
     from frn.errors import FrnError

@@ -41,7 +41,7 @@ COUNTED = LabelledScore(
 )
 
 
-def test_every_number_is_the_one_counted_by_hand() -> None:
+def test_every_number_equals_the_count_by_hand() -> None:
     assert (COUNTED.right, COUNTED.accuracy) == (2, 0.5)
     np.testing.assert_array_equal(COUNTED.confusion, [[2, 1], [1, 0]])
     assert [(c.photos, c.right, c.called) for c in COUNTED.per_class] == [(3, 2, 3), (1, 0, 1)]
@@ -67,7 +67,7 @@ def test_wilsons_interval_is_where_the_score_test_accepts(right: int) -> None:
         assert abs(right / 20 - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / 20), abs=1e-9)
 
 
-def test_the_files_hold_every_photo_and_no_foreign_markup() -> None:
+def test_files_list_every_photo_without_foreign_markup() -> None:
     rows = list(csv.DictReader(csv_text(list(COUNTED.rows[0]), COUNTED.rows).splitlines()))
     assert [row["label"] for row in rows] == ["a", "a", "b", "a", "a", "a"]
     assert float(rows[2]["p(b)"]) == 0.8
@@ -97,7 +97,7 @@ def frn(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
-def test_the_command_tells_all_of_it(labelled: Path, tmp_path: Path) -> None:
+def test_score_command_reports_everything(labelled: Path, tmp_path: Path) -> None:
     files = ["--csv", tmp_path / "s.csv", "--report", tmp_path / "s.html"]
     told = frn("score", SAMPLES / "moths", labelled, "--json", *files)
     assert told.exit_code == 1  # one file is unreadable
@@ -135,7 +135,7 @@ def test_scoring_needs_no_torch(labelled: Path) -> None:
     assert result.stdout.rstrip().endswith("False"), result.stderr
 
 
-def test_blanks_around_the_names_of_folders_are_none_of_the_class(tmp_path: Path) -> None:
+def test_blanks_around_folder_names_are_ignored(tmp_path: Path) -> None:
     """Neither for the photos to be scored, nor if a class has no readable photo."""
     photo = SAMPLES / "queries" / "eyed footman 6.jpg"
     shutil.copytree(SAMPLES / "moths" / "eyed footman", tmp_path / "classes" / " eyed footman")

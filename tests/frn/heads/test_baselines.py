@@ -90,7 +90,7 @@ def test_ctx_is_equation_12() -> None:
     check(head, score)
 
 
-def test_covariance_compares_rooted_second_moments_about_the_origin() -> None:
+def test_covariance_compares_square_rooted_second_moments() -> None:
     def rooted(m: Tensor) -> Tensor:
         raw = sum(torch.outer(row, row) for row in m) / R
         return torch.sign(raw) * torch.sqrt(torch.abs(raw) + ROOT_FLOOR)  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def test_simpleshot_centres_normalises_and_takes_the_nearest_centroid() -> None:
     check(head, score)
 
 
-def test_simpleshots_centre_follows_training_only() -> None:
+def test_simpleshot_centre_is_updated_only_in_training() -> None:
     head, (support, query) = SimpleShotHead(D).double(), episode()
     head.eval()(support, query)
     assert head.centre.abs().max() == 0
@@ -147,7 +147,7 @@ def test_ridge_regresses_the_labels_on_the_features(pooled: bool) -> None:
 
 
 @pytest.mark.parametrize("name", TESTED_ALIKE)
-def test_the_order_of_events_does_not_matter(name: str) -> None:
+def test_order_of_supports_and_queries_does_not_matter(name: str) -> None:
     torch.manual_seed(0)
     head, (support, query) = build_head(name, D).double().eval(), episode()
     with torch.no_grad():

@@ -103,18 +103,18 @@ def test_lccrn_reconstructs_two_maps_of_the_query_from_two_of_the_class(d: int) 
     check(head, plain, d=2 * d, r=9)
 
 
-def test_lccrn_enriches_square_maps_only() -> None:
+def test_lccrn_requires_square_maps() -> None:
     with pytest.raises(ValueError, match="8 locations"):
         LCCRNHead(12)(torch.randn(WAY, SHOT, 8, 12), torch.randn(QUERIES, 8, 12))
 
 
-def test_lccrn_keeps_the_first_networks_maps_apart() -> None:
+def test_lccrn_auxiliary_loss_uses_the_maps_of_the_first_network() -> None:
     support = torch.randn(WAY, SHOT, R, 12)
     torch.testing.assert_close(LCCRNHead(12).auxiliary_supports(support), F.normalize(support[..., :6], dim=3))
 
 
 @torch.no_grad()
-def test_a_head_of_two_networks_gets_two() -> None:
+def test_head_with_two_networks_gets_two_backbones() -> None:
     torch.manual_seed(0)
     model = Model(ModelConfig(backbone="conv4", method="lccrn")).eval()
     images = torch.rand(2, 3, 84, 84)

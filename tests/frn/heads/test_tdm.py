@@ -98,7 +98,7 @@ def test_protonet_compares_weighted_maps(pooled: bool) -> None:
 
 
 @pytest.mark.parametrize(("name", "plain"), [("frn-tdm", FRNHead()), ("proto-tdm", ProtoHead(pooled=False))])
-def test_with_equal_weights_it_is_the_method_below(name: str, plain: torch.nn.Module) -> None:
+def test_equal_weights_give_the_underlying_method(name: str, plain: torch.nn.Module) -> None:
     head, (support, query) = build_head(name, D).double().eval(), episode()
     for net in head.get_submodule("weights").children():
         net.get_parameter("narrow.weight").data.zero_()  # every weight is one
@@ -106,7 +106,7 @@ def test_with_equal_weights_it_is_the_method_below(name: str, plain: torch.nn.Mo
         torch.testing.assert_close(head(support, query), plain(support, query))
 
 
-def test_weights_are_shaken_in_training_only_and_stay_between_0_and_2() -> None:
+def test_weights_get_noise_only_in_training_and_stay_between_0_and_2() -> None:
     weights, (support, query) = lively(ChannelWeights(D)), episode()
     with torch.no_grad():
         assert torch.equal(weights(support, query), weights(support, query))
@@ -123,7 +123,7 @@ LAYERS = {"wide": "linear1", "norm": "bn1", "narrow": "linear2"}
 
 
 @pytest.mark.parametrize("name", ["frn-tdm", "proto-tdm"])
-def test_logits_are_those_of_the_authors_code(name: str) -> None:
+def test_logits_equal_the_authors_code(name: str) -> None:
     head = build_head(name, 64)
     for key, tensor in head.get_submodule("weights").state_dict().items():
         net, layer, last = key.split(".")

@@ -54,7 +54,7 @@ def opened(extractor: Extractor, store: Path, state: State, monkeypatch: pytest.
     return classifier
 
 
-def test_an_enrolled_state_opens_without_reading_photos_and_answers_the_same(
+def test_stored_classes_open_without_photos_and_give_the_same_answers(
     extractor: Extractor, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, state, queries, before = enrolled
@@ -63,7 +63,7 @@ def test_an_enrolled_state_opens_without_reading_photos_and_answers_the_same(
     assert answers(again, queries) == before
 
 
-def test_another_name_order_photo_or_model_is_another_form(
+def test_stored_form_depends_on_names_order_photos_and_model(
     extractor: Extractor, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, state, *_ = enrolled

@@ -86,15 +86,13 @@ def harmed(path: Path, harm: Callable[[Model], None]) -> bytes:
 
 
 @pytest.mark.parametrize("harm", [expand, double])
-def test_a_value_that_no_network_has_is_refused_before_a_session_exists(
-    shipped: Path, harm: Callable[[Model], None]
-) -> None:
+def test_oversized_value_is_refused_before_a_session_exists(shipped: Path, harm: Callable[[Model], None]) -> None:
     with pytest.raises(FrnError, match=r"m\.onnx: computes [\d,]+ numbers at '(huge|d\d+)' for one image"):
         check_model(harmed(shipped, harm), "m.onnx", ["frn-features"])
 
 
 @pytest.mark.parametrize("harm", [multiply, hide_sizes(expand)])
-def test_unforeseeable_hangs_are_ended_in_the_child(
+def test_unpredictable_hangs_are_stopped_in_the_child(
     shipped: Path, harm: Callable[[Model], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onnx_sandbox, "SECONDS", 1.5)

@@ -83,7 +83,7 @@ def training_loss(logits: Tensor, support: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("name", "tolerance"), [("frn-conv4", 1e-5), ("frn-resnet12", 1e-4)])
-def test_an_frn_episode_is_the_authors(golden: Path, tmp_path: Path, name: str, tolerance: float) -> None:
+def test_frn_episode_equals_the_authors(golden: Path, tmp_path: Path, name: str, tolerance: float) -> None:
     model, arrays = load(golden, name, tmp_path)
     maps = model.feature_maps(arrays["images"])
     assert_near(maps, arrays["feature_map"], tolerance)
@@ -96,7 +96,7 @@ def test_an_frn_episode_is_the_authors(golden: Path, tmp_path: Path, name: str, 
 
 
 @pytest.mark.parametrize(("name", "noise"), [("frn-conv4", 2e-3), ("frn-resnet12", 1e-2)])
-def test_gradients_are_those_of_the_authors_formula(golden: Path, tmp_path: Path, name: str, noise: float) -> None:
+def test_gradients_equal_the_authors_formula(golden: Path, tmp_path: Path, name: str, noise: float) -> None:
     """Agreement to 1e-6 in float64. The recording is float32, in which these nearly cancelling sums keep two or three
     digits. The authors' own formula in float32 differs from it as much as this one.
     """
@@ -117,7 +117,7 @@ def test_gradients_are_those_of_the_authors_formula(golden: Path, tmp_path: Path
     assert_near(gradient, arrays["grad_conv1"], noise)
 
 
-def test_a_protonet_episode_is_the_authors(golden: Path, tmp_path: Path) -> None:
+def test_protonet_episode_equals_the_authors(golden: Path, tmp_path: Path) -> None:
     model, arrays = load(golden, "proto-conv4", tmp_path)
     maps = model.feature_maps(arrays["images"])
     support, query = maps[: WAY * SHOT].unflatten(0, (WAY, SHOT)), maps[WAY * SHOT :]
@@ -151,7 +151,7 @@ def authors_state() -> dict[str, Tensor]:
     return {key: torch.from_numpy(np.asarray(value)) for key, value in state.items()}
 
 
-def test_a_training_step_is_the_authors_forward_and_backward(tmp_path: Path) -> None:
+def test_training_step_equals_the_authors_forward_and_backward(tmp_path: Path) -> None:
     """Loss, gradients and running statistics agree to 1e-9, in training mode and float64."""
     torch.save(authors_state(), tmp_path / "authors.pth")
     as_is = ModelConfig(backbone="conv4", method="frn", transform=AS_IS, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))

@@ -46,7 +46,7 @@ def as_the_authors(image: Image.Image, *, square: bool) -> np.ndarray[tuple[int,
 @pytest.mark.parametrize(
     ("preset", "square"), [("cub-cropped-resnet12", True), ("aircraft-conv4", True), ("mini-imagenet-resnet12", False)]
 )
-def test_a_preset_says_how_images_are_prepared(checkpoint: Path, preset: str, square: bool) -> None:
+def test_preset_defines_the_preprocessing(checkpoint: Path, preset: str, square: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", FrnWarning)
         transform = load_model(checkpoint, transform=find_preset(preset).transform).config.transform
@@ -70,7 +70,7 @@ def frn(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
-def test_an_added_checkpoint_has_a_name_that_every_command_takes(checkpoint: Path) -> None:
+def test_added_checkpoint_has_a_name_for_every_command(checkpoint: Path) -> None:
     made = frn("models", "add", checkpoint, "--preset", "cub-cropped-conv4", "--name", "cub", "--json")
     assert made.exit_code == 0
     assert "warning" not in made.stderr
@@ -84,7 +84,7 @@ def test_an_added_checkpoint_has_a_name_that_every_command_takes(checkpoint: Pat
         load_model(out, transform=model.config.transform)
 
 
-def test_commands_warn_in_one_line_and_take_a_preset(checkpoint: Path, moths: Path) -> None:
+def test_commands_warn_in_one_line_and_accept_a_preset(checkpoint: Path, moths: Path) -> None:
     words = ("eval", checkpoint, "--data", moths, "--shot", 1, "--queries", 2, "--episodes", 2, "--json")
     plain = frn(*words)
     assert plain.exit_code == 0

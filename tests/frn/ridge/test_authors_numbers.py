@@ -67,7 +67,7 @@ def test_enrolled_classes_and_the_exported_head_equal_the_authors_in_float32(tim
         np.testing.assert_allclose(errors, arrays["class_error"], rtol=0, atol=1e-6 * unit)
 
 
-def test_an_episode_equals_the_authors() -> None:
+def test_episode_equals_the_authors() -> None:
     arrays = {key: torch.from_numpy(array) for key, array in recorded("episode").items()}
     head = FRNHead()
     (alpha, beta), (gamma,) = arrays["alpha_beta"].tolist(), arrays["gamma"].tolist()

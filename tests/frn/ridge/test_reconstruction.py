@@ -89,9 +89,7 @@ def test_location_error_is_the_distance_from_the_reconstruction(p: int, rho: flo
 
 
 @pytest.mark.parametrize(("queries", "r", "p", "d"), [(2, 1, 3, 12), (40, 25, 25, 8), (40, 25, 4, 8), (3, 4, 9, 16)])
-def test_class_error_is_the_mean_over_locations_whichever_way_it_is_computed(
-    queries: int, r: int, p: int, d: int
-) -> None:
+def test_class_error_is_the_mean_over_locations_in_every_form(queries: int, r: int, p: int, d: int) -> None:
     query, pool = features(queries, r, d), features(6, p, d)
     mean = location_error(query.flatten(0, 1), pool, 0.3, 1.4).unflatten(1, (queries, r)).mean(-1).mT
     torch.testing.assert_close(class_error(query, pool, 0.3, 1.4), mean, rtol=1e-11, atol=1e-11)
@@ -160,7 +158,7 @@ def test_float32_stays_within_5e_6_of_float64_svd(name: str, d: int, shot: int) 
 
 @pytest.mark.parametrize("beta", [-0.2, math.log(2)])
 @pytest.mark.parametrize("p", [4, 9])
-def test_gradients_are_those_of_the_formula(p: int, beta: float) -> None:
+def test_gradients_equal_the_formula(p: int, beta: float) -> None:
     query, pool = features(3, 6).requires_grad_(), features(2, p, 6).requires_grad_()
     lam, rho = torch.tensor([math.exp(0.3), math.exp(beta)], dtype=torch.float64)
     inputs = (query, pool, lam.requires_grad_(), rho.requires_grad_())
@@ -172,7 +170,7 @@ def test_gradients_are_those_of_the_formula(p: int, beta: float) -> None:
 
 @pytest.mark.parametrize("beta", [-0.2, math.log(2), 3.0])
 @pytest.mark.parametrize("p", [4, 6, 9])
-def test_the_gradient_of_the_moments_is_that_of_the_formula(p: int, beta: float) -> None:
+def test_gradient_of_the_moments_equals_the_formula(p: int, beta: float) -> None:
     query, pool = features(4, 3, 6).requires_grad_(), features(2, p, 6).requires_grad_()
     lam, rho = torch.tensor([math.exp(0.3), math.exp(beta)], dtype=torch.float64)
     assert torch.autograd.gradcheck(moment_error, (query, pool, lam.requires_grad_(), rho.requires_grad_()))
@@ -185,7 +183,7 @@ def maps_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("shot", [1, 5, 20, 30])
-def test_float32_gradients_are_those_of_float64(monkeypatch: pytest.MonkeyPatch, name: str, shot: int) -> None:
+def test_float32_gradients_are_close_to_float64(monkeypatch: pytest.MonkeyPatch, name: str, shot: int) -> None:
     """Computed in pieces of a single map, with lambda as small as in real use.
 
     The worst case is lambda's gradient of "low rank" in the whitened form, wrong by 1.01e-4. The paper's Eq. 8 in
@@ -231,7 +229,7 @@ def test_autocast_leaves_the_head_in_float32(p: int) -> None:
     assert rough.dtype == torch.float32
 
 
-def test_a_system_that_is_not_positive_definite_is_refused_by_name() -> None:
+def test_indefinite_system_is_refused_with_its_class() -> None:
     query, pool = features(2, 6), features(3, 4, 6)
     pool[1, 0, 0] = math.nan
     with pytest.raises(ValueError, match=r"ridge system of class 1 \(of 3; 1 affected\) is not positive definite"):

@@ -67,7 +67,7 @@ def test_the_solver_returns_errors_with_and_without_each_support(
 
 
 @pytest.mark.parametrize("prior", [TRAINED, UNTRAINED, FLAT])
-def test_no_head_around_the_chosen_one_is_likelier(prior: Prior) -> None:
+def test_chosen_head_is_a_local_optimum(prior: Prior) -> None:
     k = 4
     pools = classes(4, k, 6, 20, noise=1.0)
     chosen = tune_by_leave_one_out(pools, prior)
@@ -89,7 +89,7 @@ def test_few_photos_stay_near_the_prior_and_many_leave_it() -> None:
     assert distances[2] > 1
 
 
-def test_lambda_of_the_prior_does_not_grow_with_the_shots_and_gamma_does() -> None:
+def test_prior_gamma_grows_with_the_shots_and_lambda_does_not() -> None:
     one, nine = TRAINED.head(1), TRAINED.head(9)
     assert one.lam(36, 384) == pytest.approx(nine.lam(9 * 36, 384), rel=1e-3)
     assert (one.alpha, one.beta) == (TRAINED.alpha, TRAINED.beta)
@@ -121,14 +121,14 @@ def test_classes_of_one_support_are_rivals_of_the_others() -> None:
     np.testing.assert_allclose(solver.errors(head), left_out_errors(mixed, head), atol=2e-6 * solver.energy.max())
 
 
-def test_the_search_finds_the_least_value_and_its_place() -> None:
+def test_search_finds_the_minimum_and_its_place() -> None:
     value, place = _least(lambda x: (x - 1.234) ** 2 + 5, -8, 8)
     assert value == pytest.approx(5, abs=1e-4)
     assert place == pytest.approx(1.234, abs=1e-2)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_alpha_a_quarter_of_a_spread_away_is_better(seed: int) -> None:
+def test_chosen_alpha_is_better_than_its_neighbours(seed: int) -> None:
     """The search narrows twice, and the last refinement matters."""
     solver = _Solver(episode := TuningEpisode(classes(4, 4, 6, 20, noise=1.0, seed=seed)))
     chosen = tune([episode], TRAINED, 4.0)

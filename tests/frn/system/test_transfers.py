@@ -73,7 +73,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         server.server_close()
 
 
-def test_a_file_of_a_hub_is_fetched_once(hub: Served) -> None:
+def test_hub_file_is_downloaded_once(hub: Served) -> None:
     folder = hub("good")
     place = fetch_from_hub("x/y", "model.safetensors", folder)
     assert place.read_bytes() == CONTENT
@@ -81,13 +81,13 @@ def test_a_file_of_a_hub_is_fetched_once(hub: Served) -> None:
 
 
 @pytest.mark.parametrize("kind", ["silent", "slow"])
-def test_a_hub_that_sends_next_to_nothing_is_left(hub: Served, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_stalled_hub_download_stops(hub: Served, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(transfers, "TIMEOUT", 10.0)  # the child process spends some of it on imports
     with pytest.raises(FrnError, match=r"only [\d,]+ bytes came in 10 s"):
         fetch_from_hub("x/y", "model.safetensors", hub(kind))
 
 
-def test_half_a_file_of_a_hub_is_refused_in_one_line(hub: Served) -> None:
+def test_truncated_hub_file_is_refused_in_one_line(hub: Served) -> None:
     folder = hub("cut")
     with pytest.raises(FrnError) as caught:
         fetch_from_hub("x/y", "model.safetensors", folder)

@@ -205,7 +205,7 @@ def counted(met: ProcessGroup, out: Path) -> str:
     return f"{met.mean(torch.tensor([met.rank, 4.0])).tolist()} {met.any(met.rank == 1)} {met.any(False)}"
 
 
-def test_ranks_tell_each_other_numbers(ranks: Launch, tmp_path: Path) -> None:
+def test_ranks_exchange_numbers(ranks: Launch, tmp_path: Path) -> None:
     assert ranks(counted, tmp_path / "run") == ["[0.5, 4.0] True False"] * 2
     assert counted(ALONE, tmp_path) == "[0.0, 4.0] False False"
 
@@ -297,7 +297,7 @@ def evaluated(met: ProcessGroup, out: Path) -> str:
     return f"{result['accuracy']:.6f} {result['ci95']:.6f}"
 
 
-def test_two_ranks_evaluate_as_one_does(ranks: Launch, tmp_path: Path) -> None:
+def test_two_ranks_evaluate_like_one(ranks: Launch, tmp_path: Path) -> None:
     assert ranks(evaluated, tmp_path / "run") == [evaluated(ProcessGroup(), tmp_path)] * 2
 
 
@@ -308,7 +308,7 @@ def enrolled(met: ProcessGroup, out: Path) -> str:
     return said.getvalue()
 
 
-def test_two_ranks_enroll_as_one_does(ranks: Launch, tmp_path: Path, moths: Path) -> None:
+def test_two_ranks_enroll_like_one(ranks: Launch, tmp_path: Path, moths: Path) -> None:
     (tmp_path / "moths").symlink_to(moths / "train")
     shutil.copytree(next((moths / "val").iterdir()), tmp_path / "odd")
     (tmp_path / "odd" / "00.png").write_bytes(b"no image")

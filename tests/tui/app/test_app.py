@@ -66,7 +66,7 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def test_it_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: DriveReal) -> None:
+def test_app_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
         app, query = driver.app, driver.app.controller.query
         await driver.until(lambda: len(query.answers) == 18 and "maps" in query.answers[0])
@@ -82,7 +82,7 @@ def test_it_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: DriveR
     drive_real(scenario)
 
 
-def test_a_folder_to_a_corrected_saved_and_exported_classifier(
+def test_folder_becomes_a_corrected_saved_and_exported_classifier(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
     async def scenario(driver: "Driver") -> None:
@@ -134,7 +134,9 @@ def test_a_folder_to_a_corrected_saved_and_exported_classifier(
     drive_real(again, tmp_path / "m.frn.json")
 
 
-def test_classes_by_hand_and_undo_to_the_start(moths_folder: Path, lines: Lines, drive_real: DriveReal) -> None:
+def test_classes_made_by_hand_can_be_undone_to_the_start(
+    moths_folder: Path, lines: Lines, drive_real: DriveReal
+) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         await driver.keys("n")
@@ -167,7 +169,7 @@ def test_classes_by_hand_and_undo_to_the_start(moths_folder: Path, lines: Lines,
     drive_real(scenario, moths_folder)
 
 
-def test_results_threshold_filter_help_and_confusion(
+def test_results_threshold_filter_help_and_confusion_open(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
     async def scenario(driver: "Driver") -> None:
@@ -242,7 +244,7 @@ def test_pasted_paths_are_added_or_classified_and_broken_files_are_listed(
     drive_real(scenario, moths_folder)
 
 
-def test_the_engine_may_be_killed_at_any_moment(moths_folder: Path, drive_real: DriveReal) -> None:
+def test_app_survives_a_killed_engine(moths_folder: Path, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         before = app.engine.pid

@@ -19,7 +19,7 @@ def send(driver: Driver, *keys: str) -> None:
         driver.app.post_message(events.Key(name, character if character != " " else " "))
 
 
-def test_a_format_and_a_path_that_are_typed_ahead_arrive(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_format_and_path_typed_ahead_arrive(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         driver.app.workspace.ask(["/queries"])
         await driver.idle()

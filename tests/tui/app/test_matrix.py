@@ -21,7 +21,7 @@ SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 
 
 @pytest.mark.parametrize("colors", COLORS)
-def test_every_size_and_theme_is_painted_with_the_colours_that_there_are(
+def test_every_size_and_theme_uses_only_available_colours(
     colors: str,
     drive: "Drive",
     lines: Callable[[Any], list[str]],
@@ -64,7 +64,7 @@ def check_colors(text: str, colors: str) -> None:
         assert all(red == green == blue for red, green, blue in shades)
 
 
-def test_a_window_of_a_single_cell_comes_to_rest(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
+def test_window_of_a_single_cell_becomes_idle(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrollbar that covers its own content would appear and disappear forever."""
     laid_out = []
     refresh = Screen._refresh_layout
@@ -93,7 +93,7 @@ def test_a_window_of_a_single_cell_comes_to_rest(drive: "Drive", monkeypatch: py
 
 
 @pytest.mark.parametrize(("no_color", "shown"), [(False, "ansi-light"), (True, "textual-dark")])
-def test_a_theme_is_remembered_but_not_one_of_colours_where_there_are_none(
+def test_theme_is_remembered_unless_colours_are_off(
     no_color: bool, shown: str, drive: "Drive", private_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Settings(theme="ansi-light").write()

@@ -183,6 +183,6 @@ def test_a_task_takes_the_documented_number_of_keys(
     drive(scenario, place="/home")
 
 
-def test_five_classes_and_200_questions_take_at_most_half_of_the_keys_of_before() -> None:
+def test_five_classes_and_200_answers_take_at_most_half_the_old_keys() -> None:
     before, now = told()[(questions.__doc__ or "").strip().rstrip(".")]
     assert 2 * int(now) <= int(before)

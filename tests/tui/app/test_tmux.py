@@ -214,7 +214,7 @@ def test_a_session_classifies_corrects_saves_and_quits(terminal: Terminal, photo
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_in_good_order_and_keeps_the_work(
+def test_signal_ends_the_app_cleanly_and_keeps_the_work(
     number: signal.Signals, terminal: Terminal, photos: Path
 ) -> None:
     app = terminal.start(str(photos))
@@ -251,14 +251,14 @@ def test_a_crash_restores_the_terminal_and_exits_with_a_failure(terminal: Termin
     terminal.until(lambda: not lives(engine), seconds=5)
 
 
-def test_a_terminal_that_cannot_move_its_cursor_is_refused_politely(terminal: Terminal) -> None:
+def test_terminal_without_cursor_movement_is_refused(terminal: Terminal) -> None:
     terminal.start(str(terminal.folder), before="TERM=dumb")
     assert terminal.ended() == 1
     terminal.shows("frn-tui needs a terminal that can move its cursor")
     assert "Traceback" not in terminal.screen
 
 
-def test_two_thousand_keys_in_one_write_reach_the_dialogues_that_they_open(terminal: Terminal) -> None:
+def test_two_thousand_keys_in_one_write_reach_the_dialogs_that_they_open(terminal: Terminal) -> None:
     """As in a paste without brackets or a slow ssh: each name opens a dialog, is typed and closes it."""
     terminal.start()
     terminal.shows("explained, unknown")

@@ -75,7 +75,7 @@ def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
     asyncio.run(scenario())
 
 
-def test_a_link_to_a_project_is_the_project_and_a_damaged_lock_still_locks(
+def test_link_to_a_project_shares_its_lock_even_if_damaged(
     tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
 ) -> None:
     path, link = tmp_path / "x.frn.json", tmp_path / "y.frn.json"
@@ -125,7 +125,7 @@ def test_a_project_is_locked_again_after_its_engine_was_killed(
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
-def test_the_app_locks_its_project_when_the_engine_was_started_again(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_project_is_locked_again_by_a_restarted_engine(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         driver.app.controller.project = PROJECT
         assert fake_engine.on_restart is not None
@@ -136,7 +136,9 @@ def test_the_app_locks_its_project_when_the_engine_was_started_again(drive: Driv
 
 
 @pytest.mark.parametrize(("option", "project"), [("copy", None), ("take it over", PROJECT), ("leave it", "before")])
-def test_who_opens_it_second_chooses(drive: Drive, fake_engine: FakeEngine, option: str, project: str | None) -> None:
+def test_second_app_chooses_copy_or_takeover(
+    drive: Drive, fake_engine: FakeEngine, option: str, project: str | None
+) -> None:
     fake_engine.holders[PROJECT] = 4321
 
     async def scenario(driver: Driver) -> None:

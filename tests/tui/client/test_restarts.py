@@ -109,7 +109,7 @@ def test_a_file_that_kills_the_engine_is_skipped_and_the_rest_continues(
     play(scenario, program=("-c", MISCHIEF))
 
 
-def test_an_engine_that_dies_again_and_again_stays_dead_until_it_is_started(photos: Callable[..., list[str]]) -> None:
+def test_repeatedly_dying_engine_stays_down_until_started(photos: Callable[..., list[str]]) -> None:
     (poison,) = photos("poison")
 
     async def scenario(client: EngineClient) -> None:
@@ -147,7 +147,7 @@ def test_silence_is_reported_once(photos: Callable[..., list[str]]) -> None:
     play(scenario, model=False, program=("-c", MISCHIEF), silence_timeout=0.3, cancel_timeout=0.1)
 
 
-def test_an_engine_that_cannot_start_is_an_error() -> None:
+def test_engine_start_failure_is_reported() -> None:
     async def run() -> None:
         for program, message in (
             (("-c", "pass"), "does not start"),

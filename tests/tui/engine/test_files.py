@@ -24,7 +24,7 @@ from frn.system.processes.locks import Lock
 from tests.tui.engine.conftest import Engine, first
 
 
-def test_the_exported_classifier_answers_as_the_app(
+def test_exported_classifier_answers_like_the_app(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.done("classes", state=engine.state(first(members, 2)))
@@ -69,7 +69,7 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "features.onnx"
 
 
-def test_an_untrained_head_is_chosen_with_the_classes_as_the_library_does(
+def test_untrained_head_is_tuned_like_in_the_library(
     bare: Engine, untrained: Path, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     bare.done("open_model", model=str(untrained))
@@ -138,7 +138,7 @@ def test_a_project_round_trips_and_keeps_unknown_fields(
     assert "cannot be read" in engine.ask("load", path=str(tmp_path / "away.frn.json")).reason
 
 
-def test_results_are_written_with_the_bytes_of_odd_names(bare: Engine, tmp_path: Path) -> None:
+def test_results_keep_the_bytes_of_odd_names(bare: Engine, tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
     bare.done("write", path=str(path), text=os.fsdecode(b"caf\xe9.jpg,wren\n"), replace=False)
     assert path.read_bytes() == b"caf\xe9.jpg,wren\n"
@@ -191,7 +191,7 @@ def test_saved_work_leaves_no_journal(engine: Engine, state_folder: Path) -> Non
     assert [*state_folder.iterdir()] == []
 
 
-def test_a_project_that_looks_at_mirror_images_says_so_and_is_answered_so_everywhere(
+def test_project_with_mirror_images_is_answered_the_same_everywhere(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     query, path = members["moth 42"][7], tmp_path / "moths.frn.json"
@@ -218,9 +218,7 @@ def test_a_project_that_looks_at_mirror_images_says_so_and_is_answered_so_everyw
     assert "tta" not in json.loads(path.read_text())["model"]
 
 
-def test_unsaved_work_of_an_app_that_was_just_killed_waits_for_its_engine_to_end(
-    engine: Engine, state_folder: Path
-) -> None:
+def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_folder: Path) -> None:
     """The engine holds the lock; on a busy machine it may end later than the next app starts."""
     engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={}, saved=False)
     (file,) = state_folder.glob("journal-*.json")

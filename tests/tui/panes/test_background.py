@@ -69,9 +69,7 @@ def test_new_photos_in_a_watched_folder_are_classified(
     drive(scenario)
 
 
-def test_the_time_left_is_that_of_the_job_and_not_of_a_cancelled_one_before(
-    drive: "Drive", monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_remaining_time_ignores_a_cancelled_job(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(driver: "Driver") -> None:
         context = driver.app.context
         told: list[float] = []

@@ -30,7 +30,7 @@ def test_a_digit_labels_the_query(drive: "Drive", size: tuple[int, int]) -> None
     drive(scenario, size=size)
 
 
-def test_browsing_photos_continues_while_both_panes_are_visible(drive: "Drive") -> None:
+def test_browsing_continues_while_both_panes_are_visible(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         gallery = driver.app.workspace.photos_pane.gallery
         gallery.focus()
@@ -41,7 +41,7 @@ def test_browsing_photos_continues_while_both_panes_are_visible(drive: "Drive") 
     drive(scenario)
 
 
-def test_the_file_picker_starts_where_it_was_left(drive: "Drive") -> None:
+def test_file_picker_starts_in_the_last_folder(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         folders = []
         for keys in (("a", "enter", "escape"), ("p", "escape")):
@@ -57,7 +57,7 @@ def test_the_file_picker_starts_where_it_was_left(drive: "Drive") -> None:
     drive(scenario)
 
 
-def test_classes_in_focus_are_made_wider_and_narrower(drive: "Drive") -> None:
+def test_classes_pane_in_focus_is_resized(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         workspace.focus_pane("classes")

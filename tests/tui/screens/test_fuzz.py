@@ -89,7 +89,7 @@ def check(driver: "Driver") -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_no_series_of_events_breaks_it(
+def test_random_events_do_not_break_the_app(
     seed: int, drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(driver: "Driver") -> None:

@@ -148,7 +148,9 @@ SCENES: list[Scene] = [
     [*itertools.product(SCENES, SIZES), (workspace, LARGE), (photos, LARGE)],
     ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else value.__name__,
 )
-def test_it_looks_as_it_did(scene: Scene, size: tuple[int, int], drive: "Drive", snapshot: Snapshot) -> None:
+def test_screens_match_their_stored_text(
+    scene: Scene, size: tuple[int, int], drive: "Drive", snapshot: Snapshot
+) -> None:
     async def scenario(driver: "Driver") -> None:
         driver.app.animation_level = "none"
         driver.app.workspace.context.jobs.say("")

@@ -43,7 +43,7 @@ def keys(command: str) -> dict[str, str]:
     return dict(pair.split("=") for pair in command.split(","))
 
 
-def test_every_mark_is_a_combining_character_of_no_width() -> None:
+def test_every_mark_is_a_zero_width_combining_character() -> None:
     assert len(MARKS) == len(set(MARKS)) == 297
     assert (MARKS[0], MARKS[1], MARKS[296]) == ("\u0305", "\u030d", "\U0001d244")  # from the protocol's table
     assert all(cell_len(PLACEHOLDER + mark * 3) == 1 for mark in MARKS)
@@ -56,7 +56,7 @@ def test_a_line_of_placeholders_is_cut_between_cells() -> None:
     assert strip.crop(1, 3).text == "".join(f"{PLACEHOLDER}{MARKS[1]}{MARKS[x]}{line[0].text[3]}" for x in (1, 2))
 
 
-def test_the_terminal_gets_the_pixels_before_the_placeholders_that_name_them() -> None:
+def test_terminal_gets_pixels_before_their_placeholders() -> None:
     written: list[str] = []
     rgb = bytes(range(256)) * 2 + b"x" * (6 * 4 * 3 * 200)
     shown = picture(rgb=rgb)
@@ -75,7 +75,7 @@ def test_the_terminal_gets_the_pixels_before_the_placeholders_that_name_them() -
     assert 16 <= (style.color.number or 0) <= 255
 
 
-def test_a_picture_that_nobody_keeps_is_taken_away_and_one_that_is_kept_is_given_again() -> None:
+def test_unused_image_is_deleted_and_used_image_is_sent_again() -> None:
     written: list[str] = []
     graphics = Graphics(written.append)
     kept, dropped = picture(), picture()
@@ -94,7 +94,7 @@ def test_a_picture_that_nobody_keeps_is_taken_away_and_one_that_is_kept_is_given
     assert keys(again[0][0])["i"] == keys(COMMAND.findall(graphics.farewell())[-1][0])["i"]
 
 
-def test_tmux_is_asked_to_pass_everything_through() -> None:
+def test_commands_are_wrapped_for_tmux() -> None:
     written: list[str] = []
     graphics = Graphics(written.append)
     graphics.in_tmux = True
@@ -109,9 +109,7 @@ def app_with(images: str) -> Callable[..., FrnApp]:
 
 
 @pytest.mark.parametrize("images", ["kitty", "sixel"])
-def test_the_app_shows_pixels_which_stay_beside_dialogues(
-    drive: Any, lines: Callable[[Any], list[str]], images: Mode
-) -> None:
+def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[Any], list[str]], images: Mode) -> None:
     async def look(user: Any) -> None:
         await user.until(lambda: "\n".join(lines(user.app)).count(PLACEHOLDER) > 100)
         user.app.workspace.ask(["/queries/jay-10.jpg", "/queries/owl-10.jpg"])
@@ -136,7 +134,7 @@ def test_the_app_shows_pixels_which_stay_beside_dialogues(
     drive(look, app=app_with(images))
 
 
-def test_the_terminals_answer_decides_unless_an_option_does(drive: Any) -> None:
+def test_option_overrides_the_terminals_answer(drive: Any) -> None:
     async def hear(user: Any) -> None:
         app = user.app
         await app.hear(Answered(name="kitty(0.41.1)", cell=(9, 18)))

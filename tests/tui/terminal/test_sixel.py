@@ -67,7 +67,7 @@ def test_each_row_of_cells_shows_its_pixels_within_a_few_percent(photo: np.ndarr
     assert np.abs(drawn * 2.55 - photo).mean() < 6
 
 
-def test_a_part_of_a_row_is_that_part_of_its_pixels(photo: np.ndarray[Any, Any]) -> None:
+def test_part_of_a_row_shows_that_part_of_its_pixels(photo: np.ndarray[Any, Any]) -> None:
     piece = rows(photo)[1][0]
     colours, _, bands = piece.partition("|")
     whole = decoded(images([piece])[0])
@@ -106,7 +106,7 @@ def test_a_picture_writes_its_pixels_and_keeps_the_text_around_it(photo: np.ndar
     assert "     " in gone
 
 
-def test_a_wide_row_is_drawn_in_pieces_that_an_xterm_takes() -> None:
+def test_wide_row_is_drawn_in_pieces_for_xterm() -> None:
     photo = np.zeros((51, 2000, 3), dtype=np.uint8)
     graphics = Graphics()
     picture = shown(photo, 100, graphics)
@@ -116,7 +116,7 @@ def test_a_wide_row_is_drawn_in_pieces_that_an_xterm_takes() -> None:
     assert cells_of_piece(20) == 48
 
 
-def test_the_frame_is_drawn_where_the_network_does_not_see_all() -> None:
+def test_frame_is_drawn_if_the_network_sees_only_a_part() -> None:
     photo = np.zeros((40, 60, 3), dtype=np.uint8)
     framed = draw_frame(photo, (0.25, 0.0, 0.75, 1.0))
     assert (framed[:, 15:17] == FRAME).all()
@@ -127,7 +127,7 @@ def test_the_frame_is_drawn_where_the_network_does_not_see_all() -> None:
     np.testing.assert_array_equal(draw_frame(photo, (-0.5, -0.5, 1.5, 1.5)), photo)
 
 
-def test_pixels_for_kitty_are_the_pixels() -> None:
+def test_kitty_gets_the_exact_pixels() -> None:
     import base64
     import zlib
 

@@ -74,7 +74,7 @@ def running(pid: int) -> bool:
     return True
 
 
-def test_the_page_answers_and_nothing_stays_behind(server: tuple[subprocess.Popen[str], str]) -> None:
+def test_page_responds_and_leaves_no_processes(server: tuple[subprocess.Popen[str], str]) -> None:
     process, address = server
     assert "frn-tui" in page(address)
     assert b"Classes" in asyncio.run(visit(address, address))
@@ -103,7 +103,7 @@ def test_the_page_answers_and_nothing_stays_behind(server: tuple[subprocess.Pope
     assert not any(map(running, below))
 
 
-def test_keys_and_pictures_are_there_at_once_and_a_reload_ends_the_session_before(
+def test_keys_and_images_work_at_once_and_reload_ends_the_old_session(
     server: tuple[subprocess.Popen[str], str],
 ) -> None:
     process, address = server
@@ -135,7 +135,7 @@ def engines(pid: int) -> set[int]:
     return {int(line.split()[0]) for line in found if "frn_tui.engine" in line} & children(pid)
 
 
-def test_every_visitor_has_an_engine_that_ends_with_the_page_and_nobody_else_is_let_in(
+def test_every_visitor_has_an_engine_and_other_origins_are_refused(
     server: tuple[subprocess.Popen[str], str],
 ) -> None:
     process, address = server
@@ -182,14 +182,14 @@ def test_every_visitor_has_an_engine_that_ends_with_the_page_and_nobody_else_is_
     asyncio.run(visits())
 
 
-def test_without_the_extra_one_line_says_how_to_get_it() -> None:
+def test_missing_extra_gives_one_line_with_the_install_command() -> None:
     code = "import sys; sys.modules['textual_serve'] = None; sys.argv = ['frn-tui', '--web', '--port', '0']; "
     found = processes.run([sys.executable, "-c", code + "from frn_tui.main import run; run()"])
     assert found.returncode == 1
     assert found.stderr == f"error: --web needs textual-serve, which is not installed: {install_command('web')}\n"
 
 
-def test_a_taken_port_is_one_line(server: tuple[subprocess.Popen[str], str]) -> None:
+def test_used_port_gives_one_line(server: tuple[subprocess.Popen[str], str]) -> None:
     _, address = server
     page(address)
     port = address.rpartition(":")[2]
