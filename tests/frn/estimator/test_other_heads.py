@@ -1,4 +1,4 @@
-"""Any head classifies: labels and probabilities are those of the torch head."""
+"""Any head can classify, with the labels and probabilities of the torch head."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 
 METHODS = [name for name in HEADS if name not in ("frn", "deepemd")]
-"""DeepEMD takes the solvers of the extra `emd`, and its SGD seconds for each photo."""
+"""DeepEMD needs the solvers of the extra `emd`, and its SGD takes seconds per photo."""
 
 
 def save(method: str, folder: Path) -> Path:
@@ -59,7 +59,7 @@ def answer(classes: Path, model: Path, photo: Path) -> Prediction:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_probabilities_are_those_of_the_torch_head(method: str, classes: Path, photo: Path, tmp_path: Path) -> None:
+def test_probabilities_equal_those_of_the_torch_head(method: str, classes: Path, photo: Path, tmp_path: Path) -> None:
     path = save(method, tmp_path)
     model, extractor = load_model(path), load_extractor(path)
     pools = [[outcome for _, outcome in extractor.read(sorted(home.iterdir()))] for home in sorted(classes.iterdir())]
@@ -74,7 +74,7 @@ def test_probabilities_are_those_of_the_torch_head(method: str, classes: Path, p
     assert found.label == sorted(home.name for home in classes.iterdir())[expected.argmax()]
 
 
-def test_an_example_is_judged_without_itself(classes: Path, tmp_path: Path) -> None:
+def test_example_is_classified_without_itself(classes: Path, tmp_path: Path) -> None:
     path = save("proto", tmp_path)
     homes = {home.name: sorted(home.iterdir()) for home in sorted(classes.iterdir())}
     name, (example, *_) = next(iter(homes.items()))
@@ -96,7 +96,7 @@ def test_a_classs_only_example_is_not_recognised(classes: Path, tmp_path: Path) 
     assert found.label == "other"
 
 
-def test_commands_take_any_head(moths: Path, classes: Path, photo: Path, tmp_path: Path) -> None:
+def test_commands_accept_any_head(moths: Path, classes: Path, photo: Path, tmp_path: Path) -> None:
     path = save("bifrn", tmp_path)
     told = json.loads(frn("classify", classes, photo, "--model", path, "--format", "json").stdout)
     assert told["probabilities"] == pytest.approx(answer(classes, path, photo).probabilities, abs=1e-4)
@@ -111,7 +111,7 @@ def test_commands_take_any_head(moths: Path, classes: Path, photo: Path, tmp_pat
     assert "Use one trained with --method frn" in refused.stderr
 
 
-def test_python_takes_any_head(classes: Path, photo: Path, tmp_path: Path) -> None:
+def test_library_accepts_any_head(classes: Path, photo: Path, tmp_path: Path) -> None:
     path = save("simpleshot", tmp_path)
     homes = {home.name: sorted(home.iterdir()) for home in sorted(classes.iterdir())}
     classifier = FewShotClassifier(str(path)).fit(homes)
@@ -121,7 +121,7 @@ def test_python_takes_any_head(classes: Path, photo: Path, tmp_path: Path) -> No
         classifier.export_onnx(tmp_path / "moths.onnx")
 
 
-def test_an_exported_model_of_another_head_says_what_to_give(classes: Path, photo: Path, tmp_path: Path) -> None:
+def test_exported_model_of_another_head_says_which_file_to_use(classes: Path, photo: Path, tmp_path: Path) -> None:
     assert frn("export", "--model", save("proto", tmp_path), "--out", tmp_path / "out").exit_code == 0
     with pytest.raises(FrnError, match=r"features\.onnx: holds no proto head\. Give the model file or the run folder"):
         answer(classes, tmp_path / "out" / "features.onnx", photo)

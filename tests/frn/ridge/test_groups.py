@@ -1,4 +1,4 @@
-"""Groups of photos without labels."""
+"""Grouping photos without labels."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ PRIOR = Prior.trained(HeadParameters(4.0, 0.1, 20.0))
 
 
 def draw(sizes: tuple[int, ...], noise: float = 0.7) -> tuple[Maps, Array]:
-    """Maps (n, 4, 48) of classes of these sizes, in mixed order, and their labels."""
+    """Make maps (n, 4, 48) of classes of these sizes in mixed order, and their labels."""
     generator = np.random.default_rng(0)
     labels = generator.permutation(np.repeat(np.arange(len(sizes)), sizes))
     own = generator.standard_normal((len(sizes), 4, 48))
@@ -33,7 +33,7 @@ def as_labels(groups: list[list[list[int]]], count: int) -> Array:
 
 
 @pytest.mark.parametrize("count", [4, None])
-def test_groups_are_the_classes_and_their_number_is_found(count: int | None) -> None:
+def test_groups_match_the_classes_and_their_number(count: int | None) -> None:
     maps, labels = draw((12, 20, 9, 15))
     groups = group(maps, PRIOR, count)
     assert len(groups) == 4
@@ -42,7 +42,7 @@ def test_groups_are_the_classes_and_their_number_is_found(count: int | None) -> 
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_ward_clusters_are_those_of_scikit_learn() -> None:
+def test_ward_clusters_equal_scikit_learn() -> None:
     points = np.random.default_rng(0).standard_normal((60, 5))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     merges = _ward(points)
@@ -59,7 +59,7 @@ def test_the_most_central_photo_comes_first() -> None:
     assert [np.flatnonzero(labels == 0)[3]] in [members[0] for members in groups]
 
 
-def test_near_copies_count_once_and_follow_their_photo() -> None:
+def test_near_copies_count_once_and_stay_with_their_photo() -> None:
     maps, _ = draw((8, 8))
     copies = maps[:1].repeat(30, axis=0) + 1e-3 * np.random.default_rng(0).standard_normal((30, 4, 48)).astype("f4")
     groups = group(np.concatenate([maps, copies]), PRIOR, 2)
