@@ -44,8 +44,8 @@ EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
 COMPARISONS |= {"is not": "is", "not in": "in"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "%": "*", "**": "*"}
-SILENT = ("slots", "strict", "kw_only")
-"""Keywords that change what is refused of a programmer, and nothing else."""
+SILENT = ("slots", "strict", "kw_only", "frozen", "deterministic")
+"""Keywords that change what is refused of a programmer, and nothing else; ONNX has no map that would be sorted."""
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 

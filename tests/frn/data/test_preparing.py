@@ -394,3 +394,11 @@ def test_a_pickle_changes_nothing_and_ends_nothing(data: bytes, reason: str | No
     else:
         with pytest.raises(FrnError, match=reason):
             load_arrays(io.BytesIO(data), "x.pkl")
+
+
+def test_a_tebibyte_in_all_is_the_most_that_an_archive_may_hold() -> None:
+    limits = archives.Limits("x.zip", archives.MAX_ARCHIVE)
+    for number in range(64):
+        limits.check(f"{number}.png", 16 << 30)
+    with pytest.raises(FrnError, match=r"1\.02e\+03 GiB in all"):
+        limits.check("64.png", 1)
