@@ -1,8 +1,9 @@
 """`python -m tests.campaign.mutants`: change the core in one place at a time, and see whether its nearest tests notice.
 
 A mutant has one operator, constant or condition changed, or one call dropped. It is tried in a copy of the tree, by the
-test files nearest to it: the one of its mirrored path, then those that import it, directly or through other modules. A
-survivor is printed as a diff. `EQUIVALENT` lists those that no test can notice, each with the reason.
+test files nearest to it: the one of its mirrored path, then those that call its function, the most special ones first
+(`--calls` keeps which call what), or import its module if none does. A survivor is printed as a diff. `EQUIVALENT`
+lists those that no test can notice, each with the reason.
 """
 
 import argparse
@@ -33,7 +34,7 @@ SOURCES = {"frn": "frn", "frn_export": "export/frn_export", "frn_tui": "tui/frn_
 """Where each package of ours lives."""
 ELSEWHERE = ("tests/campaign", "tests/runtimes", "tests/browser", "tests/test_")
 """Tests that ask for more than Python, or for a long time."""
-REACH = 6
+REACH = 8
 """Test files that a mutant has to survive."""
 TIMEOUT = 600
 """Seconds after which a test file hangs, and is killed."""
@@ -249,6 +250,33 @@ def nearest(path: str) -> tuple[str, ...]:
     return tuple(sorted(distance, key=order)[:REACH])
 
 
+Calls = dict[str, list[list[str]]]
+"""The functions (path, names) that each test file calls in its own process."""
+
+
+def traced(tests: "Tests", report: Path) -> Calls:
+    """Which test files call which functions of the core: read from `report`, or found by running each, once."""
+    if not report.exists():
+        files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+        report.write_text(json.dumps({file: tests.calls(file) for file in files if not file.startswith(ELSEWHERE)}))
+    found: Calls = json.loads(report.read_text())
+    return found
+
+
+def nearest_calling(mutant: Mutant, calls: Calls) -> tuple[str, ...]:
+    """The test files nearest to a mutant."""
+    by_import, name = nearest(mutant.path), ".".join(mutant.scope)
+    # Its function; or those of its class; or those of its module.
+    for is_meant in (name.__eq__, lambda where: where.startswith(f"{name}."), lambda where: True):
+        callers = [
+            file for file in calls if any(path == mutant.path and is_meant(where) for path, where in calls[file])
+        ]
+        if callers:
+            break
+    callers.sort(key=lambda file: len(calls[file]))
+    return tuple(dict.fromkeys([*by_import[:1], *(callers or by_import)]))[:REACH]
+
+
 def copied(place: Path) -> Path:
     """A copy of the tree as it stands."""
     ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*cache", "site", "dist", "node_modules")
@@ -302,7 +330,16 @@ class Tests:
                 return failed
         return ""
 
-    def _run(self, test: str) -> str:
+    def calls(self, file: str) -> list[list[str]]:
+        """The functions of the core that a test file calls."""
+        out = self.tree.parent / "calls"
+        out.unlink(missing_ok=True)
+        self._run(file, calls=str(out))
+        root, known = f"{self.tree}/", set(core())
+        named = [(path.removeprefix(root), name) for path, name in json.loads(out.read_text())] if out.exists() else []
+        return sorted([path, name] for path, name in named if path in known)
+
+    def _run(self, test: str, **wishes: str) -> str:
         """Run a file, or one test: what failed first, or how pytest ended; empty if all passed."""
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir()
@@ -310,9 +347,8 @@ class Tests:
         assert self._server.stdout
         began = time.monotonic()
         words = [test, *(f"--deselect={name}" for name in self._unsound)]
-        print(
-            json.dumps({"words": words, "said": str(self.home / "said"), "timeout": TIMEOUT}), file=self._server.stdin
-        )
+        wish = {"words": words, "said": str(self.home / "said"), "timeout": TIMEOUT, **wishes}
+        print(json.dumps(wish), file=self._server.stdin)
         self._server.stdin.flush()
         status = int(self._server.stdout.readline())
         if not status or status == NO_TESTS:
@@ -357,14 +393,15 @@ def again(report: Path) -> list[Mutant]:
     return chosen
 
 
-def try_all(chosen: list[Mutant], report: Path) -> float:
+def try_all(chosen: list[Mutant], report: Path, known: Path) -> float:
     """Try mutants one after the other; print survivors; append one line each to a report. Returns the share killed."""
     killed = 0
     with tempfile.TemporaryDirectory(prefix="frn-mutants-") as place:
         tree = copied(Path(place))
         with contextlib.closing(Tests(tree)) as tests:
+            calls = traced(tests, known)
             for number, mutant in enumerate(chosen, 1):
-                nearby, file, began = nearest(mutant.path), tree / mutant.path, time.monotonic()
+                nearby, file, began = nearest_calling(mutant, calls), tree / mutant.path, time.monotonic()
                 source = file.read_bytes()
                 file.write_bytes(mutant.apply(source))
                 failed = tests.first_failure(nearby, file, source)
@@ -389,9 +426,10 @@ def main() -> None:
     parser.add_argument("--within", default="", help="only files whose path holds this")
     parser.add_argument("--again", type=Path, help="try the survivors of this report instead")
     parser.add_argument("--report", type=Path, default=Path("mutants.jsonl"))
+    parser.add_argument("--calls", type=Path, default=Path(tempfile.gettempdir(), "frn-mutants-calls.json"))
     options = parser.parse_args()
     chosen = again(options.again) if options.again else drawn(options.count, options.seed, options.within)
-    share = try_all(chosen, options.report)
+    share = try_all(chosen, options.report, options.calls)
     print(f"{share:.0%} of {len(chosen)} mutants killed")
 
 
