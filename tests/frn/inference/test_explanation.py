@@ -24,6 +24,25 @@ def test_the_worst_explained_block_is_the_brightest_and_where_it_belongs() -> No
     assert smooth.reshape(5, 17, 5, 17).std((1, 3)).max() > 1
 
 
+def test_the_least_error_is_covered_by_15_percent_of_its_colour_and_the_largest_by_75() -> None:
+    grey = np.full((10, 20, 3), 90, dtype=np.uint8)
+    drawn = np.asarray(overlay(grey, np.array([[0.0, 2.0]]), low=0, high=2))
+    for column, share, colour in ((0, 0.15, RAMP[0]), (19, 0.75, RAMP[-1])):
+        expected = (1 - share) * 90 + share * np.array(colour)
+        assert np.abs(drawn[5, column] - expected).max() <= 0.5
+
+
+def test_the_sheets_layout_is_the_recorded_one() -> None:
+    errors = np.linspace(0, 1, 25).reshape(5, 5)
+    grey = np.full((84, 84, 3), 90, dtype=np.uint8)
+    picture = np.asarray(sheet(grey, "", [Panel("", "", errors), Panel("", "", errors[::-1])]))
+    assert picture.shape == (324, 804, 3)
+    # the photo and two panels of 252 pixels, twelve apart; below them room for two lines
+    shown = (picture != 255).any(2)
+    assert [np.flatnonzero(shown.any(axis))[[0, -1]].tolist() for axis in (0, 1)] == [[12, 791], [12, 331]]
+    assert np.flatnonzero(np.diff(shown[100].astype(int))).tolist() == [11, 263, 275, 527, 539, 791]
+
+
 def test_lightness_of_the_ramp_rises_all_the_way() -> None:
     assert (np.diff(lightness(np.array(RAMP))) > 0).all()
 

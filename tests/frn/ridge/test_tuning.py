@@ -182,3 +182,9 @@ def test_episodes_of_other_classes_lead_to_the_recorded_head(seed: int, alpha: f
     found = tune_on_episodes(maps, [6] * 5, EpisodeShape(way=3, shot=2, queries=1), seed=seed)
     assert (found.alpha, found.beta) == pytest.approx((alpha, 0.0), abs=1e-5)
     assert found.gamma == pytest.approx(gamma, rel=3e-4)
+
+
+def test_of_two_supports_each_is_explained_by_the_other() -> None:
+    pools = classes(3, 2, 6, 20, noise=1.0)
+    head, solver = HeadParameters(0.5, 0.1, 1.0), _Solver(TuningEpisode(pools))
+    np.testing.assert_allclose(solver.errors(head), left_out_errors(pools, head), atol=2e-6 * solver.energy.max())
