@@ -79,3 +79,9 @@ def test_more_groups_than_photos_are_refused() -> None:
     maps, _ = draw((2, 2))
     with pytest.raises(FrnError, match="4 different photos cannot make 5 groups"):
         group(maps, looks(maps), PRIOR, 5)
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(1.0, 4), (1.4, 3)])
+def test_noisy_classes_are_not_split_and_the_vaguest_are_joined(noise: float, expected: int) -> None:
+    maps, _ = draw((12, 20, 9, 15), noise)
+    assert len(group(maps, looks(maps), PRIOR)) == expected

@@ -176,7 +176,8 @@ def test_missing_maps_are_reported_and_classes_stay_unchanged(engine: Engine, me
     engine.done("classes", state=state)
     strange = json.loads(json.dumps(state))
     strange["classes"][0]["supports"][0]["key"] = "f" * 32
-    assert engine.done("classes", state=strange)["missing"] == ["f" * 32]
+    refused = engine.done("classes", state=strange)
+    assert (refused["missing"], refused["calibrated"], refused["reports"]) == (["f" * 32], 0.0, [])
     (answer,) = engine.ask("query", paths=[str(members["moth 40"][5])]).told("answer")
     assert "scores" in answer
 
