@@ -170,8 +170,6 @@ TOO_LONG = "a" * 300
         ("enroll", MOTHS, "--out", f"{TOO_LONG}.frn.json"),
         ("data", "check", TOO_LONG),
         ("eval", "conv4", "--data", TOO_LONG),
-        ("plot", TOO_LONG),
-        ("average", TOO_LONG, TOO_LONG, "--out", "x.safetensors"),
     ],
 )
 def test_a_name_that_cannot_be_looked_at_is_one_line(words: tuple[object, ...]) -> None:
