@@ -117,7 +117,8 @@ def _fitted(support: Tensor, query: Tensor, *, normalised: bool) -> Tensor:
         layer = nn.Linear(d, way, bias=not normalised)
         for weights in layer.parameters():
             nn.init.uniform_(weights, -(d**-0.5), d**-0.5, generator=generator)
-        layer = (weight_norm(layer, dim=0) if normalised else layer).to(examples)
+        layer = layer.to(examples)
+        layer = weight_norm(layer, dim=0) if normalised else layer
         optimizer = torch.optim.SGD(layer.parameters(), 0.01, momentum=0.9, dampening=0.9, weight_decay=0.001)
         for _ in range(EPOCHS):
             for batch in torch.randperm(way * shot, generator=generator).split(BATCH):
