@@ -1,4 +1,4 @@
-"""Damaged archives: of data sets, and of projects that travel with their photos."""
+"""Damaged archives: data sets, and project bundles with photos."""
 
 import io
 import json
@@ -37,7 +37,7 @@ def _listed(suffix: str) -> Callable[[bytes, Path], None]:
 
 
 def zips() -> Part:
-    """Listed, and every entry read."""
+    """List the archive and read every entry."""
     good = []
     for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
         file = io.BytesIO()
@@ -49,7 +49,7 @@ def zips() -> Part:
 
 
 def tars() -> Part:
-    """Listed, and every entry read; half of them with right checksums."""
+    """List the archive and read every entry; half of the cases have correct checksums."""
     import gzip
 
     plain = []
@@ -78,7 +78,7 @@ def tars() -> Part:
 
 
 def bundles() -> Part:
-    """Projects with their photos in a zip: nothing is unpacked but whole, and nothing outside of its folder."""
+    """Bundled projects: only complete files are unpacked, and none outside the folder."""
     from frn_tui.client.file_requests import UnpackBundle
     from frn_tui.engine.files.bundles import unpack
     from frn_tui.engine.worker_queues import Job

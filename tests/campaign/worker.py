@@ -1,4 +1,4 @@
-"""`python -m tests.campaign.worker PART SEED FIRST COUNT KEEP`: one line of JSON per case on stdout."""
+"""`python -m tests.campaign.worker PART SEED FIRST COUNT KEEP`: print one line of JSON per case."""
 
 import json
 import os

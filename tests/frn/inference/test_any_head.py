@@ -1,4 +1,4 @@
-"""Any head classifies: labels and probabilities are those of the torch head."""
+"""Any head can classify, with the labels and probabilities of the torch head."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 
 METHODS = [name for name in HEADS if name not in ("frn", "deepemd")]
-"""DeepEMD takes the solvers of the extra `emd`, and its SGD seconds for each photo."""
+"""DeepEMD needs the solvers of the extra `emd`, and its SGD takes seconds per photo."""
 
 
 def save(method: str, folder: Path) -> Path:
@@ -65,7 +65,7 @@ def answer(classes: Path, model: Path, photo: Path) -> Prediction:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_probabilities_are_those_of_the_torch_head(method: str, classes: Path, photo: Path, tmp_path: Path) -> None:
+def test_probabilities_equal_those_of_the_torch_head(method: str, classes: Path, photo: Path, tmp_path: Path) -> None:
     path = save(method, tmp_path)
     model, extractor = load_model(path), load_extractor(path)
     pools = [[outcome for _, outcome in extractor.read(sorted(home.iterdir()))] for home in sorted(classes.iterdir())]
@@ -80,7 +80,7 @@ def test_probabilities_are_those_of_the_torch_head(method: str, classes: Path, p
     assert found.label == sorted(home.name for home in classes.iterdir())[expected.argmax()]
 
 
-def test_an_example_is_judged_without_itself(classes: Path, tmp_path: Path) -> None:
+def test_example_is_classified_without_itself(classes: Path, tmp_path: Path) -> None:
     path = save("proto", tmp_path)
     homes = {home.name: sorted(home.iterdir()) for home in sorted(classes.iterdir())}
     name, (example, *_) = next(iter(homes.items()))
@@ -102,7 +102,7 @@ def test_a_classs_only_example_is_not_recognised(classes: Path, tmp_path: Path) 
     assert found.label == "other"
 
 
-def test_commands_take_any_head(moths: Path, classes: Path, photo: Path, tmp_path: Path) -> None:
+def test_commands_accept_any_head(moths: Path, classes: Path, photo: Path, tmp_path: Path) -> None:
     path = save("bifrn", tmp_path)
     told = json.loads(frn("classify", classes, photo, "--model", path, "--format", "json").stdout)
     assert told["probabilities"] == pytest.approx(answer(classes, path, photo).probabilities, abs=1e-4)
@@ -115,7 +115,7 @@ def test_commands_take_any_head(moths: Path, classes: Path, photo: Path, tmp_pat
     assert "a bifrn model has no error maps" in shown.stderr
 
 
-def test_python_takes_any_head(classes: Path, photo: Path, tmp_path: Path) -> None:
+def test_library_accepts_any_head(classes: Path, photo: Path, tmp_path: Path) -> None:
     path = save("simpleshot", tmp_path)
     homes = {home.name: sorted(home.iterdir()) for home in sorted(classes.iterdir())}
     classifier = FewShotClassifier(str(path)).fit(homes)
@@ -134,13 +134,13 @@ def in_onnxruntime(classifier: Path, photo: Path) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "lccrn"])
-def test_a_head_exports_as_one_graph_for_any_episode(method: str, tmp_path: Path) -> None:
+def test_head_exports_as_one_graph_for_any_episode(method: str, tmp_path: Path) -> None:
     graph, difference = verified_head(load_model(save(method, tmp_path)))
     assert difference.share < 1e-5
     check_model(graph, "head.onnx", [TRACED_HEAD])  # what is run of other people's files
 
 
-def test_a_head_that_keeps_a_size_is_refused(tmp_path: Path) -> None:
+def test_head_with_a_fixed_size_is_refused(tmp_path: Path) -> None:
     class Fixed(Head):
         def forward(self, support: Tensor, query: Tensor) -> Tensor:
             return query.mean((1, 2))[:, None].expand(-1, len(support))  # `len` is a number to the tracer
@@ -161,7 +161,7 @@ def exported(classes: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     return path, home / "out"
 
 
-def test_an_exported_head_gives_the_same_answers(
+def test_exported_head_gives_the_same_answers(
     exported: tuple[Path, Path], classes: Path, photo: Path, tmp_path: Path
 ) -> None:
     path, out = exported
@@ -176,7 +176,7 @@ def test_an_exported_head_gives_the_same_answers(
     assert in_onnxruntime(tmp_path / "again.onnx", photo) == pytest.approx(expected.probabilities, abs=2e-3)
 
 
-def test_an_exported_head_answers_without_torch(exported: tuple[Path, Path], classes: Path, photo: Path) -> None:
+def test_exported_head_answers_without_torch(exported: tuple[Path, Path], classes: Path, photo: Path) -> None:
     program = """
 import sys
 from frn.cli.main import app
@@ -190,7 +190,7 @@ finally:
     assert done.returncode == 0, done.stderr
 
 
-def test_an_extractor_needs_the_head_it_was_exported_with(
+def test_extractor_needs_the_head_it_was_exported_with(
     exported: tuple[Path, Path], classes: Path, photo: Path, tmp_path: Path
 ) -> None:
     copied = tmp_path / "features.onnx"
