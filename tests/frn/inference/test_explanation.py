@@ -3,7 +3,7 @@
 import numpy as np
 
 from frn.inference.explanation import GAP, PANEL, Panel, overlay, sheet
-from frn.inference.ramp import RAMP
+from frn.images.ramp import RAMP
 
 CROP = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
 
