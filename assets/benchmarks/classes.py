@@ -2,7 +2,7 @@
 
 import tracemalloc
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Annotated
 
@@ -60,7 +60,7 @@ def time_classes(case: ClassesCase, *, rounds: int | None) -> ClassesTiming:
     """Time scoring, by numpy, whose BLAS should have one thread; `rounds` as for `take_turns`."""
     draws, head = np.random.default_rng(0), HeadParameters()
     sampled = [enroll(draws.standard_normal((case.shot, case.r, case.d)), head) for _ in range(min(case.way, DRAWN))]
-    classes = [EnrolledClass(sampled[n % DRAWN].rows.copy(), sampled[n % DRAWN].signs) for n in range(case.way)]
+    classes = [replace(sampled[n % DRAWN], rows=sampled[n % DRAWN].rows.copy()) for n in range(case.way)]
     queries = draws.standard_normal((case.photos, case.r, case.d)).astype(np.float32)
     scorer = ClassScorer(classes)
     more = _peak(lambda: [scorer.class_error(queries) for _ in range(1 + case.d // (case.r * case.photos))])

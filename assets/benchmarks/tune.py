@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from frn.estimator.loading import load_extractor
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.inference.extractor import Embedded, Extractor
-from frn.inference.unknown import Calibration, auroc, calibrate, explained, familiarity
+from frn.inference.unknown import Calibration, auroc, calibrate, explained, familiarity, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
@@ -77,7 +77,10 @@ def measure(extractor: Extractor, classes: list[Floats], way: int, shot: int, se
     if strangers:
         unknown = np.concatenate(strangers)
         foreign = scorer.class_error(unknown).astype(float)
-        sides = familiarity(errors, energy(queries)), familiarity(foreign, energy(unknown))
+        sides = (
+            familiarity(errors, energy(queries), scorer.centres.distance(queries)),
+            familiarity(foreign, energy(unknown), scorer.centres.distance(unknown)),
+        )
         row["auroc"] = auroc(*sides)
         row["share"] = auroc(explained(before, queries).max(1), explained(trained.class_error(unknown), unknown).max(1))
         if shot > 1:
@@ -92,7 +95,8 @@ def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters) -> 
     photos, labels = np.concatenate(pools), np.repeat(np.arange(len(pools)), [len(pool) for pool in pools])
     errors = scorer.class_error(photos).astype(float)
     errors[np.arange(len(labels)), labels] = np.concatenate([leave_one_out(pool, head) for pool in pools])
-    return calibrate(errors, labels, energy(photos))
+    counts = np.array([len(pool) for pool in pools])
+    return calibrate(errors, labels, energy(photos), without_itself(scorer.centres.distance(photos), labels, counts))
 
 
 def others(pools: list[Floats], queries: Floats, labels: NDArray[np.int64]) -> dict[str, float]:

@@ -56,7 +56,7 @@ def compare_models(
         classifier = classifier_over(load_extractor(model, device), FeatureStore())
         classifier.enroll(classes)
         assert classifier.left_out is not None  # there are classes
-        errors, labels, _ = classifier.left_out
+        errors, labels, *_ = classifier.left_out
         if not len(labels):
             raise FrnError("comparing models needs a class with two photos: each is classified without itself")
         names = list(classifier.classes)

@@ -89,13 +89,14 @@ class OtherHeadClassifier(Classifier):
         """Enroll the classes of a state whose feature maps (r, d) are given by content key."""
         self.state = state
         self.pools = {c.name: np.stack([feature_maps[s.key] for s in c.supports]) for c in state.classes}
-        nothing = EnrolledClass(np.zeros((0, self.extractor.shape[1]), np.float32), np.zeros(0, np.float32))
+        d = self.extractor.shape[1]
+        nothing = EnrolledClass(*(np.zeros(shape, np.float32) for shape in ((0, d), 0, d)))
         self.classes = dict.fromkeys(self.pools, nothing)
         self._own_errors = {s.key: (c.name, np.zeros(0)) for c in state.classes for s in c.supports}
         self._others = self.maps = None
         self._places = {s.key: place for c in state.classes for place, s in enumerate(c.supports)}
         self.left_out = self._leave_out(feature_maps)
-        errors, labels, _ = self.left_out
+        errors, labels, *_ = self.left_out
         own = 1 - errors[np.arange(len(labels)), labels]
         self.leave_one_out = {
             name: own[labels == label].clip(0) for label, name in enumerate(self.pools) if (labels == label).any()
@@ -111,6 +112,10 @@ class OtherHeadClassifier(Classifier):
     def energy(self, maps: Maps) -> Shares:
         """Return 1 for each map."""
         return np.ones(len(maps))
+
+    def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
+        """Return 1 for each map and class: a head's comparison need not be one of mean locations."""
+        return np.ones((len(maps), len(self.pools)))
 
     def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
         """Negative log-probabilities (n, way) of maps (n, r, d), of examples without themselves."""

@@ -24,6 +24,7 @@ from frn.inference.unknown import (
     familiarity,
     share_of,
     stride,
+    without_itself,
 )
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll
 from frn.ridge.leave_one_out import left_out_location_error
@@ -102,8 +103,8 @@ class Classifier:
         self._own_errors: dict[str, tuple[str, Array]] = {}
         """Class and location errors (r,) of each example by leave-one-out, by content key."""
         self._scorer: ClassScorer | None = None
-        self.left_out: tuple[Array, NDArray[np.intp], Shares] | None = None
-        """Errors (n, way) of examples without themselves, their classes and their energies."""
+        self.left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None = None
+        """Errors (n, way) of examples without themselves, their classes, their energies and distances (n, way)."""
         self._others: Shares | None = None
         """Familiarity of photos that a person said are of none of the classes."""
 
@@ -193,7 +194,8 @@ class Classifier:
         if not found:
             return None
         maps = np.stack(found)
-        return familiarity(self._class_errors(maps, [None] * len(maps)), self.energy(maps))
+        keys = [None] * len(maps)
+        return familiarity(self._class_errors(maps, keys), self.energy(maps), self._distances(maps, keys))
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
         """Return the classes of a state as the store has them, or None."""
@@ -241,20 +243,23 @@ class Classifier:
             form = EnrolledForm(self.head, classes, shares, own_errors, self.left_out)
             self.store.put_bytes(self.extractor.sha256, form_key(state, self.extractor.prior), to_bytes(form))
 
-    def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares]:
-        """Return leave-one-out errors (n, way) of examples, their classes, and their energies.
+    def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares, Array]:
+        """Return leave-one-out errors (n, way) of examples, their classes, energies and distances (n, way).
 
         Only examples of classes with at least two are used.
         """
         places = {entry.name: label for label, entry in enumerate(self.state.classes)}
         keys = [(places[self._own_errors[support.key][0]], support.key) for support in self.left_out_photos]
         errors, energies = [np.zeros((0, len(self.classes)))], [np.zeros(0)]
+        distances = [np.zeros((0, len(self.classes)))]
         for start in range(0, len(keys), CHUNK):
             chunk = [key for _, key in keys[start : start + CHUNK]]
             maps = np.stack([feature_maps[key] for key in chunk])
             errors.append(self._class_errors(maps, chunk))
             energies.append(self.energy(maps))
-        return np.concatenate(errors), np.array([label for label, _ in keys], dtype=np.intp), np.concatenate(energies)
+            distances.append(self._distances(maps, chunk))
+        labels = np.array([label for label, _ in keys], dtype=np.intp)
+        return np.concatenate(errors), labels, np.concatenate(energies), np.concatenate(distances)
 
     @property
     def left_out_photos(self) -> list[Support]:
@@ -317,8 +322,9 @@ class Classifier:
             return []
         maps = np.stack(feature_maps)
         errors, whole = self._class_errors(maps, keys), self.energy(maps)
-        known, familiar = share_of(whole, errors), familiarity(errors, whole)
-        thresholds = self.rule.thresholds(errors, whole)
+        distances = self._distances(maps, keys)
+        known, familiar = share_of(whole, errors), familiarity(errors, whole, distances)
+        thresholds = self.rule.thresholds(errors, whole, distances)
         errors, gamma = self._refined(errors, maps, keys) if transductive else (errors, self.head.gamma)
         shares = probabilities(errors, gamma)
 
@@ -365,6 +371,16 @@ class Classifier:
                 name, own = self._own_errors[key]
                 errors[row, columns[name]] = own.mean()
         return errors
+
+    def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
+        """Return distances (n, way) of maps (n, r, d) from the classes' centres; of examples, without themselves."""
+        distances = self.scorer.centres.distance(maps)
+        columns = {name: column for column, name in enumerate(self.classes)}
+        counts = np.array([len(entry.supports) for entry in self.state.classes])
+        rows = [row for row, key in enumerate(keys) if key in self._own_errors]
+        labels = np.array([columns[self._own_errors[key][0]] for key in keys if key in self._own_errors], dtype=np.intp)
+        distances[rows] = without_itself(distances[rows], labels, counts)
+        return distances
 
     def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
         """Class errors (n, way) by classes that the maps (n, r, d) refine, and gamma; examples keep their errors."""

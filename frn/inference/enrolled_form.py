@@ -42,8 +42,8 @@ class EnrolledForm:
     """Share of each example that the rest of its class explains, for classes with at least two."""
     own_errors: Mapping[str, tuple[str, Array]]
     """Class and location errors (r,) of each example by leave-one-out, by content key."""
-    left_out: tuple[Array, NDArray[np.intp], Shares]
-    """Errors (n, way) of examples without themselves, their classes and their energies."""
+    left_out: tuple[Array, NDArray[np.intp], Shares, Array]
+    """Errors (n, way) of examples without themselves, their classes, their energies and distances (n, way)."""
 
 
 def form_key(state: State, prior: object) -> str:
@@ -86,12 +86,14 @@ def to_bytes(form: EnrolledForm) -> bytes:
         head=np.array(astuple(form.head)),
         rows=np.concatenate([each.rows for each in classes]),
         signs=np.concatenate([each.signs for each in classes]),
+        centres=np.stack([each.centre for each in classes]),
         own_errors=np.stack([error for _, error in form.own_errors.values()]),
         shares=np.concatenate([np.zeros(0), *form.leave_one_out.values()]),
         lengths=np.array([len(each.rows) for each in classes]),
         errors=form.left_out[0],
         labels=form.left_out[1],
         energies=form.left_out[2],
+        distances=form.left_out[3],
     )
     return file.getvalue()
 
@@ -109,8 +111,8 @@ def from_bytes(data: bytes, state: State) -> EnrolledForm:
         own_errors = {key: (name, row) for (key, name), row in zip(owners, held["own_errors"], strict=True)}
         return EnrolledForm(
             HeadParameters(*held["head"].tolist()),
-            dict(zip(names, map(EnrolledClass, rows, signs), strict=True)),
+            dict(zip(names, map(EnrolledClass, rows, signs, held["centres"]), strict=True)),
             shares,
             own_errors,
-            (held["errors"], held["labels"], held["energies"]),
+            (held["errors"], held["labels"], held["energies"], held["distances"]),
         )

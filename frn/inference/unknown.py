@@ -6,15 +6,17 @@ and its reconstruction Q_c by class c
     explained = R^2 = 1 - <Q, Q_c> / energy,    energy = mean |q|^2
 
 with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred. However, some photos are easy for every class.
-So the error of the best class is compared with the energy and with the mean error of the next
-classes:
+So the error of the best class is compared with the energy and with the mean error of the next classes. An unknown photo
+is also farther from every class in its mean location, so the squared distance from the nearest class counts too:
 
-    familiarity = 1 - best / (energy^(1 - w) rivals^w)
+    familiarity = 1 - best / (energy^(1 - w) (rivals / distance)^w)
 
 A photo is unknown if its familiarity is below a limit, which is equivalent to a limit on its explained fraction. The
 limit is calibrated on the examples: each is scored by leave-one-out, and all but a given fraction of them must reach
 the limit. Without its own class, each example also serves as a photo of an unknown class, which gives the expected
 fraction of unknown photos rejected.
+
+Distances are those of `enrolment.Centres`.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries, n leave-one-out supports.
 """
@@ -33,7 +35,9 @@ FALSE_REJECTIONS = 0.05
 RIVALS = 5
 """Number of classes after the best one that it is compared with."""
 WEIGHT = 0.5
-"""Weight of the rivals against the energy; its AUROC is within a third of a point of the best weight's."""
+"""Weight of the rivals and the distance against the energy."""
+LEAST_DISTANCE = 1e-6
+"""Distance at which a photo counts as equal to a class."""
 MAX_SAMPLED = 1000
 """Most leave-one-out supports to calibrate on; if there are more, an even selection is used."""
 
@@ -56,22 +60,23 @@ def share_of(whole: Shares, errors: Errors) -> Shares:
     return shares.clip(0)
 
 
-def rivals_error(errors: Errors, whole: Shares) -> Shares:
-    """Return the mean error (q,) of the classes after the best one, from errors (q, way).
+def rivals_error(errors: Errors, whole: Shares, distances: Shares) -> Shares:
+    """Return the mean error (q,) of the classes after the best one over the distance from the nearest class.
 
-    With a single class, return the energy.
+    The inputs are errors and distances (q, way) and energies (q,). With a single class, the energy is its rival.
     """
+    near = distances.min(1).clip(LEAST_DISTANCE)
     if errors.shape[1] < 2:
-        return whole
+        return whole / near
     count = min(RIVALS + 1, errors.shape[1])
     least = np.sort(np.partition(errors.astype(np.float64), count - 1, axis=1)[:, :count], axis=1)
-    mean: Shares = least[:, 1:].mean(1)
+    mean: Shares = least[:, 1:].mean(1) / near
     return mean
 
 
-def familiarity(errors: Errors, whole: Shares, weight: float = WEIGHT) -> Shares:
+def familiarity(errors: Errors, whole: Shares, distances: Shares, weight: float = WEIGHT) -> Shares:
     """Return how well the best class does against the energy and its rivals, (q,); 1 is a perfect reconstruction."""
-    reference = whole ** (1 - weight) * rivals_error(errors, whole).clip(0) ** weight
+    reference = whole ** (1 - weight) * rivals_error(errors, whole, distances).clip(0) ** weight
     best = errors.min(1).clip(0)
     known: Shares = 1 - np.divide(best, reference, out=np.ones(len(best)), where=reference > 0)
     return known
@@ -86,9 +91,13 @@ class RejectRule:
     weight: float = 0.0
     """Weight of the rivals; 0 uses the explained fraction alone, as for a threshold set by the user."""
 
-    def thresholds(self, errors: Errors, whole: Shares) -> Shares:
-        """Return the fraction of each query that a class must explain, (q,), from errors (q, way) and energies (q,)."""
-        share = np.divide(rivals_error(errors, whole), whole, out=np.ones(len(whole)), where=whole > 0).clip(0)
+    def thresholds(self, errors: Errors, whole: Shares, distances: Shares) -> Shares:
+        """Return the fraction of each query that a class must explain, (q,).
+
+        The inputs are errors and distances (q, way) and energies (q,).
+        """
+        rivals = rivals_error(errors, whole, distances)
+        share = np.divide(rivals, whole, out=np.ones(len(whole)), where=whole > 0).clip(0)
         needed: Shares = 1 - (1 - self.least) * share**self.weight
         return needed.clip(0)
 
@@ -153,12 +162,13 @@ def calibrate(
     errors: Errors,
     labels: NDArray[np.intp],
     whole: Shares,
+    distances: Shares,
     false_rejections: float = FALSE_REJECTIONS,
     others: Shares | None = None,
 ) -> Calibration:
-    """Calibrate from supports: their errors (n, way), classes and energies (n,).
+    """Calibrate from supports: their errors and distances (n, way), classes and energies (n,).
 
-    The error of a support's own class must be without the support. `others` is the familiarity of photos that are
+    The error and distance of a support's own class must be without it. `others` is the familiarity of photos that are
     known to be of none of the classes.
     """
     others = np.zeros(0) if others is None else others
@@ -166,11 +176,20 @@ def calibrate(
         return Calibration(np.zeros(0), np.zeros(0), 0.0, false_rejections)
     is_foreign = np.ones(errors.shape, dtype=bool)
     is_foreign[np.arange(len(errors)), labels] = False
-    foreign = errors[is_foreign].reshape(len(errors), -1)
-    strangers = familiarity(foreign, whole) if foreign.shape[1] else np.zeros(0)
-    found = Calibration(familiarity(errors, whole), strangers, 0.0, false_rejections, others)
-    typical = float(np.median(found.rule.thresholds(errors, whole)))
+    foreign, away = (each[is_foreign].reshape(len(errors), -1) for each in (errors, distances))
+    strangers = familiarity(foreign, whole, away) if foreign.shape[1] else np.zeros(0)
+    found = Calibration(familiarity(errors, whole, distances), strangers, 0.0, false_rejections, others)
+    typical = float(np.median(found.rule.thresholds(errors, whole, distances)))
     return replace(found, typical=typical)
+
+
+def without_itself(distances: Shares, labels: NDArray[np.intp], counts: NDArray[np.intp]) -> Shares:
+    """Return distances (n, way) of supports, each from its class without it; `counts` are supports of each class."""
+    own, count = distances.copy(), counts[labels]
+    rest = np.maximum(count - 1, 1)  # the centre without a support lies count / (count - 1) times as far
+    farther = own[np.arange(len(labels)), labels] * (count / rest) ** 2
+    own[np.arange(len(labels)), labels] = np.where(count > 1, farther, np.inf)
+    return own
 
 
 def stride(count: int) -> int:

@@ -32,6 +32,8 @@ class EnrolledClass:
     """(m, d)."""
     signs: Floats
     """+1 or -1, (m,)."""
+    centre: Floats
+    """Mean location of the supports, (d,)."""
 
 
 def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> EnrolledClass:
@@ -41,6 +43,7 @@ def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> Enrolled
     """
     pool = pool_rows(feature_maps)
     p, d = pool.shape
+    centre = pool.mean(0)
     lam, rho = head.lam(p, d), head.rho()
     if p > d:  # the triangular factor of its QR has the same S^T S
         pool = np.asarray(np.linalg.qr(pool, mode="r"), dtype=np.float64)
@@ -51,7 +54,7 @@ def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> Enrolled
         rows, signs = _rows_by_svd(pool, lam, rho)
     if not np.abs(rows).max(initial=0) <= MAX_FACTOR:
         raise FrnError(f"the model's head is damaged: with rho = {rho:g} no class can be enrolled")
-    return EnrolledClass(rows.astype(np.float32), signs.astype(np.float32))
+    return EnrolledClass(rows.astype(np.float32), signs.astype(np.float32), centre.astype(np.float32))
 
 
 def _rows_by_cholesky(pool: Array, lam: float, rho: float) -> Array:
@@ -111,6 +114,32 @@ class JoinedClasses:
         return taken
 
 
+@dataclass(frozen=True, slots=True)
+class Centres:
+    """Mean locations of classes, for the distance of a photo's mean location."""
+
+    origin: Array
+    """Mean of the centres, (d,)."""
+    offsets: Array
+    """Centres from the origin, (way, d)."""
+    scale: float
+    """Mean squared length of the centres: the unit of distances."""
+
+    @classmethod
+    def of(cls, classes: Iterable[EnrolledClass]) -> "Centres":
+        """Collect the centres of one or more classes."""
+        centres = np.stack([enrolled.centre for enrolled in classes]).astype(np.float64)
+        origin = centres.mean(0)
+        return cls(origin, centres - origin, float(np.square(centres).sum(1).mean()) or 1.0)
+
+    def distance(self, feature_maps: NDArray[np.floating]) -> Array:
+        """Return the squared distance of each map's mean location from each centre: (q, r, d) to (q, way)."""
+        offsets = feature_maps.mean(1, dtype=np.float64) - self.origin
+        squares = np.square(offsets).sum(1)[:, None] + np.square(self.offsets).sum(1) - 2 * offsets @ self.offsets.T
+        distance: Array = squares.clip(0) / self.scale
+        return distance
+
+
 class ClassScorer:
     """Scores queries against several enrolled classes with any numbers of supports.
 
@@ -124,6 +153,7 @@ class ClassScorer:
         if not classes:
             raise FrnError("a classifier needs at least one class")
         self.classes = list(classes)
+        self.centres = Centres.of(classes)
         self._blocks = _in_blocks(classes)
         self._whole = JoinedClasses.of(self._blocks[0]) if len(self._blocks) == 1 else None
         d = classes[0].rows.shape[1]

@@ -13,7 +13,7 @@ from frn.inference.extractor import Extractor
 from frn.inference.unknown import RejectRule
 from frn.ridge.enrolment import EnrolledClass
 from frn_export.graphs.builder import FLOAT, STRING, GraphBuilder, Shape
-from frn_export.graphs.classifier import explain, require_explained, score_logits
+from frn_export.graphs.classifier import explain, nearest, require_explained, score_logits
 from frn_export.graphs.enrolled_head import HeadClasses, write_logits
 from frn_export.graphs.sums import class_sums, join
 
@@ -54,7 +54,8 @@ def batch_graph(
     else:
         names, outputs = list(classes), _score(graph, classes, extractor.grid, gamma)
         energy = graph.node("ReduceMean", graph.node("ReduceSumSquare", "feature_map", graph.ints(2)), graph.ints(1, 2))
-        require_explained(graph, graph.node("Reshape", energy, graph.ints(-1)), len(names), rule, axis=1)
+        near = nearest(graph, graph.node("ReduceMean", "feature_map", graph.ints(1), keepdims=0), classes, axis=1)
+        require_explained(graph, graph.node("Reshape", energy, graph.ints(-1)), len(names), rule, near, axis=1)
     outputs["threshold"] = (FLOAT, ("n",))
     return graph.model(inputs, outputs, _names(names), name="batch_classifier", kind=BATCH_FORMAT)
 

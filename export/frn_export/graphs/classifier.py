@@ -16,8 +16,8 @@ import onnx
 from frn.errors import FrnError
 from frn.images.transforms import MAX_ASPECT, EvaluationTransform, centre_offset
 from frn.inference.extractor import Extractor
-from frn.inference.unknown import NEVER, RIVALS, RejectRule
-from frn.ridge.enrolment import EnrolledClass
+from frn.inference.unknown import LEAST_DISTANCE, NEVER, RIVALS, RejectRule
+from frn.ridge.enrolment import Centres, EnrolledClass
 from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, Shape, value
 from frn_export.graphs.enrolled_head import HeadClasses, write_logits
 from frn_export.graphs.sums import class_sums, join
@@ -258,7 +258,8 @@ def _score(
     graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
     energy = graph.node("ReduceMean", length, graph.ints(0, 1), keepdims=0)
     explain(graph, energy)
-    require_explained(graph, energy, way, rule, axis=0)
+    near = nearest(graph, graph.node("ReduceMean", query, graph.ints(1), keepdims=0), classes, axis=0)
+    require_explained(graph, energy, way, rule, near, axis=0)
     logits = graph.node("Mul", "class_error", graph.constant(-gamma))
     graph.node("Softmax", logits, axis=0, output="probability")
     best = graph.node("ArgMin", "class_error", axis=0, keepdims=0)
@@ -272,7 +273,7 @@ def score_logits(
     graph.node("Neg", graph.node("LogSoftmax", logits, axis=axis), output="class_error")
     graph.node("Softmax", logits, axis=axis, output="probability")
     explain(graph, graph.constant(1.0))
-    require_explained(graph, energy, len(names), rule, axis=axis)
+    require_explained(graph, energy, len(names), rule, graph.constant(1.0), axis=axis)
     best = graph.node("ArgMax", logits, axis=axis, keepdims=0)
     graph.node("Gather", graph.constant(np.array(names, dtype=object)), best, output="label")
 
@@ -283,8 +284,20 @@ def explain(graph: GraphBuilder, energy: str) -> None:
     graph.node("Relu", share, output="explained")
 
 
-def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRule, *, axis: int) -> None:
-    """`threshold`, as `RejectRule.thresholds`: from `class_error` (..., way), `way` at `axis`, and the energy (...)."""
+def nearest(graph: GraphBuilder, mean: str, classes: Mapping[str, EnrolledClass], *, axis: int) -> str:
+    """Return the distance of a mean location from the nearest class, as `Centres.distance`: d becomes a number."""
+    centres = Centres.of(classes.values())
+    own = graph.node("Sub", mean, graph.constant(centres.origin.astype(np.float32)))
+    products = graph.node("MatMul", own, graph.constant((-2 * centres.offsets.T).astype(np.float32)))
+    beside = graph.node("Add", products, graph.constant(np.square(centres.offsets).sum(1).astype(np.float32)))
+    least = graph.node("ReduceMin", beside, graph.ints(axis), keepdims=0)
+    square = graph.node("ReduceSumSquare", own, graph.ints(axis), keepdims=0)
+    distance = graph.node("Div", graph.node("Add", square, least), graph.constant(centres.scale))
+    return graph.node("Max", distance, graph.constant(LEAST_DISTANCE))
+
+
+def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRule, near: str, *, axis: int) -> None:
+    """`threshold`, as `RejectRule.thresholds`: from `class_error` (..., way), `way` at `axis`, energy and distance."""
     if rule.weight == 0 or way < 2:
         rivals = energy
     else:
@@ -293,6 +306,7 @@ def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRu
         others = graph.node("Slice", least, graph.ints(1), graph.ints(count), graph.ints(-1))
         mean = graph.node("ReduceMean", others, graph.ints(axis), keepdims=0)  # by -1 onnxruntime fails at n = 0
         rivals = graph.node("Relu", mean)
+    rivals = graph.node("Div", rivals, near) if rule.weight else rivals
     share = graph.node("Div", rivals, _positive(graph, energy))
     power = graph.node("Pow", share, graph.constant(rule.weight))
     needed = graph.node("Sub", graph.constant(1.0), graph.node("Mul", power, graph.constant(1 - rule.least)))

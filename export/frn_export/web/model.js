@@ -32,10 +32,10 @@ export class Model {
     this.d = page.channels;
   }
 
-  // The classes as exported: { name, exported: index, shots, maps: null until they are needed }.
+  // The classes as exported: { name, exported: index, shots, centre, maps: null until they are needed }.
   exportedClasses() {
-    return this.page.classes.map(({ name, shots }, index) => ({
-      name, exported: index, shots, maps: null,
+    return this.page.classes.map(({ name, shots, centre }, index) => ({
+      name, exported: index, shots, centre, maps: null,
     }));
   }
 
@@ -83,17 +83,33 @@ export class Model {
     const weights = found.map(({ error }) => Math.exp(-this.page.gamma * (error - least)));
     const total = weights.reduce((sum, weight) => sum + weight, 0);
     found.forEach((entry, i) => (entry.probability = weights[i] / total));
-    const needed = this.#needed(found.map(({ error }) => error), energy);
+    const needed = this.#needed(found.map(({ error }) => error), energy, this.#nearest(map, classes));
     found.forEach((entry) => (entry.needed = needed));
     return found.sort((a, b) => a.error - b.error);
   }
 
   // The share that a class must explain of a photo, as `RejectRule.thresholds` of frn/inference/unknown.py.
-  #needed(errors, energy) {
+  #needed(errors, energy, near) {
     const { least, weight } = this.page.rule;
     const next = [...errors].sort((a, b) => a - b).slice(1, 6);
     const rivals = next.length ? Math.max(0, next.reduce((sum, error) => sum + error, 0) / next.length) : energy;
-    return Math.max(0, 1 - (1 - least) * (energy ? rivals / energy : 1) ** weight);
+    return Math.max(0, 1 - (1 - least) * (energy ? rivals / near / energy : 1) ** weight);
+  }
+
+  // Squared distance of a map's mean location from the nearest class, as `Centres.distance` of frn/ridge/enrolment.py.
+  #nearest(map, classes) {
+    const mean = this.#mean([map]);
+    const centres = classes.map(({ centre, maps }) => centre ?? this.#mean(maps));
+    const scale = centres.reduce((sum, centre) => sum + square(centre), 0) / centres.length || 1;
+    const distance = (centre) => square(centre.map((value, i) => value - mean[i])) / scale;
+    return Math.max(1e-6, Math.min(...centres.map(distance)));
+  }
+
+  // The mean location (d) of maps.
+  #mean(maps) {
+    const sum = new Float64Array(this.d);
+    for (const map of maps) map.forEach((value, i) => (sum[i % this.d] += value));
+    return sum.map((value) => value / (maps.length * this.r));
   }
 
   // Class errors (q * way) of queries by classes that are given by their examples' maps.

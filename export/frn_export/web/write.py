@@ -136,6 +136,9 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
         | {"own": transform.resize is None},
         "gamma": head.gamma,
         "rule": asdict(classifier.rule if classifier.classes else NEVER),
-        "classes": [{"name": name, "shots": len(maps)} for name, maps in feature_maps.items()],
+        "classes": [
+            {"name": name, "shots": len(maps), "centre": classifier.classes[name].centre.tolist()}
+            for name, maps in feature_maps.items()
+        ],
         "ramp": {"colours": RAMP, "cover": [MIN_COVER, MAX_COVER]},
     }

@@ -168,7 +168,8 @@ def test_classifier_file_uses_the_same_threshold_rule(features: bytes, way: int,
     pixels = draws.integers(0, 255, (40, 50, 3), dtype=np.uint8)
     run = open_session(classifier_graph(features, classes, rule=rule).SerializeToString())
     maps = extractor.feature_maps(extractor.transform(Image.fromarray(pixels))[None])
-    expected = rule.thresholds(ClassScorer(list(classes.values())).class_error(maps), energy(maps))
+    scorer = ClassScorer(list(classes.values()))
+    expected = rule.thresholds(scorer.class_error(maps), energy(maps), scorer.centres.distance(maps))
     (threshold,) = run.run(["threshold"], {"image": pixels})
     np.testing.assert_allclose(threshold, expected[0], atol=2e-3)
 

@@ -13,8 +13,17 @@ from frn.errors import FrnError
 from frn.images.near_copies import nearest_copies
 from frn.inference.feature_cache import Maps
 from frn.inference.session import ClassEntry
-from frn.inference.unknown import Calibration, RejectRule, Shares, calibrate, explained, familiarity, stride
-from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, energy, enroll
+from frn.inference.unknown import (
+    Calibration,
+    RejectRule,
+    Shares,
+    calibrate,
+    explained,
+    familiarity,
+    stride,
+    without_itself,
+)
+from frn.ridge.enrolment import Array, Centres, ClassScorer, EnrolledClass, energy, enroll
 from frn.ridge.leave_one_out import left_out_location_error
 from frn.ridge.parameters import HeadParameters
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
@@ -72,6 +81,15 @@ class Classes:
             return None
         place, row = self._places[key]
         return place, self.members[place].own_errors[row]
+
+    def distances(self, keys: Sequence[str], maps: Maps) -> Array:
+        """Return distances (q, way) of photos (q, r, d) from the classes; of examples, without themselves."""
+        distances = self.bank.centres.distance(maps)
+        rows = [row for row, key in enumerate(keys) if key in self._places]
+        labels = np.array([self._places[keys[row]][0] for row in rows], dtype=np.intp)
+        counts = np.array([len(entry.supports) for entry in self.entries])
+        distances[rows] = without_itself(distances[rows], labels, counts)
+        return distances
 
 
 class EnrolledClasses:
@@ -220,16 +238,22 @@ def _calibrate(
     labels = np.array([keys[row][0] for row in rows], dtype=np.intp)
     without = errors[rows]
     without[np.arange(len(rows)), labels] = [owns[row] for row in rows]
-    energies = np.array([energy(maps[keys[row][1]][None])[0] for row in rows])
-    return calibrate(without, labels, energies, others=others)
+    energies, distances = np.zeros(len(rows)), np.zeros(without.shape)
+    centres = Centres.of([member.enrolled for member in members]) if rows else None
+    for place, row in enumerate(rows):
+        photo = maps[keys[row][1]][None]
+        energies[place] = energy(photo)[0]
+        distances[place] = centres.distance(photo)[0] if centres else 0
+    distances = without_itself(distances, labels, np.array([len(group) for group in groups]))
+    return calibrate(without, labels, energies, distances, others=others)
 
 
 def _familiarity(classes: Sequence[EnrolledClass], others: Sequence[Maps]) -> Shares:
     """How familiar photos (n, r, d) are to the classes, (n,)."""
     if not classes or not others:
         return np.zeros(0)
-    photos = np.stack(others)
-    return familiarity(ClassScorer(classes).class_error(photos), energy(photos))
+    photos, scorer = np.stack(others), ClassScorer(classes)
+    return familiarity(scorer.class_error(photos), energy(photos), scorer.centres.distance(photos))
 
 
 def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[str, int]:

@@ -68,7 +68,8 @@ class Queries:
                 errors[row, own[0]] = own[1].mean()
                 if with_maps:
                     location_errors[row, :, own[0]] = own[1]
-        thresholds, shares = classes.rule.thresholds(errors, energy(maps)), explained(errors, maps)
+        distances = classes.distances([each.key for each in found], maps)
+        thresholds, shares = classes.rule.thresholds(errors, energy(maps), distances), explained(errors, maps)
         chances = probabilities(errors, classes.head.gamma)
         for row, each in enumerate(found):
             order = np.argsort(errors[row], kind="stable")
