@@ -6,8 +6,8 @@ A new head is a file here, a line in `HEADS`, and a test. Other packages registe
     [project.entry-points."frn.heads"]
     my-head = "my_package:MyHead"
 
-`MyHead(d)` returns a `Head` for maps of d channels. If it compares maps of several blocks of the backbone (`Head.maps`),
-it is called with their `Sizes` instead.
+`MyHead(d)` returns a `Head` for maps of d channels. If it compares maps of several blocks of the backbone
+(`Head.maps`), it is called with their `Sizes` instead.
 """
 
 from collections.abc import Callable, Iterator

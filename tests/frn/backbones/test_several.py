@@ -49,9 +49,8 @@ def test_logits_are_those_of_the_maps_of_both_blocks(model: Model) -> None:
     with torch.no_grad():
         maps = model.feature_maps(images)
         found = model.head(maps[:4].unflatten(0, (2, 2)), maps[4:])
-        x, alone = (images - model.mean) / model.std, []
-        for block in model.backbone.network.blocks:  # type: ignore[union-attr]
-            alone.append(x := block(x))
+        x = (images - model.mean) / model.std
+        alone = [x := block(x) for block in model.backbone.network.blocks]  # type: ignore[union-attr]
         fine, coarse = alone[-2][..., :10, :10].flatten(2).mT, alone[-1].flatten(2).mT
         head = FRNHead()
         expected = sum(head(each[:4].unflatten(0, (2, 2)), each[4:]) for each in (fine, coarse))
