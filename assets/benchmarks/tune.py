@@ -8,7 +8,7 @@ queries, and as many classes again are strangers if there are that many. Every f
 mean over draws, in percent:
 
     trained, tuned      top-1 with the model's own alpha, and as `frn classify` enrolls
-    logreg, ridge, knn, nearest-mean    top-1 on pooled features of the same model, as `frn eval --method` fits them
+    logreg, ...         top-1 of `CLASSICAL` on pooled features of the same model, as `frn eval --method` fits them
     ece                 expected calibration error of `tuned`
     rejected, caught    known photos and strangers called unknown; `stated` expects 5 and what it says
     share, auroc        AUROC of the explained share with the trained alpha, and of the familiarity

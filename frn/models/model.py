@@ -22,9 +22,9 @@ from torch.overrides import TorchFunctionMode
 from frn.backbones import build_backbone
 from frn.backbones.folding import folded
 from frn.backbones.pretrained import Pretrained, recipe
-from frn.backbones.several import Several
+from frn.backbones.several import Several, Stages
 from frn.errors import FrnError, FrnWarning
-from frn.heads import build_head, networks_for
+from frn.heads import blocks_for, build_head, networks_for
 from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import (
@@ -63,8 +63,11 @@ class Model(nn.Module):
             for _ in range(networks_for(config.method))
         ]
         self.backbone = Several(networks) if len(networks) > 1 else networks[0]
+        if len(blocks := blocks_for(config.method)) > 1:
+            self.backbone = Stages(self.backbone, blocks, config.transform.size)
         self.d = self.backbone.d
-        self.head: Head = build_head(config.method, self.d)
+        sizes = self.backbone.sizes if isinstance(self.backbone, Stages) else ()
+        self.head: Head = build_head(config.method, self.d, sizes)
         if self.head.revision > 1:
             self.record[REVISION] = self.head.revision
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)

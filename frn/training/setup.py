@@ -13,7 +13,7 @@ from frn.data.concat import ConcatImages
 from frn.data.pixel_cache import StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.heads import networks_for
+from frn.heads import blocks_for, networks_for
 from frn.heads.frn import FRNHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model
@@ -65,6 +65,11 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
             raise FrnError(
                 f"--init is a {init.config.method} model, and {preset.method} needs {networks_for(preset.method)} "
                 f"networks where that has {networks_for(init.config.method)}. Leave --init out."
+            )
+        if blocks_for(init.config.method) != blocks_for(preset.method):
+            raise FrnError(
+                f"--init is a {init.config.method} model, and {preset.method} takes the maps of other blocks. Leave "
+                "--init out."
             )
         model.backbone.load_state_dict(init.backbone.state_dict())
         if init.config.method == preset.method:
