@@ -255,12 +255,14 @@ Calls = dict[str, list[list[str]]]
 
 
 def traced(tests: "Tests", report: Path) -> Calls:
-    """Which test files call which functions of the core: read from `report`, or found by running each, once."""
-    if not report.exists():
-        files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
-        report.write_text(json.dumps({file: tests.calls(file) for file in files if not file.startswith(ELSEWHERE)}))
-    found: Calls = json.loads(report.read_text())
-    return found
+    """Which test files call which functions of the core: read from `report`, or found by running each once."""
+    found: Calls = json.loads(report.read_text()) if report.exists() else {}
+    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+    for file in files:
+        if file not in found and not file.startswith(ELSEWHERE):
+            found[file] = tests.calls(file)
+            report.write_text(json.dumps(found))
+    return {file: found[file] for file in files if file in found}
 
 
 def nearest_calling(mutant: Mutant, calls: Calls) -> tuple[str, ...]:

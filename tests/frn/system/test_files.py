@@ -229,3 +229,13 @@ def test_what_a_kill_has_left_is_removed(tmp_path: Path, ending: str) -> None:
     beside(tmp_path / "x.jpg", ending).write_bytes(b"")
     remove_unfinished(tmp_path / "x.jpg")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_check_leaves_the_file_and_its_folder_as_they_were(tmp_path: Path) -> None:
+    def check() -> None:
+        raise FrnError("not this one")
+
+    (tmp_path / "x").write_text("before")
+    with pytest.raises(FrnError, match="not this one"):
+        write_atomically(tmp_path / "x", "after", check=check)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "before")]
