@@ -180,12 +180,11 @@ class Extractor:
     ) -> list[Embedded | FrnError]:
         """Look at the prepared images of a batch, all at once; the store keeps their maps."""
         fresh = [entry for entry in seen if isinstance(entry, Prepared)]
-        maps = iter(self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ())
-        found = [Embedded(entry.key, next(maps)) if isinstance(entry, Prepared) else entry for entry in seen]
+        maps = self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ()
         if store and fresh:
-            keys = {entry.key for entry in fresh}
-            store.put(self.sha256, {e.key: e.maps for e in found if isinstance(e, Embedded) and e.key in keys})
-        return found
+            store.put(self.sha256, {entry.key: each for entry, each in zip(fresh, maps, strict=True)})
+        left = iter(maps)
+        return [Embedded(entry.key, next(left)) if isinstance(entry, Prepared) else entry for entry in seen]
 
     def _look(
         self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]

@@ -192,3 +192,15 @@ def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: p
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda key: store.get("m", key, (4, 8)), "abcdefgh"))
     assert max(most) == 1
+
+
+def test_what_a_model_made_is_stored_and_what_was_stored_is_not_stored_again(tmp_path: Path) -> None:
+    extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
+    store, pixels = FeatureStore(tmp_path / "f.sqlite"), np.full((32, 32, 3), 90, np.uint8)
+    known = Embedded("known", maps(0))
+    found = extractor.embed([known, Prepared("new", pixels)], store)
+    assert [entry.key for entry in found if isinstance(entry, Embedded)] == ["known", "new"]
+    assert store.get(extractor.sha256, "known", SHAPE) is None
+    np.testing.assert_array_equal(
+        store.get(extractor.sha256, "new", extractor.shape), extractor.feature_maps(pixels[None])[0]
+    )

@@ -81,3 +81,9 @@ def test_one_query_gets_the_answer_that_it_gets_alone() -> None:
     errors = plain_errors(pools, queries)
     refined, _ = refine(errors, pools, queries, HEAD)
     assert refined.argmin(1) == errors.argmin(1)
+
+
+def test_a_query_without_energy_counts_as_unexplained() -> None:
+    weights = _weights(np.array([[0.0, 0.0], [0.1, 0.5]]), np.array([0.0, 1.0]), 1.0)
+    assert np.isfinite(weights).all()
+    assert weights[0].sum() < weights[1].sum()
