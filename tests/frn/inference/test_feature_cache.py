@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from frn.inference.extractor import Embedded, Extractor, Prepared
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
+from frn.models.zoo import shipped_extractors
 from tests import processes
 
 SHAPE = (4, 8)
