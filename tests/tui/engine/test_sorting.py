@@ -418,3 +418,16 @@ def test_a_name_without_a_folder_is_renamed_in_the_current_one(tmp_path: Path, m
 def test_a_long_name_keeps_a_hundred_bytes_and_its_ending() -> None:
     assert safe_name("x" * 300 + ".png") == "x" * 100 + ".png"
     assert safe_name("é" * 300) == "é" * 50
+
+
+def test_the_newest_two_hundred_journals_are_kept(state_folder: Path) -> None:
+    folder = state_folder / "moved"
+    folder.mkdir(parents=True)
+    for number in range(250):
+        (folder / f"2020-01-01 00.00.00 {number:08x}.jsonl").touch()
+    (folder / "notes.jsonl").touch()
+    MoveJournal()._write({"move": "a"})
+    kept = sorted(path.name for path in folder.glob("*.jsonl") if path.name != "notes.jsonl")
+    assert len(kept) == 200
+    assert kept[0] == f"2020-01-01 00.00.00 {51:08x}.jsonl"
+    assert (folder / "notes.jsonl").exists()
