@@ -15,7 +15,7 @@ from frn.inference import onnx_sandbox
 from frn.inference.extractor import Extractor
 from frn.inference.onnx_runtime import check_model
 from frn.models.zoo import shipped_extractors
-from frn.system.processes.sandbox import WorkerKilledError
+from frn.system.processes.sandbox import SandboxedWorker, WorkerKilledError
 from tests.forks import ended, fork
 
 Model = onnx.ModelProto
@@ -143,7 +143,7 @@ def test_a_larger_file_may_take_longer_to_open(shipped: Path, monkeypatch: pytes
         allowed.append(seconds)
         raise WorkerKilledError("took too long")
 
-    monkeypatch.setattr(onnx_sandbox.SandboxedWorker, "ask", ask)
+    monkeypatch.setattr(SandboxedWorker, "ask", ask)
     for size in (0, onnx_sandbox.PER_BYTES):
         with pytest.raises(FrnError, match="the model was stopped: it took too long"):
             onnx_sandbox.ForeignModel(bytes(size), "m.onnx", "cpu", 1)
