@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from frn.errors import FrnError, shorten
+from frn.images.near_copies import look
 from frn.images.opening import decode_crop, read_file
 from frn.images.transforms import Pixels
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
@@ -46,6 +47,8 @@ class Embedded:
     """Hash of the file's bytes."""
     maps: Maps
     """Feature map, (r, d)."""
+    look: bytes
+    """Perceptual hash of the crop (`near_copies`)."""
 
 
 class Extractor:
@@ -123,7 +126,7 @@ class Extractor:
         """Return the feature maps (n, r, d) of prepared images (n, S, S, 3), uint8."""
         images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), dtype=np.float32)
         images /= 255
-        maps = self.session.run(images)
+        maps = self.session.run({"images": images})
         if maps.shape != (len(pixels), *self.shape):
             raise FrnError(f"{self.where}: made maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
         if not np.abs(maps).max(initial=0) <= MAX_FEATURE:  # also catches NaN
@@ -181,22 +184,23 @@ class Extractor:
         """Look at the prepared images of a batch, all at once; the store keeps their maps."""
         fresh = [entry for entry in seen if isinstance(entry, Prepared)]
         maps = self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ()
-        if store and fresh:
-            store.put(self.sha256, {entry.key: each for entry, each in zip(fresh, maps, strict=True)})
-        left = iter(maps)
-        return [Embedded(entry.key, next(left)) if isinstance(entry, Prepared) else entry for entry in seen]
+        new = [Embedded(entry.key, each, look(entry.pixels)) for entry, each in zip(fresh, maps, strict=True)]
+        if store and new:
+            store.put(self.sha256, {each.key: each.maps for each in new}, {each.key: each.look for each in new})
+        left = iter(new)
+        return [next(left) if isinstance(entry, Prepared) else entry for entry in seen]
 
     def _look(
         self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]
     ) -> "Embedded | Prepared | FrnError":
         """Return a file's stored map, or else the pixels to embed."""
-        if store and path in known and (maps := store.get(self.sha256, known[path], self.shape)) is not None:
-            return Embedded(known[path], maps)
+        if store and path in known and (kept := store.get_with_look(self.sha256, known[path], self.shape)):
+            return Embedded(known[path], *kept)
         try:
             data = read_file(path)
             key = content_key(data)
-            if store and (maps := store.get(self.sha256, key, self.shape)) is not None:
-                return Embedded(key, maps)
+            if store and (kept := store.get_with_look(self.sha256, key, self.shape)):
+                return Embedded(key, *kept)
             return Prepared(key, decode_crop(data, path, self.transform))
         except FrnError as error:
             return error

@@ -1,4 +1,4 @@
-"""Damaged archives: of data sets, and of projects that travel with their photos."""
+"""Damaged archives: data sets, and project bundles with photos."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def _listed(suffix: str) -> Callable[[bytes, Path], None]:
 
 
 def zips() -> Part:
-    """Listed, and every entry read."""
+    """List the archive and read every entry."""
     good = []
     for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
         file = io.BytesIO()
@@ -50,7 +50,7 @@ def zips() -> Part:
 
 
 def tars() -> Part:
-    """Listed, and every entry read; half of them with right checksums."""
+    """List the archive and read every entry; half of the cases have correct checksums."""
     import gzip
 
     plain = []
@@ -79,9 +79,9 @@ def tars() -> Part:
 
 
 def bundles() -> Part:
-    """Projects with photos in a zip: nothing but these is unpacked, whole, and nothing outside of the folder.
+    """Bundled projects: only complete files are unpacked, and none outside the folder.
 
-    Half of them are whole zips of a damaged project, and of entries that it does not name or that lead out.
+    Half of the cases are intact zips of a damaged project, or with entries that it does not name or that lead outside.
     """
     from frn_tui.client.file_requests import UnpackBundle
     from frn_tui.engine.files.bundles import unpack

@@ -1,6 +1,7 @@
-"""`python -m tests.campaign.forked_tests`: runs pytest in forks of a process with the libraries, as lines of JSON ask.
+"""`python -m tests.campaign.forked_tests`: run pytest in forks of a process that has imported the libraries.
 
-The program itself is imported in each fork, so that it is as it stands on the disk. An answer is an exit status.
+Requests are lines of JSON, and an answer is an exit status. Each fork imports the program itself, so that it uses the
+files on the disk.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ import torch
 import typer.testing
 
 LIBRARIES = (np, onnx, onnxruntime, PIL, rich, textual, torch, typer)
-"""Imported here, once."""
+"""Libraries to import once, in this process."""
 OPTIONS = ("-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider")
 
 
@@ -65,7 +66,7 @@ def _called() -> set[CodeType]:
 
 
 def _ended(process: int, timeout: float) -> int:
-    """The exit status of a session's first process, which is killed with all of its session when its time is over."""
+    """Return the exit status of a session's first process; kill the whole session at the time limit."""
     end = time.monotonic() + timeout
     status = -signal.SIGKILL
     while time.monotonic() < end:
@@ -75,7 +76,7 @@ def _ended(process: int, timeout: float) -> int:
             break
         time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process, signal.SIGKILL)  # and what a mutant has left running
+        os.killpg(process, signal.SIGKILL)  # also kill processes that a mutant left running
     with contextlib.suppress(ChildProcessError):
         os.waitpid(process, 0)
     return status

@@ -1,4 +1,4 @@
-"""`python -m tests.campaign.worker PART SEED FIRST COUNT KEEP`: a line when it is ready, then one of JSON per case."""
+"""`python -m tests.campaign.worker PART SEED FIRST COUNT KEEP`: print a line when ready, then JSON per case."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Episodes enrolled as photos are."""
+"""Episodes whose classes are enrolled like photos."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from frn.ridge.tuning import Prior
 
 
 @pytest.mark.parametrize("shot", [1, 4])
-def test_episodes_are_enrolled_with_numbers_of_their_own(shot: int) -> None:
+def test_enrolled_episodes_choose_their_own_alpha_and_gamma(shot: int) -> None:
     generator = np.random.default_rng(0)
     own = generator.standard_normal((6, 1, 1, 24))
     maps = (own + 0.3 * generator.standard_normal((6, 12, 9, 24))).reshape(-1, 9, 24).astype(np.float32)
@@ -22,7 +22,7 @@ def test_episodes_are_enrolled_with_numbers_of_their_own(shot: int) -> None:
     np.testing.assert_array_equal(again, shares[5:])
 
 
-def test_queries_that_refine_the_classes_are_measured_beside_the_same_queries_alone() -> None:
+def test_transductive_accuracy_is_measured_on_the_same_queries() -> None:
     generator = np.random.default_rng(0)
     own = generator.standard_normal((6, 1, 4, 96))
     maps = (own + 2 * generator.standard_normal((6, 30, 4, 96))).reshape(-1, 4, 96).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A trained backbone under another head."""
+"""A trained backbone with another head."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +29,8 @@ def test_the_backbone_is_kept_and_the_head_is_new() -> None:
     torch.testing.assert_close(other.feature_maps(images), model.feature_maps(images))
 
 
-def test_maps_are_scaled_as_the_new_head_wants_them() -> None:
-    """The authors divide FRN's ResNet-12 features by the root of 640, and no others."""
+def test_maps_are_scaled_for_the_new_head() -> None:
+    """The authors divide only FRN's ResNet-12 features by the root of 640."""
     model, images = small("proto", "resnet12"), torch.rand(2, 3, 32, 32)
     scaled = with_method(model, "frn").feature_maps(images)
     torch.testing.assert_close(scaled * 640**0.5, model.feature_maps(images))
@@ -41,7 +41,7 @@ def test_a_head_with_layers_is_refused() -> None:
         with_method(small(), "ctx")
 
 
-def test_the_centre_is_the_mean_feature_whatever_the_batch(moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_centre_is_the_mean_feature_for_any_batch_size(moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frn.evaluation.features.BATCH", 7)
     model = small()
     images = load_images(scan(moths / "train"), model.config.transform)

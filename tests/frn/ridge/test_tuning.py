@@ -1,4 +1,4 @@
-"""Lambda and gamma from the supports alone."""
+"""Choosing lambda and gamma from the supports alone."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ TRAINED = Prior.trained(HeadParameters(2.0, 0.2, 5.0))
 
 
 def classes(way: int, k: int, r: int, d: int, *, noise: float, seed: int = 0) -> list[np.ndarray]:
-    """Maps of classes: each has three directions of its own, under noise."""
+    """Make maps of classes with three directions each, plus noise."""
     generator = np.random.default_rng(seed)
     own = generator.standard_normal((way, 3, d)) / np.sqrt(d)
     mixed = generator.standard_normal((way, k, r, 3)) @ own[:, None]
@@ -36,7 +36,7 @@ def classes(way: int, k: int, r: int, d: int, *, noise: float, seed: int = 0) ->
 
 
 def left_out_errors(pools: list[np.ndarray], head: HeadParameters) -> np.ndarray:
-    """Straight from the two public functions: rivals of few supports lack their last one."""
+    """Compute the same with the two public functions; with few supports, rivals lack their last one."""
     rivals = [pool[:-1] if 1 < len(pool) <= FEW else pool for pool in pools]
     scorer = ClassScorer([enroll(pool, head) for pool in rivals])
     errors = scorer.class_error(np.concatenate([pool for pool in pools if len(pool) > 1])).astype(float)
@@ -49,7 +49,7 @@ def left_out_errors(pools: list[np.ndarray], head: HeadParameters) -> np.ndarray
 
 
 def loss(pools: list[np.ndarray], head: HeadParameters, prior: Prior) -> float:
-    """Negative log posterior of the left-out supports, for classes of equally many."""
+    """Negative log posterior of the held-out supports, for classes of equal size."""
     k = len(pools[0])
     logits = -head.gamma * left_out_errors(pools, head)
     logs = logits - logits.max(1, keepdims=True)
@@ -70,7 +70,7 @@ def test_the_solver_returns_errors_with_and_without_each_support(
 
 
 @pytest.mark.parametrize("prior", [TRAINED, UNTRAINED, FLAT])
-def test_no_head_around_the_chosen_one_is_likelier(prior: Prior) -> None:
+def test_chosen_head_is_a_local_optimum(prior: Prior) -> None:
     k = 4
     pools = classes(4, k, 6, 20, noise=1.0)
     chosen = tune_by_leave_one_out(pools, prior)
@@ -92,7 +92,7 @@ def test_few_photos_stay_near_the_prior_and_many_leave_it() -> None:
     assert distances[2] > 1
 
 
-def test_lambda_of_the_prior_does_not_grow_with_the_shots_and_gamma_does() -> None:
+def test_prior_gamma_grows_with_the_shots_and_lambda_does_not() -> None:
     one, nine = TRAINED.head(1), TRAINED.head(9)
     assert one.lam(36, 384) == pytest.approx(nine.lam(9 * 36, 384), rel=1e-3)
     assert (one.alpha, one.beta) == (TRAINED.alpha, TRAINED.beta)
@@ -124,15 +124,15 @@ def test_classes_of_one_support_are_rivals_of_the_others() -> None:
     np.testing.assert_allclose(solver.errors(head), left_out_errors(mixed, head), atol=2e-6 * solver.energy.max())
 
 
-def test_the_search_finds_the_least_value_and_its_place() -> None:
+def test_search_finds_the_minimum_and_its_place() -> None:
     value, place = _least(lambda x: (x - 1.234) ** 2 + 5, -8, 8)
     assert value == pytest.approx(5, abs=1e-4)
     assert place == pytest.approx(1.234, abs=1e-2)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_alpha_a_quarter_of_a_spread_away_is_better(seed: int) -> None:
-    """The search narrows twice, and the last refinement counts."""
+def test_chosen_alpha_is_better_than_its_neighbours(seed: int) -> None:
+    """The search narrows twice, and the last refinement matters."""
     solver = _Solver(episode := TuningEpisode(classes(4, 4, 6, 20, noise=1.0, seed=seed)))
     chosen = tune([episode], TRAINED, 4.0)
 

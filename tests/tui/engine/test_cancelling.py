@@ -21,7 +21,7 @@ def test_each_request_checks_as_often_as_recorded(
     folder, bundle = str(tmp_path / "photos"), str(tmp_path / "b.zip")
     requests: list[tuple[str, dict[str, Any], int]] = [
         ("embed", {"paths": paths}, 31),
-        ("classes", {"state": state}, 23),
+        ("classes", {"state": state}, 22),
         ("query", {"paths": paths}, 46),
         ("hide_and_test", {"shot": 1}, 7),
         ("compare", {"classes": few, "models": ["conv4"]}, 2),
