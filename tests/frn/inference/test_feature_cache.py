@@ -209,3 +209,10 @@ def test_what_a_model_made_is_stored_and_what_was_stored_is_not_stored_again(tmp
     assert stored is not None
     np.testing.assert_array_equal(stored[0], extractor.feature_maps(pixels[None])[0])
     assert stored[1] == look(pixels)
+
+
+def test_bytes_up_to_a_tenth_of_the_limit_are_kept(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path / "f.sqlite", limit=10_000_000)
+    for size, kept in ((1_000_000, True), (1_000_001, False)):
+        store.put_bytes("m", str(size), bytes(size))
+        assert (store.get_bytes("m", str(size)) is not None) == kept
