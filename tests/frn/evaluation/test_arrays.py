@@ -90,3 +90,4 @@ def test_the_scale_of_the_features_changes_no_head_and_no_accuracy() -> None:
     ]
     assert found[0]["accuracy"] == found[1]["accuracy"]
     assert found[0]["head"] == pytest.approx(found[1]["head"])
+    assert found[0]["accuracy"] != evaluate(maps, labels, way=3, shot=2, queries=4, episodes=20)[0]["accuracy"]
