@@ -183,16 +183,12 @@ class Extractor:
     ) -> list[Embedded | FrnError]:
         """Look at the prepared images of a batch, all at once; the store keeps their maps."""
         fresh = [entry for entry in seen if isinstance(entry, Prepared)]
-        maps = iter(self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ())
-        found = [
-            Embedded(entry.key, next(maps), look(entry.pixels)) if isinstance(entry, Prepared) else entry
-            for entry in seen
-        ]
-        if store and fresh:
-            keys = {entry.key for entry in fresh}
-            new = [each for each in found if isinstance(each, Embedded) and each.key in keys]
+        maps = self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ()
+        new = [Embedded(entry.key, each, look(entry.pixels)) for entry, each in zip(fresh, maps, strict=True)]
+        if store and new:
             store.put(self.sha256, {each.key: each.maps for each in new}, {each.key: each.look for each in new})
-        return found
+        left = iter(new)
+        return [next(left) if isinstance(entry, Prepared) else entry for entry in seen]
 
     def _look(
         self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]

@@ -41,7 +41,7 @@ COMPARED = 5
 """Photos on which the written graphs are tested."""
 
 
-def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: bool = False) -> Difference:
+def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: bool) -> Difference:
     """Write the page of a classifier, which may have no classes yet.
 
     Args:

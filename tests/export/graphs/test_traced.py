@@ -10,7 +10,7 @@ import pytest
 import torch
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.builder import GraphBuilder
-from frn_export.graphs.traced import write_traced
+from frn_export.graphs.traced import _depend_on_pixels, write_traced
 from frn_export.parity import compare_features
 from torchvision import models
 from typer.testing import CliRunner
@@ -112,3 +112,12 @@ def test_failed_export_prints_nothing_on_stdout(capfd: pytest.CaptureFixture[str
     with pytest.raises(FrnError, match="cannot be exported as ONNX"):
         write_traced(GraphBuilder("t_"), "images", Turned(), 32)
     assert capfd.readouterr().out == ""
+
+
+def test_a_value_depends_on_the_pixels_unless_it_comes_from_their_shape_alone() -> None:
+    def node(kind: str, inputs: list[str], output: str) -> onnx.NodeProto:
+        return onnx.helper.make_node(kind, inputs, [output])
+
+    nodes = [node("Relu", ["images"], "a"), node("Shape", ["a"], "s"), node("Mul", ["s", "two"], "t")]
+    graph = onnx.helper.make_graph([*nodes, node("Reshape", ["a", "t"], "maps")], "g", [], [])
+    assert _depend_on_pixels(graph) == {"images", "a", "maps"}

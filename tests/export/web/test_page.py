@@ -72,6 +72,12 @@ def test_a_non_runtime_is_refused(files: dict[str, bytes], reason: str, tmp_path
         find_runtime(pack(tmp_path / "x.tgz", files))
 
 
+def test_a_file_too_large_for_a_runtime_is_not_read(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frn_export.web.runtime.MAX_BYTES", 12)
+    with pytest.raises(FrnError, match=r"has no package/package\.json"):
+        find_runtime(archive)
+
+
 def test_a_missing_runtime_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for given in (None, tmp_path / "no.tgz", tmp_path):

@@ -98,6 +98,8 @@ def test_named_network_classifies_after_two_commands(fetch_from: pytest.MonkeyPa
     assert max(answer["probabilities"], key=answer["probabilities"].__getitem__) == answer["label"]
     assert "mobilenet_v3_small" in json.loads(frn("models", "--json").stdout)
     assert "mobilenet_v3_small" in named_extractors()
+    small = frn("models", "add", NETWORK, "--size", "64", "--name", "small", "--json")
+    assert json.loads(small.stdout)["small"]["size"] == 64
     again = frn("models", "add", NETWORK)
     assert again.exit_code == 1
     assert "mobilenet_v3_small: a model of that name already exists" in again.stderr

@@ -78,3 +78,16 @@ def test_parquet_columns_are_read_and_missing_ones_reported(tmp_path: Path) -> N
 def test_too_small_classes_of_the_validation_features_are_named() -> None:
     with pytest.raises(FrnError, match=r"the validation features.*'?b'?"):
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=2, validation=(np.eye(6), list("aaaaab")))
+
+
+def test_the_scale_of_the_features_changes_no_head_and_no_accuracy() -> None:
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), 8)
+    maps, others = (generator.standard_normal((4, 16))[labels] + generator.standard_normal((32, 16)) for _ in range(2))
+    found = [
+        evaluate(unit * maps, labels, way=3, shot=2, queries=4, episodes=20, validation=(unit * others, labels))[0]
+        for unit in (1.0, 8.0)
+    ]
+    assert found[0]["accuracy"] == found[1]["accuracy"]
+    assert found[0]["head"] == pytest.approx(found[1]["head"])
+    assert found[0]["accuracy"] != evaluate(maps, labels, way=3, shot=2, queries=4, episodes=20)[0]["accuracy"]

@@ -11,7 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from frn.images.near_copies import BYTES as LOOK
+from frn.images.near_copies import look
+from frn.inference.extractor import Embedded, Extractor, Prepared
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
+from frn.models.zoo import shipped_extractors
 from tests import processes
 
 SHAPE = (4, 8)
@@ -192,3 +196,23 @@ def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: p
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda key: store.get("m", key, (4, 8)), "abcdefgh"))
     assert max(most) == 1
+
+
+def test_what_a_model_made_is_stored_and_what_was_stored_is_not_stored_again(tmp_path: Path) -> None:
+    extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
+    store, pixels = FeatureStore(tmp_path / "f.sqlite"), np.full((32, 32, 3), 90, np.uint8)
+    known = Embedded("known", maps(0), bytes(LOOK))
+    found = extractor.embed([known, Prepared("new", pixels)], store)
+    assert [entry.key for entry in found if isinstance(entry, Embedded)] == ["known", "new"]
+    assert store.get(extractor.sha256, "known", SHAPE) is None
+    stored = store.get_with_look(extractor.sha256, "new", extractor.shape)
+    assert stored is not None
+    np.testing.assert_array_equal(stored[0], extractor.feature_maps(pixels[None])[0])
+    assert stored[1] == look(pixels)
+
+
+def test_bytes_up_to_a_tenth_of_the_limit_are_kept(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path / "f.sqlite", limit=10_000_000)
+    for size, kept in ((1_000_000, True), (1_000_001, False)):
+        store.put_bytes("m", str(size), bytes(size))
+        assert (store.get_bytes("m", str(size)) is not None) == kept

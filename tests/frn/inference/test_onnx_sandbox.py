@@ -15,6 +15,7 @@ from frn.inference import onnx_sandbox
 from frn.inference.extractor import Extractor
 from frn.inference.onnx_runtime import check_model
 from frn.models.zoo import shipped_extractors
+from frn.system.processes.sandbox import SandboxedWorker, WorkerKilledError
 from tests.forks import ended, fork
 
 Model = onnx.ModelProto
@@ -131,3 +132,17 @@ def test_an_open_model_also_answers_in_a_fork(shipped: Path, trusted: bool) -> N
     forked = fork(lambda: np.testing.assert_allclose(extractor.feature_maps(pixels), before, rtol=0, atol=1e-5))
     assert ended(forked) == 0
     np.testing.assert_array_equal(extractor.feature_maps(pixels), before)
+
+
+def test_a_larger_file_may_take_longer_to_open(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed: list[float] = []
+
+    def ask(worker: object, question: object, blobs: list[bytes], seconds: float) -> None:
+        allowed.append(seconds)
+        raise WorkerKilledError("took too long")
+
+    monkeypatch.setattr(SandboxedWorker, "ask", ask)
+    for size in (0, onnx_sandbox.PER_BYTES):
+        with pytest.raises(FrnError, match="the model was stopped: it took too long"):
+            onnx_sandbox.ForeignModel(bytes(size), "m.onnx", "cpu", 1)
+    assert allowed == [onnx_sandbox.SECONDS, 2 * onnx_sandbox.SECONDS]

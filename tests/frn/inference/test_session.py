@@ -211,3 +211,14 @@ def test_every_edit_has_a_name_including_dropping() -> None:
     )
     session.redo()
     assert session.state.dropped == {"/a.jpg"}
+
+
+def test_merged_classes_keep_all_examples_and_one_undo_parts_them() -> None:
+    session = Session()
+    jay, wren = session.create("jay"), session.create("wren")
+    session.add(jay, [support("a"), support("b")])
+    session.add(wren, [support("c")])
+    session.merge(jay, wren)
+    assert keys(session.state) == {"wren": ["c", "a", "b"]}
+    session.undo()
+    assert keys(session.state) == {"jay": ["a", "b"], "wren": ["c"]}

@@ -149,3 +149,10 @@ def test_many_photos_marked_as_no_class_raise_the_limit() -> None:
     assert few == stated  # one photo counts less than twenty
     assert many > 0.3
     assert (known < many).sum() < 30
+
+
+def test_a_photo_exactly_at_the_limit_is_known() -> None:
+    known = np.array([0.3, 0.5, 0.7])
+    assert Calibration(known, np.zeros(0), 0.0, 0.0, np.array([0.3])).rule.least == 0.3
+    assert Calibration(known, np.zeros(0), 0.0, 0.0, np.array([0.3, 0.3])).rule.least == np.nextafter(0.3, 1)
+    assert Calibration(known, np.array([0.3, 0.2]), 0.0, 0.0).caught == 0.5

@@ -87,3 +87,8 @@ def test_more_groups_than_photos_are_refused() -> None:
 def test_noisy_classes_are_not_split_and_the_vaguest_are_joined(noise: float, expected: int) -> None:
     maps, _ = draw((12, 20, 9, 15), noise)
     assert len(group(maps, looks(maps), PRIOR)) == expected
+
+
+def test_there_are_at_most_a_third_as_many_groups_as_photos() -> None:
+    maps, _ = draw((1,) * 9)
+    assert len(group(maps, looks(maps), PRIOR)) <= 3

@@ -1,6 +1,7 @@
 """Queries that refine the classes that they are compared with."""
 
 import numpy as np
+import pytest
 
 from frn.ridge.enrolment import Array, ClassScorer, energy, enroll
 from frn.ridge.parameters import HeadParameters
@@ -81,3 +82,17 @@ def test_single_query_keeps_its_answer() -> None:
     errors = plain_errors(pools, queries)
     refined, _ = refine(errors, pools, queries, HEAD)
     assert refined.argmin(1) == errors.argmin(1)
+
+
+def test_a_query_without_energy_counts_as_unexplained() -> None:
+    weights = _weights(np.array([[0.0, 0.0], [0.1, 0.5]]), np.array([0.0, 1.0]), 1.0)
+    assert np.isfinite(weights).all()
+    assert weights[0].sum() < weights[1].sum()
+
+
+def test_three_rounds_lead_to_the_recorded_errors() -> None:
+    pools, queries, _ = episode(7, (1, 2, 1), (6, 3, 5))
+    errors, gamma = refine(plain_errors(pools, queries), pools, queries, HEAD)
+    assert gamma == pytest.approx(23.01747, rel=1e-4)
+    np.testing.assert_allclose(errors[0], [5.375704, 4.816136, 5.473113], rtol=1e-4)
+    np.testing.assert_allclose(errors[-1], [5.739110, 4.944975, 5.365509], rtol=1e-4)

@@ -1,3 +1,4 @@
+import io
 import os
 import signal
 import time
@@ -20,6 +21,7 @@ from frn.models.weights import read_weights
 from frn.system.files import (
     LOCK,
     PART,
+    _read,
     beside,
     read_json,
     read_regular,
@@ -71,6 +73,11 @@ READERS: dict[str, Callable[[Path], object]] = {
 }
 
 
+LIMITS = {".png": "256", ".json": "64", ".frn.json": "256", ".onnx": "1.02e+03", ".jsonl": "1.02e+03"}
+LIMITS |= {".pth": "8.19e+03", ".safetensors": "1.64e+04"}
+"""By the ending."""
+
+
 @pytest.fixture
 def patience() -> Iterator[None]:
     """Reading from a pipe would wait forever."""
@@ -100,6 +107,8 @@ def test_endless_files_are_refused(tmp_path: Path, name: str, kind: str, patienc
         READERS[name](path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+    if kind == "10 TiB of nothing":
+        assert str(caught.value).endswith(f"the limit is {LIMITS[''.join(path.suffixes)]} MiB")
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
@@ -117,6 +126,12 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
         for absent in (tmp_path / "none", tmp_path / "a\0b"):
             with pytest.raises(FrnError, match="cannot be read"):
                 read(absent, 4)
+    assert _read(io.BytesIO(large), 0, 8 << 20) == large  # it has grown
+    endless = Path("/proc/self/status")  # has no size, and more than its size
+    if endless.exists():
+        assert len(read_regular(endless, 1 << 20)) > 100
+        with pytest.raises(FrnError, match="the limit is"):
+            read_regular(endless, 100)
     path.write_bytes(b"[" * 100_000)
     with pytest.raises(FrnError, match="x: it is not JSON"):
         read_json(path)
@@ -229,3 +244,13 @@ def test_leftovers_of_a_kill_are_removed(tmp_path: Path, ending: str) -> None:
     beside(tmp_path / "x.jpg", ending).write_bytes(b"")
     remove_unfinished(tmp_path / "x.jpg")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_check_leaves_the_file_and_its_folder_as_they_were(tmp_path: Path) -> None:
+    def check() -> None:
+        raise FrnError("not this one")
+
+    (tmp_path / "x").write_text("before")
+    with pytest.raises(FrnError, match="not this one"):
+        write_atomically(tmp_path / "x", "after", check=check)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "before")]

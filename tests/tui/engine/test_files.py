@@ -161,6 +161,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert engine.done("recover") is None  # this process lives
     (file,) = state_folder.glob("journal-*.json")
     entry = json.loads(file.read_text())
+    assert (entry["format"], entry["version"]) == ("frn-journal", 1)  # another version is not read
     living = Lock(state_folder / "journal-8.lock")
     assert living.acquire()
     for process, time, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (8, 500.0, "another's")):

@@ -131,6 +131,7 @@ def test_the_map_covers_exactly_what_the_network_sees() -> None:
     blend = paint(photo, errors, box, smooth=False, bare=False)
     changed = (blend != photo).any(2)
     assert changed[:40, 80:120].all()
+    assert np.abs(blend[0, 80] - (0.2 * 120 + 0.8 * np.array([252, 255, 164]))).max() <= 0.5
     assert changed.sum() == 40 * 40  # explained places show the unchanged photo
     bare = paint(photo, errors, box, smooth=False, bare=True)
     assert (bare[:, 40:120].reshape(-1, 3) == [252, 255, 164]).all(1).sum() == 40 * 40

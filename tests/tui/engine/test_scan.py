@@ -17,6 +17,8 @@ def test_scan_sorts_paths_by_kind(bare: Engine, moths: Path, tmp_path: Path) -> 
     classes = bare.done("scan", path=str(moths / "test"))
     assert classes["kind"] == "classes"
     assert [len(files) for files in classes["classes"].values()] == [12] * 5
+    for name, reason in (("away", "away: No such file or directory"), ("a\0b", "embedded null byte")):
+        assert reason in bare.done("scan", path=str(tmp_path / name))["reason"]
     project = tmp_path / "x.FRN.json"
     project.write_text("{}")
     assert bare.done("scan", path=str(project))["kind"] == "project"

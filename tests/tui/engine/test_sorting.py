@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.engine.files import placing, sorting
+from frn_tui.engine.files.file_names import safe_name
 from frn_tui.engine.files.moves import MoveJournal
 from frn_tui.engine.operations import build_handlers
 
@@ -400,3 +401,31 @@ def test_nearest_example_belongs_to_the_given_class(engine: Engine, members: dic
     own = keys[state["classes"][1]["id"]]
     assert answer["nearest"] in set(own) - {example["key"]}  # a photo is not its own nearest example
     assert np.isfinite(answer["scores"][0]["error"])
+
+
+def test_a_name_without_a_folder_is_renamed_in_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    with pytest.raises(FileExistsError):
+        placing.rename_new(Path("a"), Path("b"))
+    placing.rename_new(Path("a"), Path("c"))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()} == {"b": "b", "c": "a"}
+
+
+def test_a_long_name_keeps_a_hundred_bytes_and_its_ending() -> None:
+    assert safe_name("x" * 300 + ".png") == "x" * 100 + ".png"
+    assert safe_name("é" * 300) == "é" * 50
+
+
+def test_the_newest_two_hundred_journals_are_kept(state_folder: Path) -> None:
+    folder = state_folder / "moved"
+    folder.mkdir(parents=True)
+    for number in range(250):
+        (folder / f"2020-01-01 00.00.00 {number:08x}.jsonl").touch()
+    (folder / "notes.jsonl").touch()
+    MoveJournal()._write({"move": "a"})
+    kept = sorted(path.name for path in folder.glob("*.jsonl") if path.name != "notes.jsonl")
+    assert len(kept) == 200
+    assert kept[0] == f"2020-01-01 00.00.00 {51:08x}.jsonl"
+    assert (folder / "notes.jsonl").exists()
