@@ -185,7 +185,8 @@ class Extractor:
         fresh = [entry for entry in seen if isinstance(entry, Prepared)]
         maps = iter(self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ())
         found = [
-            Embedded(entry.key, next(maps), look(entry.pixels)) if isinstance(entry, Prepared) else entry for entry in seen
+            Embedded(entry.key, next(maps), look(entry.pixels)) if isinstance(entry, Prepared) else entry
+            for entry in seen
         ]
         if store and fresh:
             keys = {entry.key for entry in fresh}

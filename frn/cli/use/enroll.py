@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @prints_result()
 def enroll(
-    sources: Annotated[list[str], typer.Argument(help="Folder of class folders, NAME=FOLDER..., or a project.")],
+    sources: Annotated[list[str], typer.Argument(help="As for classify, or NAME=FOLDER...")],
     out: Annotated[Path, typer.Option(help="Project to write: something.frn.json.")],
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
     threshold: options.Threshold = None,

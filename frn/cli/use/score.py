@@ -27,7 +27,7 @@ MAX_ERRORS = 10
 @prints_result()
 def score(
     classes: options.Classes,
-    labelled: Annotated[Path, typer.Argument(help="Folder of labelled photos, with the same class names.")],
+    labelled: Annotated[Path, typer.Argument(help="Labelled photos: class folders, a zip or a CSV of these.")],
     model: options.ClassifierModel = None,
     threshold: options.Threshold = None,
     false_rejections: options.FalseRejections = 0.05,
@@ -47,9 +47,9 @@ def score(
     check_report(report, replace=replace)
     if csv is not None:
         require_writable(csv, replace=replace)
-    from frn.data.folders import scan
+    from frn.estimator.loading import class_files
 
-    photos = scan(labelled)  # before loading the model, to report a wrong path at once
+    photos = class_files(labelled)  # before loading the model, to report a wrong path at once
 
     from frn.evaluation.labelled import score_labelled
     from frn.report.csv_rows import csv_text

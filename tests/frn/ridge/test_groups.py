@@ -71,7 +71,9 @@ def test_near_copies_count_once_and_follow_their_photo() -> None:
     groups = group(np.concatenate([maps, copies]), own + own[:1] * 30, PRIOR, 2)
     (near,) = (near for members in groups for near in members if 0 in near)
     assert near == [0, *range(16, 46)]
-    firsts = [{tuple(sorted(near[0] for near in own)) for own in found} for found in (groups, group(maps, own, PRIOR, 2))]
+    firsts = [
+        {tuple(sorted(near[0] for near in own)) for own in found} for found in (groups, group(maps, own, PRIOR, 2))
+    ]
     assert firsts[0] == firsts[1]
 
 
