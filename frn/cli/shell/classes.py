@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from frn.cli.shell.console import report_skipped
+from frn.cli.shell.console import report_skipped, status_line
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ def open_classes(
     """Enroll classes, and note which of their files were skipped."""
     from frn.estimator.loading import load_classifier
 
-    classifier, skipped = load_classifier(classes, model, device, tta)
+    with status_line(f"enrolling {classes}"):
+        classifier, skipped = load_classifier(classes, model, device, tta)
     report_skipped(skipped)
     if threshold is not None:
         classifier.threshold_override = threshold

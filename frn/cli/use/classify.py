@@ -1,5 +1,6 @@
 """`frn classify`: label photos by example."""
 
+import sys
 from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -101,17 +102,20 @@ def classify(
     failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
     paths = map(Path, names)
     classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
-    for name, (_, outcome) in zip(names, classified, strict=True):  # a Path would drop the ./ of a given name
-        failed += isinstance(outcome, FrnError)
-        if rows:
-            rows.write(_as_row(name, outcome))
-        elif isinstance(outcome, FrnError):
-            reason = str(outcome)
-            print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
-        elif wants == "json":
-            print_json(_as_line(name, outcome))
-        else:
-            _show(name, outcome, top)
+    with progress_bar("photos", shown=not sys.stdout.isatty()) as progress:  # on a terminal, the answers show it
+        # a Path would drop the ./ of a given name
+        for done, (name, (_, outcome)) in enumerate(zip(names, classified, strict=True), 1):
+            failed += isinstance(outcome, FrnError)
+            if rows:
+                rows.write(_as_row(name, outcome))
+            elif isinstance(outcome, FrnError):
+                reason = str(outcome)
+                print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
+            elif wants == "json":
+                print_json(_as_line(name, outcome))
+            else:
+                _show(name, outcome, top)
+            progress(done, len(names))
     if album and report:
         album.write(report, command_line())
     if failed:

@@ -9,7 +9,16 @@ import typer
 
 from frn.cli.shell import options
 from frn.cli.shell.classes import describe_head, expectation, open_classes
-from frn.cli.shell.console import check_report, command_line, note, print_table, printable, report_skipped, stdout
+from frn.cli.shell.console import (
+    check_report,
+    command_line,
+    note,
+    print_table,
+    printable,
+    progress_bar,
+    report_skipped,
+    stdout,
+)
 from frn.cli.shell.output import FormatName, printed, prints_result, rounded
 from frn.errors import FrnError
 from frn.system.overwriting import require_writable
@@ -56,7 +65,8 @@ def score(
     from frn.system.files import write_atomically
 
     classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
-    found = score_labelled(classifier, photos.members, transductive=transductive)
+    with progress_bar("photos") as progress:
+        found = score_labelled(classifier, photos.members, transductive=transductive, progress=progress)
     report_skipped([*found.broken, *photos.skipped])
     report_skipped(found.notes, all_of_them="")
     if transductive:
