@@ -126,7 +126,7 @@ class Extractor:
         """Return the feature maps (n, r, d) of prepared images (n, S, S, 3), uint8."""
         images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), dtype=np.float32)
         images /= 255
-        maps = self.session.run(images)
+        maps = self.session.run({"images": images})
         if maps.shape != (len(pixels), *self.shape):
             raise FrnError(f"{self.where}: made maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
         if not np.abs(maps).max(initial=0) <= MAX_FEATURE:  # also catches NaN

@@ -1,4 +1,4 @@
-"""Environments of their own for tests: a Python or Node.js with other packages, fetched once."""
+"""Separate environments for tests: a Python or Node.js with other packages, downloaded once."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 
 def python_with(place: Path, *packages: str) -> str:
-    """The Python of a new environment that has these packages; the test is skipped without a network."""
+    """Return the Python of a new environment with these packages, or skip the test without a network."""
     python = place / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     if not place.is_dir():
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
@@ -28,7 +28,7 @@ def node_with(place: Path, package: str, script: str) -> list[str]:
 
 
 def fetch(command: list[str], place: Path) -> None:
-    """Run a command that fetches packages into a folder, or skip the test and leave no folder."""
+    """Run a command that downloads packages into a folder, or skip the test and remove the folder."""
     if (fetched := subprocess.run(command, cwd=place, capture_output=True, text=True)).returncode:
         shutil.rmtree(place)
         pytest.skip(f"{command[-1]} cannot be installed here: {fetched.stderr.strip()[-200:]}")

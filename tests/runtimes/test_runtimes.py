@@ -1,7 +1,7 @@
-"""Exported files in other runtimes: the oldest and the newest onnxruntime, and onnxruntime-node. `pytest -m runtimes`.
+"""Exported files in the oldest and newest onnxruntime and in onnxruntime-node: `pytest -m runtimes`.
 
-Each is fetched into an environment of its own, which takes a network and some minutes. `FRN_RUNTIMES` names a folder
-where they are kept for the next time.
+Each is installed into a separate environment, which needs a network and some minutes. `FRN_RUNTIMES` names a folder
+that keeps them.
 """
 
 import json
@@ -37,12 +37,12 @@ HERE = Path(__file__).parent
 SAMPLES = HERE.parents[1] / "assets" / "samples"
 PRECISIONS = ("fp32", "fp16", "int8")
 SIZES = ((200, 200), (320, 240), (96, 130), (64, 64), (300, 40))
-"""Of the photos, (width, height): some shrink, some grow, one is a strip."""
+"""Sizes of the photos (width, height): some shrink, some grow, one is a strip."""
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder per precision with the four files, photos, and what this library says of them."""
+    """A folder per precision with the four files, photos, and this library's results for them."""
     home = tmp_path_factory.mktemp("exported")
     model = load_model(DEFAULT_MODEL)
     assert isinstance(model.head, FRNHead)
@@ -114,11 +114,11 @@ KINDS = {"photos": "classifier.onnx", "batch": "classifier-batch.onnx"}
 
 
 ALLOWED = {"fp32": 5e-3, "fp16": 5e-3, "int8": 2e-2}
-"""Of a probability. In int8 one grey level can tip an activation to its next step."""
+"""Allowed difference of a probability. In int8, one grey level can move an activation by one step."""
 
 
 def _compare(found: list[list[Any]], folder: Path) -> float:
-    """The largest difference of a probability; labels are the same."""
+    """Return the largest difference of a probability; labels must be equal."""
     expected = json.loads((folder / "photos.json").read_text())["expected"]
     assert [label for label, _ in found] == [label for label, _ in expected]
     worst = float(np.abs(np.array([row for _, row in found]) - [row for _, row in expected]).max())

@@ -21,7 +21,7 @@ from frn.errors import FrnError
 from frn.images.near_copies import are_near
 from frn.ridge.enrolment import Array, Floats
 from frn.ridge.leave_one_out import leave_one_out
-from frn.ridge.parameters import probabilities
+from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior
 from frn.ridge.unlabelled.transductive import NEGLIGIBLE, mixture_errors
 
@@ -119,7 +119,7 @@ def _likeliest_count(maps: Floats, merges: list[tuple[int, int]], prior: Prior) 
         key = tuple(members.tolist())
         if key not in left_out:
             alone = np.square(maps[members[:1]], dtype=np.float64).sum(-1).mean(-1)
-            head = replace(prior.head(1), alpha=prior.alpha + SHIFTS[-1])
+            head = HeadParameters(prior.alpha + SHIFTS[-1], prior.beta)
             left_out[key] = float((leave_one_out(maps[members], head) if len(members) > 1 else alone).sum())
         return left_out[key]
 
