@@ -55,7 +55,8 @@ def classify(
 ) -> None:
     """Label photos with the class whose examples reconstruct them best.
 
-    Unreadable photos are reported and skipped; the exit status is then 1. --json prints one object per line.
+    Unreadable photos are reported and skipped; the exit status is then 1. --json prints one object per line. Its
+    `errors` are mean squared errors of the reconstruction: `explained` is 1 - error / energy of the photo.
 
     --report writes one self-contained file: thumbnails with error maps, sorted by confidence and filtered by class.
 
@@ -207,8 +208,8 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
     width = max(len(printable(name)) for name in ranked)
     full = "█" if console.encoding.startswith("utf") else "#"
     shares = prediction.explained if prediction.unknown else prediction.probabilities
-    what = " explained" if prediction.unknown else ""
     for name in ranked:
         bar = (full * round(shares[name] * BAR)).ljust(BAR)
-        told = f" {shares[name]:6.1%}{what}  error {prediction.errors[name]:.4f}"
+        share = " explained" if prediction.unknown else f" ({prediction.explained[name]:.0%} explained)"
+        told = f" {shares[name]:6.1%}{share}"
         console.print(Text.assemble(f"  {printable(name).ljust(width)}  ", (bar, "green"), told), soft_wrap=True)

@@ -52,7 +52,6 @@ def test_centre_is_the_mean_feature_for_any_batch_size(moths: Path, monkeypatch:
 def test_one_and_five_shots_are_measured_by_default(moths: Path) -> None:
     options = EvaluationOptions(model="conv4", data=moths, episodes=2, queries=7)
 
-
     def accuracies(options: EvaluationOptions) -> dict[int, float]:
         return {result["shot"]: result["accuracy"] for result in evaluate(options)}
 

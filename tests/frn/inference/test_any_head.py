@@ -16,10 +16,10 @@ from frn.cli.main import app
 from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
 from frn.estimator.loading import load_classifier, load_extractor
-from frn.inference.any_head import classifier_over
 from frn.heads import HEADS, Head
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
+from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Prediction
 from frn.inference.onnx_runtime import TRACED_HEAD, check_model, open_session, run_session
 from frn.models.header import ModelConfig

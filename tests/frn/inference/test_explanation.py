@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from frn.inference.explanation import GAP, PANEL, Panel, overlay, sheet
 from frn.images.ramp import RAMP
+from frn.inference.explanation import GAP, PANEL, Panel, overlay, sheet
 
 CROP = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
 
