@@ -1,6 +1,7 @@
 """What choosing alpha and gamma at enrolment gains, beside other classifiers on the same features.
 
     python assets/benchmarks/tune.py DATA... --split val --model resnet9-photo
+    python assets/benchmarks/tune.py DATA... --split val test --way 5 20 50 --unknown
     python assets/benchmarks/tune.py                  how long the choice takes
 
 Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random; the photos that are not enrolled are
@@ -11,6 +12,7 @@ mean over draws, in percent:
     logreg, ...         top-1 of `CLASSICAL` on pooled features of the same model, as `frn eval --method` fits them
     ece                 expected calibration error of `tuned`
     rejected, caught    known photos and strangers called unknown; `stated` expects 5 and what it says
+                        (--unknown measures only these and the AUROC)
     share, auroc        AUROC of the explained share with the trained alpha, and of the familiarity
 """
 
@@ -38,10 +40,10 @@ SHOTS, WAYS, DRAWS = (1, 5, 20), (5, 20, 0), {5: 12, 20: 3, 0: 1}
 Floats = NDArray[np.floating]
 
 
-def features(extractor: Extractor, root: Path) -> list[Floats]:
+def features(extractor: Extractor, roots: list[Path]) -> list[Floats]:
     """Maps (n, r, d) of up to `PHOTOS` photos of every class."""
     found = []
-    for number, home in enumerate(sorted(root.iterdir())):
+    for number, home in enumerate(home for root in roots for home in sorted(root.iterdir())):
         files = sorted(path for path in home.rglob("*") if path.is_file())
         chosen = np.random.default_rng(number).permutation(len(files))[:PHOTOS]
         read = extractor.read(files[place] for place in sorted(chosen))
@@ -49,7 +51,9 @@ def features(extractor: Extractor, root: Path) -> list[Floats]:
     return found
 
 
-def measure(extractor: Extractor, classes: list[Floats], way: int, shot: int, seed: int) -> dict[str, object]:
+def measure(
+    extractor: Extractor, classes: list[Floats], way: int, shot: int, seed: int, *, unknown_only: bool
+) -> dict[str, object]:
     """One draw's figures; shares of one."""
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(classes))
@@ -69,24 +73,24 @@ def measure(extractor: Extractor, classes: list[Floats], way: int, shot: int, se
     row: dict[str, object] = {
         "trained": float((before.argmin(1) == labels).mean()),
         "tuned": float((errors.argmin(1) == labels).mean()),
-        **others(pools, queries, labels),
+        **({} if unknown_only else others(pools, queries, labels)),
         "sure": shares.max(1).tolist(),
         "right": (shares.argmax(1) == labels).tolist(),
         "seconds": took,
     }
+    known = familiarity(errors, energy(queries), scorer.centres.distance(queries))
+    calibrated = left_out(pools, scorer, head)
+    if shot > 1:
+        row["rejected"] = float((known < calibrated.rule.least).mean())
+        row["stated"], row["expected"] = calibrated.caught, calibrated.auroc
     if strangers:
         unknown = np.concatenate(strangers)
         foreign = scorer.class_error(unknown).astype(float)
-        sides = (
-            familiarity(errors, energy(queries), scorer.centres.distance(queries)),
-            familiarity(foreign, energy(unknown), scorer.centres.distance(unknown)),
-        )
-        row["auroc"] = auroc(*sides)
+        familiar = familiarity(foreign, energy(unknown), scorer.centres.distance(unknown))
+        row["auroc"] = auroc(known, familiar)
         row["share"] = auroc(explained(before, queries).max(1), explained(trained.class_error(unknown), unknown).max(1))
         if shot > 1:
-            found = left_out(pools, scorer, head)
-            row["rejected"], row["caught"] = (float((side < found.rule.least).mean()) for side in sides)
-            row["stated"] = found.caught
+            row["caught"] = float((familiar < calibrated.rule.least).mean())
     return row
 
 
@@ -130,7 +134,9 @@ def main() -> None:
     """Print a table, or JSON lines of each data set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="*", help="Data sets; none measures the time of the choice.")
-    parser.add_argument("--split", default="val")
+    parser.add_argument("--split", nargs="+", default=["val"])
+    parser.add_argument("--way", type=int, nargs="+", default=WAYS)
+    parser.add_argument("--unknown", action="store_true")
     parser.add_argument("--model", default="resnet9-photo")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -138,15 +144,16 @@ def main() -> None:
     if not options.data:
         speed(extractor.prior)
         return
-    sets = {root.name: features(extractor, root / options.split) for root in options.data}
+    sets = {root.name: features(extractor, [root / split for split in options.split]) for root in options.data}
     print("way shot " + " ".join(f"{name:>8}" for name in NAMES))
-    for way in WAYS:
+    for way in options.way:
         for shot in SHOTS:
             table = []
             for name, classes in sets.items():
                 enough = [maps for maps in classes if len(maps) >= shot + 5]
                 size = min(way or len(enough), len(enough))
-                rows = [measure(extractor, enough, size, shot, seed) for seed in range(DRAWS[way])]
+                draws = range(DRAWS.get(way, 1))
+                rows = [measure(extractor, enough, size, shot, seed, unknown_only=options.unknown) for seed in draws]
                 means = {key: float(np.mean([row[key] for row in rows])) for key in NAMES if key in rows[0]}
                 table.append(means | {"ece": calibration_error(rows)})
                 if options.json:
@@ -156,7 +163,7 @@ def main() -> None:
             print(f"{way or 'all':>3} {shot:4d} " + " ".join(cells), flush=True)
 
 
-NAMES = ("trained", "tuned", *CLASSICAL, "ece", "rejected", "caught", "stated", "share", "auroc")
+NAMES = ("trained", "tuned", *CLASSICAL, "ece", "rejected", "caught", "stated", "expected", "share", "auroc")
 
 if __name__ == "__main__":
     main()

@@ -9,6 +9,8 @@ from frn.data.names import normal
 from frn.errors import FrnError
 from frn.images.kinds import RAW, RAW_NAMES
 from frn.images.opening import EXTENSIONS
+from frn.system.archives import find_zip
+from frn.system.caches import TAG
 from frn.system.files import is_there
 
 SPLITS = ("train", "val", "test")
@@ -20,7 +22,7 @@ SPLIT_NAMES = {
 """Folder names in lower case, mapped to their splits."""
 SYSTEM_FOLDERS = frozenset(
     {*("__macosx", "@eadir", "@recycle", "@recently-snapshot", "@tmp", "#recycle", "#snapshot"),
-     *("$recycle.bin", "system volume information", "lost+found", "found.000")}
+     *("$recycle.bin", "system volume information", "lost+found", "found.000", "lost.dir", "__pycache__")}
 )  # fmt: skip
 """Folders of systems and servers to ignore, in lower case; names that begin with a dot are also ignored."""
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
@@ -70,11 +72,14 @@ class ClassFolders:
 
 
 def scan(root: Path) -> ClassFolders:
-    """List the class folders of `root`, and the entries in them that are not images.
+    """List the class folders of `root`, a folder or a zip, and the entries in them that are not images.
 
-    Raises FrnError if `root` is not a readable folder, has no class folders, or a class folder has no images.
+    Raises FrnError if `root` cannot be read, has no class folders, or a class folder has no images.
     """
     loose, folders = _list(root)
+    while find_zip(root) and not loose and len(folders) == 1 and _list(root / folders[0])[1]:
+        root /= folders[0]  # a zip often holds one folder with everything
+        loose, folders = _list(root)
     photos = [name for name in loose if looks_like_image(name)]
     if not folders:
         own = f" Its {len(photos)} photos belong into such folders." if photos else ""
@@ -148,6 +153,11 @@ def is_of_the_system(name: str) -> bool:
     return name.startswith(".") or name.lower() in SYSTEM_FILES or name.lower() in SYSTEM_FOLDERS
 
 
+def is_ignored(entry: "os.DirEntry[str]") -> bool:
+    """Return whether an entry is of the system (`is_of_the_system`), or a folder marked as some program's cache."""
+    return is_of_the_system(entry.name) or is_there(Path(entry.path, TAG))  # https://bford.info/cachedir
+
+
 def looks_like_image(name: str) -> bool:
     """Return whether a file name looks like that of an image."""
     return Path(name).suffix.lower() in EXTENSIONS
@@ -166,12 +176,18 @@ def _left_out(path: Path, why: str) -> Broken:
 
 
 def _list(folder: Path) -> tuple[list[str], list[str]]:
-    """List the files and the folders in a folder, sorted."""
+    """List the files and the folders in a folder, sorted; neither those of the system nor caches."""
     files: list[str] = []
     folders: list[str] = []
+    if inside := find_zip(folder):
+        zipped, parts = inside
+        for name in zipped.folders.get(parts, ()):
+            if not is_of_the_system(name):
+                (folders if (*parts, name) in zipped.folders else files).append(name)
+        return sorted(files), sorted(folders)
     try:
         for entry in os.scandir(folder):
-            if not is_of_the_system(entry.name):
+            if not is_ignored(entry):
                 (folders if _is_folder(entry) else files).append(entry.name)
     except OSError as error:
         raise FrnError(f"{folder}: cannot be listed ({error.strerror})") from error

@@ -1,4 +1,4 @@
-"""Extractors and classifiers from what users name: a model, a folder of class folders, or a project."""
+"""Extractors and classifiers from what users name: a model; classes in a folder, zip, CSV or project."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import get_args
 from frn.data.folders import scan
 from frn.errors import FrnError
 from frn.estimator import on_demand
+from frn.estimator.class_table import is_table, read_table
 from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, Tta
@@ -37,7 +38,7 @@ def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none"
 
 @dataclass(frozen=True, slots=True)
 class ClassFiles:
-    """Contents of a folder of class folders or of a project."""
+    """Classes by the files of their photos, and what a project says of them."""
 
     members: dict[str, list[Path]]
     model: str | None = None
@@ -55,11 +56,19 @@ class ClassFiles:
         return not model or not self.made_with or load_extractor(model, "cpu").plain_sha256 == self.made_with.sha256
 
 
-def class_files(classes: Path) -> ClassFiles:
-    """Return the files of each class of a folder of class folders, or of a project.
+def is_file_of_classes(path: Path) -> bool:
+    """Return whether the name of a file is that of a project, a CSV or a zip."""
+    return is_project(path) or is_table(path) or path.suffix.lower() == ".zip"
 
-    Raises FrnError if there are no classes, or the project cannot be read.
+
+def class_files(classes: Path) -> ClassFiles:
+    """Return the files of each class of a folder or zip of class folders, a CSV of paths and labels, or a project.
+
+    Raises FrnError if there are no classes, or it cannot be read.
     """
+    if is_table(classes):
+        rows, reasons = read_table(classes)
+        return ClassFiles(rows, skipped=reasons)
     if not is_project(classes):
         found = scan(classes)
         return ClassFiles(found.members, skipped=[entry.reason for entry in found.skipped])
@@ -73,15 +82,15 @@ def class_files(classes: Path) -> ClassFiles:
 def load_classifier(
     classes: Path, model: str | None = None, device: Device = "auto", tta: Tta = "none"
 ) -> tuple[Classifier, list[FrnError]]:
-    """Enroll a folder of class folders, or the classes of a project file.
+    """Enroll the classes of a folder, zip or CSV (`class_files`), or those of a project file.
 
     By default, the model is the project's, or the default model for a folder. Returns the classifier, and why some of
     its files were skipped. Raises FrnError if there are no classes, or a project was made with another model.
     """
     if not is_project(classes):
-        found = scan(classes)  # before loading the model, to report a wrong path at once
+        found = class_files(classes)  # before loading the model, to report a wrong path at once
         classifier = classifier_over(load_extractor(model or DEFAULT_MODEL, device, tta), FeatureStore())
-        return classifier, classifier.enroll(found.members) + [FrnError(entry.reason) for entry in found.skipped]
+        return classifier, classifier.enroll(found.members) + list(map(FrnError, found.skipped))
     project = load_project(classes)
     name = model or project.model.locate(classes.parent)
     if model is None and project.model.tta == "hflip":

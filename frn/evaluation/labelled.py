@@ -5,7 +5,7 @@ of classes that are not enrolled have no right answer; they show how many such p
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -193,7 +193,11 @@ class LabelledScore:
 
 
 def score_labelled(
-    classifier: Classifier, members: Mapping[str, Sequence[Path]], *, transductive: bool = False
+    classifier: Classifier,
+    members: Mapping[str, Sequence[Path]],
+    *,
+    transductive: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> LabelledScore:
     """Classify the photos of each class and compare; with `transductive`, all photos refine the classes first.
 
@@ -216,7 +220,8 @@ def score_labelled(
 
     def queries() -> Iterator[tuple[str, Path, Maps]]:
         read = classifier.extractor.read(files, store=classifier.store)
-        for truth, (path, outcome) in zip(truths, read, strict=True):
+        for done, (truth, (path, outcome)) in enumerate(zip(truths, read, strict=True), 1):
+            progress(done, len(truths))
             if isinstance(outcome, FrnError):
                 broken.append(outcome)
             elif outcome.key in holders:

@@ -13,6 +13,7 @@ from frn.errors import FrnError
 from frn.images import heif
 from frn.images.decoding import DecodeRequest, decode_in_process
 from frn.images.transforms import EvaluationTransform, Pixels
+from frn.system.archives import find_zip
 from frn.system.files import read_regular
 
 EXTENSIONS = heif.EXTENSIONS | set(
@@ -41,11 +42,12 @@ def open_image(path: Path) -> Image.Image:
 
 
 def read_file(path: Path) -> bytes:
-    """Read the bytes of an image file. Pipes and devices, which may never end, are not read.
+    """Read the bytes of an image file, which may be in a zip. Pipes and devices, which may never end, are not read.
 
     Raises FrnError if the file is missing, not a regular file, empty, or larger than `MAX_BYTES`.
     """
-    data = read_regular(path, MAX_BYTES)
+    inside = find_zip(path)
+    data = inside[0].read(inside[1], path, MAX_BYTES) if inside and inside[1] else read_regular(path, MAX_BYTES)
     if not data:
         raise FrnError(f"{path}: is empty (0 bytes)")
     return data

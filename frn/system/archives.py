@@ -1,4 +1,7 @@
-"""Untrusted archives: the number of entries and their unpacked size are checked before unpacking."""
+"""Untrusted archives: the number of entries and their unpacked size are checked before unpacking.
+
+A path may lead into a zip, as if it were a folder: `birds.zip/jay/1.jpg` (`find_zip`).
+"""
 
 import bz2
 import gzip
@@ -7,14 +10,16 @@ import lzma
 import re
 import struct
 import tarfile
+import threading
 import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from frn.errors import FrnError
+from frn.errors import FrnError, shorten
 
 MAX_ENTRIES = 3_000_000
 """Most entries of an archive; all of ImageNet has 1.3 million images."""
@@ -93,6 +98,62 @@ def open_zip(path: Path) -> zipfile.ZipFile:
             f"{path}: is almost only file names ({directory:,} of {size:,} bytes), which no image data set is"
         )
     return zipfile.ZipFile(path)
+
+
+class ZippedFiles:
+    """Files of a zip by the parts of their paths; for any number of threads."""
+
+    def __init__(self, path: Path) -> None:
+        """List a zip. Raises FrnError if it is damaged or exceeds the limits."""
+        self._lock = threading.Lock()
+        self._files: dict[tuple[str, ...], zipfile.ZipInfo] = {}
+        self.folders: dict[tuple[str, ...], set[str]] = {(): set()}
+        """Names of the files and folders in each folder."""
+        try:
+            self._zip, limits = open_zip(path), Limits(path, path.stat().st_size)
+            for info in self._zip.infolist():
+                if (parts := limits.check(_name(info), info.file_size)) and not info.is_dir():
+                    self._files[parts] = info
+                    for depth in range(len(parts)):
+                        self.folders.setdefault(parts[:depth], set()).add(parts[depth])
+        except DAMAGE as error:
+            raise FrnError(f"{path}: is not a whole zip ({shorten(error)})") from error
+
+    def read(self, parts: tuple[str, ...], where: Path, most: int) -> bytes:
+        """Return the bytes of a file. Raises FrnError if it does not exist, is damaged or has more than `most`."""
+        if (info := self._files.get(parts)) is None:
+            raise FrnError(f"{where}: cannot be read (the zip has no such file)")
+        if info.file_size > most:
+            raise FrnError(f"{where}: has {info.file_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
+        try:
+            with self._lock, self._zip.open(info) as file:
+                return file.read(info.file_size)
+        except DAMAGE as error:
+            raise FrnError(f"{where}: cannot be read from the zip ({shorten(error)})") from error
+
+
+def find_zip(path: Path) -> tuple[ZippedFiles, tuple[str, ...]] | None:
+    """Return the zip that a path is or leads into, and the parts of the path inside it; None if there is none."""
+    for place in (path, *path.parents):
+        if place.suffix.lower() == ".zip" and place.is_file():
+            status = place.stat()
+            return _listed(place, status.st_size, status.st_mtime_ns), path.relative_to(place).parts
+    return None
+
+
+@lru_cache(maxsize=4)
+def _listed(path: Path, size: int, mtime_ns: int) -> ZippedFiles:
+    return ZippedFiles(path)
+
+
+def _name(info: zipfile.ZipInfo) -> str:
+    """Return the name of an entry; systems also write UTF-8 without the flag that says so."""
+    if info.flag_bits & 0x800:
+        return info.filename
+    try:
+        return info.filename.encode("cp437").decode()
+    except ValueError:
+        return info.filename
 
 
 def _directory_size(path: Path, size: int) -> int:

@@ -8,9 +8,11 @@ import re
 import shlex
 import signal
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -32,6 +34,8 @@ INTERRUPTED = 130
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 NO_ROOM = "annot allocate memory|failed to map segment|can't start new thread"
 """Errors of the library loader, and of Python when it starts a thread, if memory is exhausted."""
+EVERY = 10.0
+"""Seconds between two lines about a wait in a pipe."""
 WIDE = 1000
 """Width of results in a pipe, where nothing should wrap."""
 
@@ -199,31 +203,65 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator["Progress"]:
-    """Provide a progress callback that draws a bar with ETA on a terminal and nothing in a pipe."""
+def progress_bar(what: str, *, shown: bool = True) -> Iterator["Progress"]:
+    """Provide a progress callback: a bar with ETA on a terminal, a line now and then in a pipe; none unless `shown`."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True, emoji=False)
+    quiet = not (shown and console.is_terminal)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(printable(what), total=None)
+    with (
+        Bar(*columns, console=console, transient=True, redirect_stdout=False, disable=quiet) as bar,
+        _lines(lambda: text) if shown and not console.is_terminal else nullcontext(),
+    ):
+        task, text = bar.add_task(printable(what), total=None), what
 
         def show(done: int, total: int) -> None:
+            nonlocal text
             bar.update(task, completed=done, total=total)
+            text = f"{what}: {done:,} of {total:,}"
 
         yield show
 
 
 @contextmanager
 def status_line(text: str) -> Iterator[Callable[[str], None]]:
-    """Show a line on a terminal during an operation; yields a function that changes its text. Quiet in a pipe."""
+    """Show a line during an operation, in a pipe now and then; yields a function that changes its text."""
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True, emoji=False).status(Text(text)) as status:
-        yield lambda text: status.update(Text(text))
+    def say(new: str) -> None:
+        nonlocal text
+        text = new
+        status.update(Text(printable(new)))
+
+    console = Console(stderr=True, emoji=False)
+    with (
+        console.status(Text(printable(text))) as status,
+        nullcontext() if console.is_terminal else _lines(lambda: text),
+    ):
+        yield say
+
+
+@contextmanager
+def _lines(text: Callable[[], str]) -> Iterator[None]:
+    """Print what is done on stderr every `EVERY` seconds."""
+    start, ended = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        with suppress(OSError, ValueError):  # nobody reads stderr any longer
+            while not ended.wait(EVERY):
+                note(f"{text()} ({time.monotonic() - start:.0f} s)")
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def report_skipped(

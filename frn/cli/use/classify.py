@@ -1,5 +1,6 @@
 """`frn classify`: label photos by example."""
 
+import sys
 from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,7 +55,8 @@ def classify(
 ) -> None:
     """Label photos with the class whose examples reconstruct them best.
 
-    Unreadable photos are reported and skipped; the exit status is then 1. --json prints one object per line.
+    Unreadable photos are reported and skipped; the exit status is then 1. --json prints one object per line. Its
+    `errors` are mean squared errors of the reconstruction: `explained` is 1 - error / energy of the photo.
 
     --report writes one self-contained file: thumbnails with error maps, sorted by confidence and filtered by class.
 
@@ -101,17 +103,20 @@ def classify(
     failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
     paths = map(Path, names)
     classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
-    for name, (_, outcome) in zip(names, classified, strict=True):  # a Path would drop the ./ of a given name
-        failed += isinstance(outcome, FrnError)
-        if rows:
-            rows.write(_as_row(name, outcome))
-        elif isinstance(outcome, FrnError):
-            reason = str(outcome)
-            print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
-        elif wants == "json":
-            print_json(_as_line(name, outcome))
-        else:
-            _show(name, outcome, top)
+    with progress_bar("photos", shown=not sys.stdout.isatty()) as progress:  # on a terminal, the answers show it
+        # a Path would drop the ./ of a given name
+        for done, (name, (_, outcome)) in enumerate(zip(names, classified, strict=True), 1):
+            failed += isinstance(outcome, FrnError)
+            if rows:
+                rows.write(_as_row(name, outcome))
+            elif isinstance(outcome, FrnError):
+                reason = str(outcome)
+                print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
+            elif wants == "json":
+                print_json(_as_line(name, outcome))
+            else:
+                _show(name, outcome, top)
+            progress(done, len(names))
     if album and report:
         album.write(report, command_line())
     if failed:
@@ -203,8 +208,8 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
     width = max(len(printable(name)) for name in ranked)
     full = "█" if console.encoding.startswith("utf") else "#"
     shares = prediction.explained if prediction.unknown else prediction.probabilities
-    what = " explained" if prediction.unknown else ""
     for name in ranked:
         bar = (full * round(shares[name] * BAR)).ljust(BAR)
-        told = f" {shares[name]:6.1%}{what}  error {prediction.errors[name]:.4f}"
+        share = " explained" if prediction.unknown else f" ({prediction.explained[name]:.0%} explained)"
+        told = f" {shares[name]:6.1%}{share}"
         console.print(Text.assemble(f"  {printable(name).ljust(width)}  ", (bar, "green"), told), soft_wrap=True)

@@ -10,7 +10,7 @@ import typer
 from frn._version import __version__
 from frn.cli.shell import options
 from frn.cli.shell.classes import describe_head, expectation
-from frn.cli.shell.console import print_table, printable, report_skipped, stdout
+from frn.cli.shell.console import print_table, printable, report_skipped, status_line, stdout
 from frn.cli.shell.output import FormatName, printed, prints_result, rounded, rows_of
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @prints_result()
 def enroll(
-    sources: Annotated[list[str], typer.Argument(help="Folder of class folders, NAME=FOLDER..., or a project.")],
+    sources: Annotated[list[str], typer.Argument(help="As for classify, or NAME=FOLDER...")],
     out: Annotated[Path, typer.Option(help="Project to write: something.frn.json.")],
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
     threshold: options.Threshold = None,
@@ -53,7 +53,8 @@ def enroll(
         raise FrnError(f"{out}: already exists. --replace replaces it and keeps the old one as {out.name}.bak")
     members, skipped = _members(sources)
     classifier = classifier_over(load_extractor(model, device), FeatureStore())
-    skipped = [*map(str, _enroll(classifier, members)), *skipped]
+    with status_line(f"enrolling {sum(map(len, members.values())):,} photos"):
+        skipped = [*map(str, _enroll(classifier, members)), *skipped]
     if not is_first():
         return
     report_skipped(skipped)

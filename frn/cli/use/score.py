@@ -9,7 +9,16 @@ import typer
 
 from frn.cli.shell import options
 from frn.cli.shell.classes import describe_head, expectation, open_classes
-from frn.cli.shell.console import check_report, command_line, note, print_table, printable, report_skipped, stdout
+from frn.cli.shell.console import (
+    check_report,
+    command_line,
+    note,
+    print_table,
+    printable,
+    progress_bar,
+    report_skipped,
+    stdout,
+)
 from frn.cli.shell.output import FormatName, printed, prints_result, rounded
 from frn.errors import FrnError
 from frn.system.overwriting import require_writable
@@ -27,7 +36,7 @@ MAX_ERRORS = 10
 @prints_result()
 def score(
     classes: options.Classes,
-    labelled: Annotated[Path, typer.Argument(help="Folder of labelled photos, with the same class names.")],
+    labelled: Annotated[Path, typer.Argument(help="Labelled photos: class folders, a zip or a CSV of these.")],
     model: options.ClassifierModel = None,
     threshold: options.Threshold = None,
     false_rejections: options.FalseRejections = 0.05,
@@ -47,16 +56,17 @@ def score(
     check_report(report, replace=replace)
     if csv is not None:
         require_writable(csv, replace=replace)
-    from frn.data.folders import scan
+    from frn.estimator.loading import class_files
 
-    photos = scan(labelled)  # before loading the model, to report a wrong path at once
+    photos = class_files(labelled)  # before loading the model, to report a wrong path at once
 
     from frn.evaluation.labelled import score_labelled
     from frn.report.csv_rows import csv_text
     from frn.system.files import write_atomically
 
     classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
-    found = score_labelled(classifier, photos.members, transductive=transductive)
+    with progress_bar("photos") as progress:
+        found = score_labelled(classifier, photos.members, transductive=transductive, progress=progress)
     report_skipped([*found.broken, *photos.skipped])
     report_skipped(found.notes, all_of_them="")
     if transductive:

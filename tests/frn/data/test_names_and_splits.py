@@ -117,6 +117,17 @@ def test_system_folders_are_not_classes(tmp_path: Path, name: str) -> None:
     assert not found.skipped
 
 
+def test_a_folder_marked_as_a_cache_is_not_a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos(tmp_path / "jay", 2)
+    monkeypatch.setenv("FRN_CACHE", str(tmp_path / "cache"))
+    asked = tmp_path / "jay" / "0.png"
+    for _ in range(2):  # the first one writes the cache beside the class
+        told = frn("classify", tmp_path, asked, "--model", "conv4", "--json")
+        assert told.exit_code == 0, told.stderr
+    assert (tmp_path / "cache" / "CACHEDIR.TAG").exists()
+    assert scan(tmp_path).names == ("jay",)
+
+
 def test_folder_is_inspected_before_advice_is_given(tmp_path: Path) -> None:
     photos(tmp_path / "deep" / "birds" / "jay")
     photos(tmp_path / "deep" / "wren")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from frn.data.folders import SPLIT_NAMES, is_of_the_system
+from frn.data.folders import SPLIT_NAMES, is_ignored
 from frn.errors import FrnError
 from frn.images.opening import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
@@ -134,7 +134,7 @@ def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[lis
     files, folders = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if is_of_the_system(entry.name):
+            if is_ignored(entry):
                 continue
             if is_folder(entry):
                 folders.append(entry.path)
