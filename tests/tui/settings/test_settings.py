@@ -61,7 +61,7 @@ def test_a_file_with_a_mistake_is_reported_and_left_alone(private_state: Path, t
         ({"ask": "A", "new-class": "p"}, {"ask": "A", "new-class": "p"}, []),
         ({"ask": "A", "new-class": "P", "add": "p"}, {"ask": "A", "new-class": "P", "add": "p"}, []),
         ({"ask": "A", "new-class": "nonsense"}, {}, ["'nonsense' is no key", "A is the key of new-class already"]),
-        ({"next-answer": "ctrl+n, f6"}, {"next-answer": "ctrl+n,f6"}, []),
+        ({"next-answer": "ctrl+t, f6"}, {"next-answer": "ctrl+t,f6"}, []),
         ({"aks": "q"}, {}, ["there is no 'aks'"]),
         ({"ask": 7, "add": ""}, {}, ["7 is no key", "'' is no key"]),
         ({"ask": "space"}, {}, ["the app itself"]),
@@ -77,9 +77,7 @@ def test_unusable_entries_are_reported_and_skipped(
     assert all(part in trouble for part, trouble in zip(bad, troubles, strict=True))
 
 
-def test_own_keys_work_and_are_read_again_without_a_restart(
-    drive: Drive, private_state: Path, told: list[str]
-) -> None:
+def test_own_keys_work_and_are_read_again_without_a_restart(drive: Drive, private_state: Path, told: list[str]) -> None:
     keys_path().parent.mkdir(parents=True, exist_ok=True)
     keys_path().write_text('ask = "q"\nundo = "ctrl+z,U"\nadd = "m"\n')
 
@@ -131,9 +129,12 @@ def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> N
         await driver.keys("escape")
         await change(driver, "classify a photo, several", "u")
         await change(driver, "undo the last act", "backspace")
-        assert read_own_keys()[0] == {"ask": "u"}
+        assert read_own_keys()[0] == {"undo": "U", "ask": "u"}  # its usual key is taken
         await change(driver, "classify a photo, several", "a")  # is the key of add
-        assert read_own_keys()[0] == {"ask": "u"}
+        assert read_own_keys()[0] == {"undo": "U", "ask": "u"}
+        await change(driver, "classify a photo, several", "backspace")
+        await change(driver, "undo the last act", "backspace")
+        assert keys_path().read_text() == "# mine\n"
 
     drive(scenario)
 

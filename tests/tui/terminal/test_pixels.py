@@ -123,7 +123,7 @@ def test_the_app_shows_pixels_which_stay_beside_dialogues(
         await user.pilot.press("question_mark")
         await user.pilot.pause()
         assert PLACEHOLDER in "\n".join(lines(user.app))  # in its own colour, by which the terminal knows it
-        await user.pilot.press("escape", "l")
+        await user.pilot.press("escape", "L")
         await user.pilot.pause()
         assert isinstance(user.app.screen, Review)
         await user.until(lambda: PLACEHOLDER in "\n".join(lines(user.app)))

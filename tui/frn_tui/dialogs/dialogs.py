@@ -159,9 +159,9 @@ class Page(Dialog[None]):
 
     BINDINGS = [Binding("escape,q,enter,question_mark", "leave", "Back")]
 
-    def __init__(self, title: str, content: RenderableType, *, wide: bool = False) -> None:
-        """Show some content; if `wide`, it scrolls with the arrow keys instead of wrapping."""
-        super().__init__(classes="-wide-page" if wide else None)
+    def __init__(self, title: str, content: RenderableType, *, classes: str = "") -> None:
+        """Show some content; with the class "-wide-page" it scrolls with the arrow keys instead of wrapping."""
+        super().__init__(classes=classes)
         self.dialog_title, self.content = title, content
 
     def compose(self) -> ComposeResult:

@@ -12,11 +12,9 @@ SIGNS = [
     ("!  ≈", "a photo that does not fit its class; one that looks the same as another"),
     ("◆  ●  ○", "an answer that you judged, one that was seen, one that was not"),
 ]
-TWO_COLUMNS = 120
-"""Cells of the screen from which the keys are in two columns."""
 
 
-def help_page(key_of: Callable[[str], str], width: int) -> Table:
+def help_page(key_of: Callable[[str], str]) -> Table:
     """Return a table of the current keys."""
     lines: list[tuple[Text, Text]] = []
     group = ""
@@ -31,8 +29,6 @@ def help_page(key_of: Callable[[str], str], width: int) -> Table:
         lines.append((Text(keys, style="bold", no_wrap=True), Text(key.meaning.replace("class 1", "class N"))))
     lines += [(Text(""), Text("")), *((Text(sign, style="bold"), Text(meaning)) for sign, meaning in SIGNS)]
     table = Table(box=None, pad_edge=False, show_header=False)
-    half = -(-len(lines) // 2) if width >= TWO_COLUMNS else len(lines)
-    for row in range(half):
-        beside = lines[half + row] if half + row < len(lines) else ("", "")
-        table.add_row(*lines[row], *(beside if half < len(lines) else ()))
+    for line in lines:
+        table.add_row(*line)
     return table

@@ -251,7 +251,9 @@ class ClassesPane(Pane):
 
     async def _confusion(self, shot: int) -> None:
         found = await self.controller.hide_and_test(shot)
-        self.app.push_screen(Page("Hide and test", confusion_table(found, self.controller.names, shot), wide=True))
+        self.app.push_screen(
+            Page("Hide and test", confusion_table(found, self.controller.names, shot), classes="-wide-page")
+        )
 
 
 def _compared(score: ModelScore) -> str:

@@ -240,8 +240,13 @@ class Workspace(KeyedScreen[None]):
     def handlers(self) -> list[object]:
         """Return what has actions: the pane in focus, then the others, the query before the photos."""
         others = (self.query_pane, self.photos_pane, self.classes_pane)
-        focused = self.panes[self.focused_pane]
+        focused = self.panes[self._in_focus]
         return [self, focused, *(pane for pane in others if pane is not focused), *self.services]
+
+    @property
+    def _in_focus(self) -> str:
+        """Return the pane with the focus; the event that tells of it may come later."""
+        return next((name for name, pane in self.panes.items() if pane.has_focus_within), self.focused_pane)
 
     def works(self, name: str) -> bool:
         session, query = self.controller.session, self.controller.query
@@ -256,19 +261,19 @@ class Workspace(KeyedScreen[None]):
             **dict.fromkeys(("rename", "sort", "find", "ask"), session.state.classes),
             **dict.fromkeys(("next-outlier", "misfits"), self.photos_pane.misfits),
             "remove": {"classes": session.state.classes, "photos": self.photos_pane.gallery.paths, "query": answer}[
-                self.focused_pane
+                self._in_focus
             ],
-            "move": self.photos_pane.gallery.paths if self.focused_pane == "photos" else answer,
+            "move": self.photos_pane.gallery.paths if self._in_focus == "photos" else answer,
         }
         return bool(needed.get(name, True))
 
     def show_keys(self) -> None:
         """Show the keys that work now, and below the panes what the digits would do."""
-        self.query_one("#keys", Static).update(self.footer(FOOTERS[self.focused_pane]))
+        self.query_one("#keys", Static).update(self.footer(FOOTERS[self._in_focus]))
         self.context.jobs.hint = self._digits()
 
     def _digits(self) -> str:
-        focused = self.photos_pane if self.focused_pane == "photos" else self.query_pane
+        focused = self.photos_pane if self._in_focus == "photos" else self.query_pane
         what = focused.digits()
         keys = class_keys(self.controller.names.values(), self.size.width - cell_len(what) - 6)
         return f"{what}:  {keys}" if what and keys else ""
@@ -308,7 +313,7 @@ class Workspace(KeyedScreen[None]):
             self.context.say("no problems: every file could be used")
 
     def action_help(self) -> None:
-        self.app.push_screen(Page("Keys", help_page(self.shown_key, self.size.width), wide=False))
+        self.app.push_screen(Page("Keys", help_page(self.shown_key), classes="-beside"))
 
     def action_cancel(self) -> None:
         """The large picture, then a selection, then a filter, then what is running."""

@@ -147,9 +147,8 @@ def usable(wanted: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
 
 def change_key(name: str, key: str) -> str:
     """Write another key into the user's file, or the usual one again if it is empty; return why not, if so."""
-    own, _ = read_own_keys()
-    _, bad = usable({**own, name: key} if key else own)
-    if key and bad:
+    own = {other: keys for other, keys in read_own_keys()[0].items() if other != name}
+    if bad := usable({**own, name: key} if key else own)[1]:
         return bad[0]
     text = keys_path().read_text(encoding="utf-8") if keys_path().exists() else ""
     kept = re.sub(rf"(?m)^\s*{re.escape(name)}\s*=.*\n?", "", text)
