@@ -93,7 +93,7 @@ async def screens() -> None:
         await show(stage, "eyed footman 6")
         await stage.press("3", "comma")
         stage.take("workspace", "Six classes, the photos of one, and a query with its error map")
-        await stage.press("l")
+        await stage.press("L")
         stage.take("results", "All answers of a folder, and the histogram that the threshold is set on")
     async with opened(80, 24) as stage:
         await show(stage, "eyed footman 6")

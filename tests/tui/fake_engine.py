@@ -195,9 +195,10 @@ class FakeEngine(EngineClient):
         missing = [key for key in keys if key not in self.known]
         if not missing:  # otherwise the classes stay unchanged
             self.classes = state
-        return {"reports": reports, "threshold": threshold, "calibrated": 0.4, "missing": missing}
+        about = {"threshold": threshold, "calibrated": 0.4, "expected": "rejects about 5% of your photos"}
+        return {"reports": reports, **about, "missing": missing, "unranked": 0}
 
-    def op_query(self, tell: OnEvent, paths: list[str]) -> None:
+    def op_query(self, tell: OnEvent, paths: list[str], jointly: bool = False) -> None:
         for number, path in enumerate(paths, 1):
             if Path(path).name.startswith("bad"):
                 tell({"event": "answer", "path": path, "reason": f"{path}: is damaged"})

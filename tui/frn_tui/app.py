@@ -4,10 +4,11 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from time import monotonic
 from typing import ClassVar, Literal
 
-from textual import actions, events, on, work
+from textual import events, on, work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
@@ -20,13 +21,12 @@ from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import MIRROR, EngineError, RenderPreview
 from frn_tui.client.rendering import render
 from frn_tui.dialogs.dialogs import Choose
-from frn_tui.dialogs.help import meanings
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import settle
 from frn_tui.panes.project import ProjectBar
 from frn_tui.panes.recovery import Recovery
-from frn_tui.screens.workspace import Workspace, bindings
-from frn_tui.settings.keys import read_keymap
+from frn_tui.screens.workspace import Workspace
+from frn_tui.settings.keys import BOUND, keys_path, read_own_keys
 from frn_tui.settings.places import Places
 from frn_tui.settings.settings import Settings, state_folder
 from frn_tui.terminal import gc_policy
@@ -45,8 +45,8 @@ CHECK_INTERVAL = 2.0
 """Seconds between checks for unsaved work and for the terminal."""
 FIRST_SAMPLE = "eyed footman 7.jpg"
 """Sample shown first: every shipped model classifies it correctly."""
-UNLISTED = ("number", "cancel", "pane")
-"""Actions that the palette omits, because they have no effect there."""
+UNLISTED = ("class-", "cancel", "next-pane", "previous-pane")
+"""Starts of names that the palette omits, because they have no effect there."""
 
 
 class FrnApp(CellApp):
@@ -114,11 +114,23 @@ class FrnApp(CellApp):
 
     def on_mount(self) -> None:
         self._signals = SignalHandlers(self._end_by)
-        self.workspace.own_keys, self.troubles = read_keymap(self.settings.keys, bindings())
-        self.set_keymap(self.workspace.own_keys)
+        self.troubles = self.read_keys()
         if self.settings.trouble:
             self.troubles.insert(0, self.settings.trouble)
         self.call_after_refresh(self._begin)
+
+    def read_keys(self) -> list[str]:
+        """Use the user's own keys as they are in the file now; return what is wrong with it."""
+        self._keys_stamp = stamp_of(keys_path())
+        self.workspace.own_keys, troubles = read_own_keys()
+        self.set_keymap(self.workspace.own_keys)
+        return troubles
+
+    def _follow_keys(self) -> None:
+        if stamp_of(keys_path()) != self._keys_stamp:
+            for trouble in self.read_keys():
+                self.context.say(trouble, severity="warning")
+            self.workspace.refresh_all()
 
     async def on_event(self, event: events.Event) -> None:
         """Keys go through a queue; note when one, or the mouse, was last touched."""
@@ -207,6 +219,7 @@ class FrnApp(CellApp):
                 self.set_interval(CHECK_INTERVAL, end_without_terminal)
         self.context.start(self._start)
         self.set_interval(CHECK_INTERVAL, self.recovery.keep)
+        self.set_interval(CHECK_INTERVAL, self._follow_keys)
         for trouble in self.troubles:
             self.context.say(trouble, severity="warning")
 
@@ -330,21 +343,15 @@ class FrnApp(CellApp):
     def search_themes(self) -> None:
         self.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))
 
-    def _help_of(self, binding: Binding) -> str:
-        """Return the help of a command, with its key."""
-        key = self.workspace.own_keys.get(str(binding.id), binding.key).split(",")[0]
-        shown = self.get_key_display(replace(binding, key=key))
-        meaning = meanings().get(str(binding.id), "")
-        return f"key {shown}: {meaning}" if meaning else f"key {shown}"
-
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        yield from super().get_system_commands(screen)
+        yield from (command for command in super().get_system_commands(screen) if command.title != "Keys")
         if screen is not self.workspace:
             return
-        for binding in bindings():
-            if actions.parse(binding.action)[1] not in UNLISTED:
-                run = partial(self.workspace.run_action, binding.action)
-                yield SystemCommand(binding.description, self._help_of(binding), run)
+        for name, key in BOUND.items():
+            if not name.startswith(UNLISTED):
+                run = partial(self.workspace.action_do, name)
+                what = f"key {self.workspace.shown_key(name)}: {key.meaning}"
+                yield SystemCommand(name.replace("-", " ").capitalize(), what, run)
         yield SystemCommand("Model", "classify by another model", self._choose_model)
         if self.controller.model_name.endswith(MIRROR):
             yield SystemCommand("Mirror images: off", "look at each photo once", self._turn_mirror)
@@ -387,3 +394,12 @@ class FrnApp(CellApp):
     async def _change_model(self, name: str) -> None:
         await self.controller.change_model(name, self.context.progress)
         self.context.say(f"model {name}   u: undo")
+
+
+def stamp_of(path: Path) -> tuple[int, int] | None:
+    """Return the size and time of a file, or None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns

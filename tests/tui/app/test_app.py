@@ -139,10 +139,10 @@ def test_classes_made_by_hand_can_be_undone_to_the_start(
 ) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
-        await driver.keys("n")
+        await driver.keys("A")
         await driver.type("owl")
         assert list(driver.counts) == ["banded footman", "bordered footman", "eyed footman", "owl"]
-        await driver.keys("n")
+        await driver.keys("A")
         await driver.type("owl")  # the key is taken: the app says so and changes nothing
         assert len(driver.counts) == 4
         app.workspace.classes_pane.list.focus()
@@ -185,15 +185,15 @@ def test_results_threshold_filter_help_and_confusion_open(
         assert controller.query.rejected == 18 >= before
         assert "unknown" in "\n".join(lines(app))
         await driver.keys("0")
-        await driver.keys("l")
+        await driver.keys("L")
         assert isinstance(app.screen, Review)
         await driver.keys("s", "s", "g")
-        await driver.keys("w", "enter")
+        await driver.keys("e", "enter")
         await driver.type(str(tmp_path / "results.csv"))
         rows = (tmp_path / "results.csv").read_text().splitlines()
         assert len(rows) == 19
         assert rows[0].startswith("image,verdict,label,probability")
-        await driver.keys("w", "down", "enter")
+        await driver.keys("e", "down", "enter")
         await driver.type(str(tmp_path / "results.jsonl"))
         first = json.loads((tmp_path / "results.jsonl").read_text().splitlines()[0])
         classify = ["image", "label", "probability", "probabilities", "errors", "explained", "threshold", "unknown"]
@@ -262,7 +262,7 @@ def test_unsaved_work_needs_confirmation_and_is_recovered(
     moths_folder: Path, drive_real: DriveReal, driver: "type[Driver]"
 ) -> None:
     async def killed(driver: "Driver") -> None:
-        await driver.keys("n")
+        await driver.keys("A")
         await driver.type("owl")
         await driver.app.controller.journal()
         await driver.keys("ctrl+q")

@@ -39,7 +39,7 @@ def test_opening_a_folder_is_not_an_edit(drive: Drive, fake_engine: FakeEngine, 
         assert driver.counts == OPENED
         await app.controller.journal()
         assert not fake_engine.kept
-        await driver.keys("n")
+        await driver.keys("A")
         await driver.type("finch")
         assert "● photos/" in lines(app)[0]
         await app.controller.journal()
@@ -153,7 +153,7 @@ def test_samples_make_room_for_the_first_class_and_undo_restores_them(drive: Dri
         await driver.keys("plus")  # an edit makes the samples the user's own classes
         for first in ("class", "folder", "photos"):
             if first == "class":
-                await driver.keys("n")
+                await driver.keys("A")
                 await driver.type("finch")
                 assert driver.counts == {"finch": 0}
             elif first == "folder":
@@ -191,11 +191,11 @@ def test_new_and_save_as_work(drive: Drive, fake_engine: FakeEngine) -> None:
         assert saved == ["/home/one.frn.json", "/home/two.frn.json"]
         assert app.controller.title == "two.frn.json"
         app.controller.session.create("finch")
-        await driver.pilot.press("N")
+        await driver.pilot.press("ctrl+n")
         await driver.until(lambda: "unsaved" in title(driver))
         await driver.type("stay")
         assert driver.counts == {**OPENED, "finch": 0}
-        await driver.keys("u", "N")
+        await driver.keys("u", "ctrl+n")
         assert driver.counts == {}
         assert app.controller.title == "unsaved"
         await driver.keys("ctrl+o")
@@ -260,9 +260,10 @@ def test_project_is_opened_by_its_full_path(drive: Drive, tmp_path: Path, monkey
 def test_bundle_is_written_and_unpacked_at_the_given_paths(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         app = driver.app
-        await driver.keys("B")
-        await driver.type("/home/birds.zip")
-        app.context.start(app.workspace.project_bar._bundle, "/home/birds.zip")
+        for _ in range(2):
+            await driver.keys("e")
+            await driver.type("bundle")
+            await driver.type("/home/birds.zip")
         await driver.until(lambda: "already exists" in title(driver))
         await driver.keys("enter")
         assert fake_engine.written == {"/home/birds.zip": "bundle"}

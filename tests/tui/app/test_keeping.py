@@ -64,6 +64,8 @@ def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) 
         ("photo in", "classifier", "InferenceSession(/home/x)"),
         ("half", "half", "InferenceSession"),
         ("page", "page", "python -m http.server --directory /home/x"),
+        ("int8", "int8", "InferenceSession"),
+        ("OpenVINO", "openvino", "openvino.Core()"),
         ("numpy", "arrays", "numpy.load(/home/x)"),
     ],
 )

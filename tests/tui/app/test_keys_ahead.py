@@ -23,8 +23,8 @@ def test_format_and_path_typed_ahead_arrive(drive: Drive, fake_engine: FakeEngin
     async def scenario(driver: Driver) -> None:
         driver.app.workspace.ask(["/queries"])
         await driver.idle()
-        await driver.keys("l")
-        send(driver, "w", "down", "enter", *["ctrl+u"], *"/out/my results.jsonl", "enter")
+        await driver.keys("L")
+        send(driver, "e", "down", "enter", *["ctrl+u"], *"/out/my results.jsonl", "enter")
         await driver.until(lambda: fake_engine.written)
         ((path, text),) = fake_engine.written.items()
         assert path == "/out/my results.jsonl"
@@ -50,8 +50,8 @@ def test_two_thousand_keys_in_one_write_arrive_in_order(drive: Drive) -> None:
     names = [f"class {number} {'y' * 60}" for number in range(26)]
 
     async def scenario(driver: Driver) -> None:
-        keys = [key for name in names for key in ("n", *name, "enter")]
-        keys += ["n", *("x" * 200)]
+        keys = [key for name in names for key in ("A", *name, "enter")]
+        keys += ["A", *("x" * 200)]
         assert len(keys) >= 2000
         send(driver, *keys)
         await driver.until(

@@ -62,7 +62,7 @@ async def questions(user: User) -> None:
     """Enroll five classes from folders, classify 200 photos, then confirm or correct each answer."""
     await classes(user)
     await user.press("p a s f2")
-    await user.press("l s s s ctrl+a y")
+    await user.press("L s s s ctrl+a y")
     review = user.app.screen
     assert isinstance(review, Review)
     for path in [item.path for item in review.gallery._items]:
@@ -87,7 +87,7 @@ async def go(user: User, review: Review, path: str) -> None:
 
 async def one_photo(user: User) -> None:
     """Classify one photo and see which parts its class does not explain."""
-    await user.press("p a s enter o w l enter h")
+    await user.press("p a s enter o w l enter H")
     shown = user.app.workspace.query_pane.picture
     assert user.asked.startswith("/asked/owl")
     assert shown.look != "photo" or shown.has_map
@@ -108,7 +108,7 @@ async def threshold(user: User) -> None:
 
 async def twelve(user: User) -> None:
     """Assign the first twelve photos to class 2."""
-    await user.press(["l", *["space"] * 12, "2"])
+    await user.press(["L", *["space"] * 12, "2"])
     assert list(user.labels.values()) == ["jay"] * 12 + [""] * 188
 
 
@@ -126,8 +126,8 @@ async def closer(user: User) -> None:
 
 
 async def sort(user: User) -> None:
-    """Copy 200 photos into one folder per answer."""
-    await user.press("l e enter enter")
+    """Copy 200 photos into one folder per verdict."""
+    await user.press("L e down down enter enter")
     assert len(user.engine.sorted) == 200
 
 

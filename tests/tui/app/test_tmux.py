@@ -164,7 +164,7 @@ def kept(terminal: Terminal) -> str:
 
 def begin_a_class(terminal: Terminal) -> None:
     """Make an edit; opened content is already on the disk and is not journalled."""
-    terminal.keys("n")
+    terminal.keys("A")
     terminal.shows("New class")
     terminal.keys("owl", "Enter")
     terminal.shows("3 classes · 6 photos")

@@ -29,7 +29,7 @@ async def opened(driver: Driver, key: str = "a") -> Picker:
 
 def test_picker_accepts_the_highlighted_entry_not_its_folder(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
-        await driver.keys("N")
+        await driver.keys("ctrl+n")
         picker = await opened(driver)
         assert picker.folder == "/photos"
         await driver.pilot.press("down", "f2")
@@ -46,7 +46,7 @@ def test_picker_accepts_the_highlighted_entry_not_its_folder(drive: Drive) -> No
 
 def test_marked_folders_become_classes_of_their_names(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
-        await driver.keys("N")
+        await driver.keys("ctrl+n")
         picker = await opened(driver)
         await driver.pilot.press("space", "down", "space")
         await driver.until(lambda: sum("✓▸" in line for line in lines(driver.app)) == 2)

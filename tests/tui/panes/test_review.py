@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from frn_tui.client.protocol import Answer
-from frn_tui.dialogs.dialogs import AskText, Choose
+from frn_tui.dialogs.dialogs import AskText
 from frn_tui.dialogs.picker import Picker
 from frn_tui.document.results import as_csv
 from frn_tui.document.review_state import KINDS, Arrangement, Reviewed, folder_of, summary
@@ -26,7 +26,7 @@ async def opened(driver: Driver) -> Review:
     """The review of a folder of answers."""
     driver.app.workspace.ask(["/queries"])
     await driver.idle()
-    await driver.keys("l")
+    await driver.keys("L")
     assert isinstance(driver.app.screen, Review)
     return driver.app.screen
 
@@ -109,7 +109,7 @@ def test_keys_follow_the_review_order_even_after_closing(drive: Drive) -> None:
         assert shown(driver) == "/queries/jay-10.jpg"
         await driver.keys("comma", "comma")
         assert shown(driver) == "/queries/bad-2.jpg"
-        await driver.keys("escape", "escape", "l")
+        await driver.keys("escape", "escape", "L")
         assert names(driver.app.screen)[:2] == ["bad-2.jpg", "swan-1.jpg"]  # type: ignore[arg-type]
 
     drive(scenario)
@@ -144,10 +144,10 @@ def test_filter_and_search_limit_the_shown_photos(drive: Drive, lines: Lines) ->
         assert names(review) == ["swan-1.jpg"]
         await driver.keys("f")
         await driver.type("all")
-        await driver.keys("c")
-        await driver.type("owl")
+        await driver.keys("f")
+        await driver.type("says owl")
         assert names(review) == ["owl-10.jpg", "owl-11.jpg"]
-        await driver.keys("c", "enter", "slash")
+        await driver.keys("f", "enter", "slash")
         await driver.type("10")
         assert names(review) == ["jay-10.jpg", "owl-10.jpg", "wren-10.jpg"]
         await driver.keys("d")
@@ -168,7 +168,7 @@ def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, si
     async def scenario(driver: Driver) -> None:
         await opened(driver)
         if not driver.app.screen.query_one(Histogram).display:
-            await driver.keys("G")
+            await driver.keys("D")
         assert "unknown below 40.0 %: 1 of 5 asked, 0 of 15 examples" in "\n".join(lines(driver.app))
         await driver.pilot.press(*["plus"] * 6)
         await driver.idle()
@@ -195,14 +195,12 @@ def test_photos_are_copied_into_folders_unless_a_move_is_requested(drive: Drive,
     async def scenario(driver: Driver) -> None:
         await opened(driver)
         await driver.keys("l", "2")  # the jay is an owl
-        for option, moved in (("copy", False), ("move", True)):
+        for option, moved in (("copied", False), ("moved into", True)):
             fake_engine.sorted.clear()
-            await driver.pilot.press("e")
-            await driver.until(lambda: isinstance(driver.app.screen, AskText))
-            driver.app.screen.query_one("Input").value = "/out"  # type: ignore[attr-defined]
-            await driver.pilot.press("enter")
-            await driver.until(lambda: isinstance(driver.app.screen, Choose))
+            await driver.keys("e")
             await driver.type(option)
+            await driver.until(lambda: isinstance(driver.app.screen, AskText))
+            await driver.type("/out")
             assert fake_engine.sorted[0] == ("/queries/jay-10.jpg", "/out/owl", moved)
             assert fake_engine.sorted[3] == ("/queries/swan-1.jpg", "/out/unknown", moved)
         assert driver.app.controller.query.answers[1]["path"] == "/out/owl/jay-10.jpg"
@@ -218,7 +216,7 @@ def test_class_folders_do_not_depend_on_the_sorted_photos(drive: Drive, fake_eng
 
     async def scenario(driver: Driver) -> None:
         await opened(driver)
-        await driver.keys("slash", *"owl-11", "enter", "e", "enter", "enter")
+        await driver.keys("slash", *"owl-11", "enter", "e", "down", "down", "enter", "enter")
         assert [path for path, *_ in fake_engine.sorted] == ["/queries/owl-11.jpg"]
         assert fake_engine.sorted_beside == tuple(driver.counts)
 
@@ -249,10 +247,9 @@ def test_undo_moves_photos_back_before_labels(drive: Drive, fake_engine: FakeEng
 
         await opened(driver)
         await driver.keys("l", "2", "e")  # the jay is an owl
-        driver.app.screen.query_one("Input").value = "/out"  # type: ignore[attr-defined]
-        await driver.pilot.press("enter")
-        await driver.until(lambda: isinstance(driver.app.screen, Choose))
-        await driver.type("move")
+        await driver.type("moved into")
+        await driver.until(lambda: isinstance(driver.app.screen, AskText))
+        await driver.type("/out")
         assert jay() == ("/out/owl/jay-10.jpg", "/out/owl/jay-10.jpg")
         await driver.keys("u")
         assert jay() == ("/queries/jay-10.jpg", "/queries/jay-10.jpg")
@@ -271,12 +268,14 @@ def test_undo_moves_photos_back_before_labels(drive: Drive, fake_engine: FakeEng
 def test_message_says_that_nothing_is_written_without_an_output(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         app = driver.app
-        for review, keys in ((True, "e"), (True, "w"), (False, "S"), (False, "e"), (False, "B")):
+        for review, words in ((True, "copied"), (True, "CSV"), (False, ""), (False, "arrays"), (False, "bundle")):
             if review:
                 await opened(driver)
-            await driver.keys(keys, *(["enter"] if (review, keys) in ((True, "w"), (False, "e")) else []))
+            await driver.keys("e" if words else "S")
+            if words:
+                await driver.type(words)
             assert isinstance(app.screen, AskText)
-            app.screen.query_one("Input").value = " " if keys == "S" else ""  # type: ignore[attr-defined]
+            app.screen.query_one("Input").value = "" if words else " "  # type: ignore[attr-defined]
             await driver.keys("enter")
             assert [note.message for note in app._notifications] == ["no name was given: nothing is written"]
             app.clear_notifications()
@@ -293,7 +292,7 @@ def test_results_replace_a_foreign_file_only_on_request(drive: Drive, fake_engin
         await opened(driver)
         await driver.keys("l", "3")
         fake_engine.written["/out.csv"] = "something else"
-        await driver.keys("w", "enter")
+        await driver.keys("e", "enter")
         driver.app.screen.query_one("Input").value = "/out.csv"  # type: ignore[attr-defined]
         await driver.pilot.press("enter")
         await driver.until(lambda: "already exists" in getattr(driver.app.screen, "dialog_title", ""))
@@ -316,7 +315,7 @@ def test_next_photo_is_shown_after_a_label(drive: Drive, lines: Lines) -> None:
             await driver.keys(key)
             assert shown(driver) == f"/queries/{name}"
         assert driver.counts == {"jay": 7, "owl": 5, "wren": 5}
-        await driver.keys("u", "u", "l")
+        await driver.keys("u", "u", "L")
         assert "5 of 6 seen" in "\n".join(lines(driver.app))
 
     drive(scenario)
@@ -360,8 +359,8 @@ def test_summary_and_caption_are_not_cut(drive: Drive, lines: Lines, size: tuple
         await driver.pilot.pause()
         words = " ".join("".join(line[1:22] for line in lines(driver.app)).split())
         if size == (60, 20):
-            assert "dark: explained light: not h: blend" in words
-        await driver.keys("l")
+            assert "dark: explained light: not H: blend" in words
+        await driver.keys("L")
         assert "Answers · 1 of 1" in lines(driver.app)[0]
 
     drive(scenario, size=size)
@@ -383,7 +382,7 @@ def test_none_of_these_is_kept_sorted_separately_and_undone(
         await driver.keys("f")
         await driver.type("none of these")
         assert names(driver.app.screen) == ["jay-10.jpg"]  # type: ignore[arg-type]
-        await driver.keys("e", "enter", "enter")
+        await driver.keys("e", "down", "down", "enter", "enter")
         assert [folder for _, folder, _ in fake_engine.sorted] == [f"{Path.cwd()}/sorted/none of these"]
         await driver.keys("1")  # it is a jay after all
         assert controller.session.state.others == ()
@@ -403,7 +402,7 @@ def test_dropping_can_be_undone_and_the_review_shows_messages(drive: Drive, line
         review = await opened(driver)
         await driver.keys("l", "d")
         assert names(review) == [name for name in FILES if name != "jay-10.jpg"]
-        assert "dropped 1 answer   u: undo" in lines(driver.app)[-1]
+        assert "dropped 1 answer   u: undo" in lines(driver.app)[-2]
         await driver.keys("2", "u", "u")
         assert names(review) == FILES
         assert "undone: dropped 1 answer" in "\n".join(lines(driver.app))
@@ -436,7 +435,7 @@ def test_photos_fill_the_review(
     async def scenario(driver: Driver) -> None:
         driver.app.workspace.ask(["/many"])
         await driver.idle()
-        await driver.keys("l")
+        await driver.keys("L")
 
         def whole() -> int:
             return "\n".join(lines(driver.app)).count("jay 0.90") - 1  # one is in the line of details
@@ -483,7 +482,7 @@ def test_v_extends_the_selection_and_an_empty_list_says_why(drive: Drive, lines:
         await driver.type("eagle")
         assert "no answers match: as asked · only eagle" in lines(driver.app)[1]
         await driver.keys("question_mark")
-        assert "It is of a class by name" in "\n".join(lines(driver.app))
+        assert "make a class by name" in "\n".join(lines(driver.app))
 
     drive(scenario)
 

@@ -9,7 +9,7 @@ from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs import picker as picker_module
 from frn_tui.dialogs.dialogs import AskText, Choose, Page
 from frn_tui.dialogs.picker import Picker
-from frn_tui.screens.workspace import bindings
+from frn_tui.settings.keys import BOUND
 from frn_tui.settings.settings import Settings
 
 from frn.models.zoo import named_extractors
@@ -61,7 +61,7 @@ def test_d_deletes_a_class_only_with_classes_in_focus(drive: "Drive") -> None:
         workspace.query_pane.picture.preview.focus()
         await driver.keys("d")
         assert driver.counts == before
-        assert "tab goes there" in driver.app.context.jobs._message
+        assert "dropped 1 answer" in driver.app.context.jobs._message
         workspace.classes_pane.list.focus()
         await driver.keys("d")
         assert driver.counts == {"owl": 4, "wren": 5}
@@ -100,7 +100,7 @@ def test_drawing_mode_has_a_key(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app, workspace = driver.app, driver.app.workspace
         picture, photos = workspace.query_pane.picture, workspace.photos_pane
-        await driver.keys("c", "right_square_bracket", "l", "x", "full_stop")  # nothing was classified yet
+        await driver.keys("c", "right_square_bracket", "L", "x", "full_stop")  # nothing was classified yet
         assert app.screen is workspace
         await workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
         picture.preview.focus()
@@ -109,8 +109,10 @@ def test_drawing_mode_has_a_key(drive: "Drive") -> None:
         assert names[picture.heat_class or 0] == "jay"
         await driver.keys("left_square_bracket", "left_square_bracket")
         assert names[picture.heat_class or 0] == "wren"
-        await driver.keys("h", "s", "t", "f", "g")
-        assert (picture.look, picture.smooth, picture.numbers, photos.by_fit) == ("map", False, True, True)
+        await driver.keys("H", "t", "t", "g")
+        assert (picture.look, picture.smooth, picture.numbers) == ("map", False, True)
+        await driver.keys("t")
+        assert (picture.smooth, picture.numbers) == (True, False)
         assert photos.gallery.view == "list"
         await driver.keys("i", "z")
         assert workspace.context.mode == picture.preview.mode == "quad"
@@ -119,6 +121,8 @@ def test_drawing_mode_has_a_key(drive: "Drive") -> None:
         assert not workspace.has_class("-zoomed")
         assert app.clipboard == "/queries/owl-10.jpg\towl\t0.9000"
         photos.gallery.focus()
+        await driver.keys("s")
+        assert photos.by_fit
         await driver.keys("slash")
         await driver.type("jay-3")
         assert photos.gallery.cursor_item is not None
@@ -331,16 +335,16 @@ def test_palette_lists_all_commands_and_models(
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         commands = {command.title: command for command in app.get_system_commands(app.screen)}
-        listed = {binding.description for binding in bindings() if not str(binding.id).startswith("class-")}
+        listed = {name.replace("-", " ").capitalize() for name in BOUND if not name.startswith("class-")}
         unlisted = {"Cancel", "Next pane", "Previous pane"}
-        assert listed - unlisted | {"Numbers", "Model"} <= set(commands)
+        assert listed - unlisted | {"Model"} <= set(commands)
         assert not (unlisted | {"Class 1"}) & set(commands)
-        await commands["Numbers"].callback()
-        assert app.workspace.query_pane.picture.numbers
+        await commands["Texture"].callback()
+        assert not app.workspace.query_pane.picture.smooth
         before = driver.counts
         app.workspace.classes_pane.list.focus()
         await driver.pilot.pause()
-        await commands["Delete"].callback()
+        await commands["Remove"].callback()
         await driver.idle()
         assert len(driver.counts) == len(before) - 1
         commands["Model"].callback()
@@ -388,9 +392,10 @@ def test_classes_are_ordered_by_size_and_name_and_keep_their_numbers(
             return [line[1:10].strip() for line in lines(driver.app)[2:5]]
 
         assert names() == ["1 jay", "2 owl", "3 wren"]
-        await driver.keys("O", "O")
+        driver.app.workspace.focus_pane("classes")
+        await driver.keys("s", "s")
         assert names() == ["2 owl", "3 wren", "1 jay"]
-        await driver.keys("O", "O")
+        await driver.keys("s", "s")
         assert names() == ["1 jay", "2 owl", "3 wren"]
 
     drive(scenario)
@@ -410,7 +415,8 @@ def test_misfits_are_listed_likeliest_first_and_can_be_moved(drive: "Drive") -> 
         assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
         await driver.keys("escape")
         assert not pane.everywhere
-        await driver.keys("tilde")
+        await driver.keys("f")
+        await driver.type("near copies")
         assert "no photo: near copies" in pane.gallery.empty_text
 
     drive(scenario)

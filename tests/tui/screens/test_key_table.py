@@ -1,41 +1,127 @@
-"""Every key does what the table says, for any focused pane."""
+"""Every key does what the table says, for any focused pane or screen."""
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from frn_tui.panes.project import PANES
-from frn_tui.screens.workspace import bindings
+from frn_tui.panes.review import Review
+from frn_tui.screens.workspace import FOOTERS
+from frn_tui.settings.keys import BOUND, FIXED, TABLE
+from textual import actions
+from textual.widgets import Static
 
 from tests.tui.conftest import Drive, Driver
 
-MOVES = {"h", "l", "j", "k", "up", "down", "left", "right", "enter", "space", "v", "ctrl+a", "home", "end"}
-"""Keys that lists and photos use while they have the focus."""
+
+def test_keys_of_the_table_are_unique() -> None:
+    keys = [key for row in TABLE.values() for key in row.keys.split(",")]
+    assert len(set(keys)) == len(keys)
+    assert all(key.meaning and key.meaning[0].islower() for key in TABLE.values())
 
 
-@pytest.mark.parametrize("pane", PANES)
-def test_every_key_of_the_table_does_what_it_says_in_every_pane(
-    pane: str, drive: Drive, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("place", [*PANES, "review"])
+def test_every_key_runs_its_own_action_in_every_pane_and_in_the_review(
+    place: str, drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = [(key, binding.action) for binding in bindings() for key in binding.key.split(",") if key not in MOVES]
-    assert len(table) > 60
     done: list[str] = []
 
     async def scenario(driver: Driver) -> None:
-        driver.app.workspace.ask(["/queries"])
+        workspace = driver.app.workspace
+        workspace.ask(["/queries"])
         await driver.idle()
-        driver.app.workspace.focus_pane(pane)
+        if place == "review":
+            await driver.keys("L")
+        else:
+            workspace.focus_pane(place)
         await driver.pilot.pause()
-        run_action = driver.app.run_action
+        screen: Any = driver.app.screen
+        assert isinstance(screen, Review) == (place == "review")
 
-        async def noted(action: Any, *where: Any, **how: Any) -> bool:
-            done.append(action)
-            return True
+        async def noted(name: str) -> None:
+            done.append(name)
 
-        for key, action in table:
-            done.clear()
-            monkeypatch.setattr(driver.app, "run_action", noted)
-            await driver.pilot.press(key)
-            monkeypatch.setattr(driver.app, "run_action", run_action)
-            assert done[:1] == [action], key
+        monkeypatch.setattr(screen, "action_do", noted)
+        for name, row in BOUND.items():
+            for key in row.keys.split(","):
+                done.clear()
+                await driver.pilot.press(key)
+                assert done == [name], key
 
     drive(scenario)
+
+
+def test_every_row_has_a_handler_and_in_the_review_nothing_else_is_done(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        await driver.app.workspace.query_pane.ask_now(["/queries"])
+        handlers = [*driver.app.workspace.handlers(), Review]
+        for name, row in BOUND.items():
+            namespace, action, _ = actions.parse(row.action)
+            where = [driver.app] if namespace else handlers
+            assert any(hasattr(handler, f"action_{action}") for handler in where), name
+        await driver.keys("L")
+        review = driver.app.screen
+        assert isinstance(review, Review)
+        for name in ("rename", "add", "new-class"):
+            await review.action_do(name)
+            assert driver.app.screen is review
+            assert "works in the workspace" in review.jobs._message
+
+    drive(scenario)
+
+
+def test_the_line_of_keys_has_only_what_can_work_now(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        workspace = driver.app.workspace
+
+        def line() -> str:
+            return str(workspace.query_one("#keys", Static).content)
+
+        workspace.focus_pane("query")
+        await driver.pilot.pause()
+        assert "right" not in line()
+        assert "undo" not in line()
+        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+        assert "right" in line()
+        await driver.keys("y")
+        assert "undo" in line()
+        workspace.focus_pane("classes")
+        await driver.pilot.pause()
+        assert "rename" in line()
+        await driver.keys("d", "d", "d")
+        assert "rename" not in line()
+        for names in FOOTERS.values():
+            assert all(TABLE[name].label for name in names)
+
+    drive(scenario)
+
+
+def test_a_line_says_what_a_digit_would_do_now(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        workspace, jobs = driver.app.workspace, driver.app.context.jobs
+        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+        workspace.focus_pane("query")
+        await driver.pilot.pause()
+        assert jobs.hint == "1-9: adds swan-1.jpg to:  1 jay  2 owl  3 wren"
+        workspace.focus_pane("photos")
+        await driver.pilot.pause()
+        assert jobs.hint == "1-9: moves jay-0.jpg to:  1 jay  2 owl  3 wren"
+        await driver.keys("space", "right", "space")
+        assert jobs.hint.startswith("1-9: moves 2 photos to:")
+        await driver.keys("3")
+        assert driver.counts["wren"] == 7
+
+    drive(scenario)
+
+
+def test_the_docs_have_the_table() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "app-keys.md").read_text(encoding="utf-8")
+    missing = [name for name, row in BOUND.items() if not name.startswith("class-") and row.meaning not in text]
+    assert missing == []
+
+
+def test_the_table_has_the_form_of_a_file_of_the_users_own() -> None:
+    text = (Path(__file__).parents[3] / "tui/frn_tui/settings/keys.toml").read_text(encoding="utf-8")
+    assert set(tomllib.loads(text)["Ask"]) <= BOUND.keys()
+    assert "space" in FIXED

@@ -1,15 +1,13 @@
 """Remembered settings, the settings screen, and keys of the user."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from frn_tui.app import FrnApp
 from frn_tui.client.protocol import MIRROR
-from frn_tui.dialogs.dialogs import Choose, Page
-from frn_tui.screens.workspace import bindings
-from frn_tui.settings.keys import read_keymap
+from frn_tui.dialogs.dialogs import Choose, PressKey
+from frn_tui.settings.keys import keys_path, read_own_keys, usable
 from frn_tui.settings.settings import Settings, settings_path
 from textual.widgets import Input
 
@@ -33,7 +31,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_settings_are_remembered(private_state: Path) -> None:
-    settings = Settings("dracula", "quad", "/m/features.onnx", 0.4, {"ask": "q"}, ["/a"]).opened("/b")
+    settings = Settings("dracula", "quad", "/m/features.onnx", 0.4, ["/a"]).opened("/b")
     settings.write()
     assert Settings.read() == settings
     assert settings.opened("/a").recent == ["/a", "/b"]
@@ -41,7 +39,7 @@ def test_settings_are_remembered(private_state: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "[]", "null", '{"images": "sixel"}', '{"threshold": 7}', '{"keys": [1]}', '{"recent": [2]}', "[" * 9999],
+    ["{", "[]", "null", '{"images": "sixel"}', '{"threshold": 7}', '{"recent": [2]}', "[" * 9999],
 )
 def test_invalid_settings_file_is_reported_and_left_alone(private_state: Path, text: str) -> None:
     """Someone may have edited the file; a wrong comma should not lose all of it."""
@@ -55,22 +53,15 @@ def test_invalid_settings_file_is_reported_and_left_alone(private_state: Path, t
     assert settings_path().read_text() == text
 
 
-def test_no_two_bindings_share_an_id_or_a_key() -> None:
-    names = [binding.id for binding in bindings()]
-    keys = [key for binding in bindings() for key in binding.key.split(",")]
-    assert len(set(names)) == len(names)
-    assert len(set(keys)) == len(keys)
-
-
 @pytest.mark.parametrize(
     ("wanted", "good", "bad"),
     [
         ({"ask": "Q"}, {"ask": "Q"}, []),
         ({"ask": "?"}, {}, ["question_mark is the key of help already"]),
-        ({"ask": "n", "new": "p"}, {"ask": "n", "new": "p"}, []),
-        ({"ask": "n", "new": "P", "add": "p"}, {"ask": "n", "new": "P", "add": "p"}, []),
-        ({"ask": "n", "new": "nonsense"}, {}, ["'nonsense' is no key", "n is the key of new already"]),
-        ({"next-answer": "ctrl+n, f6"}, {"next-answer": "ctrl+n,f6"}, []),
+        ({"ask": "A", "new-class": "p"}, {"ask": "A", "new-class": "p"}, []),
+        ({"ask": "A", "new-class": "P", "add": "p"}, {"ask": "A", "new-class": "P", "add": "p"}, []),
+        ({"ask": "A", "new-class": "nonsense"}, {}, ["'nonsense' is no key", "A is the key of new-class already"]),
+        ({"next-answer": "ctrl+t, f6"}, {"next-answer": "ctrl+t,f6"}, []),
         ({"aks": "q"}, {}, ["there is no 'aks'"]),
         ({"ask": 7, "add": ""}, {}, ["7 is no key", "'' is no key"]),
         ({"ask": "space"}, {}, ["the app itself"]),
@@ -80,14 +71,15 @@ def test_no_two_bindings_share_an_id_or_a_key() -> None:
 def test_unusable_entries_are_reported_and_skipped(
     wanted: dict[str, object], good: dict[str, str], bad: list[str]
 ) -> None:
-    keymap, troubles = read_keymap(wanted, bindings())
+    keymap, troubles = usable(wanted)
     assert keymap == good
     assert len(troubles) == len(bad)
     assert all(part in trouble for part, trouble in zip(bad, troubles, strict=True))
 
 
-def test_custom_keys_work(drive: Drive, private_state: Path, told: list[str]) -> None:
-    Settings(keys={"ask": "q", "undo": "ctrl+z,U", "add": "m"}).write()
+def test_own_keys_work_and_are_read_again_without_a_restart(drive: Drive, private_state: Path, told: list[str]) -> None:
+    keys_path().parent.mkdir(parents=True, exist_ok=True)
+    keys_path().write_text('ask = "q"\nundo = "ctrl+z,U"\nadd = "m"\n')
 
     async def scenario(driver: Driver) -> None:
         await driver.keys("p")
@@ -96,17 +88,55 @@ def test_custom_keys_work(drive: Drive, private_state: Path, told: list[str]) ->
         assert driver.app.screen.query("#picker")
         await driver.keys("escape")
         before = driver.counts
+        driver.app.workspace.focus_pane("classes")
         await driver.keys("delete")
         assert driver.counts != before
         await driver.keys("U")
         assert driver.counts == before
         shown = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
-        keys = [shown[name].partition(":")[0] for name in ("Ask", "Undo", "Add")]
-        assert keys == ["key q", "key ^z", "key a"]
+        assert [shown[name].partition(":")[0] for name in ("Ask", "Undo", "Add")] == ["key q", "key ctrl+z", "key a"]
         assert ["m is the key of move already" in said for said in told] == [True]
+        keys_path().write_text('ask = "Q"\n')
+        driver.app._follow_keys()
+        await driver.keys("Q")
+        assert driver.app.screen.query("#picker")
 
     drive(scenario)
-    assert json.loads(settings_path().read_text())["keys"] == {"ask": "q", "undo": "ctrl+z,U", "add": "m"}
+
+
+def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> None:
+    keys_path().parent.mkdir(parents=True, exist_ok=True)
+    keys_path().write_text('# mine\nundo = "U"\n')
+
+    async def change(driver: Driver, words: str, key: str) -> None:
+        await driver.pilot.press("f2")
+        for title, text in (("Settings", "keys"), ("Keys", words)):
+            await driver.until(lambda title=title: getattr(driver.app.screen, "dialog_title", "").startswith(title))
+            driver.app.screen.query_one(Input).value = text
+            await driver.pilot.pause()
+            await driver.pilot.press("enter")
+        await driver.until(lambda: isinstance(driver.app.screen, PressKey))
+        await driver.pilot.press(key)
+        await driver.until(lambda: getattr(driver.app.screen, "dialog_title", "") == "Settings")
+        await driver.pilot.press("escape")
+        await driver.idle()
+
+    async def scenario(driver: Driver) -> None:
+        await change(driver, "classify a photo, several", "f7")
+        assert keys_path().read_text() == '# mine\nundo = "U"\nask = "f7"\n'
+        await driver.keys("f7")
+        assert driver.app.screen.query("#picker")
+        await driver.keys("escape")
+        await change(driver, "classify a photo, several", "u")
+        await change(driver, "undo the last act", "backspace")
+        assert read_own_keys()[0] == {"undo": "U", "ask": "u"}  # its usual key is taken
+        await change(driver, "classify a photo, several", "a")  # is the key of add
+        assert read_own_keys()[0] == {"undo": "U", "ask": "u"}
+        await change(driver, "classify a photo, several", "backspace")
+        await change(driver, "undo the last act", "backspace")
+        assert keys_path().read_text() == "# mine\n"
+
+    drive(scenario)
 
 
 def test_folders_saved_by_another_app_are_kept(drive: Drive, private_state: Path) -> None:
@@ -146,7 +176,9 @@ def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: P
         await take("Model at the start", "features")
         await take("Path of a features.onnx", "/m/mine.onnx")
         await take("Settings", "keys")
-        await driver.until(lambda: isinstance(app.screen, Page))
+        await driver.until(lambda: getattr(app.screen, "dialog_title", "").startswith("Keys"))
+        await pilot.press("enter")
+        await driver.until(lambda: isinstance(app.screen, PressKey))
         await pilot.press("escape")
         await driver.until(lambda: isinstance(app.screen, Choose))
         await pilot.press("escape")

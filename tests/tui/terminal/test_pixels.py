@@ -121,7 +121,7 @@ def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[Any], l
         await user.pilot.press("question_mark")
         await user.pilot.pause()
         assert PLACEHOLDER in "\n".join(lines(user.app))  # in the colour that identifies the image
-        await user.pilot.press("escape", "l")
+        await user.pilot.press("escape", "L")
         await user.pilot.pause()
         assert isinstance(user.app.screen, Review)
         await user.until(lambda: PLACEHOLDER in "\n".join(lines(user.app)))

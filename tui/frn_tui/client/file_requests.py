@@ -95,8 +95,8 @@ class SaveProject(Request[None], op="save", queue="files"):
     replace: bool = False
 
 
-Exported = Literal["classifier", "half", "page", "arrays"]
-"""The whole classifier as ONNX; the same with weights of half the bytes; a web page; the numbers of the classes."""
+Exported = Literal["classifier", "half", "int8", "openvino", "page", "arrays"]
+"""The whole classifier as ONNX, with weights of half the bytes, or in int8; features for OpenVINO; a page; arrays."""
 
 
 class ExportClasses(Request[None], op="export", queue="compute"):

@@ -132,8 +132,12 @@ class ClassReports(TypedDict):
     threshold: float
     """Threshold in effect: the state's own, or the calibrated one."""
     calibrated: float
+    expected: str
+    """What to expect of the calibrated threshold, in a line."""
     missing: list[str]
     """Keys without feature maps in the engine: embed their files, then repeat the request."""
+    unranked: int
+    """Examples whose ranks among many classes take longer: repeat the request for more of them."""
 
 
 class SetClasses(Request[ClassReports], op="classes", queue="compute"):
@@ -173,6 +177,14 @@ class Answer(TypedDict):
 
 class AskClasses(Request[None], op="query", queue="compute"):
     """Classify photos. Events: `answer` (`Answer`) per path, in order; `progress` {done, total}."""
+
+    paths: list[str]
+    jointly: bool = False
+    """Whether the photos refine the classes before they are scored."""
+
+
+class GroupPhotos(Request[list[list[str]]], op="group", queue="compute"):
+    """Group unlabelled photos that are probably of one class each, the largest group first."""
 
     paths: list[str]
 

@@ -136,14 +136,32 @@ class Choose(Dialog[int | None]):
         self.dismiss(int(event.option.id or 0))
 
 
+class PressKey(Dialog[str | None]):
+    """Dialog that returns the next key; an empty one for backspace."""
+
+    def __init__(self, meaning: str) -> None:
+        super().__init__()
+        self.meaning = meaning
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_title = "Press another key"
+            yield Static(Text(f"{self.meaning}\n"))
+            yield Static("backspace: its usual key   esc: leave it", classes="hint")
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        self.dismiss({"escape": None, "backspace": ""}.get(event.key, event.key))
+
+
 class Page(Dialog[None]):
     """Dialog with text to read: help, problems, a confusion table."""
 
     BINDINGS = [Binding("escape,q,enter,question_mark", "leave", "Back")]
 
-    def __init__(self, title: str, content: RenderableType, *, wide: bool = False) -> None:
-        """Show some content; if `wide`, it scrolls with the arrow keys instead of wrapping."""
-        super().__init__(classes="-wide-page" if wide else None)
+    def __init__(self, title: str, content: RenderableType, *, classes: str = "") -> None:
+        """Show some content; with the class "-wide-page" it scrolls with the arrow keys instead of wrapping."""
+        super().__init__(classes=classes)
         self.dialog_title, self.content = title, content
 
     def compose(self) -> ComposeResult:

@@ -14,7 +14,7 @@ from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
 from frn_tui.client import file_requests
 from frn_tui.client.file_requests import Found
-from frn_tui.client.protocol import Answer, Compared, CompareModels, Confusion, Engine, HideAndTest
+from frn_tui.client.protocol import Answer, Compared, CompareModels, Confusion, Engine, GroupPhotos, HideAndTest
 from frn_tui.document.queries import Problem, ShowProgress
 from frn_tui.document.review_state import Reviewed, reviewed
 from frn_tui.document.synced_document import SyncedDocument, support_of, told_to
@@ -269,6 +269,20 @@ class Controller(SyncedDocument):
         classes = self.session.state.classes
         examples = {entry.name: [str(s.path) for s in entry.supports] for entry in classes if entry.supports}
         return await self.engine.call(CompareModels(examples, models), told_to("Comparing models", progress))
+
+    async def judge_again(self, progress: ShowProgress | None = None) -> None:
+        """Classify all photos again, after a change of how."""
+        self._renewed = None
+        await self.sync(progress)
+
+    async def group(self, paths: Sequence[str], progress: ShowProgress | None = None) -> list[list[str]]:
+        """Make a class of each group of photos that are probably of one, as one edit; return the groups."""
+        groups = await self.engine.call(GroupPhotos(list(paths)), told_to("Reading photos", progress))
+        taken, first = set(self.names.values()), 1
+        while any(f"group {first + place}" in taken for place in range(len(groups))):
+            first += 1
+        await self.add_classes({f"group {first + place}": found for place, found in enumerate(groups)}, progress)
+        return groups
 
     async def show(self, path: str) -> None:
         """Show one of the answers with its error maps."""

@@ -41,6 +41,8 @@ class Query:
         """First answer to each photo, by path."""
         self.seen: set[str] = set()
         """Paths of photos that were shown."""
+        self.jointly = False
+        """Whether all photos refine the classes together."""
         self._asked: set[asyncio.Future[object]] = set()
         """Running requests."""
 
@@ -61,6 +63,11 @@ class Query:
         """Place of the answer on show."""
         shown = self.answer
         return next((at for at, answer in enumerate(self.answers) if answer is shown), 0)
+
+    @property
+    def how(self) -> str:
+        """Return that photos are judged together, if they are."""
+        return " · judged together" if self.jointly else ""
 
     @property
     def rejected(self) -> int:
@@ -98,6 +105,8 @@ class Query:
             if len(answers) <= 2 or len(answers) % 20 == 0:
                 self._changed()
 
+        if self.jointly:
+            paths = list(dict.fromkeys([*self._answers, *paths]))
         answers = await self._ask_engine(list(paths), show, progress)
         return [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
 
@@ -140,8 +149,8 @@ class Query:
 
     async def _renew(self, shown: Answer) -> None:
         fresh = await self._ask_engine([shown["path"]])
-        if self.answer is shown and fresh:
-            self._put(fresh[0])
+        if self.answer is shown and fresh:  # among others the photo was judged with them
+            self._put({**shown, "maps": fresh[0].get("maps", {})} if self.jointly and "scores" in shown else fresh[0])
             self._changed()
 
     async def _ask_engine(
@@ -162,7 +171,8 @@ class Query:
             elif progress is not None:
                 progress("Asking", event["done"], event["total"])
 
-        asked: asyncio.Future[object] = asyncio.ensure_future(self._engine.call(AskClasses(paths), on_event))
+        request = AskClasses(paths, self.jointly)
+        asked: asyncio.Future[object] = asyncio.ensure_future(self._engine.call(request, on_event))
         self._asked.add(asked)
         try:
             await asked

@@ -12,6 +12,8 @@ from frn_tui.terminal.text import percent
 UNKNOWN, UNREADABLE = "unknown", "not readable"
 NO_CLASS = "none of the classes"
 """Name and folder of unknown photos if a class is itself called unknown."""
+DOUBTFUL = 0.5
+"""Lead in probability over the rival below which an answer is in doubt."""
 OTHER = "none of these"
 """Label and folder of photos that a person said are of no class."""
 
@@ -72,6 +74,11 @@ class Reviewed:
         """The verdict with its certainty, or with the share that is explained of an unknown photo."""
         share = percent(self.score["explained"]) if self.score else ""
         return f"{self.said} {self.certainty or (share if self.label is None else '')}".rstrip()
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Return whether nobody judged the photo yet, and it is unknown or its class hardly surer than the rival."""
+        return self.is_readable and self.label is None and (self.is_unknown or margin(self.answer) < DOUBTFUL)
 
     @property
     def is_changed(self) -> bool:

@@ -30,7 +30,9 @@ class SyncedDocument(Document):
         self.model: Model | None = None
         self.reports: dict[int, ClassReport] = {}
         self.threshold = 0.0
-        self.calibrated = 0.0
+        self.calibrated, self.expected = 0.0, ""
+        self.unranked = 0
+        """Examples that are not yet compared with all classes, because there are many."""
         self.problems: list[Problem] = []
         self.query = Query(engine, self._changed, lambda: self.session.state.dropped)
         self.arrangement = Arrangement()
@@ -112,6 +114,14 @@ class SyncedDocument(Document):
             if state is self._synced and state is not self._renewed:
                 await self._renew_answers(state)
 
+    async def rank(self) -> None:
+        """Compare the examples with all classes, part by part, as long as the classes stay the same."""
+        state = self.session.state
+        while self.unranked and state is self._synced and state is self.session.state:
+            async with self._syncing:
+                await self._tell_classes(None)
+            self._changed()
+
     async def _tell_classes(self, progress: ShowProgress | None) -> None:
         """Send the classes to the engine, embed missing examples, and store the reports."""
         state = self.session.state
@@ -130,9 +140,10 @@ class SyncedDocument(Document):
                 done = await self.engine.call(protocol.SetClasses(_without(state, skipped)))
         self.skipped = skipped
         self.missing &= self._paths.keys()  # removed examples do not count as missing
+        self.unranked = done["unranked"]
         self._synced = state  # an edit made meanwhile is sent by the next call
         self.reports = {report["id"]: report for report in done["reports"]}
-        self.threshold, self.calibrated = done["threshold"], done["calibrated"]
+        self.threshold, self.calibrated, self.expected = done["threshold"], done["calibrated"], done["expected"]
 
     async def _renew_answers(self, state: State) -> None:
         """Classify all photos again with the current classes."""

@@ -23,7 +23,7 @@ def build_handlers(app: int) -> dict[str, Handler]:
     classes = EnrolledClasses(models, embedding)
     queries = Queries(models, embedding, classes)
     locks = Locks(app)
-    projects = Projects(models, locks)
+    projects = Projects(models, locks, classes)
     journals = Journals(app)
     return {
         "scan": scan,
@@ -50,6 +50,7 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "embed": embedding.embed,
         "classes": classes.set_classes,
         "query": queries.query,
+        "group": queries.group,
         "hide_and_test": queries.hide_and_test,
         "compare": compare,
         "export": Exports(models, classes).export,

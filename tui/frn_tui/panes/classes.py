@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Static
 
@@ -38,15 +36,6 @@ MANY = 500
 class ClassesPane(Pane):
     """Lists the classes, one of which is chosen."""
 
-    KEYS: ClassVar[tuple[Binding, ...]] = (
-        Binding("n", "new_class", "New"),
-        Binding("a", "add", "Add"),
-        Binding("r", "rename", "Rename", show=False),
-        Binding("T", "confusion", "Hide and test", show=False),
-        Binding("C", "compare", "Compare models", show=False),
-        Binding("O", "order", "Order of classes", show=False),
-    )
-
     @dataclass
     class Differing(Message):
         """Photos that models name differently should be seen."""
@@ -63,7 +52,7 @@ class ClassesPane(Pane):
     def compose(self) -> ComposeResult:
         yield self.list
         yield Static(
-            "Press a and pick a folder of class folders, or n for a class of your own.\n\nFive photos are enough.\n\n"
+            "Press a and pick a folder of class folders, or A for a class of your own.\n\nFive photos are enough.\n\n"
             "ctrl+o opens what was open before.",
             id="teach",
         )
@@ -92,12 +81,12 @@ class ClassesPane(Pane):
     def choose(self, event: ClassList.Chosen) -> None:
         self.chosen = event.class_id
 
-    def delete(self) -> None:
+    def action_remove(self) -> None:
         if (entry := self.entry) is not None:
             said = f"deleted {entry.name}, {count_of(len(entry.supports), 'photo')}"
             self.context.edit(lambda session: session.delete(entry.id), said)
 
-    def filter(self) -> None:
+    def action_find(self) -> None:
         classes = self.controller.session.state.classes
         dialog = Choose("Find a class", [entry.name for entry in classes])
         self.context.ask(dialog, lambda index: self.list.choose(classes[index].id))
@@ -225,7 +214,7 @@ class ClassesPane(Pane):
         else:
             self.context.say(str(outcome), severity="warning")
 
-    def action_order(self) -> None:
+    def action_sort(self) -> None:
         """By number, the worst first, the fewest photos first, by name."""
         orders = list(ORDERS)
         self.order = orders[(orders.index(self.order) + 1) % len(orders)]
@@ -262,7 +251,9 @@ class ClassesPane(Pane):
 
     async def _confusion(self, shot: int) -> None:
         found = await self.controller.hide_and_test(shot)
-        self.app.push_screen(Page("Hide and test", confusion_table(found, self.controller.names, shot), wide=True))
+        self.app.push_screen(
+            Page("Hide and test", confusion_table(found, self.controller.names, shot), classes="-wide-page")
+        )
 
 
 def _compared(score: ModelScore) -> str:

@@ -4,11 +4,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
-from textual.binding import Binding
 from textual.containers import Vertical
-from textual.screen import Screen
 from textual.worker import Worker
 
 from frn.errors import FrnError
@@ -19,6 +17,7 @@ from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
 from frn_tui.dialogs.picker import Picker
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import step_over
+from frn_tui.settings.keys import KeyedScreen
 from frn_tui.settings.places import Places
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import absolute
@@ -31,7 +30,7 @@ Given = TypeVar("Given")
 class Context:
     """Context given to every pane by the screen that composes them."""
 
-    def __init__(self, screen: Screen[None], controller: Controller, mode: Mode) -> None:
+    def __init__(self, screen: KeyedScreen[None], controller: Controller, mode: Mode) -> None:
         self.screen, self.controller = screen, controller
         self.mode: Mode = mode
         """How images are drawn."""
@@ -186,9 +185,6 @@ class Context:
 
 class Pane(Vertical):
     """A part of the workspace with its own border."""
-
-    KEYS: ClassVar[tuple[Binding, ...]] = ()
-    """Bindings of the pane, independent of the focus."""
 
     def __init__(self, context: Context, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")

@@ -1,19 +1,20 @@
 """The photos of the chosen class: sorted, filtered, selected, moved, removed."""
 
 from collections.abc import Container, Mapping, Set
-from dataclasses import replace
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.message import Message
 
 from frn.inference.session import ClassEntry, Support
 from frn_tui.client.protocol import ClassReport
-from frn_tui.dialogs.dialogs import AskText
+from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.panes.context import Context, Pane
-from frn_tui.terminal.text import class_keys, display_name, percent
+from frn_tui.panes.verdicts import choose_class, view
+from frn_tui.terminal.paths import name_of
+from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 
 TITLES = {
@@ -26,14 +27,12 @@ TITLES = {
 class PhotosPane(Pane):
     """Photos of one class, and how well each fits it."""
 
-    KEYS: ClassVar[tuple[Binding, ...]] = (
-        Binding("f", "fit", "Sort by fit", show=False),
-        Binding("exclamation_mark", "everywhere('outlier')", "Misfits of all classes", show=False),
-        Binding("tilde", "everywhere('near')", "Near copies of all classes", show=False),
-        Binding("g", "view", "Grid or list", show=False),
-        Binding("left_curly_bracket", "tiles(-1)", "Smaller photos", show=False),
-        Binding("right_curly_bracket", "tiles(1)", "Larger photos", show=False),
-    )
+    @dataclass
+    class Found(Message):
+        """A photo of some class should be shown."""
+
+        class_id: int
+        path: str
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="photos-pane")
@@ -55,12 +54,12 @@ class PhotosPane(Pane):
 
     def show(self, entry: ClassEntry | None) -> None:
         self.entry = entry
-        classes = self.controller.session.state.classes if self.everywhere else [entry] if entry is not None else []
-        items = [item for each in classes for item in self._items(each)]
         if self.everywhere:
-            items = sorted(filter(self._is_shown, items), key=self._misfit)
-        elif self.by_fit:
-            items.sort(key=lambda item: self._report_of(item)[0])
+            items = [item for _, item in self._everywhere(self.everywhere)]
+        else:
+            items = [] if entry is None else self._items(entry)
+            if self.by_fit:
+                items.sort(key=lambda item: self._report_of(item)[0])
         if self.wanted_name:
             items = [item for item in items if self.wanted_name.casefold() in item.name.casefold()]
         self._keys = {}
@@ -76,8 +75,17 @@ class PhotosPane(Pane):
         self.border_title = Text(f"Photos · {whose} {len(items)}{gone}{narrowed}{order}" if whose else "Photos")
         self.show_selection()
 
-    def _is_shown(self, item: GalleryItem) -> bool:
-        return item.path in self.differing if self.everywhere == "differing" else item.mark == self.everywhere
+    def _everywhere(self, mark: str) -> list[tuple[int, GalleryItem]]:
+        """Return the photos with a mark, of all classes, with the ids of those; the worst first."""
+        found = [(entry.id, item) for entry in self.controller.session.state.classes for item in self._items(entry)]
+        some = [(of, item) for of, item in found if self._has(item, mark)]
+        return sorted(some, key=lambda one: self._misfit(one[1]))
+
+    def _marked(self, mark: str) -> list[tuple[int, str]]:
+        return [(of, item.path) for of, item in self._everywhere(mark)]
+
+    def _has(self, item: GalleryItem, mark: str) -> bool:
+        return item.path in self.differing if mark == "differing" else item.mark == mark
 
     def _items(self, entry: ClassEntry) -> list[GalleryItem]:
         report = self.controller.reports.get(entry.id)
@@ -97,22 +105,38 @@ class PhotosPane(Pane):
         share, rank = self._report_of(item)
         return -rank, share
 
+    @on(Gallery.Moved)
     @on(Gallery.SelectionChanged)
     def show_selection(self) -> None:
         count = len(self.gallery.selection)
-        keys = "space select  enter ask  f worst fit  ! misfits"
-        if count:
-            room = self.size.width - 32
-            keys = f"{count} selected   to {class_keys(self.controller.names.values(), room)}  m by name  d remove"
-        self.border_subtitle = Text(keys)
+        self.border_subtitle = Text(f"{count} selected" if count else "")
+        self.context.screen.show_keys()
 
-    def assign(self, target: ClassEntry) -> None:
+    def digits(self) -> str:
+        """Return what a digit would do now."""
+        count, item = len(self.gallery.selection), self.gallery.cursor_item
+        if item is None:
+            return ""
+        return f"1-9: moves {count_of(count, 'photo') if count else display_name(name_of(item.path), 24)} to"
+
+    def action_number(self, number: int) -> None:
+        classes = self.controller.session.state.classes
+        if number > len(classes):
+            self.context.say(f"there is no class number {number}")
+        else:
+            self._assign(classes[number - 1])
+
+    def action_move(self) -> None:
+        if self.gallery.cursor_item is not None:
+            choose_class(self.context, "To class", self._assign)
+
+    def _assign(self, target: ClassEntry) -> None:
         """Move the selected photos to the class that was named."""
         keys = self._selected_keys()
         if keys and (self.everywhere or (self.entry is not None and target.id != self.entry.id)):
             self.context.edit(lambda session: session.move(keys, target.id), f"moved {len(keys)} to {target.name}")
 
-    def delete(self) -> None:
+    def action_remove(self) -> None:
         keys = self._selected_keys()
         if keys and self.entry is not None:
             whose = "their classes" if self.everywhere else self.entry.name
@@ -124,29 +148,64 @@ class PhotosPane(Pane):
             return [key for path in selection for key in self._keys.get(path, [])]
         return [item.key] if item is not None and item.key is not None else []
 
-    def filter(self) -> None:
+    def action_find(self) -> None:
         def named(text: str) -> None:
             self.wanted_name = text.strip()
             self.show(self.entry)
 
         self.context.ask(AskText("Photos whose name has", self.wanted_name), named)
 
-    def action_fit(self) -> None:
+    def action_sort(self) -> None:
         self.by_fit = not self.by_fit
         self.show(self.entry)
 
-    def action_everywhere(self, mark: str) -> None:
-        """Photos with a mark, of all classes; the same key again: those of the chosen class."""
-        self.everywhere = "" if self.everywhere == mark else mark
+    def action_filter(self) -> None:
+        """Choose which photos are shown: those of the class, or those with a mark, of all classes."""
+        marks = ["", *(mark for mark in TITLES if mark != "differing" or self.differing)]
+        options = ["all of the class", *(f"{TITLES[mark]}  {len(self._marked(mark))}" for mark in marks[1:])]
+        self.context.ask(Choose("Only photos", options), lambda index: self.show_everywhere(marks[index]))
+
+    def action_misfits(self) -> None:
+        """Show what does not fit, of all classes; the same key again: the photos of the chosen class."""
+        self.show_everywhere("" if self.everywhere == "outlier" else "outlier")
+
+    def show_everywhere(self, mark: str) -> None:
+        """Show the photos of all classes with a mark; if it is empty, those of the chosen class."""
+        self.everywhere = mark
         self.show(self.entry)
         self.gallery.cursor = 0
         self.gallery.focus()
+
+    def action_outlier(self, step: int) -> None:
+        """Go to the next photo that does not fit, the likeliest mistakes first, whatever its class."""
+        misfits, item = self._marked("outlier"), self.gallery.cursor_item
+        paths = [path for _, path in misfits]
+        if not misfits:
+            self.context.say("every photo fits its class")
+            return
+        at = paths.index(item.path) if item is not None and item.path in paths else None
+        place = (0 if step > 0 else -1) if at is None else (at + step) % len(paths)
+        self.context.say(f"misfit {place % len(paths) + 1} of {len(paths)}   n, N: others")
+        if self.everywhere == "outlier":
+            self.gallery.cursor = place % len(paths)
+        else:
+            self.wanted_name = self.everywhere = ""
+            self.post_message(self.Found(*misfits[place]))
+
+    @property
+    def misfits(self) -> bool:
+        """Return whether there is a photo that does not fit its class."""
+        return any(rank > 0 for report in self.controller.reports.values() for rank in report["rank"].values())
 
     def action_tiles(self, step: int) -> None:
         self.gallery.action_tiles(step)
 
     def action_view(self) -> None:
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
+
+    def action_viewer(self) -> None:
+        item = self.gallery.cursor_item
+        view(self.context, item.path if item else None)
 
 
 def _item(

@@ -1,12 +1,11 @@
 """The queried photo, and where a class fails to explain it."""
 
 from collections.abc import Sequence
-from typing import ClassVar, get_args
+from typing import get_args
 
 from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
@@ -28,14 +27,6 @@ WORTH, WORTH_LARGE = 0.7, 0.95
 class PicturePane(Vertical):
     """Part of the query pane that only shows the photo and does not change classes."""
 
-    KEYS: ClassVar[tuple[Binding, ...]] = (
-        Binding("h,H", "look", "Heat"),
-        Binding("s", "toggle('smooth')", "Smooth", show=False),
-        Binding("left_square_bracket", "heat_class(-1)", "Map of the class before", show=False),
-        Binding("right_square_bracket", "heat_class(1)", "Map of the next class", show=False),
-        Binding("t", "toggle('numbers')", "Numbers", show=False),
-    )
-
     def __init__(self, context: Context) -> None:
         super().__init__(id="picture")
         self.controller = context.controller
@@ -46,8 +37,6 @@ class PicturePane(Vertical):
         self.smooth, self.numbers = True, False
         self.heat_class: int | None = None
         """Id of the class whose error map is shown; None for the most likely one."""
-        self.look_key = "h"
-        """Key of `action_look`: `H` if `h` moves the cursor."""
         self._path = ""
         self._wanted: dict[Preview, RenderPreview] = {}
         self._rendered: dict[Preview, RenderPreview | None] = {}
@@ -64,13 +53,6 @@ class PicturePane(Vertical):
         self.set_class(answer is None or "maps" not in answer, "-no-map")
         self._tell(answer)
         self.draw()
-
-    def name_key(self, look_key: str) -> None:
-        """Show the key of the next view."""
-        if look_key != self.look_key:
-            self.look_key = look_key
-            if self.is_attached:
-                self._tell(self.controller.query.answer)
 
     def _tell(self, answer: Answer | None) -> None:
         self.query_one("#caption", Static).update(self._caption(answer))
@@ -111,7 +93,7 @@ class PicturePane(Vertical):
             return Text("the whole photo")
         name = display_name(self.controller.names[shown], max(self.size.width - 32, 6))
         if self.look == "photo" and not self.has_map:
-            return Text(f"frame: what the network sees of it\n{self.look_key}: what ‹ {name} › does not explain")
+            return Text(f"frame: what the network sees of it\nH: what ‹ {name} › does not explain")
         text = Text(f"not explained by ‹ {name} ›  [ ] other\n")
         if self.mode not in COLOURED:
             return text.append("digits and ink: the more, the less is explained")
@@ -124,7 +106,7 @@ class PicturePane(Vertical):
         for red, green, blue in ramp:
             text.append("  ", style=f"on rgb({red},{green},{blue})")
         following = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
-        return text.append(f" light: not   {self.look_key}: {following}")
+        return text.append(f" light: not   H: {following}")
 
     def _mapped(self, answer: Answer) -> list[int]:
         """Return ids of classes with a map, most likely first; deleted classes are skipped."""
@@ -171,10 +153,6 @@ class PicturePane(Vertical):
                 del self._wanted[preview]
             preview.show(picture)
 
-    async def action_toggle(self, attribute_name: str) -> None:
-        await super().action_toggle(attribute_name)
-        self.show()
-
     def show_class(self, class_id: int) -> None:
         """Show the map of a class, if the photo has one."""
         answer = self.controller.query.answer
@@ -184,6 +162,11 @@ class PicturePane(Vertical):
     def action_look(self) -> None:
         """Switch between the photo, the photo with the map, and the map."""
         self.look = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
+        self.show()
+
+    def action_texture(self) -> None:
+        """Smooth, then in the network's blocks, then these with numbers."""
+        self.smooth, self.numbers = self.numbers, not self.smooth and not self.numbers
         self.show()
 
     def action_heat_class(self, step: int) -> None:

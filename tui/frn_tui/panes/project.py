@@ -1,44 +1,21 @@
 """The project: title, undo and redo, saving, opening, exporting."""
 
-import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar
 
 from rich.text import Text
-from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Static
 
-from frn_tui.client.file_requests import Exported, UnpackBundle
+from frn_tui.client.file_requests import UnpackBundle
 from frn_tui.client.protocol import OPEN_ELSEWHERE, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
-from frn_tui.document.photo_files import bundle, relocate
+from frn_tui.document.photo_files import relocate
 from frn_tui.document.recovered import contents, origin
 from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import absolute, name_of, shortened
 from frn_tui.terminal.text import count_of, display_name
 
-EXPORTS: dict[Exported, tuple[str, str, str]] = {
-    "classifier": (
-        "ONNX: photo in; label, probabilities and error map out; about {size:.1f} MB",
-        "classifier.onnx",
-        'run: onnxruntime.InferenceSession({path}).run(None, {{"image": uint8 pixels (h, w, 3)}})',
-    ),
-    "half": (
-        "ONNX in half precision: the same in about {half:.1f} MB",
-        "classifier-fp16.onnx",
-        'run: onnxruntime.InferenceSession({path}).run(None, {{"image": uint8 pixels (h, w, 3)}})',
-    ),
-    "page": (
-        "a web page: classifies in any browser, offline; about {size:.1f} MB and the runtime",
-        "page",
-        "run: python -m http.server --directory {path}",
-    ),
-    "arrays": ("numbers of the classes: for numpy", "classes.npz", "run: numpy.load({path})"),
-}
-"""For each form: its description, the proposed place, and the line that runs it."""
 PANES = ("classes", "photos", "query")
 SUFFIX = ".frn.json"
 """Suffix of projects; not imported from `frn.inference.project`, which would import numpy."""
@@ -46,18 +23,6 @@ SUFFIX = ".frn.json"
 
 class ProjectBar(Static):
     """Title line of the workspace."""
-
-    KEYS: ClassVar[tuple[Binding, ...]] = (
-        Binding("u", "undo", "Undo"),
-        Binding("ctrl+r", "redo", "Redo", show=False),
-        Binding("ctrl+s", "save", "Save"),
-        Binding("S", "save_as", "Save as", show=False),
-        Binding("N", "new_project", "New project", show=False),
-        Binding("ctrl+o", "open", "Open", show=False),
-        Binding("e", "export", "Export"),
-        Binding("B", "bundle", "Bundle", show=False),
-        Binding("R", "relocate", "Relocate", show=False),
-    )
 
     @dataclass
     class Picked(Message):
@@ -144,22 +109,6 @@ class ProjectBar(Static):
         if then is not None:
             await then()
 
-    def action_export(self) -> None:
-        """Choose a form, then its place; at the end, say how it is run."""
-        kinds, size = list(EXPORTS), self.controller.model["bytes"] / 1e6 if self.controller.model else 0.0
-        options = [EXPORTS[kind][0].format(size=size, half=size / 2) for kind in kinds]
-
-        def chosen(index: int) -> None:
-            kind = kinds[index]
-            dialog = AskText(f"Export {options[index].partition(':')[0]} to", EXPORTS[kind][1])
-            self.context.ask_path(dialog, self._export, kind)
-
-        self.context.ask(Choose("Export", options), chosen)
-
-    async def _export(self, path: str, what: Exported) -> None:
-        if await self.context.written(path, partial(self.controller.export, what=what)):
-            self.context.say(f"{path} written   {EXPORTS[what][2].format(path=shlex.quote(path))}")
-
     def action_open(self) -> None:
         """Ask for a recent path, unsaved work after a crash, or another path, and open it."""
         recent, left = self.context.places.recent(), self.context.left
@@ -187,20 +136,7 @@ class ProjectBar(Static):
     async def _new_project(self) -> None:
         if await self.may_forget():
             await self.controller.start_anew()
-            self.context.say("a new project: a adds photos, n makes a class")
-
-    def action_bundle(self) -> None:
-        hint = "*.zip, or a new folder: the project, its photos and what else another machine needs"
-        self.context.ask_path(
-            AskText("Bundle the project and its photos into", f"{self.file_name}.zip", hint), self._bundle
-        )
-
-    async def _bundle(self, path: str) -> None:
-        async def write(path: str, *, replace: bool = False) -> None:
-            await bundle(self.controller, path, self.context.progress, replace=replace)
-
-        if await self.context.written(path, write):
-            self.context.say(f"{path} written")
+            self.context.say("a new project: a adds photos, A makes a class")
 
     async def open_bundle(self, path: str) -> None:
         """Unpack a bundle into a chosen folder and open its project."""

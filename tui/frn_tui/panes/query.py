@@ -11,15 +11,17 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
+from textual.widgets import Static
 
 from frn.errors import FrnError
-from frn.inference.session import ClassEntry
 from frn_tui.client.file_requests import Found, ListFolder, StampFiles
-from frn_tui.document.queries import best_score
-from frn_tui.panes.answers import AnswersLine
+from frn_tui.client.protocol import Answer
+from frn_tui.dialogs.dialogs import Choose
+from frn_tui.document.review_state import Reviewed, example_names, nearest, rival
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
-from frn_tui.panes.verdicts import ThresholdKeys, Verdicts
+from frn_tui.panes.review import Arranging, Review
+from frn_tui.panes.verdicts import Judging, Threshold, judge
 from frn_tui.terminal.paths import absolute, name_of
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.bars import BarRow, Bars
@@ -28,26 +30,12 @@ LANDSCAPE = 3
 """Columns per row above which the pane is in landscape."""
 
 
-class QueryPane(ThresholdKeys, Pane):
-    """The queried photo, and the score of each class for it."""
-
-    KEYS: ClassVar[tuple[Binding, ...]] = (
-        Binding("p", "ask", "Ask"),
-        Binding("w", "watch", "Watch", show=False),
-        Binding("y", "right", "Right"),
-        Binding("x", "none_of_them", "None of them", show=False),
-        Binding("comma,less_than_sign", "step(-1)", "Previous answer", show=False),
-        Binding("full_stop,greater_than_sign", "step(1)", "Next answer", show=False),
-        Binding("minus", "threshold(-0.01)", "Threshold down", show=False),
-        Binding("plus,equals_sign", "threshold(0.01)", "Threshold up", show=False),
-        Binding("percent_sign", "type_threshold", "Threshold by number", show=False),
-        Binding("0", "calibrate", "Calibrate", show=False),
-        Binding("c", "copy", "Copy", show=False),
-    )
+class QueryPane(Judging, Arranging, Pane):
+    """The queried photo, the score of each class for it, and its place among the answers."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "step(1)", "Next answer", show=False),
-        Binding("k", "step(-1)", "Previous answer", show=False),
+        Binding("j,l,down,right", "step(1)", "Next answer", show=False),
+        Binding("k,h,up,left", "step(-1)", "Previous answer", show=False),
     ]
 
     @dataclass
@@ -58,9 +46,14 @@ class QueryPane(ThresholdKeys, Pane):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="query-pane")
-        self.verdicts = Verdicts(context, self.action_ask)
         self.picture, self.bars = PicturePane(context), Bars(id="bars")
-        self.answers = AnswersLine(context, self.verdicts)
+        self.place = Static(id="answers")
+        """The rival class, the nearest example, and the position among the answers."""
+        self.threshold = Threshold(context)
+        self.services: list[object] = []
+        """Handlers of the review's keys that are not its own."""
+        self.review_view = "grid"
+        """Last view of the review, grid or list."""
         self.watched: str | None = None
         """Folder whose new photos become queries."""
         self.came = 0
@@ -70,7 +63,7 @@ class QueryPane(ThresholdKeys, Pane):
         yield self.picture
         with Vertical(id="verdict"):
             yield self.bars
-            yield self.answers
+            yield self.place
 
     def on_resize(self, event: events.Resize) -> None:
         """Place the prediction beside the photo in landscape, otherwise below it."""
@@ -91,13 +84,63 @@ class QueryPane(ThresholdKeys, Pane):
         threshold = answer.get("threshold", controller.threshold) if answer else controller.threshold
         self.bars.show(rows, threshold, unknown=bool(answer and answer.get("unknown")))
         self.picture.show()
-        self.answers.show()
+        self.place.update(self._place(answer))
 
-    def show_keys(self, *, in_photos: bool) -> None:
-        """Show the keys; digits assign the query to a class unless the class's photos have the focus."""
-        keys = "y right   x none   tab: it is N" if in_photos else "y right   1-9 it is N   m by name   x none"
-        self.border_subtitle = Text(keys if self.controller.query.answer else "")
-        self.picture.name_key("H" if in_photos else "h")  # among photos, h moves left
+    def _place(self, answer: Answer | None) -> Text:
+        query, names = self.controller.query, self.controller.names
+        lines = Text(no_wrap=True, overflow="ellipsis")
+        if answer is not None and "scores" in answer:
+            room = max((self.place.size.width or 44) - len("rival    nearest "), 8)
+            other, example = rival(answer, names), nearest(answer, example_names(self.controller.session.state))
+            parts = [f"rival {display_name(other, room - room // 2)}"] if other else []
+            parts += [f"nearest {display_name(example, room // 2)}"] if example else []
+            lines.append("   ".join(parts))
+        if answer is not None and len(query.answers) > 1:
+            self.controller.reviewed()
+            arrangement = self.controller.arrangement
+            paths, order = arrangement.paths, "" if arrangement.order == "as asked" else f" {arrangement.order}"
+            place = f"{paths.index(answer['path']) + 1}/{len(paths)}" if answer["path"] in paths else f"-/{len(paths)}"
+            lines.append(f"\n{place}{order}   ‹ ,  . ›   L: all   {query.rejected} unknown{query.how}")
+        return lines
+
+    def digits(self) -> str:
+        """Return what a digit would do now."""
+        answer = self.controller.query.answer
+        if answer is None or "key" not in answer:
+            return ""
+        return f"1-9: adds {display_name(name_of(answer['path']), 24)} to"
+
+    def arranged(self) -> list[Reviewed]:
+        """Return the answers that are listed, in their order."""
+        items = {item.path: item for item in self.controller.reviewed()}
+        return [items[path] for path in self.controller.arrangement.paths]
+
+    def judged(self) -> list[Answer]:
+        answer = self.controller.query.answer
+        return [] if answer is None else [answer]
+
+    def advance(self) -> None:
+        self.action_step(1)
+
+    def rearranged(self) -> None:
+        self.context.say(f"answers {self.controller.arrangement.words}")
+        self.show()
+
+    def go_to(self, path: str) -> None:
+        self.context.start(self.controller.show, path, group="step")
+
+    def action_review(self) -> None:
+        if not self.controller.query.answers:
+            self.context.say("p classifies a photo or a folder")
+            return
+
+        def chosen(path: str | None) -> None:
+            self.review_view = review.gallery.view
+            if path is not None:
+                self.go_to(path)
+
+        review = Review(self.context, self.threshold, [self, *self.services], view=self.review_view)
+        self.app.push_screen(review, chosen)
 
     def action_ask(self) -> None:
         self.context.pick("Ask about a photo, several, or a folder", lambda paths: self.post_message(self.Asked(paths)))
@@ -125,40 +168,22 @@ class QueryPane(ThresholdKeys, Pane):
     def action_step(self, step: int) -> None:
         if len(self.controller.query.answers) > 1:
             self.picture.heat_class = None
-            self.answers.go_to(self.controller.path_after(step))
+            self.go_to(self.controller.path_after(step))
             if not self.controller.arrangement.paths:
-                self.context.say(f"no answers match: {self.controller.arrangement.words}   l: all")
-
-    def assign(self, target: ClassEntry) -> None:
-        """Assign the shown photo to a class and go on to the next."""
-        answer = self.controller.query.answer
-        self.verdicts.label([] if answer is None else [answer], target.id)
-        self.action_step(1)
-
-    def action_right(self) -> None:
-        best = best_score(self.controller.query.answer)
-        for entry in self.controller.session.state.classes:
-            if best and entry.id == best["id"]:
-                self.assign(entry)
-
-    def action_none_of_them(self) -> None:
-        """Say that the photo on show is of none of the classes, and continue to the next."""
-        if (answer := self.controller.query.answer) is not None:
-            self.verdicts.set_aside([answer])
-            self.action_step(1)
+                self.context.say(f"no answers match: {self.controller.arrangement.words}   f: only some")
 
     @on(Bars.Clicked)
     def take_bar(self, event: Bars.Clicked) -> None:
         """Show what the class fails to explain on a click; assign the photo to it on a double click."""
         if event.twice and (entry := self.controller.entry(event.class_id)) is not None:
-            self.assign(entry)
+            judge(self, entry)
         else:
             self.picture.show_class(event.class_id)
 
     @on(Bars.ThresholdDragged)
     def drag(self, event: Bars.ThresholdDragged) -> None:
         if event.released:  # the mark moves by itself; only its final position is an edit
-            self.verdicts.set_threshold(event.value)
+            self.threshold.set(event.value)
 
     def action_watch(self) -> None:
         if self.watched is not None:
@@ -202,15 +227,36 @@ class QueryPane(ThresholdKeys, Pane):
         files = everything_in(await self.controller.scan(folder))
         return await self.controller.engine.call(StampFiles(files)) if files else {}
 
-    def action_copy(self) -> None:
-        answer = self.controller.query.answer
-        if answer is None:
+    def action_jointly(self) -> None:
+        """Let all answers refine the classes together, or judge each photo alone again."""
+        self.controller.query.jointly = not self.controller.query.jointly
+        self.context.start(self.controller.judge_again, self.context.progress)
+
+    def action_group(self) -> None:
+        """Group unknown photos, or those of a folder, into classes that are probably one each."""
+        unknown = [answer["path"] for answer in self.controller.query.answers if answer.get("unknown")]
+        if not unknown:
+            self.context.pick("Group the photos of a folder into classes", self._group_picked)
             return
-        best = best_score(answer)
-        said = self.controller.names.get(best["id"], "?") if best and not answer.get("unknown") else "unknown"
-        copied = f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else "")
-        self.app.copy_to_clipboard(copied.encode(errors="backslashreplace").decode())  # a name may not be UTF-8
-        self.context.say("copied: path, verdict and probability")
+        options = [f"the {count_of(len(unknown), 'unknown photo')}", "a folder of photos…"]
+
+        def chosen(index: int) -> None:
+            if index == 0:
+                self.context.start(self._group, unknown)
+            else:
+                self.context.pick("Group the photos of a folder into classes", self._group_picked)
+
+        self.context.ask(Choose("Group into classes", options), chosen)
+
+    def _group_picked(self, paths: list[str]) -> None:
+        self.context.start(self._group_found, paths)
+
+    async def _group_found(self, paths: list[str]) -> None:
+        await self._group([file for path in paths for file in everything_in(await self.controller.scan(path))])
+
+    async def _group(self, paths: list[str]) -> None:
+        groups = await self.controller.group(paths, self.context.progress)
+        self.context.say(f"{count_of(len(paths), 'photo')} in {count_of(len(groups), 'group')}: rename them   u: undo")
 
 
 def everything_in(found: Found) -> list[str]:

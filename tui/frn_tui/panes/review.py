@@ -1,10 +1,10 @@
 """Review of all results in a grid or table, with bulk labels and the histogram for the threshold."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
-from rich.table import Table
 from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
@@ -13,12 +13,14 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from frn.inference.session import Support
-from frn_tui.dialogs.dialogs import AskText, Choose, Dialog, Page
+from frn_tui.client.protocol import Answer
+from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, examples, margin, rival, summary
+from frn_tui.panes.context import Context
 from frn_tui.panes.large import LargeView
-from frn_tui.panes.verdicts import ThresholdKeys, Verdicts
-from frn_tui.settings.keys import shown as shown_keys
+from frn_tui.panes.verdicts import Judging, Threshold
+from frn_tui.settings.keys import TABLE, KeyedScreen
 from frn_tui.terminal.text import class_keys, count_of, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 from frn_tui.widgets.histogram import Histogram
@@ -29,47 +31,78 @@ SIGNS = {True: "●", False: "○"}
 COLUMNS = ("says", "prob.", "expl.", "lead", "rival", "nearest example")
 WIDE = 100
 """Width in cells from which the table shows the nearest example."""
+FOOTER = (
+    "help",
+    "right",
+    "none-of-these",
+    "move",
+    "next-outlier",
+    "sort",
+    "filter",
+    "view",
+    "remove",
+    "undo",
+    "export",
+)
+"""Keys at the bottom."""
 TALL = 30
 """Rows from which on the histogram is shown."""
 
 
-class Review(ThresholdKeys, Dialog[str | None]):
+class Arranging:
+    """Actions of the keys that choose which answers are listed, and in which order."""
+
+    context: Context
+
+    def rearranged(self) -> None:
+        """Show the answers as they are listed now."""
+
+    def _arrange(self, **chosen: str) -> None:
+        controller = self.context.controller
+        controller.arrangement.choose(controller.reviewed(), **chosen)
+        self.rearranged()
+
+    def action_sort(self) -> None:
+        orders = list(ORDERS)
+        self._arrange(order=orders[(orders.index(self.context.controller.arrangement.order) + 1) % len(orders)])
+
+    def action_filter(self) -> None:
+        """Choose a kind of answers, or a class that they say."""
+        items = self.context.controller.reviewed()
+        counts = {kind: sum(map(is_one, items)) for kind, is_one in KINDS.items()}
+        said = Counter(item.said for item in items if not item.is_unknown)
+        names = sorted(said, key=str.casefold)
+        options = [f"{kind}  {count}" for kind, count in counts.items()]
+        options += [f"says {name}  {said[name]}" for name in names]
+        chosen = [(kind, "") for kind in counts] + [("all", name) for name in names]
+
+        def take(index: int) -> None:
+            self._arrange(kind=chosen[index][0], said=chosen[index][1])
+
+        self.context.ask(Choose("Only answers that are", options), take)
+
+    def action_find(self) -> None:
+        dialog = AskText("Only answers with this in the file or the class", self.context.controller.arrangement.wanted)
+        self.context.ask(dialog, lambda text: self._arrange(wanted=text.strip()))
+
+
+class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     """Screen of all results; returns the path of the photo to show."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Back: from the large photo, from a selection, to the workspace"),
         Binding("enter", "show", "Large, with error map and nearest example; then to the workspace"),
-        Binding("j,down,right,l,full_stop", "go(1)", "Next photo"),
-        Binding("k,up,left,h,comma", "go(-1)", "Photo before"),
-        *(Binding(str(n), f"number({n})", f"It is class {n}") for n in range(1, 10)),
-        Binding("m", "move", "It is of a class by name: also beyond nine"),
-        Binding("y", "right", "Right: keep it as an example"),
-        Binding("x", "none_of_these", "None of these"),
-        Binding("d,delete", "drop", "Drop the answer; the photo stays"),
-        Binding("u", "undo", "Undo"),
-        Binding("ctrl+r", "redo", "Redo"),
-        Binding("s", "order", "Order"),
-        Binding("f", "kind", "Only some"),
-        Binding("c", "class", "Only those that say a class"),
-        Binding("slash", "find", "Find in names and verdicts"),
-        Binding("g", "view", "Grid or table"),
-        Binding("G", "histogram", "Histogram: show or fold"),
-        Binding("left_curly_bracket", "tiles(-1)", "Smaller photos"),
-        Binding("right_curly_bracket", "tiles(1)", "Larger photos"),
-        Binding("minus", "threshold(-0.01)", "Threshold down"),
-        Binding("plus,equals_sign", "threshold(0.01)", "Threshold up"),
-        Binding("percent_sign", "type_threshold", "Threshold by number"),
-        Binding("0", "calibrate", "Threshold from the examples"),
-        Binding("e", "sort_photos", "Sort the photos into folders"),
-        Binding("w", "write", "Write the answers to a file"),
-        Binding("p", "ask", "Ask about more photos"),
-        Binding("question_mark,f1", "help", "All keys"),
+        Binding("j,down,right,l", "step(1)", "Next photo"),
+        Binding("k,up,left,h", "step(-1)", "Photo before"),
     ]
 
-    def __init__(self, verdicts: Verdicts, *, view: str = "grid") -> None:
+    def __init__(
+        self, context: Context, threshold: Threshold, services: Sequence[object], *, view: str = "grid"
+    ) -> None:
+        """`services` handle the keys that are not the review's own."""
         super().__init__()
-        self.verdicts, self.context = verdicts, verdicts.context
-        self.controller = self.context.controller
+        self.context, self.controller = context, context.controller
+        self.threshold, self.services = threshold, services
+        self.own_keys = context.screen.own_keys
         self.gallery = Gallery(mode=self.context.mode, id="review-photos")
         self.gallery.view = view  # type: ignore[assignment]
         self.large = LargeView(self.context)
@@ -79,6 +112,12 @@ class Review(ThresholdKeys, Dialog[str | None]):
         """All results by path."""
         self._examples: dict[str, Support] = {}
 
+    def handlers(self) -> list[object]:
+        return [self, *self.services]
+
+    def works(self, name: str) -> bool:
+        return name != "undo" or self.controller.session.can_undo
+
     def compose(self) -> ComposeResult:
         with Vertical(id="review"):
             yield Static(id="review-title")
@@ -87,8 +126,8 @@ class Review(ThresholdKeys, Dialog[str | None]):
             yield self.large
             yield Static(id="review-detail")
             yield self.histogram
-            yield Static(id="review-keys")
             yield self.jobs
+            yield Static(id="review-keys")
 
     def begin(self) -> None:
         self.context.watchers.append(self.show)
@@ -122,20 +161,22 @@ class Review(ThresholdKeys, Dialog[str | None]):
         self._examples = examples(self.controller.session.state)
         arrangement = self.controller.arrangement
         chosen = [self.items[path] for path in arrangement.paths]
-        self.gallery.empty_text = f"no answers match: {arrangement.words}   f: only some   c: class   /: find"
+        self.gallery.empty_text = f"no answers match: {arrangement.words}   f: only some   /: find"
         self.gallery.set_items([self._tile(item) for item in chosen])
-        title = f"Answers · {len(chosen)} of {len(items)} · {display_name(arrangement.words, 40)} · {summary(items)}"
+        words = display_name(arrangement.words, 40) + self.controller.query.how
+        title = f"Answers · {len(chosen)} of {len(items)} · {words} · {summary(items)}"
         self._update("title", title)
         self._update("columns", self._line("", *COLUMNS))
         self.query_one("#review-columns").display = self.gallery.view == "list" and not self.is_large
         known = [share for report in self.controller.reports.values() for share in report["explained"].values()]
-        threshold = self.verdicts.threshold  # shift by each photo's threshold: unknown ones lie below the mark
+        threshold = self.threshold.value  # shift by each photo's threshold: unknown ones lie below the mark
         asked = [
             best["explained"] + threshold - item.answer.get("threshold", threshold)
             for item in items
             if (best := best_score(item.answer))
         ]
-        self.histogram.show(known, asked, threshold)
+        own = self.controller.session.state.threshold
+        self.histogram.show(known, asked, threshold, "" if own is not None else self.controller.expected)
         self.follow_cursor()
 
     def _update(self, name: str, text: str) -> None:
@@ -183,32 +224,36 @@ class Review(ThresholdKeys, Dialog[str | None]):
             if item
             else "",
         )
+        self.query_one("#review-keys", Static).update(self.footer(FOOTER))
         count = len(self.gallery.selection)
-        whose = f"{count} selected: " if count else ""
-        enter = "j k others  enter workspace" if self.is_large else "enter large"
-        keys = f"y right  x none  d drop  u undo  {enter}  ? keys"
-        numbers = class_keys(self.controller.names.values(), self.size.width - len(keys) - len(whose) - 4)
-        self._update("keys", f"{whose}{numbers}   {keys}")
+        what = count_of(count, "photo") if count else "it"
+        whose = f"{what} to:  " if item else ""
+        room = self.size.width - len(whose) - 8
+        self.jobs.hint = f"1-9: adds {whose}{class_keys(self.controller.names.values(), room)}" if whose else ""
         if self.is_large:
             self.large.show(item.answer if item else None, str(near.path) if near else "")
             shown = self.controller.query.answer
             if item is not None and (shown is None or shown["path"] != item.path):
                 self.context.start(self.controller.show, item.path, group="step")
 
-    @property
-    def selected(self) -> list[Reviewed]:
-        """Return the selected results, or the one under the cursor."""
+    def judged(self) -> list[Answer]:
+        """Return the selected answers, or the one under the cursor."""
         cursor = self.gallery.cursor_item
         paths = self.gallery.selection or ([cursor.path] if cursor else [])
-        return [self.items[path] for path in paths if path in self.items]
+        return [self.items[path].answer for path in paths if path in self.items]
+
+    def advance(self) -> None:
+        """Clear the selection, or move to the next photo."""
+        if self.gallery.selection:
+            self.gallery.select(())
+        else:
+            self.gallery.cursor += 1
 
     def _go_to(self, path: str) -> None:
         paths = self.controller.arrangement.paths
         self.gallery.cursor = paths.index(path) if path in paths else 0
 
-    def _arrange(self, **chosen: str) -> None:
-        arrangement = self.controller.arrangement
-        arrangement.choose(self.controller.reviewed(), **chosen)
+    def rearranged(self) -> None:
         self.show()
         self.gallery.cursor = 0
 
@@ -228,10 +273,10 @@ class Review(ThresholdKeys, Dialog[str | None]):
         if self.is_large and (item := self.gallery.cursor_item) is not None:
             self.dismiss(item.path)
 
-    def action_go(self, step: int) -> None:
+    def action_step(self, step: int) -> None:
         self.gallery.cursor += step
 
-    def action_leave(self) -> None:
+    def action_cancel(self) -> None:
         if self.is_large:
             self._enlarge(False)
         elif self.begun and (self.gallery.selection or self.gallery.selects):
@@ -239,15 +284,27 @@ class Review(ThresholdKeys, Dialog[str | None]):
         else:
             self.dismiss(None)
 
-    def action_help(self) -> None:
-        table = Table(box=None, pad_edge=False, show_header=False)
-        for binding in self.BINDINGS:
-            assert isinstance(binding, Binding)
-            if not binding.key.isdigit() or binding.key == "0":
-                table.add_row(Text(shown_keys(binding.key), style="bold", no_wrap=True), Text(binding.description))
-        table.add_row(Text("1-9", style="bold"), "It is class N: the selected photos, or the one under the cursor")
-        table.add_row(Text("space  v  ctrl+a", style="bold"), "Select: one, from here on, all")
-        self.app.push_screen(Page("Keys of the review", table))
+    action_leave = action_cancel
+
+    def elsewhere(self, name: str) -> None:
+        self.context.say(f"{TABLE[name].meaning}: works in the workspace   esc: there")
+
+    def action_outlier(self, step: int) -> None:
+        """Go to the next answer that is in doubt: unknown, or hardly surer than its rival."""
+        paths = self.gallery.paths
+        doubtful = [at for at, path in enumerate(paths) if self.items[path].is_doubtful]
+        beyond = [at for at in doubtful if (at - self.gallery.cursor) * step > 0]
+        if doubtful:
+            self.gallery.cursor = (beyond or doubtful)[0 if step > 0 else -1]
+        else:
+            self.context.say("no answer is in doubt")
+
+    def action_remove(self) -> None:
+        super().action_remove()
+        self.gallery.select(())
+
+    def action_zoom(self, step: int) -> None:
+        self._enlarge(step > 0)
 
     def action_histogram(self) -> None:
         self.histogram.display = not self.histogram.display
@@ -259,83 +316,9 @@ class Review(ThresholdKeys, Dialog[str | None]):
     def action_tiles(self, step: int) -> None:
         self.gallery.action_tiles(step)
 
-    def action_order(self) -> None:
-        orders = list(ORDERS)
-        self._arrange(order=orders[(orders.index(self.controller.arrangement.order) + 1) % len(orders)])
-
-    def action_kind(self) -> None:
-        items = list(self.items.values())
-        kinds = list(KINDS)
-        options = [f"{kind}  {sum(map(KINDS[kind], items))}" for kind in kinds]
-        self.context.ask(Choose("Only answers that are", options), lambda index: self._arrange(kind=kinds[index]))
-
-    def action_class(self) -> None:
-        said = sorted({item.said for item in self.items.values()}, key=str.casefold)
-        options = ["any", *(f"{name}  {sum(item.said == name for item in self.items.values())}" for name in said)]
-        chosen = ["", *said]
-        self.context.ask(Choose("Only answers that say", options), lambda index: self._arrange(said=chosen[index]))
-
-    def action_find(self) -> None:
-        dialog = AskText("Only answers with this in the file or the class", self.controller.arrangement.wanted)
-        self.context.ask(dialog, lambda text: self._arrange(wanted=text.strip()))
-
-    def action_number(self, number: int) -> None:
-        classes = self.controller.session.state.classes
-        if number > len(classes):
-            self.context.say(f"there is no class number {number}")
-        else:
-            self._label(self.selected, classes[number - 1].id)
-
-    def action_move(self) -> None:
-        self.verdicts.choose_class(lambda entry: self._label(self.selected, entry.id))
-
-    def _label(self, items: Sequence[Reviewed], class_id: int) -> None:
-        self.verdicts.label([item.answer for item in items], class_id)
-        self._advance(items)
-
-    def _advance(self, items: Sequence[Reviewed]) -> None:
-        """Clear the selection, or move to the next photo."""
-        if self.gallery.selection:
-            self.gallery.select(())
-        elif items:
-            self.gallery.cursor += 1
-
-    def action_right(self) -> None:
-        items = self.selected
-        self.verdicts.right([item.answer for item in items])
-        self._advance(items)
-
-    def action_none_of_these(self) -> None:
-        items = self.selected
-        self.verdicts.set_aside([item.answer for item in items])
-        self._advance(items)
-
-    def action_drop(self) -> None:
-        """Remove results from the list; the photos stay, also as examples."""
-        paths = [item.path for item in self.selected]
-        if paths:
-            self.context.edit(lambda session: session.drop(paths), f"dropped {count_of(len(paths), 'answer')}")
-            self.gallery.select(())
-            self.controller.listener()
-
-    def action_undo(self) -> None:
-        self.context.say(self.context.step_back())
-
-    def action_redo(self) -> None:
-        self.context.say(self.context.step_back(undo=False))
-
     @on(Histogram.Moved)
     def move_threshold(self, event: Histogram.Moved) -> None:
-        self.verdicts.set_threshold(event.value)
-
-    def action_sort_photos(self) -> None:
-        self.verdicts.sort_into_folders([self.items[path] for path in self.controller.arrangement.paths])
-
-    def action_write(self) -> None:
-        self.verdicts.write([self.items[path] for path in self.controller.arrangement.paths])
-
-    def action_ask(self) -> None:
-        self.verdicts.ask_more()
+        self.threshold.set(event.value)
 
 
 def described(item: Reviewed, names: dict[int, str], example: str) -> str:

@@ -1,106 +1,38 @@
-"""Actions on results: label them, set the threshold, sort and write them."""
+"""Acts on answers, shared by the query pane and the review: label, set aside, drop, copy, set the threshold."""
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
+from frn.errors import FrnError
 from frn.inference.session import ClassEntry, Session
-from frn_tui.client.file_requests import WriteText
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose
-from frn_tui.document.photo_files import sort
 from frn_tui.document.queries import best_score
-from frn_tui.document.results import as_csv, as_json
-from frn_tui.document.review_state import OTHER, Reviewed, folder_of
+from frn_tui.document.review_state import OTHER
 from frn_tui.panes.context import Context
-from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.text import count_of, display_name, percent, share_of
+from frn_tui.terminal.viewer import show
+
+CALIBRATED = "threshold from the examples"
 
 
-class ThresholdKeys:
-    """The actions of the keys that set the threshold, for a pane or a screen that has `verdicts`."""
+class Threshold:
+    """Actions of the keys that set the threshold for unknown photos."""
 
-    verdicts: "Verdicts"
-
-    def action_threshold(self, step: float) -> None:
-        self.verdicts.step_threshold(step)
-
-    def action_type_threshold(self) -> None:
-        self.verdicts.type_threshold()
-
-    def action_calibrate(self) -> None:
-        self.verdicts.set_threshold(None, "threshold from the examples")
-
-
-class Verdicts:
-    """Actions shared by the query pane and the review."""
-
-    def __init__(self, context: Context, ask_more: Callable[[], object]) -> None:
-        self.context, self.controller, self.ask_more = context, context.controller, ask_more
+    def __init__(self, context: Context) -> None:
+        self.context, self.controller = context, context.controller
         self._rejected: int | None = None
         """Unknown answers before the threshold was moved."""
 
     @property
-    def threshold(self) -> float:
+    def value(self) -> float:
         """Return the last threshold set, because the engine reports it later than the next key."""
         own = self.controller.session.state.threshold
         return self.controller.threshold if own is None else own
 
-    def label(self, answers: Sequence[Answer], class_id: int) -> None:
-        """Make photos examples of a class, in one edit."""
-        name = display_name(self.controller.names.get(class_id, ""), 30)
-
-        def label(session: Session) -> None:
-            outcome = self.controller.label(answers, class_id)
-            if outcome.duplicates and not outcome.added:
-                self.context.say(f"it is an example of {outcome.duplicates[0].class_name} already")
-                return
-            photos = "" if len(answers) == 1 else f"{count_of(outcome.added, 'photo')} "
-            session.name_act(f"{photos}added to {name}")
-            self.context.say(f"{photos}added to {name}   u: undo")
-
-        self.context.edit(label)
-
-    def set_aside(self, answers: Sequence[Answer]) -> None:
-        """Say that photos are of none of the classes, in one edit."""
-        known = [answer for answer in answers if "key" in answer]
-        photos = "it is" if len(known) == 1 else f"{count_of(len(known), 'photo')}:"
-        if known:
-            self.context.edit(lambda _: self.controller.set_aside(known), f"{photos} {OTHER}")
-
-    def right(self, answers: Sequence[Answer]) -> None:
-        """Make photos examples of their predicted classes, in one edit."""
-        by_class: dict[int, list[Answer]] = {}
-        for answer in answers:
-            if (best := best_score(answer)) is not None and best["id"] in self.controller.names:
-                by_class.setdefault(best["id"], []).append(answer)
-        if len(by_class) == 1:
-            self.label(*next((some, class_id) for class_id, some in by_class.items()))
-            return
-
-        def label(session: Session) -> None:
-            with session.one_edit():
-                added = sum(self.controller.label(some, class_id).added for class_id, some in by_class.items())
-            said = f"{count_of(added, 'photo')} added to {len(by_class)} classes"
-            if added:
-                session.name_act(said)
-            self.context.say(f"{said}   u: undo" if added else said)
-
-        if by_class:
-            self.context.edit(label)
-
-    def choose_class(self, then: Callable[[ClassEntry], object]) -> None:
-        """Ask for a class by name."""
-        classes = self.controller.session.state.classes
-        if classes:
-            dialog = Choose("It is of class", [entry.name for entry in classes])
-            self.context.ask(dialog, lambda index: then(classes[index]))
-
-    def step_threshold(self, step: float) -> None:
-        value = min(max(round(self.threshold + step, 3), 0.0), 1.0)
-        self.set_threshold(value, f"unknown below {percent(value)} explained")
-
-    def set_threshold(self, value: float | None, said: str = "") -> None:
+    def set(self, value: float | None, said: str = "") -> None:
         """Set it, and say how many answers were unknown before and are after; several keys in a row count as one."""
-        said = said or f"unknown below {percent(self.threshold if value is None else value, 1)} explained"
+        said = said or f"unknown below {percent(self.value if value is None else value, 1)} explained"
         if self._rejected is None:
             self._rejected = self.controller.query.rejected
         self.context.edit(lambda session: session.set_threshold(value), said)
@@ -113,7 +45,14 @@ class Verdicts:
         before, self._rejected = self._rejected, None
         self.context.say(f"{said}: unknown {before} → {self.controller.query.rejected}   u: undo")
 
-    def type_threshold(self) -> None:
+    def action_threshold(self, step: float) -> None:
+        value = min(max(round(self.value + step, 3), 0.0), 1.0)
+        self.set(value, f"unknown below {percent(value)} explained")
+
+    def action_calibrate(self) -> None:
+        self.set(None, f"{CALIBRATED}: {self.controller.expected}")
+
+    def action_type_threshold(self) -> None:
         hint = "share that a class must explain, 0 to 100 %; empty: from the examples   enter: done   esc: back"
 
         def typed(text: str) -> None:
@@ -121,51 +60,120 @@ class Verdicts:
             if text.strip() and value is None:
                 self.context.say("a threshold is a number from 0 to 100", severity="warning")
             else:
-                said = (
-                    "threshold from the examples" if value is None else f"unknown below {percent(value, 1)} explained"
-                )
-                self.set_threshold(value, said)
+                self.set(value, CALIBRATED if value is None else "")
 
-        self.context.ask(AskText("Threshold", f"{100 * self.threshold:.1f}", hint), typed)
+        self.context.ask(AskText("Threshold", f"{100 * self.value:.1f}", hint), typed)
 
-    def sort_into_folders(self, items: Sequence[Reviewed]) -> None:
-        """Copy the photos into one folder per prediction, or move them if the user chooses so."""
-        names = self.controller.names.values()
-        photos = [(item.path, folder_of(item, names)) for item in items if item.is_readable]
-        if not photos:
-            self.context.say("no photo to sort")
+
+class HasAnswers(Protocol):
+    """What shows answers: the query pane, or the review."""
+
+    context: Context
+
+    def judged(self) -> Sequence[Answer]:
+        """Return the answers that the next key is about."""
+
+    def advance(self) -> None:
+        """Go on after a verdict."""
+
+
+class Judging:
+    """Actions of the keys that judge answers, for a pane or a screen that shows some."""
+
+    def action_number(self: HasAnswers, number: int) -> None:
+        classes = self.context.controller.session.state.classes
+        if number > len(classes):
+            self.context.say(f"there is no class number {number}")
+        else:
+            judge(self, classes[number - 1])
+
+    def action_move(self: HasAnswers) -> None:
+        choose_class(self.context, "It is of class", lambda entry: judge(self, entry))
+
+    def action_right(self: HasAnswers) -> None:
+        """Make photos examples of their predicted classes, in one edit."""
+        controller, answers = self.context.controller, self.judged()
+        by_class: dict[int, list[Answer]] = {}
+        for answer in answers:
+            if (best := best_score(answer)) is not None and best["id"] in controller.names:
+                by_class.setdefault(best["id"], []).append(answer)
+        if len(by_class) == 1:
+            judge(self, next(entry for entry in controller.session.state.classes if entry.id in by_class))
             return
 
-        def named(folder: str) -> None:
-            if self.context.is_named(folder):
-                self.context.start(self._sort, absolute(folder), photos)
+        def label(session: Session) -> None:
+            with session.one_edit():
+                added = sum(controller.label(some, class_id).added for class_id, some in by_class.items())
+            said = f"{count_of(added, 'photo')} added to {len(by_class)} classes"
+            if added:
+                session.name_act(said)
+            self.context.say(f"{said}   u: undo" if added else said)
 
-        hint = "a folder for each class and for unknown ones; what you said counts before the answer"
-        self.context.ask(AskText(f"Sort {count_of(len(photos), 'photo')} into folders in", "sorted", hint), named)
+        if by_class:
+            self.context.edit(label)
+            self.advance()
 
-    async def _sort(self, folder: str, photos: Sequence[tuple[str, str]]) -> None:
-        options = ["copy them: the originals stay", "move them: the originals go"]
-        chosen = await self.context.chosen(f"Into {display_name(folder, 50)}", options)
-        if chosen is not None:
-            said = await sort(self.controller, folder, photos, move=chosen == 1, progress=self.context.progress)
-            self.context.say(f"{said} into {folder}   {'u: undo' if chosen == 1 else 'undo leaves the copies there'}")
+    def action_none_of_these(self: HasAnswers) -> None:
+        """Say that photos are of none of the classes, in one edit."""
+        known = [answer for answer in self.judged() if "key" in answer]
+        photos = "it is" if len(known) == 1 else f"{count_of(len(known), 'photo')}:"
+        if known:
+            self.context.edit(lambda _: self.context.controller.set_aside(known), f"{photos} {OTHER}")
+            self.advance()
 
-    def write(self, items: Sequence[Reviewed]) -> None:
-        """Write the results to a file."""
-        options = [("CSV: for a spreadsheet", "results.csv"), ("JSON lines: for a program", "results.jsonl")]
+    def action_remove(self: HasAnswers) -> None:
+        """Remove answers from the list; the photos stay, also as examples."""
+        if paths := [answer["path"] for answer in self.judged()]:
+            self.context.edit(lambda session: session.drop(paths), f"dropped {count_of(len(paths), 'answer')}")
+            self.context.controller.listener()
 
-        def chosen(index: int) -> None:
-            self.context.ask_path(AskText("Write the results to", options[index][1]), self._write, items, index == 0)
+    def action_copy(self: HasAnswers) -> None:
+        lines = []
+        for answer in self.judged():
+            best, names = best_score(answer), self.context.controller.names
+            said = names.get(best["id"], "?") if best and not answer.get("unknown") else "unknown"
+            lines.append(f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else ""))
+        if lines:  # a name may not be UTF-8
+            self.context.screen.app.copy_to_clipboard("\n".join(lines).encode(errors="backslashreplace").decode())
+            self.context.say("copied: path, verdict and probability")
 
-        self.context.ask(Choose(f"Write {count_of(len(items), 'answer')} as", [words for words, _ in options]), chosen)
+    def action_viewer(self: HasAnswers) -> None:
+        view(self.context, next((answer["path"] for answer in self.judged()), None))
 
-    async def _write(self, path: str, items: Sequence[Reviewed], csv: bool) -> None:
-        model, state = self.controller.model, self.controller.session.state
-        sha256 = model["sha256"] if model else ""
-        text = as_csv(items, state, sha256) if csv else as_json(items, state, sha256, self.controller.threshold)
 
-        async def write(path: str, *, replace: bool = False) -> None:
-            await self.controller.engine.call(WriteText(path, text, replace))
+def judge(where: HasAnswers, target: ClassEntry) -> None:
+    """Make photos examples of a class, in one edit, and go on."""
+    context, answers = where.context, where.judged()
+    name = display_name(target.name, 30)
 
-        if await self.context.written(path, write):
-            self.context.say(f"{path} written")
+    def label(session: Session) -> None:
+        outcome = context.controller.label(answers, target.id)
+        if outcome.duplicates and not outcome.added:
+            context.say(f"it is an example of {outcome.duplicates[0].class_name} already")
+            return
+        photos = "" if len(answers) == 1 else f"{count_of(outcome.added, 'photo')} "
+        session.name_act(f"{photos}added to {name}")
+        context.say(f"{photos}added to {name}   u: undo")
+
+    context.edit(label)
+    where.advance()
+
+
+def choose_class(context: Context, title: str, then: Callable[[ClassEntry], object]) -> None:
+    """Ask for a class by name."""
+    classes = context.controller.session.state.classes
+    if classes:
+        context.ask(Choose(title, [entry.name for entry in classes]), lambda index: then(classes[index]))
+
+
+def view(context: Context, path: str | None) -> None:
+    """Open a photo outside the terminal."""
+    if path is None:
+        context.say("no photo to show: tab to one of a class, or p classifies one")
+        return
+    try:
+        show(path)
+    except FrnError as error:
+        context.say(str(error), severity="warning")
+    else:
+        context.say(f"opening {path.rpartition('/')[2]}")

@@ -3,14 +3,11 @@
 from dataclasses import replace
 from typing import Protocol
 
-from rich.table import Table
-from rich.text import Text
-
 from frn.models.zoo import DEFAULT_MODEL, named_extractors
-from frn_tui.dialogs.dialogs import AskText, Choose, Page
-from frn_tui.screens.workspace import Workspace, bindings
-from frn_tui.settings.keys import shown
-from frn_tui.settings.settings import IMAGES, Settings, settings_path
+from frn_tui.dialogs.dialogs import AskText, Choose, PressKey
+from frn_tui.screens.workspace import Workspace
+from frn_tui.settings.keys import BOUND, change_key, keys_path, shown
+from frn_tui.settings.settings import IMAGES, Settings
 from frn_tui.terminal.paths import absolute, shortened
 from frn_tui.terminal.text import display_name, percent, share_of
 
@@ -21,6 +18,9 @@ class Preferences(Protocol):
     settings: Settings
     troubles: list[str]
     """Errors in the settings file."""
+
+    def read_keys(self) -> list[str]:
+        """Use the user's own keys as they are in their file now; return what is wrong with it."""
 
     def set_images(self, images: str) -> None:
         """Draw images in this mode from now on."""
@@ -104,17 +104,19 @@ async def _threshold(workspace: Workspace, preferences: Preferences) -> None:
 
 
 async def _keys(workspace: Workspace, preferences: Preferences) -> None:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for binding in bindings():
-        name = str(binding.id)
-        table.add_row(Text(name), Text(shown(workspace.own_keys.get(name, binding.key))))
-    where = display_name(shortened(str(settings_path())))
-    intro = Text(f'Set in {where}, read at the start:\n"keys": {{"ask": "q", "next-answer": "ctrl+n,f6"}}\n')
-    page = Table.grid()
-    page.add_row(intro)
+    """Choose a row of the table, then press another key for it."""
     for trouble in preferences.troubles:  # at the start they are shown only for seconds
-        page.add_row(Text(f"{display_name(trouble)}\n", style="bold"))
-    page.add_row(table)
-    await workspace.app.push_screen_wait(Page("Keys by name", page))
+        workspace.context.say(trouble, severity="warning")
+    names, own = list(BOUND), workspace.own_keys
+    rows = [f"{shown(own.get(name, BOUND[name].keys)):<12} {name}: {BOUND[name].meaning}" for name in names]
+    where = display_name(shortened(str(keys_path())), 60)
+    chosen = await workspace.app.push_screen_wait(Choose(f"Keys; your own are in {where}", rows))
+    if chosen is None:
+        return
+    key = await workspace.app.push_screen_wait(PressKey(BOUND[names[chosen]].meaning))
+    if key is not None:
+        refused = change_key(names[chosen], key)
+        preferences.troubles = preferences.read_keys()
+        said = "its usual key again" if not key else f"is {shown(key)} now"
+        workspace.context.say(refused or f"{names[chosen]}: {said}", severity="warning" if refused else "information")
+        workspace.refresh_all()

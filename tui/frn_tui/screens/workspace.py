@@ -1,38 +1,32 @@
 """The main screen: classes, the photos of one class, and the query."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import ClassVar
+from collections.abc import Sequence
 
+from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.screen import Screen
-from textual.widget import Widget
-from textual.widgets import Footer, OptionList, Static
+from textual.widgets import OptionList, Static
 from textual.worker import WorkerState
 
-from frn.errors import FrnError
-from frn.inference.session import ClassEntry
 from frn_tui.dialogs.closeup import Closeup
-from frn_tui.dialogs.dialogs import Choose, Page
+from frn_tui.dialogs.dialogs import Page
 from frn_tui.dialogs.help import help_page
 from frn_tui.dialogs.problems import problems_page
 from frn_tui.document.controller import Controller
-from frn_tui.panes.answers import AnswersLine
 from frn_tui.panes.classes import ClassesPane
 from frn_tui.panes.context import Context
+from frn_tui.panes.exports import Exports
 from frn_tui.panes.photos import PhotosPane
-from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.project import PANES, ProjectBar
 from frn_tui.panes.query import QueryPane
-from frn_tui.settings.keys import with_ids
+from frn_tui.panes.verdicts import Threshold
+from frn_tui.settings.keys import KeyedScreen
 from frn_tui.terminal.modes import MODES, Mode
 from frn_tui.terminal.paths import absolute, name_of, parse_paths
 from frn_tui.terminal.pixels import graphics_of
-from frn_tui.terminal.viewer import show
+from frn_tui.terminal.text import class_keys
 from frn_tui.widgets.class_list import ClassList
 from frn_tui.widgets.divider import Divider
 from frn_tui.widgets.gallery.gallery import Gallery
@@ -42,51 +36,26 @@ TINY = (40, 10)
 """Columns and rows below which only a one-line notice is shown."""
 MEDIUM = 100
 """Columns from which the classes are beside another pane; below, only one pane is visible."""
-COMPACT = 100
-"""Columns below which the keys are closer together, so that all fit at 80."""
+FOOTERS = {
+    name: f"help {names} undo save".split()
+    for name, names in {
+        "classes": "add new-class rename remove sort find next-outlier",
+        "photos": "select move remove filter sort misfits next-outlier",
+        "query": "ask right none-of-these move map review next-answer",
+    }.items()
+}
+"""Keys at the bottom, by the pane in focus."""
 CLASSES = 20, 70
 """Cells that the classes may be wide."""
 NARROWEST = 20
 """Least width of either in percent of the width shared by photos and query."""
 
 
-def keys_of(pane: str, keys: Iterable[Binding]) -> Iterable[Binding]:
-    """Return a pane's keys, bound to the screen so that they work wherever the focus is."""
-    return (replace(binding, action=f"in_pane({pane!r}, {binding.action!r})") for binding in keys)
-
-
-class Workspace(Screen[None]):
+class Workspace(KeyedScreen[None]):
     """Composes the panes, and handles what depends on the focus."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MEDIUM, "-medium"), (120, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
-
-    BINDINGS: ClassVar[list[BindingType]] = with_ids(
-        [
-            Binding("question_mark,f1", "help", "Help"),  # first: the others may not all fit
-            *keys_of("classes", ClassesPane.KEYS),
-            *keys_of("query", QueryPane.KEYS),
-            *keys_of("picture", PicturePane.KEYS),
-            *keys_of("answers", AnswersLine.KEYS),
-            *keys_of("photos", PhotosPane.KEYS),
-            *keys_of("project", ProjectBar.KEYS),
-            Binding("m", "move", "Move", show=False),
-            Binding("d,delete", "delete", "Delete", show=False),
-            Binding("slash", "filter", "Filter", show=False),
-            Binding("z", "zoom(1)", "Zoom", show=False),
-            Binding("Z", "zoom(-1)", "Zoom out", show=False),
-            Binding("left_parenthesis", "share(-5)", "Narrower query", show=False),
-            Binding("right_parenthesis", "share(5)", "Wider query", show=False),
-            Binding("o", "viewer", "Open in a viewer", show=False),
-            Binding("b", "problems", "Problems", show=False),
-            Binding("i", "images_mode", "Picture mode", show=False),
-            Binding("f2", "app.settings", "Settings", show=False),
-            Binding("escape", "cancel", "Cancel", show=False),
-            Binding("tab", "pane(1)", "Next pane", show=False, priority=True),
-            Binding("shift+tab", "pane(-1)", "Previous pane", show=False, priority=True),
-            *(Binding(str(n), f"number({n})", f"Class {n}", show=False) for n in range(1, 10)),
-        ]
-    )
 
     def __init__(self, controller: Controller, mode: Mode) -> None:
         super().__init__(classes="-show-query")
@@ -95,18 +64,15 @@ class Workspace(Screen[None]):
         self.project_bar = ProjectBar(self.context)
         self.classes_pane, self.photos_pane = ClassesPane(self.context), PhotosPane(self.context)
         self.query_pane = QueryPane(self.context)
-        self.panes: dict[str, Widget] = {
-            "classes": self.classes_pane,
-            "photos": self.photos_pane,
-            "query": self.query_pane,
-            "picture": self.query_pane.picture,
-            "answers": self.query_pane.answers,
-            "project": self.project_bar,
-        }
+        self.panes = {"classes": self.classes_pane, "photos": self.photos_pane, "query": self.query_pane}
+        threshold = Threshold(self.context)
+        exports = Exports(self.context, self.query_pane.arranged, lambda: self.project_bar.file_name)
+        self.services: list[object] = [self.query_pane.picture, threshold, exports, self.project_bar]
+        """Handlers of keys that do not depend on the focus."""
+        self.query_pane.threshold = threshold
+        self.query_pane.services = [exports, threshold, self.project_bar, self]
         self.mode_was_chosen = False
         """Whether the user chose the drawing mode, so that it is remembered."""
-        self.own_keys: dict[str, str] = {}
-        """The user's own keys by binding id."""
         self.query_share = 50
         """Width of the query in percent of the width shared with the photos."""
         self.focused_pane = "classes"
@@ -120,7 +86,7 @@ class Workspace(Screen[None]):
             yield self.query_pane
         yield self.context.jobs
         yield Static("window too small: make it larger, or ctrl+q quits", id="too-small")
-        yield Footer()
+        yield Static(id="keys")
 
     def on_mount(self) -> None:
         self.controller.listener = self.refresh_all
@@ -130,8 +96,6 @@ class Workspace(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < TINY[0] or event.size.height < TINY[1], "-tiny")
-        footer, close = self.query_one(Footer), event.size.width < COMPACT
-        footer.compact, footer.show_command_palette = close, not close
         self.project_bar.show()
 
     def refresh_all(self) -> None:
@@ -140,7 +104,9 @@ class Workspace(Screen[None]):
             self.classes_pane.show()
             self.photos_pane.show(self.classes_pane.entry)
             self.query_pane.show()
-            self.query_pane.show_keys(in_photos=self.focused_pane == "photos")
+            self.show_keys()
+            if self.controller.unranked and not any(worker.group == "rank" for worker in self.workers):
+                self.context.start(self.controller.rank, group="rank")
             for watcher in tuple(self.context.watchers):
                 watcher()
 
@@ -158,8 +124,19 @@ class Workspace(Screen[None]):
     @on(ClassesPane.Differing)
     def show_differing(self, event: ClassesPane.Differing) -> None:
         self.show_pane("photos")
-        self.photos_pane.differing, self.photos_pane.everywhere = frozenset(event.paths), ""
-        self.photos_pane.action_everywhere("differing")
+        self.photos_pane.differing = frozenset(event.paths)
+        self.photos_pane.show_everywhere("differing")
+
+    @on(PhotosPane.Found)
+    def show_found(self, event: PhotosPane.Found) -> None:
+        """Show a photo among those of its class."""
+        self.classes_pane.chosen = event.class_id
+        self.classes_pane.list.choose(event.class_id)
+        self.show_photos()
+        self.show_pane("photos")
+        gallery = self.photos_pane.gallery
+        gallery.cursor = gallery.paths.index(event.path)
+        gallery.focus()
 
     @on(Gallery.Opened)
     def ask_about_example(self, event: Gallery.Opened) -> None:
@@ -248,7 +225,7 @@ class Workspace(Screen[None]):
                 self.focused_pane = name
                 if self.has_class("-narrow"):
                     self.show_pane(name)
-                self.query_pane.show_keys(in_photos=name == "photos")
+                self.show_keys()
 
     def action_pane(self, step: int) -> None:
         self.focus_pane(PANES[(PANES.index(self.focused_pane) + step) % len(PANES)])
@@ -260,39 +237,46 @@ class Workspace(Screen[None]):
 
     # Keys
 
-    async def action_in_pane(self, pane: str, action: str) -> None:
-        await self.app.run_action(action, self.panes[pane])
+    def handlers(self) -> list[object]:
+        """Return what has actions: the pane in focus, then the others, the query before the photos."""
+        others = (self.query_pane, self.photos_pane, self.classes_pane)
+        focused = self.panes[self._in_focus]
+        return [self, focused, *(pane for pane in others if pane is not focused), *self.services]
 
-    def action_number(self, number: int) -> None:
-        """Assign to class N the selected photos if photos have the focus, otherwise the query."""
-        classes = self.controller.session.state.classes
-        if number > len(classes):
-            self.context.say(f"there is no class number {number}")
-        else:
-            self._assign(classes[number - 1])
+    @property
+    def _in_focus(self) -> str:
+        """Return the pane with the focus; the event that tells of it may come later."""
+        return next((name for name, pane in self.panes.items() if pane.has_focus_within), self.focused_pane)
 
-    def action_move(self) -> None:
-        classes = self.controller.session.state.classes
-        if classes:
-            title = "It is of class" if self.query_pane.has_focus_within else "To class"
-            names = [entry.name for entry in classes]
-            self.context.ask(Choose(title, names), lambda index: self._assign(classes[index]))
+    def works(self, name: str) -> bool:
+        session, query = self.controller.session, self.controller.query
+        answer = query.answer
+        needed: dict[str, object] = {
+            "undo": session.can_undo,
+            "save": not session.is_saved,
+            "review": query.answers,
+            "next-answer": len(query.answers) > 1,
+            "map": answer is not None and "maps" in answer,
+            **dict.fromkeys(("right", "none-of-these"), answer is not None and "scores" in answer),
+            **dict.fromkeys(("rename", "sort", "find", "ask"), session.state.classes),
+            **dict.fromkeys(("next-outlier", "misfits"), self.photos_pane.misfits),
+            "remove": {"classes": session.state.classes, "photos": self.photos_pane.gallery.paths, "query": answer}[
+                self._in_focus
+            ],
+            "move": self.photos_pane.gallery.paths if self._in_focus == "photos" else answer,
+        }
+        return bool(needed.get(name, True))
 
-    def _assign(self, target: ClassEntry) -> None:
-        pane = self.photos_pane if self.photos_pane.has_focus_within else self.query_pane
-        pane.assign(target)
+    def show_keys(self) -> None:
+        """Show the keys that work now, and below the panes what the digits would do."""
+        self.query_one("#keys", Static).update(self.footer(FOOTERS[self._in_focus]))
+        self.context.jobs.hint = self._digits()
 
-    def action_delete(self) -> None:
-        """Delete the selected photos or the class, whichever has the focus; elsewhere delete nothing."""
-        if self.photos_pane.has_focus_within:
-            self.photos_pane.delete()
-        elif self.classes_pane.has_focus_within:
-            self.classes_pane.delete()
-        else:
-            self.context.say("d deletes a class or its photos: tab goes there")
-
-    def action_filter(self) -> None:
-        (self.classes_pane if self.classes_pane.has_focus_within else self.photos_pane).filter()
+    def _digits(self) -> str:
+        focused = self.photos_pane if self._in_focus == "photos" else self.query_pane
+        what = focused.digits()
+        keys = class_keys(self.controller.names.values(), self.size.width - cell_len(what) - 6)
+        return f"{what}:  {keys}" if what and keys else ""
 
     def action_zoom(self, step: int) -> None:
         """Show the photo in focus full screen, then zoom in; the reverse with -1."""
@@ -322,22 +306,6 @@ class Workspace(Screen[None]):
         self.query_pane.picture.show()
         self.photos_pane.gallery.watch_mode()
 
-    def action_viewer(self) -> None:
-        """Open the photo in focus outside the terminal: the query, or the photo under the cursor."""
-        answer, item = self.controller.query.answer, self.photos_pane.gallery.cursor_item
-        path = answer["path"] if answer is not None else None
-        if self.focused_pane == "photos" and item is not None:
-            path = item.path
-        if path is None:
-            self.context.say("no photo to show: tab to one of a class, or p classifies one")
-            return
-        try:
-            show(path)
-        except FrnError as error:
-            self.context.say(str(error), severity="warning")
-        else:
-            self.context.say(f"opening {path.rpartition('/')[2]}")
-
     def action_problems(self) -> None:
         if problems := self.controller.problems:
             self.app.push_screen(problems_page(problems))
@@ -345,7 +313,7 @@ class Workspace(Screen[None]):
             self.context.say("no problems: every file could be used")
 
     def action_help(self) -> None:
-        self.app.push_screen(Page("Keys", help_page(bindings(), self.own_keys)))
+        self.app.push_screen(Page("Keys", help_page(self.shown_key), classes="-beside"))
 
     def action_cancel(self) -> None:
         """The large picture, then a selection, then a filter, then what is running."""
@@ -363,8 +331,3 @@ class Workspace(Screen[None]):
             for worker in self.workers:
                 if worker.group in ("job", "watch") and worker.state == WorkerState.RUNNING:
                     worker.cancel()
-
-
-def bindings() -> list[Binding]:
-    """Return all keys of the workspace, without the user's own."""
-    return [binding for binding in Workspace.BINDINGS if isinstance(binding, Binding)]

@@ -1,69 +1,176 @@
-"""Custom keys from the settings file: `"keys": {"ask": "q", "next-answer": "n,right"}`."""
+"""The one table of keys (`keys.toml`), and the user's own keys from a file of the same form."""
 
+import inspect
+import re
 import string
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
+from textual import actions
 from textual.binding import Binding, BindingType, InvalidBinding
 from textual.keys import Keys, format_key, key_to_character
+from textual.markup import escape
+from textual.screen import Screen, ScreenResultType
 
+from frn.errors import FrnError
+from frn.system.files import write_atomically
+from frn_tui.settings.settings import config_folder
 from frn_tui.terminal.text import display_name
 
-FIXED = {"enter", "space", "up", "down", "left", "right", "home", "end", "pageup", "pagedown", "v"}
-FIXED |= {"j", "k", "ctrl+a", "ctrl+c", "ctrl+p", "ctrl+q"}
-"""Fixed keys of lists, photos and the app itself."""
 MODIFIERS = ("ctrl", "shift", "alt", "super", "hyper", "meta")
 KNOWN = frozenset(str(key.value) for key in Keys) | frozenset(
     binding.key for sign in set(string.punctuation) - {","} for binding in Binding.make_bindings([(sign, "", "")])
 )
 
 
-def with_ids(bindings: Iterable[Binding]) -> list[BindingType]:
-    """Return the bindings with ids for the settings file: command palette names in lower case with hyphens."""
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A row of the table."""
+
+    group: str
+    keys: str
+    label: str
+    """Word for the footer; empty if it is never there."""
+    meaning: str
+    action: str
+
+
+def _table() -> dict[str, Key]:
+    groups = tomllib.loads(Path(__file__).with_name("keys.toml").read_text(encoding="utf-8"))
+    return {
+        name: Key(group, keys, label, meaning, action[0] if action else name.replace("-", "_"))
+        for group, rows in groups.items()
+        for name, (keys, label, meaning, *action) in rows.items()
+    }
+
+
+TABLE = _table()
+BOUND = {name: key for name, key in TABLE.items() if key.group != "Fixed"}
+"""Keys that the screens bind and a user may change."""
+FIXED = {key for each in TABLE.values() if each.group == "Fixed" for key in each.keys.split(",")}
+
+
+def bindings() -> list[BindingType]:
+    """Return the bindings of a `KeyedScreen`, by whose names a user changes their keys."""
+    # Priority: asking the focused widget takes time, and the next key may be for a dialogue.
     return [
-        # Priority: asking the focused widget takes time, and the next key may be for a dialogue. h and l move among
-        # photos.
-        replace(binding, id=binding.description.lower().replace(" ", "-"), priority=binding.key[:2] not in ("h,", "l,"))
-        for binding in bindings
+        Binding(key.keys, f"do({name!r})", key.label, show=False, id=name, priority=True) for name, key in BOUND.items()
     ]
 
 
-def read_keymap(wanted: Mapping[str, object], bindings: Iterable[Binding]) -> tuple[dict[str, str], list[str]]:
-    """Return the usable entries of the settings file (keys by binding id), and a message about each other entry."""
-    usual = {str(binding.id): _split(binding.key) for binding in bindings}
+class KeyedScreen(Screen[ScreenResultType]):
+    """A screen with the keys of the table: the first of its handlers that has an action runs it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings()
+    own_keys: Mapping[str, str] = {}
+    """The user's own keys by name."""
+
+    def handlers(self) -> Iterable[object]:
+        """Return objects with actions, the one in focus first."""
+        return [self]
+
+    async def action_do(self, name: str) -> None:
+        if name not in BOUND:  # a word of the footer for a key of a list
+            return
+        namespace, action, parameters = actions.parse(BOUND[name].action)
+        if namespace:
+            await self.run_action(BOUND[name].action)
+            return
+        for handler in self.handlers():
+            if (run := getattr(handler, f"action_{action}", None)) is not None:
+                if inspect.isawaitable(done := run(*parameters)):
+                    await done
+                return
+        self.elsewhere(name)
+
+    def elsewhere(self, name: str) -> None:
+        """Say that a key works on another screen."""
+
+    def shown_key(self, name: str) -> str:
+        """Return the first key of a row, as on a keyboard."""
+        key = self.own_keys.get(name, TABLE[name].keys).split(",")[0]
+        return key if "+" in key else format_key(key)
+
+    def show_keys(self) -> None:
+        """Show the keys that work now."""
+
+    def works(self, name: str) -> bool:
+        """Return whether a key of the footer would do something now."""
+        return True
+
+    def footer(self, names: Sequence[str]) -> str:
+        """Return the keys that work now, as markup to click."""
+        return "  ".join(
+            f"[@click=screen.do({name!r})][b]{escape(self.shown_key(name))}[/b] {TABLE[name].label}[/]"
+            for name in names
+            if self.works(name)
+        )
+
+
+def keys_path() -> Path:
+    """Return the path of the user's own keys."""
+    return config_folder() / "keys.toml"
+
+
+def read_own_keys() -> tuple[dict[str, str], list[str]]:
+    """Return the user's keys by name, and a message about each entry that cannot be used."""
+    try:
+        wanted = tomllib.loads(keys_path().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}, []
+    except (OSError, ValueError) as error:
+        return {}, [f"{keys_path()}: is not used ({error})"]
+    return usable(wanted)
+
+
+def usable(wanted: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
+    """Return the usable entries, and a message about each other one."""
     good: dict[str, list[str]] = {}
     bad: list[str] = []
     for name, value in wanted.items():
         keys = _split(value) if isinstance(value, str) else []
-        if name not in usual:
+        if name not in BOUND:
             bad.append(f"keys: there is no {display_name(repr(name), 40)}; F2 lists what there is")
         elif not keys or not all(map(_is_key, keys)):
             bad.append(f"keys: {name}: {display_name(repr(value), 40)} is no key, like q, ctrl+t, f5 or left,comma")
         else:
             good[name] = keys
-    while clash := _clash(good, usual):
+    while clash := _clash(good):
         name, key, other = clash
         bad.append(f"keys: {name}: {key} is the key of {other} already")
         del good[name]
     return {name: ",".join(keys) for name, keys in good.items()}, bad
 
 
+def change_key(name: str, key: str) -> str:
+    """Write another key into the user's file, or the usual one again if it is empty; return why not, if so."""
+    own = {other: keys for other, keys in read_own_keys()[0].items() if other != name}
+    if bad := usable({**own, name: key} if key else own)[1]:
+        return bad[0]
+    text = keys_path().read_text(encoding="utf-8") if keys_path().exists() else ""
+    kept = re.sub(rf"(?m)^\s*{re.escape(name)}\s*=.*\n?", "", text)
+    line = f'{name} = "{key}"\n' if key else ""
+    try:
+        keys_path().parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(keys_path(), f"{kept.rstrip()}\n{line}".lstrip())
+    except (OSError, FrnError) as error:
+        return str(error)
+    return ""
+
+
 def shown(keys: str) -> str:
-    """Return keys as written in the settings file, separated by two blanks: ? for question_mark."""
+    """Return keys as written in the file, separated by two blanks: ? for question_mark."""
     signs = [(key, key_to_character(key) or "") for key in keys.split(",")]
     return "  ".join(sign if sign.isprintable() and sign.strip(" ,") else key for key, sign in signs)
 
 
-def key_in_use(binding: Binding, own: Mapping[str, str]) -> str:
-    """Return the first current key of a binding, as on a keyboard; `own` has the user's keys by id."""
-    key = own.get(str(binding.id), binding.key).split(",")[0]
-    return key if "+" in key else format_key(key)
-
-
-def _clash(good: Mapping[str, list[str]], usual: Mapping[str, list[str]]) -> tuple[str, str, str] | None:
+def _clash(good: Mapping[str, list[str]]) -> tuple[str, str, str] | None:
     """Return an entry whose key is already in use, the key, and its other use."""
     taken = dict.fromkeys(FIXED, "the app itself")
-    taken |= {key: name for name, keys in usual.items() if name not in good for key in keys}
+    taken |= {key: name for name, row in BOUND.items() if name not in good for key in row.keys.split(",")}
     for name, keys in good.items():
         for key in keys:
             if key in taken and taken[key] != name:

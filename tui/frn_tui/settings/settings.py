@@ -25,8 +25,6 @@ class Settings:
     """Model to start with; empty for the shipped one."""
     threshold: float | None = None
     """Threshold for new classes; None calibrates it from the examples."""
-    keys: dict[str, object] = field(default_factory=dict)
-    """Keys by ids of `frn_tui.settings.keys`, as in the file."""
     recent: list[str] = field(default_factory=list)
     """Recent projects and folders, last one first."""
     bookmarks: list[str] = field(default_factory=list)
@@ -99,7 +97,6 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "query_share": lambda value: isinstance(value, int) and 0 <= value <= 100,
     "tile_width": lambda value: isinstance(value, int) and 0 <= value <= 1000,
     "threshold": lambda value: value is None or (isinstance(value, int | float) and 0 <= value <= 1),
-    "keys": lambda value: isinstance(value, dict),
     "recent": _are_paths,
     "bookmarks": _are_paths,
     "guided": lambda value: isinstance(value, bool),
@@ -109,6 +106,15 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
 def settings_path() -> Path:
     """Return the path of the settings file."""
     return state_folder() / "settings.json"
+
+
+def config_folder() -> Path:
+    """Return the folder of files that a user writes: beside the settings with $FRN_STATE, else ~/.config/frn."""
+    if override := os.environ.get("FRN_STATE"):
+        return Path(override)
+    from platformdirs import user_config_path
+
+    return user_config_path("frn", appauthor=False)
 
 
 def state_folder() -> Path:

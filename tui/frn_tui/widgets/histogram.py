@@ -38,10 +38,11 @@ class Histogram(Dragging):
 
     _known: tuple[float, ...] = ()
     _asked: tuple[float, ...] = ()
-    _threshold = 0.0
+    _threshold, _expected = 0.0, ""
 
-    def show(self, known: Sequence[float], asked: Sequence[float], threshold: float) -> None:
-        self._known, self._asked, self._threshold = tuple(known), tuple(asked), threshold
+    def show(self, known: Sequence[float], asked: Sequence[float], threshold: float, expected: str = "") -> None:
+        """Show shares explained of the examples and of the queries, the threshold, and what to expect of it."""
+        self._known, self._asked, self._threshold, self._expected = tuple(known), tuple(asked), threshold, expected
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -77,7 +78,7 @@ class Histogram(Dragging):
         known = sum(value < self._threshold for value in self._known)
         return (
             f"unknown below {percent(self._threshold, 1)}: {asked} of {len(self._asked)} asked, "
-            f"{known} of {len(self._known)} examples"
+            f"{known} of {len(self._known)} examples{' · ' * bool(self._expected)}{self._expected}"
         )
 
     def drag(self, event: events.MouseEvent, *, released: bool) -> None:

@@ -17,13 +17,24 @@ class JobLine(Static):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(markup=False, id=id)
         self._job: tuple[str, int, int | None, float | None] | None = None
-        self._message = ""
+        self._message = self._hint = ""
         self._timer: Timer | None = None
 
     def show(self, what: str, done: int, total: int | None, seconds_left: float | None = None) -> None:
         """Show the progress of a job; `total` and `seconds_left` are None if unknown."""
         self._job = what, done, total, seconds_left
         self.refresh()
+
+    @property
+    def hint(self) -> str:
+        """What is shown while there is neither a job nor a message."""
+        return self._hint
+
+    @hint.setter
+    def hint(self, text: str) -> None:
+        if text != self._hint:
+            self._hint = text
+            self.refresh()
 
     def say(self, text: str) -> None:
         self._message = text
@@ -47,7 +58,7 @@ class JobLine(Static):
         room = width - cell_len(left) - (2 if left else 0)
         message = display_name(self._message, room) if room >= min(20, cell_len(self._message)) else ""
         if not left:
-            return Content(message)
+            return Content(message or display_name(self._hint, width))
         return Content(left + message.rjust(width - cell_len(left) - cell_len(message) + len(message)))
 
     def _progress(self, width: int) -> str:

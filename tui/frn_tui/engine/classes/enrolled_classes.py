@@ -11,8 +11,9 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.images.near_copies import nearest_copies
+from frn.inference.enrolled_form import head_document, head_of
 from frn.inference.feature_cache import Maps
-from frn.inference.session import ClassEntry
+from frn.inference.session import ClassEntry, State
 from frn.inference.unknown import (
     Calibration,
     RejectRule,
@@ -104,6 +105,15 @@ class EnrolledClasses:
         """Head with which the members were enrolled."""
         self._class_errors = ClassErrors()
         self._current: Classes | None = None
+        self.kept_head: object = None
+        """What the open project says of the head; it is used while the classes are the project's."""
+
+    def head_document(self, state: State) -> object:
+        """Return what a project with these classes says of the head; None if other classes are in use."""
+        current = self._current
+        if current is None or _groups(current.entries) != [keys_of(entry) for entry in state.classes if entry.supports]:
+            return None
+        return head_document(current.head, state, self._models.model.extractor.prior)
 
     @property
     def current(self) -> Classes:
@@ -121,8 +131,8 @@ class EnrolledClasses:
         maps, missing = self._find_maps(entries, job.check)
         others = [each for other in state.others if (each := self._embedding.find(other.key)) is not None]
         if missing:
-            return {"reports": [], "threshold": state.threshold or 0.0, "calibrated": 0.0, "missing": missing}
-        head = self._choose_head(entries, maps)
+            return ClassReports(reports=[], threshold=0.0, calibrated=0.0, expected="", missing=missing, unranked=0)
+        head = self._choose_head(entries, maps, state)
         members = [self._member(entry, maps, head, job.check) for entry in entries]
         groups = _groups(entries)
         enrolled = [member.enrolled for member in members]
@@ -134,7 +144,14 @@ class EnrolledClasses:
         self._use(entries, members, head, calibration.rule if state.threshold is None else RejectRule(threshold))
         empty = [c.id for c in state.classes if not c.supports]
         reports += [{"id": number, "explained": {}, "rank": {}, "rival": {}, "near": {}} for number in empty]
-        return {"reports": reports, "threshold": threshold, "calibrated": calibrated, "missing": []}
+        return {
+            "reports": reports,
+            "threshold": threshold,
+            "calibrated": calibrated,
+            "expected": calibration.describe() if entries else "",
+            "missing": [],
+            "unranked": int(np.isnan(errors).any(1).sum()),
+        }
 
     def _follow_model(self) -> None:
         """Discard everything computed with another model."""
@@ -143,13 +160,15 @@ class EnrolledClasses:
             self._members, self._class_errors = {}, ClassErrors()
             self._sha256, self._current = sha256, None
 
-    def _choose_head(self, entries: Sequence[ClassEntry], maps: dict[str, Maps]) -> HeadParameters:
+    def _choose_head(self, entries: Sequence[ClassEntry], maps: dict[str, Maps], state: State) -> HeadParameters:
         """Choose the head of these classes; discard classes enrolled with another one."""
         before, groups = self._current, _groups(entries)
         if before and _groups(before.entries) == groups:
             head = before.head
         else:
-            head = self._models.model.choose_head(np.stack([maps[key] for key in keys]) for keys in groups)
+            kept = head_of(self.kept_head, state, self._models.model.extractor.prior)
+            pools = (np.stack([maps[key] for key in keys]) for keys in groups)
+            head = kept or self._models.model.choose_head(pools)
         if self._head is None or (head.alpha, head.beta) != (self._head.alpha, self._head.beta):
             self._members, self._class_errors = {}, ClassErrors()
         self._head = head  # enrolled classes do not depend on gamma

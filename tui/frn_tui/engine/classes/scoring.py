@@ -13,7 +13,9 @@ from frn.inference.session import ClassEntry
 from frn.inference.unknown import explained
 from frn.ridge.enrolment import ClassScorer, Floats, energy, enroll
 from frn.ridge.parameters import probabilities
-from frn_tui.client.protocol import MAPPED, AskClasses, ClassScore, Confusion, HideAndTest
+from frn.ridge.unlabelled.groups import group
+from frn.ridge.unlabelled.transductive import refine
+from frn_tui.client.protocol import MAPPED, AskClasses, ClassScore, Confusion, GroupPhotos, HideAndTest
 from frn_tui.engine.classes.embedding import Embedding, describe
 from frn_tui.engine.classes.enrolled_classes import Classes, EnrolledClasses, keys_of
 from frn_tui.engine.models import Models
@@ -42,10 +44,10 @@ class Queries:
         paths = request.paths
         classes = self._classes.current
         read = self._embedding.read(job, paths)
-        done = 0
-        while batch := list(islice(read, CHUNK)):
+        done, jointly = 0, request.jointly and len(paths) > 1
+        while batch := list(islice(read, None if jointly else CHUNK)):
             found = [outcome for _, outcome in batch if not isinstance(outcome, FrnError)]
-            answers = iter(self._answers(classes, found, with_maps=len(paths) == 1))
+            answers = iter(self._answers(classes, found, with_maps=len(paths) == 1, jointly=jointly))
             for name, outcome in batch:
                 answer = {} if isinstance(outcome, FrnError) else next(answers)
                 job.check()
@@ -53,8 +55,13 @@ class Queries:
             done += len(batch)
             job.progress(done, len(paths))
 
-    def _answers(self, classes: Classes, found: Sequence[Found], *, with_maps: bool) -> Iterator[dict[str, object]]:
-        """Score photos together, (q, r, d): one product for all is several times as fast as one each."""
+    def _answers(
+        self, classes: Classes, found: Sequence[Found], *, with_maps: bool, jointly: bool
+    ) -> Iterator[dict[str, object]]:
+        """Score photos together, (q, r, d): one product for all is several times as fast as one each.
+
+        If `jointly`, they refine the classes first; whether they are unknown is left to the errors before.
+        """
         if not found:
             return
         maps = np.stack([each.maps for each in found])
@@ -70,7 +77,13 @@ class Queries:
                     location_errors[row, :, own[0]] = own[1]
         distances = classes.distances([each.key for each in found], maps)
         thresholds, shares = classes.rule.thresholds(errors, energy(maps), distances), explained(errors, maps)
+        known = shares.max(1) >= thresholds
         chances = probabilities(errors, classes.head.gamma)
+        fresh = [row for row, each in enumerate(found) if jointly and classes.own_errors(each.key) is None]
+        if fresh:  # examples are judged as before
+            pools = [np.stack([self._maps(key) for key in keys_of(entry)]) for entry in classes.entries]
+            errors[fresh], gamma = refine(errors[fresh], pools, maps[fresh], classes.head)
+            chances[fresh] = probabilities(errors[fresh], gamma)
         for row, each in enumerate(found):
             order = np.argsort(errors[row], kind="stable")
             numbers = np.stack([chances[row], errors[row], shares[row]], axis=1).tolist()
@@ -82,7 +95,7 @@ class Queries:
                 "scores": [scores[place] for place in order],
                 "nearest": self._nearest(classes.entries[order[0]], each),
                 "threshold": float(thresholds[row]),
-                "unknown": bool(shares[row, order[0]] < thresholds[row]),
+                "unknown": not known[row],
             }
             if with_maps:
                 heat = location_errors[row].T.reshape(-1, *self._models.model.extractor.grid)
@@ -105,6 +118,19 @@ class Queries:
             mean = maps.mean(0)
             self._directions[key] = mean / max(float(np.linalg.norm(mean)), 1e-12)
         return self._directions.get(key)
+
+    def group(self, request: GroupPhotos, job: Job) -> list[list[str]]:
+        """Group photos; near copies are in the group of their photo, and unreadable photos in none."""
+        read: dict[str, tuple[str, Maps]] = {}
+        for name, outcome in self._embedding.read(job, request.paths):
+            if not isinstance(outcome, FrnError):
+                read.setdefault(outcome.key, (name, outcome.maps))
+            job.progress(len(read), len(request.paths))
+        if not read:
+            raise FrnError("no photo to group")
+        names, maps = zip(*read.values(), strict=True)
+        groups = group(np.stack(maps), self._models.model.extractor.prior)
+        return [[names[place] for near in own for place in near] for own in groups]
 
     def hide_and_test(self, request: HideAndTest, job: Job) -> Confusion:
         shot = max(request.shot, 1)

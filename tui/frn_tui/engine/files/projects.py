@@ -6,10 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
+from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
+from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn.inference.session import State
+from frn.system.file_sets import write_set
 from frn.system.files import write_atomically
 from frn_tui.client.file_requests import ExportClasses, Loaded, LoadProject, SaveProject, WriteText
 from frn_tui.client.protocol import EXISTS, MIRROR, OPEN_ELSEWHERE
@@ -18,12 +21,15 @@ from frn_tui.engine.files.locks import Locks
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
+CALIBRATED = 200
+"""Most examples that int8 is calibrated on."""
+
 
 class Projects:
     """Loads and saves projects, and remembers those it has read so that unknown keys are kept."""
 
-    def __init__(self, models: Models, locks: Locks) -> None:
-        self._models, self._locks = models, locks
+    def __init__(self, models: Models, locks: Locks, classes: EnrolledClasses) -> None:
+        self._models, self._locks, self._classes = models, locks, classes
         self._known: dict[Path, Project] = {}
         self._last: Project | None = None
 
@@ -31,6 +37,7 @@ class Projects:
         path = Path(request.path)
         project = load_project(path)
         self._note(path, project)
+        self._classes.kept_head = project.document.get("head")
         model = project.model.locate(path.parent) + (MIRROR if project.model.tta == "hflip" else "")
         return Loaded(project.state, model, project.model.sha256)
 
@@ -47,6 +54,8 @@ class Projects:
         known = self._known.get(path.absolute())
         origin = known or self._last
         document = origin.document if origin else {}
+        if (head := self._classes.head_document(state)) is not None:
+            document = {**document, "head": head}
         stamp = known.stamp if known else None
         saved = save_project(path, Project(reference, state, document, stamp), replace=request.replace)
         self._note(path, saved)
@@ -67,9 +76,16 @@ class Exports:
         if request.what == "page":
             self._write_page(path, replace=request.replace)
             return
+        if request.what == "openvino":
+            self._write_openvino(path, replace=request.replace)
+            return
         refuse_overwriting(path, replace=request.replace)
-        is_half = request.what == "half"
-        data = self._arrays_file() if request.what == "arrays" else self._classifier_file(in_half=is_half)
+        data = {
+            "classifier": self._classifier_file,
+            "half": self._half_file,
+            "int8": self._int8_file,
+            "arrays": self._arrays_file,
+        }[request.what]()
         job.check()
         write_atomically(path, data)
 
@@ -82,20 +98,48 @@ class Exports:
         classifier.enroll_state(State(classes.entries, None if classes.rule.weight else classes.rule.least))
         write_page(classifier, folder, find_runtime(None), replace=replace)
 
-    def _classifier_file(self, *, in_half: bool) -> bytes:
-        from frn_export.graphs.classifier import classifier_graph
-        from frn_export.quantise import half
+    def _write_openvino(self, folder: Path, *, replace: bool) -> None:
+        from frn_export.formats import converted
 
-        classes, features = self._classes.current, self._models.model.extractor.data
-        named = zip(classes.entries, classes.members, strict=True)
+        files, _ = converted({"features": self._models.model.extractor.data}, "openvino")
+        files["classes.npz"] = self._arrays_file()
+        for name in files:
+            refuse_overwriting(folder / name, replace=replace)
+        write_set(folder, files)
+
+    def _classifier_file(self, features: bytes | None = None) -> bytes:
+        from frn_export.graphs.classifier import classifier_graph
+
+        classes = self._classes.current
         graph = classifier_graph(
-            half(features) if in_half else features,
-            {entry.name: member.enrolled for entry, member in named},
+            features or self._models.model.extractor.data,
+            {entry.name: member.enrolled for entry, member in zip(classes.entries, classes.members, strict=True)},
             rule=classes.rule,
             gamma=classes.head.gamma,
         )
-        data: bytes = graph.SerializeToString(deterministic=True)
-        return data
+        return bytes(graph.SerializeToString(deterministic=True))
+
+    def _half_file(self) -> bytes:
+        from frn_export.quantise import half
+
+        return self._classifier_file(half(self._models.model.extractor.data))
+
+    def _int8_file(self) -> bytes:
+        """Return the classifier in int8: the examples calibrate it, and the classes are enrolled again with it."""
+        from frn_export.graphs.classifier import classifier_graph
+        from frn_export.quantise import int8
+
+        classes, extractor = self._classes.current, self._models.model.extractor
+        members = {entry.name: [support.path for support in entry.supports] for entry in classes.entries}
+        paths = [path for photos in members.values() for path in photos]
+        some = paths[:: -(-len(paths) // CALIBRATED)]
+        features = int8(extractor.data, np.stack([extractor.transform(open_image(path)) for path in some]))
+        small = Classifier(Extractor(features, "classifier.onnx in int8", trusted=True, device="cpu"))
+        if broken := small.enroll(members):
+            raise broken[0]
+        small.threshold_override = None if classes.rule.weight else classes.rule.least
+        graph = classifier_graph(features, small.classes, rule=small.rule, gamma=small.head.gamma)
+        return bytes(graph.SerializeToString(deterministic=True))
 
     def _arrays_file(self) -> bytes:
         classes = self._classes.current

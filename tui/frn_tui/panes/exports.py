@@ -1,0 +1,104 @@
+"""What can be written out: answers, sorted photos, the classifier in several forms, a bundle. One key for all."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, cast
+
+from frn_tui.client.file_requests import Exported, WriteText
+from frn_tui.dialogs.dialogs import AskText, Choose
+from frn_tui.document.photo_files import bundle, sort
+from frn_tui.document.results import as_csv, as_json
+from frn_tui.document.review_state import Reviewed, folder_of
+from frn_tui.panes.context import Context
+from frn_tui.terminal.paths import absolute
+
+ONNX = 'run: onnxruntime.InferenceSession({path}).run(None, {{"image": uint8 pixels (h, w, 3)}})'
+
+
+class Form(NamedTuple):
+    """Something that can be written."""
+
+    words: str
+    """Description; `{size}` is the model's size in MB, `{half}` and `{quarter}` parts of it."""
+    place: str
+    """Proposed name."""
+    how: str = ""
+    """How it is run, in a line."""
+
+
+ANSWERS = {
+    "csv": Form("answers as CSV: for a spreadsheet", "results.csv"),
+    "json": Form("answers as JSON lines: for a program", "results.jsonl"),
+    "copy": Form("photos: copied into a folder for each class, and for unknown ones", "sorted"),
+    "move": Form("photos: moved into a folder for each class; undo moves them back", "sorted"),
+}
+CLASSES: dict[str, Form] = {
+    "classifier": Form("ONNX: photo in; label, probabilities, error map out; {size:.1f} MB", "classifier.onnx", ONNX),
+    "half": Form("ONNX, weights in half precision: about {half:.1f} MB", "classifier-fp16.onnx", ONNX),
+    "int8": Form("ONNX in int8, calibrated on the examples: about {quarter:.1f} MB", "classifier-int8.onnx", ONNX),
+    "openvino": Form(
+        "OpenVINO: feature maps, and arrays of the classes; {size:.1f} MB",
+        "openvino",
+        "run: openvino.Core().compile_model({path} + '/features.xml')",
+    ),
+    "page": Form(
+        "a web page: classifies in any browser, offline; {size:.1f} MB and the runtime",
+        "page",
+        "run: python -m http.server --directory {path}",
+    ),
+    "arrays": Form("arrays of the classes: for numpy", "classes.npz", "run: numpy.load({path})"),
+}
+BUNDLE = Form("bundle: the project with its photos in one zip or new folder", "", "open: frn-tui {path}")
+
+
+class Exports:
+    """Action of the key that writes things out."""
+
+    def __init__(self, context: Context, answers: Callable[[], Sequence[Reviewed]], file_name: Callable[[], str]):
+        """`answers` gives those that are listed, and `file_name` the proposed name of a bundle."""
+        self.context, self.controller = context, context.controller
+        self._answers, self._file_name = answers, file_name
+
+    def action_export(self) -> None:
+        """Choose a form, then its place; at the end, say how it is run."""
+        items = self._answers()
+        size = self.controller.model["bytes"] / 1e6 if self.controller.model else 0.0
+        forms = {**ANSWERS, **CLASSES} if items else dict(CLASSES)
+        forms["bundle"] = BUNDLE._replace(place=f"{self._file_name()}.zip")
+        options = [form.words.format(size=size, half=size / 2, quarter=size / 4) for form in forms.values()]
+
+        def chosen(index: int) -> None:
+            what, form = list(forms.items())[index]
+            dialog = AskText(f"Write {options[index].partition(':')[0]} to", form.place)
+            self.context.ask_path(dialog, self._write, what, form, items)
+
+        self.context.ask(Choose("Export", options), chosen)
+
+    async def _write(self, path: str, what: str, form: Form, items: Sequence[Reviewed]) -> None:
+        if what in ("copy", "move"):
+            await self._sort(path, items, move=what == "move")
+            return
+        if what == "bundle":
+            write = partial(bundle, self.controller, progress=self.context.progress)
+        elif what in CLASSES:
+            write = partial(self.controller.export, what=cast(Exported, what))
+        else:
+            write = partial(self._write_answers, items=items, csv=what == "csv")
+        if await self.context.written(path, write):
+            self.context.say(f"{path} written   {form.how.format(path=shlex.quote(path))}".rstrip())
+
+    async def _write_answers(self, path: str, items: Sequence[Reviewed], csv: bool, *, replace: bool = False) -> None:
+        model, state = self.controller.model, self.controller.session.state
+        sha256 = model["sha256"] if model else ""
+        text = as_csv(items, state, sha256) if csv else as_json(items, state, sha256, self.controller.threshold)
+        await self.controller.engine.call(WriteText(path, text, replace))
+
+    async def _sort(self, folder: str, items: Sequence[Reviewed], *, move: bool) -> None:
+        names = self.controller.names.values()
+        photos = [(item.path, folder_of(item, names)) for item in items if item.is_readable]
+        if not photos:
+            self.context.say("no photo to sort")
+            return
+        said = await sort(self.controller, absolute(folder), photos, move=move, progress=self.context.progress)
+        self.context.say(f"{said} into {folder}   {'u: undo' if move else 'undo leaves the copies there'}")
