@@ -28,18 +28,18 @@ TYPES = {
     TensorProto.STRING: "string",
 }
 MEANINGS = {
-    "images": "prepared images: RGB in [0, 1], resized and cropped as below; normalisation is inside",
+    "images": "prepared images: RGB in [0, 1], resized and cropped as below; normalisation is included",
     "feature_map": "r locations of d channels",
-    "support": "feature maps of each class's examples, zeros where a class has fewer than the others",
-    "shots": "how many examples each class really has",
-    "query": "feature maps of the images in question",
-    "logits": "the largest is the answer; softmax gives probabilities",
-    "class_error": "mean squared error with which the class rebuilds the image; the smallest is the answer",
-    "image": "RGB of any size, upright; resizing and cropping are inside",
-    "label": "the class that rebuilds the image best",
-    "probability": "softmax over the classes; sums to 1, also for an image that is none of them",
-    "explained": "share of the image's feature energy that the class rebuilds, 1 - class_error / mean \\|q\\|^2",
-    "threshold": "share that a class must explain, or the image is unknown",
+    "support": "feature maps of each class's examples, padded with zeros if a class has fewer than the others",
+    "shots": "number of examples of each class",
+    "query": "feature maps of the images to classify",
+    "logits": "the largest value is the answer; softmax gives probabilities",
+    "class_error": "mean squared error of the class's reconstruction; the smallest is the answer",
+    "image": "RGB of any size, upright; resizing and cropping are included",
+    "label": "the class that reconstructs the image best",
+    "probability": "softmax over the classes; sums to 1, even for an image of no class",
+    "explained": "share of the image's feature energy that the class reconstructs, 1 - class_error / mean \\|q\\|^2",
+    "threshold": "share that a class must explain; below it the image is unknown",
     "error_map": "squared error of each location for each class; its mean is `class_error`",
 }
 
@@ -72,13 +72,14 @@ $title
 | runs in | onnxruntime $oldest and newer, onnxruntime-node, onnxruntime-web |
 | program | frn $version |
 
-What the model's file says of its training:
+Training record from the model file:
 
 ```json
 $record
 ```
 
-The examples need numpy, pillow and onnxruntime, and open photos so; one with transparency belongs on white first:
+The examples need numpy, pillow and onnxruntime. They open photos with this function (put a transparent photo on white
+first):
 
 ```python
 $open_photo```
@@ -88,12 +89,12 @@ $sections""")
 CLASSIFIER = Template("""\
 ## classifier.onnx
 
-A photo of any size in, one of $way classes out.
+Classifies a photo of any size into one of $way classes.
 
 $signature
 
-The photo is none of the classes, "unknown", if `explained.max() < threshold`. Metadata: `frn.classes`, the names in the
-order of `way` (a JSON list).
+The photo is "unknown", of none of the classes, if `explained.max() < threshold`. Metadata: `frn.classes`, the names in
+the order of `way` (a JSON list).
 
 ```python
 import numpy as np
@@ -109,7 +110,7 @@ print("unknown" if explained.max() < threshold else label)
 PREPARE = Template("""\
 ## preprocess.onnx
 
-A photo of any size in, the `images` of `features.onnx` out: $geometry.
+Turns a photo of any size into the `images` of `features.onnx`: $geometry.
 
 $signature
 """)
@@ -117,11 +118,11 @@ $signature
 FEATURES = Template("""\
 ## features.onnx
 
-An image in, its feature map out.
+Turns an image into its feature map.
 
 $signature
 
-An image must be prepared as the model was trained, $geometry; by `preprocess.onnx`, or so:
+Preprocess each image as in training ($geometry), with `preprocess.onnx` or with this code:
 
 ```python
 import numpy as np
@@ -140,8 +141,8 @@ def embed(path):
 HEAD = Template("""\
 ## head.onnx
 
-Classes from a few examples, for any number of classes, examples and query photos. It uses the model's trained lambda;
-`classifier.onnx` has the one that was chosen from its examples.
+Compares query photos with classes of a few examples, for any number of classes, examples and photos. It uses the
+model's trained lambda; `classifier.onnx` uses the lambda chosen from its examples.
 
 $signature
 
@@ -163,11 +164,11 @@ print(list(classes)[logits[0].argmax()])
 BATCH = Template("""\
 ## classifier-batch.onnx
 
-The same classes for any number of prepared images at once.
+The same classes for any number of preprocessed images at once.
 
 $signature
 
-The metadata is that of `classifier.onnx`. `images` are what `embed` below gives to `features.onnx`, stacked.
+The metadata is that of `classifier.onnx`. `images` are the stacked inputs that `embed` below gives to `features.onnx`.
 """)
 SECTIONS = {
     "classifier": CLASSIFIER,
@@ -238,7 +239,7 @@ def _way(graph: onnx.GraphProto) -> int | str:
 def _geometry(transform: EvaluationTransform) -> str:
     size = transform.size
     how = f"{'both sides' if transform.square else 'the shorter side'} to {transform.length}"
-    exempt = "" if transform.resize else f" (not where the image is {size} x {size} already)"
+    exempt = "" if transform.resize else f" (unless the image is already {size} x {size})"
     return f"{how}{exempt}, then the centre {size} x {size}"
 
 

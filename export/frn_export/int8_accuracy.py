@@ -61,8 +61,8 @@ class Cost:
 
     def __str__(self) -> str:
         return (
-            f"{self.shape} accuracy {self.before:.2f} % in fp32, {self.after:.2f} % in int8, on images of the "
-            f"kind it was calibrated on; on rendered moths it changes {self.changed} of {LABELS:,} labels"
+            f"{self.shape} accuracy {self.before:.2f} % in fp32, {self.after:.2f} % in int8, on images like "
+            f"the calibration images; on rendered moths it changes {self.changed} of {LABELS:,} labels"
         )
 
     @property

@@ -43,12 +43,12 @@ class ForeignBackbone(Backbone):
             raise
         except (RuntimeError, ValueError, TypeError, AssertionError, IndexError) as error:
             raise FrnError(
-                f"{name}: gives no feature map for {size} x {size} images ({shorten(error)}). Give another --size."
+                f"{name}: returns no feature map for {size} x {size} images ({shorten(error)}). Give another --size."
             ) from error
         network.train(training)
         if not isinstance(maps, Tensor) or maps.ndim != 4:
             found = f"a tensor of {tuple(maps.shape)}" if isinstance(maps, Tensor) else f"a {type(maps).__name__}"
-            raise FrnError(f"{name}: gives {found}, not maps (b, d, h, w)")
+            raise FrnError(f"{name}: returns {found}, not maps (b, d, h, w)")
         _, self.d, h, w = maps.shape
         self.size, self.own_grid = size, (h, w)
         self.stride = max(1, size // max(h, w))

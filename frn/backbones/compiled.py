@@ -30,7 +30,7 @@ def compile_blocks(backbone: nn.Module) -> None:
     """Have the blocks of a backbone finish by compiled loops where they train. FrnError if it has no such blocks."""
     blocks: list[Any] = [module for module in backbone.modules() if hasattr(module, "finish")]
     if not blocks:
-        raise FrnError(f"--compile: nothing of a {type(backbone).__name__} is made for it. Leave it out.")
+        raise FrnError(f"--compile: does not support {type(backbone).__name__}. Leave it out.")
     for block in blocks:
         block.finish = functools.partial(_finish, type(block).finish, block.slope)
 
@@ -146,7 +146,7 @@ def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
             return compiled(*tensors)
         except TorchDynamoException as error:
             first = str(error).splitlines()[0]
-            raise FrnError(f"--compile: {first}. Leave it out, or mend the compiler.") from error
+            raise FrnError(f"--compile: {first}. Remove the option, or fix the compiler.") from error
 
     return call
 

@@ -46,6 +46,6 @@ def build_registered(entry: EntryPoint, size: int) -> Registered:
         network = entry.load()()
     except Exception as error:  # another package may raise anything
         raise FrnError(
-            f"backbone {entry.name!r} ({entry.value}) cannot be made: {type(error).__name__}: {error}"
+            f"backbone {entry.name!r} ({entry.value}) cannot be created: {type(error).__name__}: {error}"
         ) from error
     return Registered(network, entry.name, size)

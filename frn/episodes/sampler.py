@@ -61,7 +61,7 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
     if np.count_nonzero(left) < shape.way:
         raise FrnError(
             f"only {np.count_nonzero(left)} classes have the {shape.per_class} images that a {shape} episode with "
-            f"{shape.queries} queries takes, but it needs {shape.way}. Lower --way, --shot or --queries."
+            f"{shape.queries} queries needs; {shape.way} classes are required. Lower --way, --shot or --queries."
         )
     episodes = []
     while np.count_nonzero(left) >= shape.way:

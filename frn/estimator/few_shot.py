@@ -129,7 +129,7 @@ class FewShotClassifier(Estimator):
     def classes_(self) -> Labels:
         """Labels of the classes."""
         if self._now is None:
-            raise AttributeError("classes_ is there after fit")
+            raise AttributeError("classes_ exists only after fit")
         return self._now.labels
 
     @property
@@ -191,7 +191,7 @@ class FewShotClassifier(Estimator):
         if len(photos) != len(truth):
             raise FrnError(f"{len(photos)} photos but {len(truth)} labels")
         if not photos:
-            raise FrnError("no photo to score")
+            raise FrnError("there is no photo to score")
         if sample_weight is not None and len(sample_weight) != len(photos):
             raise FrnError(f"{len(photos)} photos but {len(sample_weight)} weights")
         if sample_weight is not None and not np.sum(sample_weight):
@@ -283,7 +283,7 @@ class FewShotClassifier(Estimator):
     @property
     def _fitted(self) -> Fitted:
         if (fitted := self._now) is None:
-            raise not_fitted("there is no class yet: fit some first")
+            raise not_fitted("there is no class yet: call fit first")
         return fitted
 
     @property
@@ -301,7 +301,7 @@ class FewShotClassifier(Estimator):
         """Enroll photos together with the examples of existing classes."""
         extractor, before = self._open(), State() if fitted is None else fitted.classifier.state
         if fitted and extractor.sha256 != fitted.classifier.extractor.sha256:
-            raise FrnError("the classes are of another model or tta: fit them again, or set the parameters back")
+            raise FrnError("the classes belong to another model or tta: fit them again, or restore the parameters")
         found = list(embed_all(extractor, photos))
         together = joined(fitted.labels, labels) if fitted else labels
         all_labels = distinct(together)  # of one type: next to 2.5, 1 becomes 1.0
@@ -345,7 +345,7 @@ class FewShotClassifier(Estimator):
 def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[Any] | None:
     """Labels by either name. FrnError if both are given."""
     if y is not None and labels is not None:
-        raise FrnError("y and labels are the same: give one of them")
+        raise FrnError("y and labels mean the same: give only one")
     return labels if y is None else y
 
 
@@ -361,16 +361,16 @@ def _flat(
         if len(given) != len(listed):
             raise FrnError(f"{len(listed)} photos need as many labels, not {len(given)}")
     elif labels is not None:
-        raise FrnError("labels go with a list of photos; a mapping has them as its keys")
+        raise FrnError("labels are for a list of photos; a mapping has labels as its keys")
     else:
         members = [(label, list_photos(of_class)) for label, of_class in photos.items()]
         for label, of_class in members:
             if not of_class:
-                raise FrnError(f"class {label!r} has no photos. Give it at least one, or leave it out.")
+                raise FrnError(f"class {label!r} has no photos. Give it at least one, or remove it.")
         listed = [photo for _, of_class in members for photo in of_class]
         given = as_labels([label for label, of_class in members for _ in of_class])
     if not listed:
-        raise FrnError("no class to enroll: give at least one with a photo")
+        raise FrnError("there is no class to enroll: give at least one with a photo")
     return listed, given
 
 

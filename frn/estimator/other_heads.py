@@ -35,7 +35,7 @@ def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> 
         return Classifier(extractor, store)
     if is_exported(Path(extractor.where)):
         raise FrnError(
-            f"{extractor.where}: holds no {extractor.method} head. Give the model file or the run folder, or a model "
+            f"{extractor.where}: contains no {extractor.method} head. Use the model file or the run folder, or a model "
             "trained with --method frn."
         )
     from frn.models.head_scores import head_scores  # torch has just exported the extractor
@@ -89,7 +89,10 @@ class OtherHeadClassifier(Classifier):
         return errors
 
     def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
-        raise FrnError(f"a {self.extractor.method} model is not refined by its queries. Use one of --method frn.")
+        raise FrnError(
+            f"a {self.extractor.method} model does not support transductive inference. Use one trained with "
+            "--method frn."
+        )
 
     def _errors_without(self, query: Maps, key: str) -> Array:
         """Errors (way,) of an example; if its class has no other, that class explains nothing."""

@@ -129,12 +129,12 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
     method = None if options.method in CLASSICAL else options.method
     if is_exported(Path(options.model)):
         if method:
-            raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
+            raise FrnError("--method: an exported model keeps its head. Pass the torch model itself.")
         if options.precision != "fp32":
-            raise FrnError("--precision: an exported model keeps its own. Leave it out, or give the torch model.")
+            raise FrnError("--precision: an exported model keeps its own. Remove the option, or pass the torch model.")
         if options.transform:
             raise FrnError(
-                "--preset is for the authors' .pth files; an exported model already says how its images are prepared."
+                "--preset is for the authors' .pth files; an exported model already contains its preprocessing."
             )
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
         return OnnxExtractor(exported, mirror=options.tta == "hflip")
@@ -168,7 +168,8 @@ def with_method(model: Model, method: str) -> Model:
     layers = [name for name, parameter in other.head.named_parameters() if parameter.dim()]
     if layers:
         raise FrnError(
-            f"--method {method} has layers to be trained ({', '.join(layers)}): `frn train --method {method} --init "
+            f"--method {method} has layers that need training ({', '.join(layers)}): `frn train --method "
+            f"{method} --init "
             "MODEL` does that"
         )
     other.backbone.load_state_dict(model.backbone.state_dict())

@@ -122,7 +122,7 @@ class OnnxExtractor:
         head = build_head(self.method, self.extractor.shape[1])
         if missing := sorted(set(head.state_dict()) ^ set(learned)):
             raise FrnError(
-                f"an exported {self.method} model does not hold its whole head ({', '.join(missing)}). "
+                f"an exported {self.method} model does not contain its whole head ({', '.join(missing)}). "
                 "Evaluate the torch model itself."
             )
         head.load_state_dict({name: torch.tensor(value) for name, value in learned.items()})

@@ -189,9 +189,10 @@ def score_labelled(
     truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
     if not called:
         raise FrnError(
-            f"none of its folders ({_some(members)}) has the name of a class ({_some(names)}): nothing can be right"
+            f"none of its folders ({_some(members)}) has the name of a class ({_some(names)}), so no answer "
+            "could be right"
         )
-    notes += [f"the class {name!r} has no photo there" for name in names if name not in called.values()]
+    notes += [f"the class {name!r} has no photo in the folder" for name in names if name not in called.values()]
     holders = classifier.state.holders()
     files = (path for paths in members.values() for path in paths)
     answers: dict[bool, list[Answer]] = {True: [], False: []}
@@ -216,7 +217,7 @@ def score_labelled(
             answers[truth in classifier.classes].append(Answer(path, truth, prediction))
     if not answers[True]:
         raise FrnError(
-            f"no photo to score: {len(examples)} are examples of the classes, {len(broken)} cannot "
+            f"there is no photo to score: {len(examples)} are examples of the classes, {len(broken)} cannot "
             "be read. Give photos that are not examples."
         )
     return LabelledScore(

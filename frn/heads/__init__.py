@@ -100,4 +100,4 @@ def _named(name: str) -> Iterator[None]:
     except FrnError:
         raise
     except Exception as error:
-        raise FrnError(f"method {name!r}: its head cannot be made ({type(error).__name__}: {error})") from error
+        raise FrnError(f"method {name!r}: its head cannot be created ({type(error).__name__}: {error})") from error

@@ -79,7 +79,7 @@ class LocalEnrichment(nn.Module):
         n, r, d = maps.shape
         side = math.isqrt(r)
         if side**2 != r:
-            raise ValueError(f"neighbourhoods are those of square maps; {r} locations make none")
+            raise ValueError(f"neighbourhoods need a square map, but the map has {r} locations")
         grid = F.normalize(maps.relu(), dim=-1).mT.unflatten(2, (side, side))
         windows = F.unfold(grid, WINDOW, padding=WINDOW // 2).mT.reshape(n * r, d, WINDOW, WINDOW)
         looked_at = self.inside(self.before(windows)).unflatten(0, (n, r)).flatten(2)  # n, r, width

@@ -74,7 +74,7 @@ def decode_in_process(
                     image.draft(None, (width // COARSE, height // COARSE))
                 if (needed := len(data) + _memory(image, width * height)) > MAX_MEMORY:
                     raise FrnError(
-                        f"{where}: decoding {width} x {height} pixels of this kind of {image.format} takes "
+                        f"{where}: decoding {width} x {height} pixels of this type of {image.format} takes "
                         f"{needed >> 20} MiB; the limit is {MAX_MEMORY >> 20} MiB. Scale it down."
                     )
                 raw = depth.raw_mode(image)

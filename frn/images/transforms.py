@@ -37,7 +37,9 @@ class EvaluationTransform:
             if not isinstance(side, int) or not 8 <= side <= MAX_SIDE:
                 raise FrnError(f"an image cannot be resized to {self.resize} and cropped to {self.size} pixels")
         if self.length < self.size:
-            raise FrnError(f"an image is resized to {self.resize} and cropped to {self.size}: the crop must fit")
+            raise FrnError(
+                f"images are resized to {self.resize} and cropped to {self.size}: the crop must not be larger"
+            )
 
     @property
     def length(self) -> int:

@@ -181,7 +181,7 @@ class Classifier:
         self._others = self._familiarity(state.others)
         used = self.state.holders()
         changed = [s.path for s in supports if s.path not in known and s.key not in used]
-        return notes + [FrnError(f"{p}: has changed since it was added; it is used as it is now") for p in changed]
+        return notes + [FrnError(f"{p}: has changed since it was added; its current content is used") for p in changed]
 
     def _familiarity(self, photos: Sequence[Support]) -> Shares | None:
         """How familiar photos are to the classes, (n,); those that cannot be read are skipped."""

@@ -100,7 +100,7 @@ class Extractor:
             or found_out != [("feature_map", "tensor(float)", [int, int])]
             or outputs[0][2][1:] != [r, max(outputs[0][2][2], 1)]
         ):
-            raise FrnError(f"{where}: its inputs and outputs are not those of an extractor of {side}-pixel images")
+            raise FrnError(f"{where}: its inputs and outputs do not match an extractor of {side}-pixel images")
         self.shape: tuple[int, int] = (r, outputs[0][2][2])
         """Locations r and channels d of a feature map."""
 
@@ -125,10 +125,10 @@ class Extractor:
         images /= 255
         maps = self.session.run(images)
         if maps.shape != (len(pixels), *self.shape):
-            raise FrnError(f"{self.where}: made maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
+            raise FrnError(f"{self.where}: returned maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
         if not np.abs(maps).max(initial=0) <= MAX_FEATURE:  # also catches NaN
             raise FrnError(
-                f"{self.where}: made a feature map that is not finite, or above {MAX_FEATURE:g}: it is damaged"
+                f"{self.where}: returned a feature map that is not finite, or exceeds {MAX_FEATURE:g}: it is damaged"
             )
         return maps
 

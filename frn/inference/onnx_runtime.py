@@ -64,14 +64,14 @@ def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, st
     metadata = {entry.key: entry.value for entry in model.metadata_props}
     if metadata.get("frn.format") not in set(formats):
         raise FrnError(
-            f"{where}: is an ONNX file, but not one of ours (frn.format is {metadata.get('frn.format')!r}, "
+            f"{where}: is an ONNX file, but not one of frn (frn.format is {metadata.get('frn.format')!r}, "
             f"expected {' or '.join(sorted(formats))})"
         )
     if sum(map(len, metadata.values())) > MAX_METADATA:
         raise FrnError(f"{where}: has over {MAX_METADATA >> 20} MiB of metadata")
     foreign = [opset.domain for opset in model.opset_import if opset.domain not in ("", "ai.onnx")]
     if foreign or model.functions or model.training_info:
-        used = shorten(foreign[0]) if foreign else "functions of its own"
+        used = shorten(foreign[0]) if foreign else "its own functions"
         raise FrnError(f"{where}: uses {used}; only standard operators are allowed")
     _check_graph(model.graph, where)
     _check_sizes(model, where)
@@ -82,7 +82,7 @@ def _check_graph(graph: "onnx.GraphProto", where: str) -> None:
     import onnx
 
     if graph.sparse_initializer:
-        raise FrnError(f"{where}: holds sparse tensors, which frn does not use")
+        raise FrnError(f"{where}: contains sparse tensors, which frn does not use")
     tensors = list(graph.initializer)
     for node in graph.node:
         if node.op_type not in OPERATORS or node.domain not in ("", "ai.onnx"):
@@ -90,7 +90,7 @@ def _check_graph(graph: "onnx.GraphProto", where: str) -> None:
             raise FrnError(f"{where}: uses the operator {operator}, which is not allowed")
         for attribute in node.attribute:
             if attribute.HasField("g") or attribute.graphs:
-                raise FrnError(f"{where}: has a graph inside {node.op_type}, which is not allowed")
+                raise FrnError(f"{where}: has a subgraph in {node.op_type}, which is not allowed")
             tensors += [attribute.t, *attribute.tensors]
     if any(tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data for tensor in tensors):
         raise FrnError(f"{where}: keeps tensors in other files, which are never read")
@@ -113,7 +113,7 @@ def _check_sizes(model: "onnx.ModelProto", where: str) -> None:
     for value in inferred.graph.value_info:
         dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         if any(dim < 0 for dim in dims):
-            raise FrnError(f"{where}: computes {value.name!r} of a negative size")
+            raise FrnError(f"{where}: computes {value.name!r} with a negative size")
         total += math.prod(dims)  # 0 if a dimension is unknown
         if math.prod(dims) > MAX_ELEMENTS or total > MAX_TOTAL:
             raise FrnError(

@@ -137,7 +137,7 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
     def keep_backup() -> None:  # inside the write: otherwise two programs could both find no file
         current = read_regular(path, MAX_BYTES) if path.exists() else None
         if current is not None and current != project.stamp and not replace:
-            changed = "was changed by another program meanwhile" if project.stamp is not None else "already exists"
+            changed = "was changed by another program" if project.stamp is not None else "already exists"
             raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).", code="exists")
         if current is not None and current != data:
             write_atomically(path.with_name(path.name + ".bak"), current, like=path)
@@ -257,10 +257,10 @@ def _refuse_twins(values: list[Any], what: str) -> None:
     seen = set()
     for value in values:
         if value in seen:
-            raise ValueError(f"there are two {what} {value!r}")
+            raise ValueError(f"{what} occurs twice: {value!r}")
         seen.add(value)
 
 
 def _backup_hint(path: Path) -> str:
     backup = path.with_name(path.name + ".bak")
-    return f" The version before it is {backup}." if backup.is_file() else ""
+    return f" The previous version is {backup}." if backup.is_file() else ""

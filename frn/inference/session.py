@@ -114,7 +114,7 @@ class Duplicate:
     """File of the existing example."""
 
     def __str__(self) -> str:
-        return f"{self.path}: is the same photo as {self.twin} of class {self.class_name!r}; it is not added"
+        return f"{self.path}: is the same photo as {self.twin} of class {self.class_name!r}; it was not added"
 
 
 class Session:

@@ -137,14 +137,15 @@ class Calibration:
     def describe(self) -> str:
         """Return the expected error rates in one line."""
         if not len(self.strangers):
-            return "unknown photos cannot be told: that takes two classes, and two photos in one of them"
+            return "unknown photos cannot be detected: this needs two classes, one of them with two photos"
         if self.caught < 2 * self.false_rejections:
             return (
-                f"unknown photos can hardly be told from these classes: rejecting {self.false_rejections:.0%} of your "
+                "unknown photos can hardly be distinguished from these classes: rejecting "
+                f"{self.false_rejections:.0%} of your "
                 f"photos catches {self.caught:.0%} of others (AUROC {self.auroc:.2f})"
             )
         return (
-            f"rejects about {self.false_rejections:.0%} of your photos, catches about {self.caught:.0%} of others "
+            f"rejects about {self.false_rejections:.0%} of your photos and {self.caught:.0%} of other photos "
             f"(AUROC {self.auroc:.2f})"
         )
 

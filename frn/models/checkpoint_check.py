@@ -61,7 +61,7 @@ def _pickle_in(path: Path, where: str) -> bytes:
         entries = archive.infolist()
         total = sum(entry.file_size for entry in entries)
         if total > path.stat().st_size:  # torch stores entries uncompressed
-            raise FrnError(f"{where}: unpacks to {total:,} bytes, more than it has. torch saves no such file.")
+            raise FrnError(f"{where}: unpacks to {total:,} bytes, more than its size. torch never writes such a file.")
         for entry in entries:
             if entry.filename.endswith("data.pkl"):
                 if entry.file_size > MAX_PICKLE:

@@ -89,7 +89,7 @@ def require_whole(path: Path) -> None:
     metadata = fields[_METADATA]
     is_old = metadata.keys() <= {"format", "version", "frn", "config", "record"}  # else the checksum's key is damaged
     if not is_old and metadata.get(CHECKSUM) != checksum(fields, data[length:]):
-        raise FrnError(f"{path}: is damaged: its checksum is not that of its content. Restore it, or make it again.")
+        raise FrnError(f"{path}: is damaged: its checksum does not match its content. Restore it, or create it again.")
 
 
 def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:

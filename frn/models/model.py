@@ -117,7 +117,7 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
     if is_bare(path):
         return import_reference(path, transform=transform)
     if transform is not None:
-        raise FrnError(f"{model}: already says how its images are prepared. --preset is for the authors' .pth files.")
+        raise FrnError(f"{model}: already contains its preprocessing. --preset is for the authors' .pth files.")
     config, record = read_header(path)
     require_whole(path)
     with safetensors.safe_open(path, framework="pt") as file:
@@ -127,7 +127,7 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
         weights = {name: file.get_tensor(name) for name in names}
     loaded = _filled(Model(config), weights, path, record)
     if differs_in_head(loaded, record):
-        told = f"{path}: was trained with an earlier {config.method} head, on other features. Train it again."
+        told = f"{path}: was trained with an earlier {config.method} head on other features. Train it again."
         warnings.warn(told, FrnWarning, stacklevel=2)
     return loaded
 
@@ -156,7 +156,7 @@ def from_pretrained(name: str | Path) -> Model:
         path = Path(hf_hub_download(str(name), "model.safetensors"))
     except Exception as error:  # a network client may raise anything
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise FrnError(f"{name}: is not a local model, and could not be fetched from the hub ({reason})") from error
+        raise FrnError(f"{name}: is not a local model, and could not be downloaded from the hub ({reason})") from error
     return load_model(path)
 
 
@@ -198,7 +198,7 @@ def differs_in_head(model: Model, record: Mapping[str, object]) -> bool:
 
 
 UNTOLD = (
-    "{}: weights alone do not tell how their images were prepared. Other images than 84 x 84 get a shorter side of 92 "
+    "{}: weights alone do not record how images were preprocessed. Other images than 84 x 84 get a shorter side of 92 "
     "pixels and lose what is outside the middle 84 x 84; --preset NAME says otherwise (cub-cropped-resnet12, "
     "aircraft-resnet12: both sides to 92)."
 )
@@ -235,7 +235,9 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
     FrnError if the backbone does not exist or the file does not belong to it.
     """
     if networks_for(method) > 1:
-        raise FrnError(f"method {method!r} trains {networks_for(method)} networks: {name} is one that stays as it is")
+        raise FrnError(
+            f"method {method!r} trains {networks_for(method)} networks, but {name} is a single frozen network"
+        )
     how = recipe(name, weights)
     size = size or how.size
     transform = EvaluationTransform(size=size, resize=how.resize(size))

@@ -104,6 +104,6 @@ def _unpickle(path: Path) -> object:
             warnings.simplefilter("ignore")  # about pickle protocols; what matters is refused below
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise FrnError(f"{path}: holds more than weights and is refused (a pickle can run code)") from error
+        raise FrnError(f"{path}: contains more than weights and is refused (a pickle can run code)") from error
     except Exception as error:  # torch may raise anything on a damaged file
         raise FrnError(f"{path}: is not a readable torch checkpoint ({shorten(error)})") from error

@@ -80,7 +80,7 @@ class FRN(nn.Module):
             logits = self.head(torch.stack(pools), query)
             return logits
         if not isinstance(self.head, FRNHead):
-            raise FrnError(f"{type(self.head).__name__} takes classes with the same number of supports")
+            raise FrnError(f"{type(self.head).__name__} needs the same number of supports in each class")
         return torch.cat([self.head(pool[None], query) for pool in pools], dim=1)
 
 

@@ -46,7 +46,7 @@ def read_curves(folder: Path) -> Curves:
     """Read the curves of a run folder. Raises FrnError if it holds no run or its metrics hold no numbers."""
     path = folder / METRICS
     if not path.exists():
-        raise FrnError(f"{folder}: is not a run folder, it has no {path.name}")
+        raise FrnError(f"{folder}: is not a run folder: it has no {path.name}")
     text = read_regular(path, MAX_LINES).decode(errors="replace")
     lines = []
     for line in text.splitlines():
@@ -63,7 +63,7 @@ def read_curves(folder: Path) -> Curves:
 
     found = Curves(folder.resolve().name, curve("loss"), curve("accuracy"), curve("val_accuracy"))
     if not len(found.loss[0]):
-        raise FrnError(f"{path}: has no step in it yet")
+        raise FrnError(f"{path}: has no training step yet")
     return found
 
 

@@ -49,7 +49,7 @@ class Locations:
         name = data_name(prepare)
         if name not in self.data:
             raise MissingDataError(
-                f"needs {name}: `frn data prepare {prepared_by(prepare)} --source ARCHIVE --out DIR` makes it, "
+                f"needs {name}: `frn data prepare {prepared_by(prepare)} --source ARCHIVE --out DIR` makes it; "
                 f"then add --data {name}=DIR"
             )
         return self.data[name]
@@ -180,11 +180,11 @@ def run_status(run: Run, locations: Locations) -> RunStatus | None:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FrnError(
-            f"{folder}: its last.safetensors is not of a run. Move it away, or give another --runs."
+            f"{folder}: its last.safetensors does not belong to a run. Move it away, or give another --runs."
         ) from error
     if differing := changes(settings, run.decides):
         raise FrnError(
-            f"{folder}: holds another run than `{Command(run.words(locations.result(run.init)))}` "
+            f"{folder}: contains a different run from `{Command(run.words(locations.result(run.init)))}` "
             f"({', '.join(differing[:4])}). Move it away, or give another --runs."
         )
     return status

@@ -61,7 +61,7 @@ def markdown(found: Report, table: Table) -> str:
             for line, cells in zip(found.rows, zip(*columns, strict=True), strict=True)
         ],
         protocols={f"{m.way}-way, {m.queries} queries, {m.episodes:,} episodes, seed {m.seed}" for m in measured},
-        machines={f"{run.machine or 'machine not noted'}, {run.precision}" for run in runs},
+        machines={f"{run.machine or 'unknown machine'}, {run.precision}" for run in runs},
         absent=absent,
         called=[entry.command for part in (runs, measured) for entry in part],
     )

@@ -81,7 +81,7 @@ class PreparedRun:
             batch = (
                 preset.episode.way * preset.episode.per_class if preset.trains_on_episodes else preset.pretraining.batch
             )
-            together = f" in each of {world} ranks; a step has {batch * world} images, {batch} of a rank"
+            together = f" in each of {world} ranks; a step has {batch * world} images, {batch} per rank"
         return (
             f"{self.options.preset}: {preset.method} on {preset.backbone}, {steps}, "
             f"{len(self.images)} images of {len(self.images.names)} classes, "
@@ -170,7 +170,7 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
     }
     precision = choose_precision(options.wanted_precision, device)
     if options.compiled and device.type != "cpu":
-        raise FrnError(f"--compile is for processors, but this run is on {device}: leave it out, or add --device cpu")
+        raise FrnError(f"--compile is for processors, but this run is on {device}: remove it, or add --device cpu")
     return RunSettings(
         seed=options.seed,
         precision=precision,

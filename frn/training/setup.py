@@ -61,8 +61,9 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
         if init.config.backbone == preset.backbone:
             if networks_for(init.config.method) != networks_for(preset.method):
                 raise FrnError(
-                    f"--init is a {init.config.method} model, and {preset.method} needs {networks_for(preset.method)} "
-                    f"networks where that has {networks_for(init.config.method)}. Leave --init out."
+                    f"--init is a {init.config.method} model, but {preset.method} needs "
+                    f"{networks_for(preset.method)} networks "
+                    f"and that model has {networks_for(init.config.method)}. Leave --init out."
                 )
             model.backbone.load_state_dict(init.backbone.state_dict())
         elif isinstance(init.backbone, ResNet12) and isinstance(model.backbone, ResNet12):
@@ -71,8 +72,8 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
                 widen(init.backbone, model.backbone)
         else:
             raise FrnError(
-                f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}. Give another, or "
-                f"--backbone {init.config.backbone}."
+                f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}. Give another model, "
+                f"or --backbone {init.config.backbone}."
             )
         if init.config.method == preset.method:
             model.head.load_state_dict(init.head.state_dict())

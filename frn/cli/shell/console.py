@@ -85,7 +85,7 @@ def _shortage(error: BaseException) -> str:
     """Return the exhausted resource (memory, disk, ...), or an empty string for other errors."""
     number = error.errno if isinstance(error, OSError) else 0
     if number in (errno.EMFILE, errno.ENFILE):
-        return "too many files are open: allow more (ulimit -n), or do less at a time"
+        return "too many files are open: allow more (ulimit -n), or process fewer at once"
     no_room = isinstance(error, ImportError | RuntimeError) and re.search(NO_ROOM, str(error))
     if no_room or isinstance(error, MemoryError) or number == errno.ENOMEM:
         return "there is not enough memory. Free some, or allow more (ulimit -v, a container's limit)"
@@ -168,7 +168,7 @@ def check_report(path: Path | None, *, replace: bool) -> None:
     if path is None:
         return
     if path.suffix.lower() not in (".html", ".htm"):
-        raise FrnError(f"{path}: a report is a page. Its name must end in .html.")
+        raise FrnError(f"{path}: a report is an HTML page. Its name must end in .html.")
     require_writable(path, replace=replace)
 
 

@@ -37,7 +37,7 @@ def _meant(word: str) -> Found:
     if is_folder(word):
         if not (found := _in_folder(word))[0]:
             deeper = any(map(is_folder, glob.iglob(f"{glob.escape(word)}/*")))
-            hint = f". For those in its folders: '{Path(word, '**', '*.jpg')}', in quotes" if deeper else ""
+            hint = f". For photos in its folders: '{Path(word, '**', '*.jpg')}', in quotes" if deeper else ""
             raise FrnError(f"{word}: has no images in it{hint}")
         return found
     if is_there(word) or not glob.has_magic(word):

@@ -77,7 +77,7 @@ def evaluate(
 
     with joined(device) as ranks:
         if ranks.world > 1 and (report or unknown or method == "simpleshot"):
-            raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
+            raise FrnError("--report, --unknown and --method simpleshot work in one process only: do not use torchrun")
         findings: list[Findings] = []
         results = run(
             EvaluationOptions(**given),
@@ -130,6 +130,6 @@ def describe_unknown(found: "Unknown") -> str:
     return (
         f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by familiarity, "
         f"{found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
-        f"threshold calls {found['false_rejections']:.1f} % of known and "
-        f"{found['true_positive_rate']:.1f} % of unknown queries unknown"
+        f"threshold rejects {found['false_rejections']:.1f} % of known and "
+        f"{found['true_positive_rate']:.1f} % of unknown queries"
     )

@@ -33,7 +33,7 @@ def plot(
     paths = out or ([] if wants != "table" else [Path("curves.png"), Path("curves.svg")])
     for path in paths:
         if path.suffix.lower() not in FORMATS:
-            raise FrnError(f"{path}: a picture must end in {' or '.join(FORMATS)}")
+            raise FrnError(f"{path}: an image name must end in {' or '.join(FORMATS)}")
         require_writable(path, replace=replace)
     curves = [read_curves(run) for run in runs]
     for path in paths:

@@ -109,7 +109,7 @@ def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
             found = {name: [Path(folder) / file for file in listed_folder.images]}
             reasons = [entry.reason for entry in listed_folder.skipped]
         for twin in found.keys() & members.keys():
-            raise FrnError(f"class {twin!r} is there twice: in {source} and before it")
+            raise FrnError(f"class {twin!r} occurs twice: in {source} and in an earlier source")
         members |= found
         skipped += reasons
     return members, skipped
@@ -129,7 +129,7 @@ def _show(out: Path, classifier: "Classifier") -> None:
     rows = []
     for entry in classifier.state.classes:
         shares = classifier.leave_one_out.get(entry.name)
-        cells = ("", "one image: nothing to compare with")
+        cells = ("", "one image, so leave-one-out is not possible")
         if shares is not None:
             least = entry.supports[shares.argmin()].path.name
             cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")

@@ -132,14 +132,14 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     for entry in found.per_class:
         shares = ["-" if math.isnan(share) else f"{share:.0%}" for share in (entry.recall, entry.precision)]
         rows.append([entry.name, str(entry.photos), *shares])
-    print_table(("class", "photos", "recognised", "of those called so"), rows)
+    print_table(("class", "photos", "recognised", "correct of those labelled so"), rows)
     if len(found.classes) <= WIDEST:
         numbered = [f"{i} {name}" for i, name in enumerate(found.classes, 1)]
         counts = [[str(count or "·") for count in row] for row in found.confusion.tolist()]
         heads = ["true \\ called", *map(str, range(1, len(numbered) + 1))]
         print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
     for answer in found.errors[:MAX_ERRORS]:
-        text = f"{answer.path}: is {answer.truth}, was called {_called(answer)}"
+        text = f"{answer.path}: is {answer.truth}, was labelled {_called(answer)}"
         console.print(printable(text), soft_wrap=True)
     if len(found.errors) > MAX_ERRORS:
         console.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--csv has all)")

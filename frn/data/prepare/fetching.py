@@ -40,7 +40,7 @@ def fetch(downloads: Sequence[Download], folder: Path) -> list[Path]:
             download_url(download.url, folder, download.file, download.md5)
         except (OSError, RuntimeError) as error:  # urllib's errors are OSErrors; torchvision's are RuntimeErrors
             raise FrnError(
-                f"{download.url}: cannot be fetched ({error}). Download it yourself into {folder} and leave out "
+                f"{download.url}: cannot be downloaded ({error}). Download it yourself into {folder} and remove "
                 "--download."
             ) from error
     return [folder / download.file for download in downloads]

@@ -80,13 +80,13 @@ def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> 
     if twice:
         first, second = [i.source.where for i in items if (i.split, i.label, i.file) == twice[0]][:2]
         raise FrnError(
-            f"{first} and {second} would both become {'/'.join(twice[0])} ({len(twice)} such files). Give each source "
+            f"{first} and {second} would both become {'/'.join(twice[0])} ({len(twice)} such files). Pass each source "
             "once, or rename one of the files."
         )
     names = {name for _, label, file in wanted for name in (label, file)}
     unfit = sorted(name for name in names if name in ("", ".", "..") or set(name) & set("/\\\0"))
     if unfit:
-        raise FrnError(f"the source calls something {unfit[0]!r}, which is no name for a file or folder")
+        raise FrnError(f"the source contains the name {unfit[0]!r}, which is not valid for a file or folder")
     # Training uses everything in the splits' folders, so other files are refused.
     files: dict[tuple[str, str], set[str]] = {}
     for item in items:
@@ -98,7 +98,8 @@ def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> 
             others = [name for name in others if name[0] != "."]
             if others:
                 raise FrnError(
-                    f"{out / split}: already holds something else ({others[0]!r} in {folder.name}). Give another --out."
+                    f"{out / split}: already contains something else ({others[0]!r} in {folder.name}). Give "
+                    "another --out."
                 )
     for place in () if replace else (_path(item, out) for item in items if not _is_whole(item, out)):
         if os.path.lexists(place):

@@ -46,10 +46,10 @@ def group(maps: Floats, prior: Prior, count: int | None = None) -> list[list[lis
     there are fewer different photos than `count`, or too many photos.
     """
     if len(maps) > MAX_PHOTOS:
-        raise FrnError(f"{len(maps):,} photos are too many to group at once: the limit is {MAX_PHOTOS:,}")
+        raise FrnError(f"{len(maps):,} photos are too many for one grouping; the limit is {MAX_PHOTOS:,}")
     copies = _near_copies(maps)
     if count is not None and not 1 <= count <= len(copies):
-        raise FrnError(f"{len(copies)} different photos cannot make {count} groups")
+        raise FrnError(f"{len(copies)} different photos cannot form {count} groups")
     chosen = maps[[first for first, *_ in copies]]
     merges = _ward(chosen.mean(1))
     labels = _cut(merges, count or _likeliest_count(chosen, merges, prior))

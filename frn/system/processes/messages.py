@@ -73,4 +73,4 @@ def _plain(value: object) -> object:
 def _path(value: object) -> str:
     if isinstance(value, PurePath):
         return str(value)
-    raise TypeError(f"{type(value).__name__} does not cross to another process")
+    raise TypeError(f"{type(value).__name__} cannot be sent to another process")

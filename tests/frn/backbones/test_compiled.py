@@ -126,7 +126,7 @@ def test_channels_with_few_values_use_the_plain_functions() -> None:
 
 
 def test_networks_without_such_blocks_are_refused() -> None:
-    with pytest.raises(FrnError, match="--compile: nothing of a Sequential"):
+    with pytest.raises(FrnError, match="--compile: does not support Sequential"):
         compile_blocks(nn.Sequential(nn.Conv2d(3, 4, 3)))
 
 

@@ -48,7 +48,7 @@ def test_one_preset_is_shown_in_full() -> None:
 def test_fine_tuning_requires_its_initial_model(moths: Path) -> None:
     result = frn("train", "cifar-fs-conv4-finetune", "--data", moths)
     assert result.exit_code == 1
-    assert "starts from another: run `frn train cifar-fs-conv4-pretrain --out RUN` first" in result.stderr
+    assert "starts from another run: run `frn train cifar-fs-conv4-pretrain --out RUN` first" in result.stderr
 
 
 @pytest.fixture

@@ -123,5 +123,7 @@ def test_library_accepts_any_head(classes: Path, photo: Path, tmp_path: Path) ->
 
 def test_exported_model_of_another_head_says_which_file_to_use(classes: Path, photo: Path, tmp_path: Path) -> None:
     assert frn("export", "--model", save("proto", tmp_path), "--out", tmp_path / "out").exit_code == 0
-    with pytest.raises(FrnError, match=r"features\.onnx: holds no proto head\. Give the model file or the run folder"):
+    with pytest.raises(
+        FrnError, match=r"features\.onnx: contains no proto head\. Use the model file or the run folder"
+    ):
         answer(classes, tmp_path / "out" / "features.onnx", photo)

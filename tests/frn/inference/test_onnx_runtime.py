@@ -116,7 +116,7 @@ def flood_of_metadata(model: onnx.ModelProto) -> None:
         (foreign_operator, r"uses the operator com\.evil\.Relu"),
         (foreign_domain, "uses com.microsoft; only standard operators"),
         (no_opset, "the shapes in its graph contradict each other"),
-        (own_function, "uses functions of its own"),
+        (own_function, "uses its own functions"),
         (sparse_tensor, "holds sparse tensors"),
         (other_format, "not one of ours"),
         (flood_of_metadata, "over 4 MiB of metadata"),

@@ -117,7 +117,7 @@ def test_classes_of_different_shots_are_scored_like_alone() -> None:
     both = model.score([one, two], maps[4:])
     alone = torch.cat([model.head(pool[None], maps[4:]) for pool in (one, two)], dim=1)
     torch.testing.assert_close(both, alone)
-    with pytest.raises(ValueError, match="ProtoHead takes classes with the same number of supports"):
+    with pytest.raises(ValueError, match="ProtoHead needs the same number of supports in each class"):
         FRN(small_network(), build_head("proto", 16)).score([one, two], maps[4:])
 
 

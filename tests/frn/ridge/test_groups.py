@@ -71,5 +71,5 @@ def test_near_copies_count_once_and_stay_with_their_photo() -> None:
 
 def test_more_groups_than_photos_are_refused() -> None:
     maps, _ = draw((2, 2))
-    with pytest.raises(FrnError, match="4 different photos cannot make 5 groups"):
+    with pytest.raises(FrnError, match="4 different photos cannot form 5 groups"):
         group(maps, PRIOR, 5)

@@ -193,7 +193,7 @@ def test_clearing_does_not_follow_links(tmp_path: Path, private_cache: Path, mon
     for path in (tmp_path / "elsewhere").rglob("*"):
         os.utime(path, (0, 0))
     before = tree(tmp_path / "elsewhere")
-    with pytest.warns(FrnWarning, match="images: is a link, so nothing in it is ever removed"):
+    with pytest.warns(FrnWarning, match="images: is a link, so its content is never removed"):
         caches.trim(0)
     caches.clear()
     assert tree(tmp_path / "elsewhere") == before
@@ -219,4 +219,4 @@ def test_old_move_record_of_frn_cache_is_reported(tmp_path: Path, monkeypatch: p
     (tmp_path / "frn").mkdir()
     (tmp_path / "frn" / "cache-folder").write_text("/elsewhere\n")
     told = CliRunner().invoke(app, ["cache"]).stderr
-    assert "cache-folder: is no longer read. Set FRN_CACHE to the folder that it names, then delete it." in told
+    assert "cache-folder: is no longer read. Set FRN_CACHE to the folder named in it, then delete it." in told

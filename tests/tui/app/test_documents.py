@@ -252,7 +252,7 @@ def test_project_is_opened_by_its_full_path(drive: Drive, tmp_path: Path, monkey
         assert app.controller.project == f"{Path.home()}/birds.frn.json"
         await driver.keys("S")
         await driver.type("folder/")
-        assert any("folder/: is a folder; name a file in it" in note.message for note in app._notifications)
+        assert any("folder/: is a folder; give the name of a file" in note.message for note in app._notifications)
 
     drive(scenario)
 

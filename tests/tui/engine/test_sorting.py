@@ -267,7 +267,7 @@ def test_locked_photo_fails_without_stopping_others(
         held.release()
     ((failed, reason),) = done["failed"]
     assert failed == str(tmp_path / "x.jpg")
-    assert "is still writing it. Wait until it ends" in reason
+    assert "is still writing this file. Wait until it ends" in reason
     assert (tmp_path / "x.jpg").read_text() == "x.jpg"
     assert (other_disk / "jay" / "y.jpg").read_text() == "y.jpg"
 

@@ -117,7 +117,7 @@ class ProjectBar(Static):
             if not self.context.is_named(path):
                 return
             if path.rpartition("/")[2] in ("", ".", "..", "~"):
-                self.context.say(f"{path}: is a folder; name a file in it", severity="error")
+                self.context.say(f"{path}: is a folder; give the name of a file", severity="error")
             else:
                 path = path if path.endswith(SUFFIX) else f"{path}{SUFFIX}"
                 self.context.start(self._save, absolute(path), then)
