@@ -99,7 +99,7 @@ def draw_curves(runs: Sequence[Curves], kind: str) -> bytes:
             _line(right, run.accuracy, colour, alpha=0.5)
             steps, values = run.validation
             right.plot(steps, values, color=colour, marker="o", markersize=4, label=run.name)
-        for axes, title in ((left, "training loss"), (right, "accuracy in percent; dots: validation")):
+        for axes, title in ((left, "training loss"), (right, "accuracy in percent (dots: validation)")):
             axes.set(xlabel="steps", title=title)
             axes.grid(alpha=0.3)
         if len(runs) > 1:
