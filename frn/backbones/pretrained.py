@@ -47,7 +47,7 @@ class Pretrained(ForeignBackbone):
     def __init__(self, name: str, size: int) -> None:
         """Build the network for images of `size` pixels, with random weights.
 
-        Raises FrnError if the network does not exist, gives no map, or does not accept images of that size.
+        Raises FrnError if the network does not exist, has no map, or does not accept images of that size.
         """
         super().__init__()
         self.maps = self.probe(lambda: adapter(name)(name.partition(":")[2], size), name, size)
@@ -142,7 +142,7 @@ class TorchvisionMaps(nn.Module):
 
     @classmethod
     def download(cls, name: str, progress: Progress | None = None) -> Path:
-        """Download the default weights to torch's cache; the file's name holds the beginning of its SHA-256."""
+        """Download the default weights to torch's cache; the file's name contains the start of its SHA-256."""
         place = cls.places(name)[0]
         found = re.search(r"-([0-9a-f]{8,})\.", place.name)
 

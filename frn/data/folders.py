@@ -108,7 +108,7 @@ def _refuse_twins(root: Path, names: Sequence[str]) -> None:
 
 
 def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
-    """Say what a class folder without photos holds instead, and what to do."""
+    """Describe the content of a class folder without photos, and say what to do."""
     folder = root / name
     if not found.skipped:
         return f"{folder}: is empty. Put photos of this class there, or remove the folder."
@@ -206,7 +206,7 @@ def unused_folders(data: Path, used: Collection[Path]) -> list[str]:
 
 
 def split_folder(data: Path, split: str) -> Path:
-    """Return the folder of a split. If there is none, the FrnError says what `data` holds instead."""
+    """Return the folder of a split. If it is missing, the FrnError lists the content of `data`."""
     if not data.is_dir():
         raise FrnError(f"{data}: no such folder")
     named = data / split

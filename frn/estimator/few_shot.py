@@ -107,16 +107,16 @@ class FewShotClassifier(Estimator):
         *,
         labels: Iterable[Any] | None = None,
     ) -> "FewShotClassifier":
-        """Add shots to the classes that are there, and classes that are new; the result is that of one `fit` of all.
+        """Add shots to existing classes, and new classes; the result equals one `fit` of all photos.
 
         Args:
             X: as for `fit`.
             y: as for `fit`.
-            classes: all labels there will be, as scikit-learn passes them; those without a photo are not classes yet.
+            classes: all labels, as in scikit-learn; those without a photo are not classes yet.
             labels: another name of `y`.
 
         Raises:
-            FrnError: as `fit`, or if a label is not in `classes`. The classes are then as they were.
+            FrnError: as `fit`, or if a label is not in `classes`. The classes are then unchanged.
         """
         listed, given = _flat(X, _one_of(y, labels))
         if classes is not None and (odd := set(given.tolist()) - set(as_labels(classes).tolist())):
@@ -138,7 +138,7 @@ class FewShotClassifier(Estimator):
         return self._fitted.classifier.threshold
 
     def predict(self, photos: Sequence[Photo], *, transductive: bool = False) -> Labels:
-        """The label of each photo, (n,). A photo of none of the classes gets one too: see `is_unknown`.
+        """Return the label of each photo, (n,). A photo of no class also gets one: see `is_unknown`.
 
         With `transductive`, all photos refine the classes first, so each label depends on the other photos.
         """
@@ -146,7 +146,7 @@ class FewShotClassifier(Estimator):
         return fitted.labels_of(answer.label for answer in fitted.predictions(photos, transductive))
 
     def predict_proba(self, photos: Sequence[Photo], *, transductive: bool = False) -> NDArray[np.float64]:
-        """Probability of each class (Eq. 9), (n, way); `transductive` as for `predict`."""
+        """Return the probability of each class (Eq. 9), (n, way); `transductive` as for `predict`."""
         return self._table(photos, lambda answer: answer.probabilities, transductive)
 
     def explained(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
@@ -179,7 +179,7 @@ class FewShotClassifier(Estimator):
         *,
         labels: Iterable[Any] | None = None,
     ) -> float:
-        """Share of the photos that get their label, each with its weight.
+        """Return the share of photos with the right label, each with its weight.
 
         Raises:
             FrnError: if there are not as many labels or weights, no photos, weights that sum to zero, or labels that
@@ -251,7 +251,7 @@ class FewShotClassifier(Estimator):
         return self._now is not None
 
     def __getstate__(self) -> dict[str, Any]:
-        """All of it, the extractor's file too: a pickle opens without the model's file."""
+        """Return the state with the extractor's file, so that a pickle opens without the model's file."""
         state: dict[str, Any] = {"params": self.get_params()}
         if (fitted := self._now) is not None:
             classifier = fitted.classifier
@@ -266,7 +266,7 @@ class FewShotClassifier(Estimator):
             setattr(self, name, value)
         self._forget()
         if "extractor" in state:
-            trusted = state["trusted"]  # as when it was opened
+            trusted = state["trusted"]  # as at the first opening
             extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
             known, labels, maps, threshold, opened = (
                 state[name] for name in ("classes", "labels", "maps", "threshold", "opened")
@@ -304,7 +304,7 @@ class FewShotClassifier(Estimator):
             raise FrnError("the classes belong to another model or tta: fit them again, or restore the parameters")
         found = list(embed_all(extractor, photos))
         together = joined(fitted.labels, labels) if fitted else labels
-        all_labels = distinct(together)  # of one type: next to 2.5, 1 becomes 1.0
+        all_labels = distinct(together)  # of one type: with 2.5, 1 becomes 1.0
         named = names(together, all_labels)
         examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}
         for entry, name in zip(before.classes, named, strict=False):
@@ -343,7 +343,7 @@ class FewShotClassifier(Estimator):
 
 
 def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[Any] | None:
-    """Labels by either name. FrnError if both are given."""
+    """Return the labels given by either name. Raises FrnError if both are given."""
     if y is not None and labels is not None:
         raise FrnError("y and labels mean the same: give only one")
     return labels if y is None else y

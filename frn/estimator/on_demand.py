@@ -1,4 +1,4 @@
-"""Export on demand: the one lazy door from the estimator to `frn_export`, as bytes of ONNX files."""
+"""Export on demand, as bytes of ONNX files; the only lazy import of `frn_export` from the estimator."""
 
 from pathlib import Path
 
@@ -8,7 +8,10 @@ from frn.system.extras import needs_torch
 
 
 def features_file(weights: Path) -> bytes:
-    """`features.onnx` of a model that is not exported yet. FrnError if it cannot be read, or torch is not installed."""
+    """Return `features.onnx` of a model that is not exported yet.
+
+    Raises FrnError if the model cannot be read, or torch is not installed.
+    """
     try:
         from frn_export.graphs.backbone import features_graph
 
@@ -21,14 +24,14 @@ def features_file(weights: Path) -> bytes:
 
 
 def mirrored_file(features: bytes) -> bytes:
-    """A `features.onnx` that looks at mirror images as well."""
+    """Return a `features.onnx` that also uses mirror images."""
     from frn_export.graphs.mirror import mirrored
 
     return mirrored(features)
 
 
 def classifier_file(classifier: Classifier) -> bytes:
-    """`classifier.onnx` of enrolled classes. FrnError if there is no class yet."""
+    """Return `classifier.onnx` of enrolled classes. Raises FrnError if there is no class yet."""
     from frn_export.graphs.classifier import classifier_graph
 
     graph = classifier_graph(

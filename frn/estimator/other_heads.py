@@ -1,7 +1,7 @@
-"""Classification by another head than FRN's: torch compares the maps, the rest is as with FRN.
+"""Classification with heads other than FRN's: torch compares the maps, everything else is the same.
 
-The error of a class is its negative log-probability, and a photo's energy is 1. A class explains one less its error,
-at least nothing, and the threshold is calibrated on these.
+The error of a class is its negative log-probability, and a photo's energy is 1. A class explains one minus its error,
+at least 0, and the threshold is calibrated on these values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> Classifier:
-    """Return a classifier without classes over a model with any head.
+    """Return a classifier without classes for a model with any head.
 
     Raises:
         FrnError: if the model is exported, and its head is not FRN's.
@@ -53,7 +53,7 @@ class OtherHeadClassifier(Classifier):
         """Supports of each class, (k, r, d)."""
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
-        """Enroll the classes of a state whose feature maps (r, d) are given by content key."""
+        """Enroll the classes of a state, with feature maps (r, d) by content key."""
         self.state = state
         self.pools = {c.name: np.stack([feature_maps[s.key] for s in c.supports]) for c in state.classes}
         nothing = EnrolledClass(np.zeros((0, self.extractor.shape[1]), np.float32), np.zeros(0, np.float32))
@@ -69,7 +69,7 @@ class OtherHeadClassifier(Classifier):
         }
 
     def error_maps(self, feature_maps: Maps, key: str | None = None) -> Floats:
-        """Raise an FrnError: only FRN says where a photo is badly reconstructed."""
+        """Raise FrnError: only FRN can show where a photo is badly reconstructed."""
         raise FrnError(f"a {self.extractor.method} model has no error maps. Use one trained with --method frn.")
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
@@ -79,7 +79,7 @@ class OtherHeadClassifier(Classifier):
         return np.ones(len(maps))
 
     def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
-        """Negative log-probabilities (n, way) of maps (n, r, d), of examples without themselves."""
+        """Return negative log-probabilities (n, way) of maps (n, r, d); examples are scored without themselves."""
         if not self.pools:
             raise FrnError("there is no class yet: enroll some first")
         errors = -self.scores(list(self.pools.values()), maps)
@@ -95,7 +95,7 @@ class OtherHeadClassifier(Classifier):
         )
 
     def _errors_without(self, query: Maps, key: str) -> Array:
-        """Errors (way,) of an example; if its class has no other, that class explains nothing."""
+        """Return errors (way,) of an example; if its class has no other example, that class explains nothing."""
         own, _ = self._own_errors[key]
         rest = np.delete(self.pools[own], self._places[key], axis=0)
         pools = {name: rest if name == own else pool for name, pool in self.pools.items()}

@@ -34,14 +34,14 @@ def path_of(photo: Photo) -> Path:
 
 
 def list_photos(photos: Iterable[Photo]) -> list[Photo]:
-    """The photos of a list, a column of a table, or an array (n, h, w, 3). FrnError as `several`."""
+    """Return the photos of a list, a column of a table, or an array (n, h, w, 3). Raises FrnError as `several`."""
     return list(several(photos))
 
 
 def several(photos: Iterable[Photo]) -> Iterable[Photo]:
-    """Return photos that are more than one.
+    """Return a list of photos.
 
-    FrnError if it is one photo: it would be taken apart into letters or rows of pixels.
+    Raises FrnError for a single photo, which would be split into letters or rows of pixels.
     """
     one_array = getattr(photos, "ndim", 0) == 3 and tuple(getattr(photos, "shape", ()))[-1:] == (3,)
     if isinstance(photos, str | Path | bytes | Image.Image) or hasattr(photos, "read") or one_array:
@@ -53,9 +53,9 @@ def several(photos: Iterable[Photo]) -> Iterable[Photo]:
 
 
 def open_photo(photo: Photo) -> tuple[str, Image.Image]:
-    """A photo's content key and its pixels.
+    """Return a photo's content key and its pixels.
 
-    FrnError if a file cannot be read, or an array is not a picture.
+    Raises FrnError if a file cannot be read, or an array is not an image.
     """
     if isinstance(photo, str | Path):
         path = path_of(photo)
@@ -71,7 +71,7 @@ def open_photo(photo: Photo) -> tuple[str, Image.Image]:
 
 
 def _picture(given: Any) -> Image.Image:
-    """Pixels as an image in RGB. FrnError if they are not."""
+    """Return pixels as an RGB image. Raises FrnError if the pixels are invalid."""
     is_tensor = hasattr(given, "detach")
     pixels = np.asarray(given.detach().cpu() if is_tensor else given)
     shape = pixels.shape

@@ -1,4 +1,4 @@
-"""Few-shot accuracy of any features: arrays, `.npy` files or Parquet columns in, results as of `frn eval` out."""
+"""Few-shot accuracy of any features: arrays, `.npy` files or Parquet columns, with results as in `frn eval`."""
 
 import struct
 import time
@@ -24,7 +24,7 @@ from frn.ridge.tuning import tune_on_episodes
 from frn.system.files import require_regular
 
 Table: TypeAlias = NDArray[Any] | Sequence[Any] | str | Path
-"""Values, or a file that holds them: `.npy`, or `.parquet` with columns `features` and `labels`."""
+"""Values, or a file with them: `.npy`, or `.parquet` with columns `features` and `labels`."""
 
 MAX_BYTES = 1 << 40
 """Size limit of a features file."""

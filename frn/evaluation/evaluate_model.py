@@ -56,7 +56,7 @@ class EvaluationOptions:
     """Image preparation for an authors' `.pth`, which does not contain it."""
     tta: Tta = "none"
     method: str | None = None
-    """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/.
+    """Another, untrained head on the model's backbone: SimpleShot's is centred on train/, FRN's tuned on val/.
 
     Or one of `CLASSICAL`, which is fitted to each episode.
     """
@@ -157,12 +157,12 @@ def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None
 
 
 def with_method(model: Model, method: str) -> Model:
-    """The backbone of `model` under a new head at the values that it starts from, in evaluation mode.
+    """Return the backbone of `model` with a new head at its initial values, in evaluation mode.
 
-    SimpleShot's centre is still to be set: the mean feature of the training images.
+    The caller must still set SimpleShot's centre, the mean feature of the training images.
 
     Raises:
-        FrnError: if the new head has layers of its own, which only training can fill.
+        FrnError: if the new head has its own layers, which need training.
     """
     other = Model(replace(model.config, method=method))
     layers = [name for name, parameter in other.head.named_parameters() if parameter.dim()]

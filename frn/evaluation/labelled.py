@@ -1,7 +1,7 @@
 """Classifier results on photos of known classes: accuracy, calibration, unknown photos. Does not need torch.
 
-A photo that is also an example is skipped, because it would be right without meaning. Photos of classes that are not
-enrolled have no right answer; they show how many such photos are called unknown.
+A photo that is also an example is skipped, because it would be trivially right. Photos of classes that are not enrolled
+have no right answer; they show how many such photos are rejected as unknown.
 """
 
 import math
@@ -140,19 +140,19 @@ class LabelledScore:
 
     @property
     def false_rejections(self) -> float:
-        """Fraction of the photos of enrolled classes that are called unknown."""
+        """Fraction of the photos of enrolled classes that are rejected as unknown."""
         return sum(answer.prediction.unknown for answer in self.known) / len(self.known)
 
     @property
     def true_positive_rate(self) -> float:
-        """Fraction of the other photos that are called unknown; NaN without any."""
+        """Fraction of the other photos that are rejected as unknown; NaN without such photos."""
         return (
             sum(answer.prediction.unknown for answer in self.unknown) / len(self.unknown) if self.unknown else math.nan
         )
 
     @property
     def auroc(self) -> float:
-        """Probability that a photo of an enrolled class is more familiar than another photo; NaN without any other."""
+        """Probability that a photo of an enrolled class is more familiar than another photo; NaN without others."""
         if not self.unknown:
             return math.nan
         return auroc(
@@ -182,7 +182,7 @@ def score_labelled(
 ) -> LabelledScore:
     """Classify the photos of each class and compare; with `transductive`, all photos refine the classes first.
 
-    FrnError if no class of `members` is enrolled, or none of the photos of those that are can be used.
+    Raises FrnError if no class of `members` is enrolled, or none of their photos can be used.
     """
     names = tuple(classifier.classes)
     called, notes = match_names(map(check_name, members), names)  # in the spelling of the classes' folders

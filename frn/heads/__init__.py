@@ -57,7 +57,7 @@ HEADS: dict[str, Callable[[int], Head]] = {
 
 
 def head_names() -> list[str]:
-    """Names of all heads: ours, and those of other packages."""
+    """Return the names of all heads, built in or from other packages."""
     return [*HEADS, *(entry.name for entry in entry_points(group=GROUP))]
 
 
@@ -65,7 +65,7 @@ def build_head(name: str, d: int) -> Head:
     """Return a new head for maps of d channels.
 
     Raises:
-        FrnError: if there is no head of that name, or another package's cannot be made.
+        FrnError: if there is no head with that name, or another package's cannot be created.
     """
     if name in HEADS:
         return HEADS[name](d)
@@ -77,14 +77,14 @@ def build_head(name: str, d: int) -> Head:
 
 
 def networks_for(name: str) -> int:
-    """Return how many networks the maps of a head come from. Errors are those of `build_head`."""
+    """Return how many networks make the maps of a head. Errors are those of `build_head`."""
     with _named(name):
         networks: int = getattr(HEADS.get(name) or _registered(name), "networks", 1)
         return networks
 
 
 def _registered(name: str) -> Callable[[int], object]:
-    """The factory of another package's head."""
+    """Return the factory of another package's head."""
     found = entry_points(group=GROUP, name=name)
     if not found:
         raise FrnError(f"unknown method {name!r}; choose one of: {', '.join(head_names())}")
@@ -94,7 +94,7 @@ def _registered(name: str) -> Callable[[int], object]:
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Turn whatever another package raises into one line."""
+    """Turn any exception of another package into one line."""
     try:
         yield
     except FrnError:

@@ -1,8 +1,8 @@
-"""MCL, mutual centralized learning (Liu et al., CVPR 2022): a class scores by how central its locations are.
+"""MCL, mutual centralized learning (Liu et al., CVPR 2022): a class scores by the centrality of its locations.
 
-The formulas follow LibFewShot (RL-VIG/LibFewShot), which adapts the authors' code. A random walk goes between the
-query's locations and the locations of all classes, with chances that grow with their cosines. The Katz centrality of a
-class's locations, as a share of that of all classes, is its probability. Nothing is learned in the head.
+The formulas follow LibFewShot (RL-VIG/LibFewShot), which adapts the authors' code. A random walk alternates between the
+query's locations and the locations of all classes; the probability of a step grows with the cosine. The probability of
+a class is the share of its locations in the Katz centrality of all classes. The head has no learned parameters.
 
 Shape letters: way classes, r locations per map, q queries.
 """

@@ -134,7 +134,7 @@ class MustBeAloneError(Exception):
 
 
 def _memory(image: Image.Image, pixels: int) -> int:
-    """Estimate the most memory that decoding takes, from the header; `pixels` is the file's pixel count."""
+    """Estimate the peak memory of decoding from the header; `pixels` is the file's pixel count."""
     decoded = (4 * image.width + ROW) * image.height
     if image.format in ("WEBP", "AVIF", heif.FORMAT):  # the image, the decoder's planes, and copies of them
         return 4 * decoded

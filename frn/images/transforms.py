@@ -1,4 +1,4 @@
-"""Evaluation geometry: resize and centre crop, byte for byte as in training the networks."""
+"""Evaluation geometry: resize and centre crop, byte for byte as for training the networks."""
 
 from dataclasses import dataclass
 

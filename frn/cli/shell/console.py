@@ -60,10 +60,10 @@ def plain_ending() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
-        if interrupted:  # a module that was just loading may turn it into any error
+        if interrupted:  # a module that was still loading may turn it into any error
             note("interrupted")
             sys.exit(INTERRUPTED)
-        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # then a stream failed
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # a stream failed then
             discard_output(sys.stdout.fileno())
             note(f"error: stdout cannot be written ({error.strerror})")
             sys.exit(1)
@@ -94,11 +94,11 @@ def _shortage(error: BaseException) -> str:
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Show each `FrnError` and warning of ours as one line; errors exit with status 1. Bugs keep their traceback."""
+    """Show each `FrnError` and warning of `frn` as one line; errors exit with status 1. Bugs keep their traceback."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", FrnWarning)
-            warnings.filterwarnings("ignore", module="PIL|pillow_heif")  # about photos that can be read
+            warnings.filterwarnings("ignore", module="PIL|pillow_heif")  # about readable photos
             show = warnings.showwarning
 
             def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -118,7 +118,7 @@ def user_errors() -> Iterator[None]:
         sys.stderr.close()  # the reader has closed the pipe (`frn ... | head`), so nobody would see a message
         discard_output(sys.stdout.fileno())
         raise typer.Exit(1) from None
-    except OSError as error:  # about a given path, which may be too long or not permitted
+    except OSError as error:  # about a given path, which may be too long or forbidden
         if error.filename is None or _shortage(error):
             raise
         fail(f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror})")
@@ -131,7 +131,7 @@ def fail(message: str) -> None:
 
 
 def command_line() -> str:
-    """Return the command line as it was called."""
+    """Return the command line as it was typed."""
     return shlex.join(["frn", *sys.argv[1:]])
 
 
@@ -218,7 +218,7 @@ def progress_bar(what: str) -> Iterator["Progress"]:
 
 @contextmanager
 def status_line(text: str) -> Iterator[Callable[[str], None]]:
-    """Show a line on a terminal during an operation; yields a function that changes its text. Quiet in a pipe."""
+    """Show a line on a terminal during an operation; yields a function that changes its text. Silent in a pipe."""
     from rich.console import Console
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""What people type who know other programs: the matching command, or the words that it takes."""
+"""Command lines of people who know other programs: suggest the matching command or its arguments."""
 
 import shlex
 from pathlib import Path
@@ -20,14 +20,14 @@ FOR_FOLDERS = {
     "train": "frn finetune {} or frn train PRESET --data {}",
     "export": "frn export --out exported --classes {}",
 }
-"""Commands that take a folder of photos by an option."""
+"""Commands that take a folder of photos as an option."""
 
 
 def as_meant(words: list[str]) -> list[str]:
-    """Return the words of a command line with paths for file:// addresses.
+    """Return the words of a command line, with file:// addresses replaced by paths.
 
     Raises:
-        FrnError: if a word is an address of the web, or a folder or file where the command takes it by an option.
+        FrnError: if a word is a web address, or a folder or file that the command takes as an option.
     """
     if any("://" in word for word in words):
         from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""`frn reproduce`: a table of the paper, row by row, with the published and our results."""
+"""`frn reproduce`: a table of the paper, row by row, with published and measured results."""
 
 import json
 import signal
@@ -128,7 +128,7 @@ class CommandError(FrnError):
 
 
 def _run(command: "Command") -> None:
-    """Run a command as a child process, with its progress on our stderr. Raises CommandError if it fails."""
+    """Run a command as a child process, with its progress on stderr. Raises CommandError if it fails."""
     # Ctrl-C also reaches the child, which saves and stops; wait for it.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:

@@ -75,9 +75,9 @@ def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[Fr
     """
     if world() == 1:
         return classifier.enroll(members)
-    from frn.system.distributed import joined  # it takes torch
+    from frn.system.distributed import joined  # this imports torch
 
-    with joined("cpu") as ranks:  # they exchange data in main memory
+    with joined("cpu") as ranks:  # the ranks exchange data in main memory
         files = [path for paths in members.values() for path in paths]
         ranks.assert_same([__version__, classifier.extractor.sha256, list(members), [str(path) for path in files]])
         read = partial(ranks.each, work=partial(classifier.extractor.read, store=classifier.store))
@@ -89,7 +89,7 @@ def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[Fr
 
 
 def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
-    """Return the files of each class, and why others in their folders were skipped."""
+    """Return the files of each class, and the reasons for skipped files."""
     from frn.data.folders import list_images
     from frn.estimator.loading import class_files
     from frn.inference.project import is_project

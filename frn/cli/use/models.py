@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from frn.models.zoo import ModelFiles
 
 MEASURED = ("path", "backbone", "method", "size", "bytes")
-"""Facts that neither a header's record nor notes may change."""
+"""Fields that neither a header's record nor notes may change."""
 
 app = typer.Typer(invoke_without_command=True, help="List, add and remove named models.")
 
@@ -183,7 +183,7 @@ def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")])
 
 
 def _facts(files: "ModelFiles") -> dict[str, Any]:
-    """What `--json` says of a model: its header's record and notes, and what is measured here before both."""
+    """Return a model's entry for `--json`: its header's record and notes; measured values take precedence."""
     from frn.models.header import read_header
     from frn.models.notes import read_notes
 

@@ -47,15 +47,15 @@ def prepare(
     """Prepare a data set from archives or folders: a benchmark by name, or "folder" for your own photos.
 
     Args:
-        name: see above.
+        name: name of a benchmark, or "folder".
         sources: archives as released, folders that contain them, or their unpacked contents.
         out: the data set's folder; complete files in it are kept.
         split: name of the class split if a benchmark has several; the first by default.
         unofficial: accept archives with other checksums, and other numbers of classes and images.
         download: let torchvision first download the archives to the one source, a folder.
         sampled: for "folder", how many classes become the validation and test splits, and which; None uses the
-            folders' names if they name splits.
-        progress: called with the MiB done and in all while archives are read, then with images done and in all.
+            folders' names if they are names of splits.
+        progress: called with the finished and total MiB while archives are read, then with finished and total images.
 
     Returns:
         Classes and images of each split; `Record.skipped` lists the files skipped in a folder.

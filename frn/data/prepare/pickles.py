@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError, shorten
 
 PLAIN = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|[SU]\d{1,6})")
-"""Types of numbers and texts that images and labels consist of."""
+"""Types of numbers and text that images and labels consist of."""
 
 
 def load_arrays(file: IO[bytes], where: str) -> Any:
@@ -86,7 +86,7 @@ class _ArraysOnly(_Unpickler):  # type: ignore[misc]
             raise pickle.UnpicklingError(asked) from None
 
     def load_build(self) -> None:
-        """Set an object's state, for placeholders only: otherwise a pickle could modify what it names."""
+        """Set the state of a placeholder; otherwise a pickle could modify any object that it names."""
         if type(self.stack[-2]) not in (_DType, _Array):
             raise pickle.UnpicklingError("it changes an object that is not an array")
         super().load_build()

@@ -66,13 +66,13 @@ class Sources:
     archives: re.Pattern[str] = re.compile(r".*\.zip", re.IGNORECASE)
     """Names of archives to open inside a folder or a tar; archives given by name are always opened."""
     checksums: Mapping[str, str] = field(default_factory=dict)
-    """MD5 of archives as released, by file name."""
+    """MD5 of released archives, by file name."""
     unofficial: bool = False
     """Whether another checksum is accepted."""
     digests: dict[str, str] = field(default_factory=dict)
     """MD5 of the files read, by `fingerprint` alone; known values need not be computed again."""
     progress: Progress = lambda done, total: None
-    """Called with the MiB done and in all while an archive is read."""
+    """Called with the finished and total MiB while an archive is read."""
     leave_out: Path | None = None
     """A folder to skip: the new data set, if it is inside a source."""
 
@@ -137,7 +137,7 @@ class Sources:
         for folder, files in _folders(source, self.leave_out):
             for entry in sorted(entry for entry in files if entry[0] != "."):
                 path = Path(folder) / entry
-                if not is_file(path):  # a pipe or device may never end
+                if not is_file(path):  # a pipe or device may be endless
                     self._odd.append(f"{path}: is skipped: it is not a file, or a broken link")
                 elif self.archives.fullmatch(entry) or entry in self.checksums:
                     archives.append(path)

@@ -48,7 +48,7 @@ def _write(item: Item, data: bytes, out: Path, upright: bool) -> None:
         data = as_stored(data)
     path = _path(item, out)
     with contextlib.suppress(OSError):
-        path.unlink()  # a damaged or outdated copy of ours, see `check_places`: never a user's photo
+        path.unlink()  # a damaged or outdated copy, see `check_places`: never a user's photo
     write_atomically(path, data)
 
 
@@ -57,7 +57,7 @@ def _path(item: Item, out: Path) -> Path:
 
 
 def _is_whole(item: Item, out: Path) -> bool:
-    """Return whether the file is complete: a copy by its size, a PNG of ours by its last bytes."""
+    """Return whether the file is complete: a copy by its size, a PNG written here by its last bytes."""
     try:
         with _path(item, out).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -70,10 +70,10 @@ def _is_whole(item: Item, out: Path) -> bool:
 
 
 def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> None:
-    """Check that every item has its own place, and that no other files are there.
+    """Check that every item has its own place, and that there are no other files.
 
-    Raises FrnError if two items share a place, a name is invalid, or `out` holds other files; without `replace`, also
-    if files of the same names differ.
+    Raises FrnError if two items share a place, a name is invalid, or `out` has other files; without `replace`, also if
+    files of the same names differ.
     """
     wanted = Counter((item.split, item.label, item.file) for item in items)
     twice = [place for place, count in wanted.items() if count > 1]
