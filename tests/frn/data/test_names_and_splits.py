@@ -42,7 +42,7 @@ def test_names_match_in_both_unicode_forms() -> None:
 def test_folders_that_differ_only_in_unicode_form_are_reported(tmp_path: Path) -> None:
     for name in (NFC, NFD):
         photos(tmp_path / name)
-    with pytest.raises(FrnError, match=r"two folders called 'Épervier'.*u0301"):
+    with pytest.raises(FrnError, match=r"two folders named 'Épervier'.*u0301"):
         scan(tmp_path)
 
 
@@ -95,7 +95,7 @@ def test_splits_are_found_by_common_names(tmp_path: Path, train: str, val: str) 
 def test_two_folders_of_one_split_are_refused(tmp_path: Path) -> None:
     for split in ("val", "valid"):
         photos(tmp_path / split / "jay")
-    with pytest.raises(FrnError, match="both val/ and valid/ mean 'val'"):
+    with pytest.raises(FrnError, match="both val/ and valid/ are names of the split 'val'"):
         find_splits(tmp_path)
 
 
@@ -124,7 +124,7 @@ def test_folder_is_inspected_before_advice_is_given(tmp_path: Path) -> None:
         scan(tmp_path / "deep")
     photos(tmp_path / "data" / "train" / "jay")
     photos(tmp_path / "data" / "val" / "wren")
-    with pytest.raises(FrnError, match=r"has the parts of a data set in it, not classes. Give one of them"):
+    with pytest.raises(FrnError, match=r"contains the splits of a data set, not classes. Choose one of them"):
         scan(tmp_path / "data")
     (tmp_path / "raw" / "jay").mkdir(parents=True)
     (tmp_path / "raw" / "jay" / "x.NEF").write_bytes(b"II*\0")

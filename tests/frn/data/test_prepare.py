@@ -215,7 +215,7 @@ def test_unusable_sources_give_one_line(tmp_path: Path) -> None:
         ("folder", page, "it is a web page"),
         ("folder", torn, "is not a complete archive"),
         ("folder", tmp_path / "none", "no such file or folder"),
-        ("folder", flat, "is in no class folder"),
+        ("folder", flat, "is not in a class folder"),
         ("folder", mixed, "belongs to no split"),
         ("cifar-fs", flat, "100 of CIFAR-100's 100 classes are missing"),
         ("cifarfs", flat, "Did you mean 'cifar-fs'"),
@@ -243,7 +243,7 @@ def test_only_the_broken_link_is_skipped(tmp_path: Path) -> None:
 def test_folder_with_other_content_is_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "train" / "other").mkdir(parents=True)
-    with pytest.raises(FrnError, match="already holds something else"):
+    with pytest.raises(FrnError, match="already contains something else"):
         prepare("folder", [zip_of(tmp_path / "x-train.zip", ["a/1.png"])], out)
 
 

@@ -77,7 +77,7 @@ def test_an_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name, limit in (("MAX_ENTRIES", 3), ("MAX_ENTRY", 100), ("MAX_ARCHIVE", 3000)):
         with monkeypatch.context() as patch:
             patch.setattr(archives, name, limit)
-            with pytest.raises(FrnError, match="unpacks to more than an image data set would hold"):
+            with pytest.raises(FrnError, match="unpacks to more than an image data set needs"):
                 prepare("folder", [source], tmp_path / "out")
     with sources.Sources([source]) as opened, pytest.raises(FrnError, match=r"0\.png: has more than 0 MiB, the limit"):
         opened.files()[0].read(limit=100)
@@ -115,14 +115,14 @@ def test_archive_of_names_alone_is_refused_at_once(tmp_path: Path, suffix: str) 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(archives, limit, 1000)
             if suffix == ".zip" or limit == "FREE_ENTRIES":
-                with pytest.raises(FrnError, match=r"is almost only file names|unpacks to more"):
+                with pytest.raises(FrnError, match=r"contains almost only file names|unpacks to more"):
                     prepare("folder", [source], tmp_path / "out")
 
 
 def test_a_tar_may_not_unpack_to_many_times_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tar_of(tmp_path / "zeros.tar.gz", {"train/a/1.png": bytes(4 << 20)})
     monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
-    with pytest.raises(FrnError, match="unpacks to more than an image data set would hold"):
+    with pytest.raises(FrnError, match="unpacks to more than an image data set needs"):
         prepare("folder", [source], tmp_path / "out")
 
 
@@ -281,10 +281,10 @@ def test_two_data_sets_do_not_mix(birds: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     prepare("cub-raw", [birds], out, unofficial=True)
     for name, split, held in (("cub-cropped", "tang", "cub-raw split=tang"), ("cub-raw", "chen", "cub-raw split=tang")):
-        with pytest.raises(FrnError, match=rf"already holds something else \({held}\)"):
+        with pytest.raises(FrnError, match=rf"already contains something else \({held}\)"):
             prepare(name, [birds], out, split=split, unofficial=True)
     (out / "test/003.Bird_3/mine.jpg").write_bytes(picture(1))
-    with pytest.raises(FrnError, match=r"already holds something else \('mine\.jpg' in 003\.Bird_3\)"):
+    with pytest.raises(FrnError, match=r"already contains something else \('mine\.jpg' in 003\.Bird_3\)"):
         prepare("cub-raw", [birds], out, unofficial=True)
     with pytest.raises(FrnError, match="both --source and --out"):
         prepare("cub-raw", [out], out, unofficial=True)
@@ -319,7 +319,7 @@ def test_torchvision_is_used_only_with_download(tmp_path: Path, monkeypatch: pyt
         FrnError, match=r"torchvision cannot download cub-raw \(it can: aircraft, cifar-fs, fc100, omniglot\)"
     ):
         prepare("cub-raw", [home], tmp_path / "cub", download=True)
-    with pytest.raises(FrnError, match="give that folder as the only --source"):
+    with pytest.raises(FrnError, match="pass that folder as the only --source"):
         prepare("omniglot", [home / file], tmp_path / "omniglot", download=True)
     assert len(asked) == 1
 
@@ -329,7 +329,7 @@ def test_a_failed_download_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
         raise RuntimeError("File not found or corrupted.")
 
     monkeypatch.setattr("torchvision.datasets.utils.download_url", fail)
-    with pytest.raises(FrnError, match=r"cannot be fetched \(File not found or corrupted\.\)"):
+    with pytest.raises(FrnError, match=r"cannot be downloaded \(File not found or corrupted\.\)"):
         prepare("cifar-fs", [tmp_path], tmp_path / "out", download=True)
 
 

@@ -107,7 +107,7 @@ def test_at_most_one_batch_of_maps_is_in_memory(cheap: FewShotClassifier, monkey
 
 
 def test_unfitted_classifier_raises_not_fitted_error() -> None:
-    with pytest.raises(NotFittedError, match="fit some first"):
+    with pytest.raises(NotFittedError, match="call fit first"):
         FewShotClassifier("conv4").predict([photo(0)])
 
 

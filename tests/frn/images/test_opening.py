@@ -133,7 +133,7 @@ def test_strip_is_cropped_before_it_is_enlarged() -> None:
 
 
 def test_a_crop_larger_than_the_resize_is_refused() -> None:
-    with pytest.raises(FrnError, match="the crop must fit"):
+    with pytest.raises(FrnError, match="the crop must not be larger"):
         EvaluationTransform(size=84, resize=64)
 
 

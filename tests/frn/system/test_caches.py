@@ -152,7 +152,7 @@ def test_no_cache_is_made_without_a_suitable_folder(tmp_path: Path, monkeypatch:
     (tmp_path / "photos" / caches.OWN_FOLDER).mkdir(parents=True)
     (tmp_path / "photos" / caches.OWN_FOLDER / "mine").touch()
     monkeypatch.setenv("FRN_CACHE", str(tmp_path / "photos"))
-    with pytest.raises(FrnError, match=r"frn-cache: holds something else.* Set FRN_CACHE to a new folder"):
+    with pytest.raises(FrnError, match=r"frn-cache: contains other files.* Set FRN_CACHE to a new folder"):
         load_images(scan(write(tmp_path / "a")), 16)
     assert FeatureStore().get("m", "k", (1, 1)) is None
     assert tree(tmp_path / "photos").keys() == {"frn-cache/mine"}
