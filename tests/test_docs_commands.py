@@ -24,14 +24,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("asse
 BLOCK = re.compile(r"```(sh|console)\n(.*?)```", re.DOTALL)
 ONLY_READ = {
     "train": "trains: tests/frn/cli/test_commands.py",
-    "teach": "trains: tests/frn/training/test_teaching.py",
     "finetune": "trains: tests/frn/training/test_finetuning.py",
     "eval": "thousands of episodes of a data set: tests/frn/cli/test_commands.py",
     "reproduce": "trains: tests/frn/reproduce/test_reproduce.py",
-    "visualize": "trains a decoder: tests/frn/training/test_decoder.py",
     "data": "reads the archives of a benchmark: tests/frn/data/test_benchmarks.py",
-    "average": "reads runs: tests/frn/models/test_soup.py",
-    "plot": "reads runs: tests/frn/report/test_curves.py",
     "models add": "fetches weights: tests/frn/cli/test_models.py",
     "models remove": "removes what was added: tests/frn/cli/test_models.py",
     "export --web": "needs onnxruntime-web: tests/export/web",
@@ -57,6 +53,8 @@ ELSEWHERE = {
     r"python -m http\.server --directory page": "tests/browser/conftest.py serves the same way",
     r"pip install '\.\[\w+\]'.*": "test_mentioned_extras_exist",
     r"python assets/benchmarks/\w+\.py.*": "tests/benchmarks/test_scripts.py",
+    r"python assets/decoder/visualize\.py.*": "tests/decoder",
+    r"python assets/teaching/\w+\.py.*": "tests/teaching",
     r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_mentioned_files_exist of tests/test_docs.py",
 }
 """Shell lines that do not start `frn`, and the test that runs them."""
@@ -128,7 +126,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(moths[0][0], folder / "unknown.jpg")
     for name in ("data/cifar-fs", "data/cub", "data/mine", "cifar-fs/val", "cub", "tiny-imagenet", "downloads"):
         (folder / name).mkdir(parents=True)
-    for name in ("runs/frn", "runs/proto", "runs/demo", "runs/decoder"):
+    for name in ("runs/frn", "runs/proto", "runs/demo"):
         (folder / name).mkdir(parents=True)
     for name in ("resnet18.pth", "model_ResNet-12.pth", "CUB_200_2011.tgz", "onnxruntime-web-1.30.0.tgz"):
         (folder / name).touch()

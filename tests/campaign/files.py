@@ -253,13 +253,15 @@ def results() -> Part:
 
 
 def metrics() -> Part:
-    """Metrics of a run, drawn as curves."""
-    from frn.report.curves import METRICS, read_curves
+    """What a run says of itself, cut to where it goes on."""
+    from frn.training.runs.run_folder import RunFolder, TrainState
 
     lines = [{"total_steps": step, "epoch": 1, "loss": 1.5, "accuracy": 61.25} for step in range(1, 5)]
 
     def door(data: bytes, folder: Path) -> None:
-        (folder / METRICS).write_bytes(data)
-        read_curves(folder)
+        run = RunFolder(folder)
+        run.metrics.write_bytes(data)
+        run.rewind_metrics(TrainState(total_steps=3))
+        assert all(json.loads(line)["total_steps"] <= 3 for line in run.metrics.read_text().splitlines())
 
     return Part(5_000, _damaging_lines([*lines, {"total_steps": 4, "val_accuracy": 50.0}]), door)

@@ -134,22 +134,10 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     ),
     "models known": (named(record("Network", backbone=str, about=str, licence=str)),),
     "eval": (record("Evaluation", {"method": str}, model=str, data=str, split=str, seed=Count, results=list[Result]),),
-    "plot": (each(record("Point", run=str, total_steps=Count, val_accuracy=float)),),
     "presets": (Preset, dict[str, Preset]),
     "train": (record("Trained", {"test": list[Result]}, **TRAINED),),
-    "teach": (record("Taught", model=str, seconds=float),),
-    "average": (record("Average", model=str, mean_of=list[str]),),
     "finetune": (record("Finetuned", start=float, **TRAINED),),
     "reproduce": (Report, list[Listed], each(record("Command", command=str))),
-    "visualize train": (record("DecoderRun", decoder=str, steps=Count, seconds=float),),
-    "visualize render": (
-        record(
-            "Rendered",
-            **dict.fromkeys(("model", "decoder", "data", "split", "picture"), str),
-            **dict.fromkeys(("seed", "way", "shot", "trials"), Count),
-            l2=named(record("PixelError", mean=float, ci95=float)),
-        ),
-    ),
     "export": (EXPORTED, record("Page", web=str, runtime=str, page_difference=float)),
     "data check": (list[SplitReport],),
     "cache": (

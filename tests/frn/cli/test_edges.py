@@ -170,8 +170,6 @@ TOO_LONG = "a" * 300
         ("enroll", MOTHS, "--out", f"{TOO_LONG}.frn.json"),
         ("data", "check", TOO_LONG),
         ("eval", "conv4", "--data", TOO_LONG),
-        ("plot", TOO_LONG),
-        ("average", TOO_LONG, TOO_LONG, "--out", "x.safetensors"),
     ],
 )
 def test_inaccessible_name_gives_one_line(words: tuple[object, ...]) -> None:

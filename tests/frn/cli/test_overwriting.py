@@ -13,12 +13,11 @@ from typer.testing import CliRunner, Result
 from frn.cli.main import app
 from frn.cli.shell.environment import OUTPUTS
 from frn.images.opening import open_image
-from frn.models.zoo import assets_folder, shipped_models
+from frn.models.zoo import assets_folder
 from frn.system.overwriting import is_ours
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
-CONV4 = shipped_models()["conv4"]
 FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("classify", "--out"): ("x.jsonl", [MOTHS, PHOTO]),
     ("classify", "--report"): ("x.html", [MOTHS, PHOTO]),
@@ -26,10 +25,7 @@ FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("explain", "--out"): ("x.png", [MOTHS, PHOTO]),
     ("score", "--csv"): ("x.csv", [MOTHS, MOTHS]),
     ("score", "--report"): ("x.html", [MOTHS, MOTHS]),
-    ("average", "--out"): ("x.safetensors", [CONV4, CONV4]),
     ("eval", "--report"): ("x.html", ["conv4", "--data", MOTHS]),
-    ("plot", "--out"): ("x.png", [MOTHS]),
-    ("visualize render", "--out"): ("x.png", ["conv4", "--data", MOTHS, "--decoder", MOTHS]),
 }
 """Options that name a file: the file names, and the other arguments that the command needs."""
 TEN_CLASSES = "ten classes"
@@ -40,8 +36,6 @@ FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("reproduce", "--out"): ("ablation.json", ["ablation"]),
     ("train", "--out"): ("config.toml", ["demo"]),
     ("finetune", "--out"): ("config.toml", [TEN_CLASSES]),
-    ("teach", "--out"): ("config.toml", [*["--data", MOTHS] * 5, "--photos", MOTHS]),
-    ("visualize train", "--out"): ("config.toml", ["conv4", "--data", MOTHS]),
     ("data prepare", "--out"): ("train/x/y.jpg", ["folder", "--source", MOTHS]),
 }
 """Options that name a folder, and a file that the command would write there."""

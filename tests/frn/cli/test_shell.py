@@ -215,7 +215,6 @@ INPUTS = {
     "--weights",
     "--calibrate",
     "--runtime",
-    "--decoder",
     "--photos",
 }
 """Options that name files to read."""

@@ -23,9 +23,9 @@ from frn.reproduce.plan import (
     run_status,
     stored,
 )
-from frn.reproduce.rows import Cell, DecoderSpec, Measurement, Regeneration, Row, RunSpec, Table
+from frn.reproduce.rows import Cell, Measurement, Row, RunSpec, Table
 from frn.reproduce.table_report import read, report
-from frn.reproduce.tables import REGENERATED_FROM, TABLES, choose_rows, find_table
+from frn.reproduce.tables import TABLES, choose_rows, find_table
 from frn.system.hardware import processor
 from frn.system.precision import choose_precision
 from frn.training.loop import train
@@ -191,51 +191,6 @@ def test_unneeded_data_set_gives_a_note(tmp_path: Path) -> None:
     result = frn(*words, "--dry-run")
     assert result.exit_code == 0
     assert f"--data cub={tmp_path}: is not needed, these rows have cifar-fs" in result.stderr
-
-
-def test_decoder_errors_of_a_run_become_a_row(moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = DecoderSpec(name="decoder", init=TINY, epochs=2, batch=40)
-    flags = ("--split", "val", "--shot", "2", "--trials", "4")
-    regeneration = Regeneration(name="decoder", run=decoder, flags=flags, prepare="cifar-fs")
-    longer = replace(regeneration, run=replace(decoder, epochs=3))
-    cells: dict[int | str, Cell] = dict.fromkeys(REGENERATED_FROM, Cell(regeneration, 0.2))
-    row = Row(name="decoder", label="moths", cells=cells)
-    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=[row], unit="of the error", digits=3))
-    monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
-    runs, out = tmp_path / "runs", tmp_path / "out"
-    words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", out, "--threads", 1)
-    planned = frn(*words, "--dry-run").stdout.splitlines()
-    best = runs / "tiny" / "best.safetensors"
-    assert planned[1:] == [
-        f"frn visualize train {best} --epochs 2 --batch 40 --precision fp32 --data {moths} --out {runs / 'decoder'} "
-        "--threads 1",
-        f"frn visualize render {best} --decoder {runs / 'decoder'} {shlex.join(flags)} --out {runs / 'decoder.png'} "
-        f"--data {moths} --json --threads 1",
-    ]
-    made = frn(*words, "--json")
-    assert made.exit_code == 0, made.stderr
-    found = json.loads(made.stdout)
-    errors = json.loads((runs / "decoder.json").read_text())["l2"]
-    figures = found["rows"][0]["figures"]
-    assert {name: (f["accuracy"], f["ci95"]) for name, f in figures.items()} == {
-        name: (error["mean"], error["ci95"]) for name, error in errors.items()
-    }
-    assert found["measurements"]["decoder"]["episodes"] == 4
-    assert list(found["runs"]) == ["tiny", "decoder"]
-    assert (runs / "decoder.png").is_file()
-    truth = errors["ground_truth"]
-    page = (out / "tiny.md").read_text()
-    assert f"| moths | 0.200 | {truth['mean']:.3f} ± {truth['ci95']:.3f} | 0.200 |" in page
-    assert "mean and 95 % interval of the error." in page
-    assert "| | ground truth published | ground truth here | same class published |" in page
-    assert "frn visualize train runs/tiny --epochs 2 --batch 40 --data cifar-fs --out runs/decoder\n" in page
-    assert not frn(*words, "--dry-run").stdout
-    assert frn(*words[:2], "--runs", runs, "--out", out).stdout == page
-    (runs / "decoder.json").unlink()
-    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=[replace(row, cells={"ground_truth": Cell(longer)})]))
-    refused = frn(*words, "--row", "decoder", "--dry-run")
-    assert "holds another run than `frn visualize train" in refused.stderr
-    assert "epochs was 2 and is 3" in refused.stderr
 
 
 def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_every_shipped_model_has_a_preset_of_its_own_kind(name: str) -> None:
         config.last_pool,
         config.transform,
     )
-    if "preset" in record:  # `frn teach` has its own recipe
+    if "preset" in record:  # teaching has its own recipe
         own = find_preset(record["preset"])
         assert (preset.augmentation, preset.data.max_side) == (own.augmentation, own.data.max_side)
     unknown = finetuning_preset(config, {}, [46] * 18, [50] * 6)

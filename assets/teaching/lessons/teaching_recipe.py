@@ -9,7 +9,7 @@ from frn.training.presets.overlay import overlay, read_settings
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weights:
-    """Weights of the losses in `frn.training.teaching.objective`."""
+    """Weights of the losses in `lessons.matching`."""
 
     maps: float = 2.0
     pooled: float = 1.0

@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from lessons.lesson import teach, views
+from lessons.matching import SOFTENED, Whitening, neighbour_divergence, seen_through
+from lessons.teacher_answers import record_answers
+from lessons.teaching_recipe import TeachingRecipe, read_recipe
 from PIL import Image
 from torch import Tensor, nn
-from typer.testing import CliRunner
 
-from frn.cli.main import app
 from frn.data.augmentation import Augmentation
 from frn.data.batch_augmentation import crop_and_resize
 from frn.data.concat import ConcatImages
@@ -20,10 +22,7 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.training.losses import distillation_loss
 from frn.training.runs.run import RunResult, RunSettings
-from frn.training.teaching.lesson import teach, views
-from frn.training.teaching.objective import SOFTENED, Whitening, neighbour_divergence, seen_through
-from frn.training.teaching.teacher_answers import record_answers
-from frn.training.teaching.teaching_recipe import TeachingRecipe, read_recipe
+from tests.benchmarks.scripts import invoke
 from tests.frn.training.tiny import sampled, weights
 
 RECIPE = TeachingRecipe(
@@ -148,8 +147,8 @@ def test_a_student_is_taught_from_the_command_line(tmp_path: Path, monkeypatch: 
         "teacher_size = 32\nway = 3\nper_class = 3\nbatch = 4\nepochs = 1\nsteps = 2\n"
         "own_sets = 1\nepisode_shares = [1.0]\nphoto_shares = [0.5]\n"
     )
-    words = ["teach", recipe, "--data", tmp_path / "named", "--photos", tmp_path / "other", "--out", tmp_path / "run"]
-    result = CliRunner().invoke(app, [*map(str, words), "--weights", str(tmp_path / "teacher.pth"), "--json"])
+    words = [recipe, "--data", tmp_path / "named", "--photos", tmp_path / "other", "--out", tmp_path / "run"]
+    result = invoke("teach", *words, "--weights", tmp_path / "teacher.pth")
     assert result.exit_code == 0, result.stderr
     taught = load_model(tmp_path / "run")
     assert taught.feature_maps(torch.rand(1, 3, 24, 24)).shape == (1, 1, 384)
@@ -157,6 +156,6 @@ def test_a_student_is_taught_from_the_command_line(tmp_path: Path, monkeypatch: 
 
 
 def test_missing_recipe_data_is_reported() -> None:
-    result = CliRunner().invoke(app, ["teach", "--photos", "x"])
+    result = invoke("teach", "--photos", "x")
     assert result.exit_code == 1
     assert "teaching takes --photos, and --data 5 times" in " ".join(result.stderr.split())

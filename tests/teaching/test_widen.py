@@ -1,9 +1,14 @@
+from pathlib import Path
+
 import pytest
 import torch
+from widen import widen
 
 from frn.backbones.resnet12 import ResNet12
 from frn.errors import FrnError
-from frn.models.widen import widen
+from frn.models.header import ModelConfig
+from frn.models.model import Model, load_model, save_model
+from tests.benchmarks.scripts import invoke
 
 
 def network(*channels: int, stem: int = 2) -> ResNet12:
@@ -38,3 +43,19 @@ def test_copies_of_a_channel_diverge_in_training() -> None:
 def test_other_networks_are_refused(narrow: tuple[int, ...], wide: tuple[int, ...]) -> None:
     with pytest.raises(FrnError, match=r"cannot be widened|same blocks"):
         widen(network(*narrow), network(*wide))
+
+
+def test_a_widened_model_file_computes_the_same(tmp_path: Path) -> None:
+    narrow = Model(ModelConfig(backbone="resnet9-patch4", method="frn", last_pool=False)).eval()
+    save_model(narrow, tmp_path / "narrow.safetensors", {"data": "moths"})
+    words = (
+        tmp_path / "narrow.safetensors",
+        "--backbone",
+        "resnet9-patch4-wide",
+        "--out",
+        tmp_path / "wide.safetensors",
+    )
+    assert invoke("widen", *words).exit_code == 0
+    wide, image = load_model(tmp_path / "wide.safetensors"), torch.rand(1, 3, 84, 84)
+    torch.testing.assert_close(wide.feature_maps(image)[..., :256] * 384**0.5, narrow.feature_maps(image) * 16)
+    assert wide.record == {"data": "moths", "widened_from": "resnet9-patch4"}

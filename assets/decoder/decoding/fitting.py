@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from frn.backbones.decoder import Decoder, build_decoder
+from decoding.network import Decoder, build_decoder
 from frn.data.pixel_cache import Progress, StoredImages
 from frn.errors import FrnError
 from frn.models.header import STAGE, read_header
@@ -133,11 +133,11 @@ def load_decoder(path: Path, model: Model) -> Decoder:
     """
     file = path / "last.safetensors" if path.is_dir() else path
     if not file.is_file():
-        raise FrnError(f"{path}: contains no decoder. `frn visualize train MODEL --data DIR --out {path}` trains one.")
+        raise FrnError(f"{path}: contains no decoder. `visualize.py train MODEL --data DIR --out {path}` trains one.")
     _, record = read_header(file)
     run = record.get("training", {}).get("run", {})
     if run.get("objective", run.get("stage")) != "decoder":
-        raise FrnError(f"{file}: is a model, not a decoder. `frn visualize train` trains one.")
+        raise FrnError(f"{file}: is a model, not a decoder. `visualize.py train` trains one.")
     if run["model"] != fingerprint(model):
         raise FrnError(f"{file}: was trained on the feature maps of another model ({run['model']})")
     decoder = decoder_for(model)

@@ -22,13 +22,12 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
-from frn.models.refined_stem import refine_stem
 from frn.system.precision import autocast, keep_freed_memory
 from frn.training.losses import distillation_loss
 from frn.training.runs.run import RunResult, RunSettings, TrainingRun
 from frn.training.runs.run_folder import RunFolder
 from frn.training.setup import describe_images
-from frn.training.teaching.objective import (
+from lessons.matching import (
     SOFTENED,
     Student,
     Whitening,
@@ -36,8 +35,9 @@ from frn.training.teaching.objective import (
     seen_through,
     unlike,
 )
-from frn.training.teaching.teacher_answers import Answers, Classifier, Progress, record_answers
-from frn.training.teaching.teaching_recipe import TeachingRecipe
+from lessons.refined_stem import refine_stem
+from lessons.teacher_answers import Answers, Classifier, Progress, record_answers
+from lessons.teaching_recipe import TeachingRecipe
 
 SAMPLE = 3000
 """Photos from which the distribution of a teacher's locations is estimated."""

@@ -1,14 +1,25 @@
 """Initialise a wider network to the same function (Chen et al., Net2Net, 2016), keeping what was learned.
 
+    python assets/teaching/widen.py runs/3 --backbone resnet9-patch4-wide --out wide.safetensors
+
 Each new channel copies an old one. The next layer divides its old weight at random between a channel and its copies, so
 that the copies diverge in training.
 """
 
+from dataclasses import replace as changed
+from pathlib import Path
+from typing import Annotated
+
 import torch
+import typer
 from torch import Tensor, nn
 
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
+from frn.cli.shell import options
+from frn.cli.shell.console import user_errors
 from frn.errors import FrnError
+from frn.models.model import Model, load_model, save_model
+from frn.system.overwriting import require_writable
 
 
 def widen(narrow: ResNet12, wide: ResNet12) -> None:
@@ -55,3 +66,29 @@ def _fill(narrow: nn.Module, wide: nn.Module, inputs: Tensor, outputs: Tensor) -
     new_norm.load_state_dict(
         {name: value[outputs] if value.dim() else value for name, value in old_norm.state_dict().items()}
     )
+
+
+def main(
+    model: Annotated[str, typer.Argument(help="Model name, model file or run folder.")],
+    backbone: Annotated[str, typer.Option(help="Wider backbone of the same kind.")],
+    out: Annotated[Path, typer.Option(help="Model file to write: something.safetensors.")],
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    replace: options.Replace = False,
+) -> None:
+    """Write a model with a wider backbone that computes the same, for `frn train --init`."""
+    with user_errors():
+        require_writable(out, replace=replace)
+        narrow = load_model(model)
+        torch.manual_seed(seed)
+        wide = Model(changed(narrow.config, backbone=backbone))
+        if not isinstance(narrow.backbone, ResNet12) or not isinstance(wide.backbone, ResNet12):
+            raise FrnError(f"{narrow.config.backbone} cannot begin {backbone}")
+        widen(narrow.backbone, wide.backbone)
+        wide.head.load_state_dict(narrow.head.state_dict())
+        wide.record = {**narrow.record, "widened_from": narrow.config.backbone}
+        save_model(wide.eval(), out)
+        print(f"{out}: {backbone} with the function of {model}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

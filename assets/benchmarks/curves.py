@@ -1,4 +1,7 @@
-"""Curves of training runs: read from their metrics and drawn by matplotlib."""
+"""Loss and accuracies of training runs, also of one that is still running, in one plot.
+
+python assets/benchmarks/curves.py runs/frn runs/proto --out curves.png --out curves.svg
+"""
 
 import io
 import json
@@ -6,15 +9,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
+from frn.cli.shell import options
+from frn.cli.shell.console import user_errors
 from frn.errors import FrnError
-from frn.system.extras import install_command
-from frn.system.files import MAX_LINES, read_regular
-from frn.system.overwriting import MARK
+from frn.system.files import MAX_LINES, read_regular, write_atomically
+from frn.system.overwriting import MARK, require_writable
 
 METRICS = "metrics.jsonl"
 FORMATS = (".png", ".svg", ".pdf")
@@ -81,15 +86,10 @@ def smooth(values: Values, width: int) -> Values:
 
 
 def draw_curves(runs: Sequence[Curves], kind: str) -> bytes:
-    """Return a plot of the loss and accuracy of runs over their steps, as a file of one of `FORMATS`.
+    """Return a plot of the loss and accuracy of runs over their steps, as a file of one of `FORMATS`."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure  # without pyplot, which would look for a display
 
-    Raises FrnError if matplotlib is not installed.
-    """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure  # without pyplot, which would look for a display
-    except ImportError as error:
-        raise FrnError(f"plots need matplotlib, which is not installed: {install_command('plots')}") from error
     with rc_context({"svg.hashsalt": "frn", "svg.fonttype": "none"}):  # the same curves give the same bytes
         figure = Figure(figsize=(10, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)
@@ -114,3 +114,24 @@ def draw_curves(runs: Sequence[Curves], kind: str) -> bytes:
 def _line(axes: Any, curve: tuple[Values, Values], colour: str, **style: Any) -> None:
     steps, values = curve
     axes.plot(steps, smooth(values, max(1, len(values) // WINDOWS)), color=colour, linewidth=1.2, **style)
+
+
+def main(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders to draw in one plot.")],
+    out: Annotated[list[Path], typer.Option(help="Plot to write: .png, .svg or .pdf. Repeatable.")],
+    replace: options.Replace = False,
+) -> None:
+    """Plot the loss and the accuracies of runs."""
+    with user_errors():
+        for path in out:
+            if path.suffix.lower() not in FORMATS:
+                raise FrnError(f"{path}: a picture must end in {' or '.join(FORMATS)}")
+            require_writable(path, replace=replace)
+        curves = [read_curves(run) for run in runs]
+        for path in out:
+            write_atomically(path, draw_curves(curves, path.suffix.lower()))
+            print(path)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from lessons.refined_stem import averaging, refine_stem
 
 from frn.backbones.resnet12 import ResNet12
 from frn.errors import FrnError
-from frn.models.refined_stem import averaging, refine_stem
 
 
 def network(stem: int) -> ResNet12:

@@ -3,9 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from decoding.network import Decoder, UpBlock, build_decoder
 from torch import nn
-
-from frn.backbones.decoder import Decoder, UpBlock, build_decoder
 
 
 def test_resnet12_decoder_has_the_shapes_of_the_paper() -> None:

@@ -1,11 +1,23 @@
-"""Model soups: the mean weights of runs that started from the same network (Wortsman et al., 2022)."""
+"""Model soups: the mean weights of runs that started from the same network (Wortsman et al., 2022).
+
+    python assets/teaching/average.py runs/10 runs/11 --out mean.safetensors
+
+The mean of runs with different seeds and the same `--init` can be more accurate than each run. Compare them with
+`frn eval --split val`.
+"""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
 import torch
+import typer
 
+from frn.cli.shell import options
+from frn.cli.shell.console import user_errors
 from frn.errors import FrnError
-from frn.models.model import Model
+from frn.models.model import Model, load_model, save_model
+from frn.system.overwriting import require_writable
 
 
 @torch.no_grad()
@@ -43,3 +55,21 @@ def mean_model(models: Sequence[Model]) -> Model:
     }
     mean.record = {**kept, "mean_of": [model.record for model in models]}
     return mean.eval()
+
+
+def main(
+    models: Annotated[list[Path], typer.Argument(help="Runs or model files that share one starting point.")],
+    out: Annotated[Path, typer.Option(help="Model file to write: something.safetensors.")],
+    replace: options.Replace = False,
+) -> None:
+    """Average the weights of several runs."""
+    with user_errors():
+        if out.suffix != ".safetensors":
+            raise FrnError(f"{out}: a model file must end in .safetensors")
+        require_writable(out, replace=replace)
+        save_model(mean_model([load_model(model) for model in models]), out)
+        print(f"{out}: the mean of {len(models)} models")
+
+
+if __name__ == "__main__":
+    typer.run(main)

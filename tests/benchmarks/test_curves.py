@@ -6,14 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from curves import read_curves, smooth
 
-from frn.cli.main import app
-from frn.report.curves import read_curves, smooth
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+from tests.benchmarks.scripts import invoke
 
 
 @pytest.fixture
@@ -50,24 +45,19 @@ def test_smoothed_value_is_the_mean_of_earlier_values() -> None:
 def test_runs_are_drawn_as_png_and_svg(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     png, svg = tmp_path / "c.png", tmp_path / "c.svg"
-    done = frn("plot", run, run, "--out", png, "--out", svg)
+    done = invoke("curves", run, run, "--out", png, "--out", svg)
     assert done.exit_code == 0
     assert png.read_bytes().startswith(b"\x89PNG")
     assert "a run" in svg.read_text(encoding="utf-8")
     first = svg.read_bytes()
-    frn("plot", run, run, "--out", svg)
+    invoke("curves", run, run, "--out", svg)
     assert svg.read_bytes() == first
 
 
-def test_validations_are_printed_as_rows(run: Path) -> None:
-    rows = ["run,total_steps,val_accuracy", "a run,20,61.5", "a run,40,70.25"]
-    assert frn("plot", run, "--csv").stdout.splitlines() == rows
-
-
 def test_a_non_run_is_reported(tmp_path: Path) -> None:
-    done = frn("plot", tmp_path, "--out", tmp_path / "c.png")
+    done = invoke("curves", tmp_path, "--out", tmp_path / "c.png")
     assert done.exit_code == 1
     assert "is not a run folder, it has no metrics.jsonl" in done.stderr
     (tmp_path / "metrics.jsonl").write_text("")
-    assert "has no step in it yet" in frn("plot", tmp_path, "--csv").stderr
-    assert "a picture must end in .png" in frn("plot", tmp_path, "--out", "c.gif").stderr
+    assert "has no step in it yet" in invoke("curves", tmp_path, "--out", "c.png").stderr
+    assert "a picture must end in .png" in invoke("curves", tmp_path, "--out", "c.gif").stderr

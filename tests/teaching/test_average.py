@@ -1,18 +1,16 @@
-"""`frn average`: the mean of the weights of several runs."""
+"""The mean of the weights of several runs."""
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner, Result
+from average import mean_model
 
-from frn.cli.main import app
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
-from frn.models.soup import mean_model
+from tests.benchmarks.scripts import invoke
 
 
 def build(seed: int, *, size: int = 32) -> Model:
@@ -23,18 +21,13 @@ def build(seed: int, *, size: int = 32) -> Model:
     return model.eval()
 
 
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
-
-
 def test_every_weight_and_statistic_is_the_mean(tmp_path: Path) -> None:
     models = [build(seed) for seed in range(3)]
     paths = [tmp_path / f"{seed}.safetensors" for seed in range(3)]
     for model, path in zip(models, paths, strict=True):
         save_model(model, path)
-    made = frn("average", *paths, "--out", tmp_path / "mean.safetensors", "--json")
+    made = invoke("average", *paths, "--out", tmp_path / "mean.safetensors")
     assert made.exit_code == 0, made.output
-    assert json.loads(made.stdout)["mean_of"] == [str(path) for path in paths]
     mean = load_model(tmp_path / "mean.safetensors")
     states = [dict(model.state_dict()) for model in models]
     for name, value in mean.state_dict().items():
@@ -53,6 +46,6 @@ def test_models_that_cannot_be_averaged_are_refused(tmp_path: Path) -> None:
         mean_model([build(0)])
     with pytest.raises(FrnError, match="models of the same type: frn on conv4 at 48 pixels, frn on conv4 at 32"):
         mean_model([build(0), build(1, size=48)])
-    told = frn("average", tmp_path, tmp_path, "--out", tmp_path / "mean.pth")
+    told = invoke("average", tmp_path, tmp_path, "--out", tmp_path / "mean.pth")
     assert told.exit_code == 1
     assert "a model file must end in .safetensors" in told.output.replace("\n", " ")

@@ -1,16 +1,19 @@
 """Training the decoder, and the images that it regenerates."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from decoding.fitting import DecoderSchedule, decoder_for, decoder_input, load_decoder, train_decoder
+from decoding.network import build_decoder
+from decoding.regeneration import GAP, Regenerator
 from PIL import Image
 from typer.testing import CliRunner, Result
+from visualize import app
 
-from frn.backbones.decoder import build_decoder
-from frn.cli.main import app
 from frn.data.folders import scan
 from frn.data.pixel_cache import StoredImages, load_images
 from frn.episodes import EpisodeShape
@@ -18,8 +21,6 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
-from frn.training.decoder.fit_decoder import DecoderSchedule, decoder_for, decoder_input, load_decoder, train_decoder
-from frn.training.decoder.regeneration import GAP, Regenerator
 from frn.training.runs.run import RunSettings
 
 SHAPE = EpisodeShape(way=3, shot=2, queries=2)
@@ -122,7 +123,7 @@ def test_errors_equal_those_computed_by_hand(images: StoredImages) -> None:
             for rebuilder, members in enumerate(sampled[:, : SHAPE.shot].tolist()):
                 (same if rebuilder == label else other).append(regenerate(query, members))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("frn.training.decoder.regeneration.evaluation_episode", lambda *args, **kwargs: sampled)
+        patch.setattr("decoding.regeneration.evaluation_episode", lambda *args, **kwargs: sampled)
         found = regenerator.trial(SHAPE, seed=0, index=0)
     assert found == pytest.approx([np.mean(own), np.mean(same), np.mean(other)], rel=1e-3)
 
@@ -174,21 +175,19 @@ def test_a_model_without_reconstruction_and_a_small_class_are_reported(images: S
 def test_visualize_commands_train_and_render(moths: Path, tmp_path: Path) -> None:
     save_model(small(), tmp_path / "model.safetensors")
     model, run, out = tmp_path / "model.safetensors", tmp_path / "run", tmp_path / "grid.png"
-    train = ("visualize", "train", model, "--data", moths, "--out", run)
-    result = frn(*train, "--epochs", 2, "--batch", 48, "--threads", 1, "--precision", "fp32", "--json")
+    train = ("train", model, "--data", moths, "--out", run)
+    result = frn(*train, "--epochs", 2, "--batch", 48, "--threads", 1, "--precision", "fp32")
     assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["steps"] == 4
-    render = ("visualize", "render", model, "--decoder", run, "--data", moths, "--out", out)
+    assert result.stdout.startswith("trained 4 steps in ")
+    render = ("render", model, "--decoder", run, "--data", moths, "--out", out)
     options = ("--shot", 3, "--trials", 5, "--threads", 1)
-    result = frn(*render, *options, "--json")
+    result = frn(*render, *options)
     assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)
-    assert list(found["l2"]) == ["ground_truth", "same_class", "other_class"]
-    assert all(0 < error["mean"] < 2 and error["ci95"] > 0 for error in found["l2"].values())
+    found = re.findall(r"^(\S+) (?:feature map|reconstruction) +(\S+) ± (\S+)$", result.stdout, re.MULTILINE)
+    assert [name for name, _, _ in found] == ["ground-truth", "same-class", "other-class"]
+    assert all(0 < float(error) < 2 and float(ci95) > 0 for _, error, ci95 in found)
     with Image.open(out) as image:
         assert image.size == ((3 + 6) * (32 + GAP), 5 * (32 + GAP))
-    text = frn(*render, *options).stdout
-    assert f"same-class reconstruction   {found['l2']['same_class']['mean']:.4f}" in text
     other = frn(*render[:-1], tmp_path / "grid.jpg", *options)
     assert (other.exit_code, "grid.jpg: the grid must end in .png" in other.stderr) == (1, True)
     assert not (tmp_path / "grid.jpg").exists()

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from frn.backbones.decoder import Decoder
+from decoding.fitting import decoder_input, targets
+from decoding.network import Decoder
 from frn.data.pixel_cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes, evaluation_episode
 from frn.errors import FrnError
@@ -19,7 +20,6 @@ from frn.heads.frn import FRNHead
 from frn.images.transforms import Pixels
 from frn.models.model import Model
 from frn.ridge.reconstruction import reconstruct
-from frn.training.decoder.fit_decoder import decoder_input, targets
 
 GAP = 2
 """White pixels between the images of a grid."""
