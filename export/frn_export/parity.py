@@ -30,10 +30,11 @@ HALF_TOLERANCE = 1e-2
 Each weight is off by up to 2^-11; the twelve layers of a ResNet-12 add up to 3e-3.
 """
 HEAD_TOLERANCE = 5e-6
-"""Tolerance, as a fraction of the query's energy, mean |q|^2, times (rho - 1)^2 where that is more than one.
+"""Tolerance, as a fraction of the query's energy, mean |q|^2, times (rho - 1)^2 if that is more than one.
 
-Usual models stay below 1e-6; with 640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 where rho is
-small."""
+Usual models stay below 1e-6; with 640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 if rho is
+small.
+"""
 COARSE_TOLERANCE = 2e-2
 """Tolerance for int8, where one grey level can move an activation to its next step."""
 

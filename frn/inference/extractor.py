@@ -33,7 +33,7 @@ BATCH = 16
 AHEAD = 3
 """Batches in progress: one at the caller, one in the network, one being decoded."""
 PIXELS = 16 * 256 * 256
-"""Pixels of all images of a run: larger images run in smaller batches, to save gigabytes in the layers."""
+"""Most pixels in a run: larger images run in smaller batches, which saves gigabytes of memory in the layers."""
 MAX_FEATURE = 1e12
 """Largest value of a feature; squared sums of larger ones overflow float32."""
 
@@ -56,7 +56,7 @@ class Extractor:
     ) -> None:
         """Open the bytes of a `features.onnx`; error messages refer to it as `where`.
 
-        A trusted file is one that we made ourselves; it is not checked. Any other file is checked and run in a child
+        A trusted file was made by `frn` itself and is not checked. Any other file is checked and run in a child
         process with limits. `threads=0` uses all cores. Raises FrnError if the file is not an extractor of a known
         version, fails the checks of `onnx_runtime`, or exceeds the limits of `onnx_sandbox`.
         """
@@ -152,7 +152,7 @@ class Extractor:
             opening: called with each file before it is read; an exception from it ends the reading.
         """
         remaining = iter(paths)
-        # If the caller may stop between two files, nothing is read ahead.
+        # If the caller may stop between two files, no file is read ahead.
         at_once = 1 if opening else AHEAD
         with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(1) as network:
 
@@ -178,7 +178,7 @@ class Extractor:
     def embed(
         self, seen: "Sequence[Embedded | Prepared | FrnError]", store: FeatureStore | None = None
     ) -> list[Embedded | FrnError]:
-        """Look at the prepared images of a batch, all at once; the store keeps their maps."""
+        """Embed the prepared images of a batch in one run, and store their maps."""
         fresh = [entry for entry in seen if isinstance(entry, Prepared)]
         maps = iter(self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ())
         found = [Embedded(entry.key, next(maps)) if isinstance(entry, Prepared) else entry for entry in seen]
@@ -205,7 +205,7 @@ class Extractor:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What the network needs of an image: its content key, and its crop."""
+    """What the network needs to embed an image: its content key and its crop."""
 
     key: str
     pixels: Pixels

@@ -104,9 +104,10 @@ def _check_sizes(model: "onnx.ModelProto", where: str) -> None:
         if value.type.tensor_type.shape.dim:
             value.type.tensor_type.shape.dim[0].dim_value = 1
     for output in model.graph.output:
-        output.type.tensor_type.ClearField("shape")  # it may fix the number of images
+        output.type.tensor_type.ClearField("shape")  # the file may fix the number of images
     try:
-        inferred = onnx.shape_inference.infer_shapes(model)  # without data propagation: values could grow like sizes
+        # without data propagation, because values could grow like sizes
+        inferred = onnx.shape_inference.infer_shapes(model)
     except (RuntimeError, ValueError, onnx.shape_inference.InferenceError) as error:
         raise FrnError(f"{where}: the shapes in its graph contradict each other ({shorten(error)})") from error
     total = 0
@@ -140,7 +141,7 @@ def open_session(
     options.log_severity_level = 4
     own = {"device_id": os.environ.get("LOCAL_RANK", "0")}  # one GPU per torchrun process
     providers = [("CUDAExecutionProvider", own)] * wants_cuda + [("CPUExecutionProvider", {})]
-    onnxruntime.set_default_logger_severity(4)  # a fallback would print pages otherwise
+    onnxruntime.set_default_logger_severity(4)  # otherwise a fallback prints pages of warnings
     try:
         unwanted = None if fold else ["ConstantFolding"]
         session = onnxruntime.InferenceSession(data, options, providers=providers, disabled_optimizers=unwanted)
@@ -198,7 +199,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def parse_json(metadata: Mapping[str, str], key: str, where: str, kind: type[Kind]) -> Kind:
-    """A metadata entry that holds JSON. FrnError if it is missing, damaged, or of another kind."""
+    """Return a metadata entry that holds JSON. Raises FrnError if it is missing, damaged, or of another kind."""
     try:
         return msgspec.json.decode(metadata.get(key, ""), type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

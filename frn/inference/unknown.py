@@ -50,7 +50,7 @@ def explained(errors: Errors, queries: NDArray[np.floating]) -> Shares:
 
 
 def share_of(whole: Shares, errors: Errors) -> Shares:
-    """Share of each query's energy (q,) that each class explains, at least 0, (q, way): from errors (q, way)."""
+    """Return the fraction of each query's energy that each class explains, (q, way), from errors (q, way)."""
     whole = whole[:, None]
     shares: Shares = 1 - np.divide(errors, whole, out=np.ones(errors.shape), where=whole > 0)
     return shares.clip(0)
@@ -94,7 +94,7 @@ class RejectRule:
 
 
 NEVER = RejectRule(0.0)
-"""Rule that rejects no photo."""
+"""Return a rule that rejects no photo."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +109,13 @@ class Calibration:
     """Median fraction of them that a class must explain; 0 if there are no supports."""
     false_rejections: float = FALSE_REJECTIONS
     others: Shares = field(default_factory=lambda: np.zeros(0))
-    """Familiarity of photos that a person said are of none of the classes."""
+    """Familiarity of photos that the user marked as none of the classes."""
 
     @cached_property
     def rule(self) -> RejectRule:
-        """The rule that rejects the stated share of known photos; without two supports in any class, none.
+        """Return the rule that rejects the stated fraction of known photos, or none without two supports of a class.
 
-        It rejects more where that costs fewer known photos than it rejects of those that are said to be of no class.
+        It rejects more if that costs fewer known photos than it gains rejected photos marked as none of the classes.
         """
         if not len(self.known):
             return NEVER
@@ -157,10 +157,10 @@ def calibrate(
     false_rejections: float = FALSE_REJECTIONS,
     others: Shares | None = None,
 ) -> Calibration:
-    """Calibrate from supports: their errors (n, way), classes and energies (n,).
+    """Calibrate the rule on supports: their errors (n, way), classes and energies (n,).
 
-    The error of a support's own class must be without the support. `others` is the familiarity of photos that are
-    known to be of none of the classes.
+    The error of a support's own class must be computed without the support. `others` is the familiarity of photos that
+    are known to be of none of the classes.
     """
     others = np.zeros(0) if others is None else others
     if not len(errors):
@@ -175,7 +175,7 @@ def calibrate(
 
 
 def stride(count: int) -> int:
-    """Return the step at which supports are selected from `count` of them."""
+    """Return the step for an even selection of supports from `count` of them."""
     return max(1, -(-count // MAX_SAMPLED))
 
 

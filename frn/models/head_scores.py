@@ -1,4 +1,4 @@
-"""The classes of a query by any head, from numpy maps: what classification asks of a head without a closed form.
+"""Scores of any head from numpy maps, for heads without a closed form.
 
 Shape letters: way classes, k supports of a class, r locations per map, d channels, n queries.
 """
@@ -17,9 +17,9 @@ HeadScores = Callable[[Sequence[Maps], Maps], NDArray[np.float64]]
 
 
 def head_scores(weights: Path) -> HeadScores:
-    """Return a function from each class's supports (k, r, d), and queries (n, r, d), to log-probabilities (n, way).
+    """Return a function from each class's supports (k, r, d) and queries (n, r, d) to log-probabilities (n, way).
 
-    A head takes as many supports of each class: those of smaller classes are repeated.
+    A head takes the same number of supports for each class, so those of smaller classes are repeated.
     """
     head = load_model(weights).head
 

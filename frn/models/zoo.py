@@ -28,7 +28,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The files of a model."""
+    """The files that make up a model."""
 
     weights: Path
     """File that torch loads; for an exported model, the `.onnx` file itself."""

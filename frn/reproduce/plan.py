@@ -28,7 +28,7 @@ class Locations:
     data: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the data sets by name."""
     options: tuple[str, ...] = ()
-    """Options of every command: threads, device."""
+    """Options of every command, such as threads and device."""
     precision: str = "fp32"
     """Precision of training; a resumed run keeps its own."""
 
@@ -111,7 +111,7 @@ class Answer:
 
     @classmethod
     def from_json(cls, found: Any) -> "Answer":
-        """Read `frn eval --json`. KeyError, TypeError, IndexError or ValueError if it is something else."""
+        """Read output of `frn eval --json`. Raises KeyError, TypeError, IndexError or ValueError if it is not such."""
         results = found["results"]
         shape = {key: results[0][key] for key in ("way", "queries", "episodes")}
         figures = {str(one["shot"]): {"mean": one["accuracy"], "ci95": one["ci95"]} for one in results}
@@ -122,7 +122,7 @@ class Answer:
 
 
 def stored(measurement: Measurement, locations: Locations) -> Answer | None:
-    """The answer of a measurement, or None if it does not exist or is damaged."""
+    """Return the result of a measurement, or None if it does not exist or is damaged."""
     try:
         return Answer.from_json(read_json(locations.answer(measurement)))
     except (ValueError, KeyError, TypeError, IndexError):
@@ -131,7 +131,7 @@ def stored(measurement: Measurement, locations: Locations) -> Answer | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStatus:
-    """Status of a run according to its checkpoint."""
+    """Status of a run as stored in its checkpoint."""
 
     finished: bool
     seconds: float

@@ -23,9 +23,11 @@ MAX_ENTRY = 16 << 30
 MAX_ARCHIVE = 1 << 40
 """Most bytes of all entries together."""
 FREE_ENTRIES, BYTES_PER_ENTRY = 100_000, 512
-"""Entries allowed for any archive, and its bytes required for each further one; image archives have far more."""
+"""Number of entries allowed for any archive, and bytes that it must have for each further one; image archives have far
+more.
+"""
 FREE_BYTES, MAX_RATIO = 1 << 30, 50
-"""Unpacked bytes allowed for any archive, and how many times its own size beyond them."""
+"""Unpacked bytes allowed for any archive, and the multiple of its own size allowed beyond them."""
 MAX_READ = 64 << 20
 """Most bytes that listing a tar may read at once, because a name or header may claim any length."""
 MAX_DIRECTORY, DIRECTORY_SHARE = 8 << 20, 3

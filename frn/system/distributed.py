@@ -24,7 +24,7 @@ Thing = TypeVar("Thing")
 Made = TypeVar("Made")
 
 PIECE = 64
-"""Items per rank between two gathers: photos, whose maps pass through memory."""
+"""Items per rank between two gathers, because the maps of photos are sent through memory."""
 
 RENDEZVOUS_TIMEOUT = timedelta(hours=1)
 """Timeout of the other ranks: rank 0 may be decoding a data set."""
@@ -122,7 +122,7 @@ class ProcessGroup:
         return range(total * self.rank // self.world, total * (self.rank + 1) // self.world)
 
     def each(self, things: Sequence[Thing], work: Callable[[Sequence[Thing]], Iterable[Made]]) -> Iterator[Made]:
-        """Yield on rank 0 the results of `work` for things, in order; each rank works on a share of each piece."""
+        """Yield the results of `work` for things on rank 0, in order; each rank works on a share of each piece."""
         size = PIECE * self.world
         for start in range(0, len(things), size):
             piece = things[start : start + size]

@@ -133,7 +133,7 @@ class _Step(nn.Module):
         with autocast(self.device, self.precision):
             maps = self.model.feature_maps(images)
             taught = None if teacher is None else teacher(images)
-        with drawing_from(generator, self.device):  # for heads with dropout or noise
+        with drawing_from(generator, self.device):  # heads may have dropout or noise
             loss, logits, target = self.objective.score(self.model, maps, sampled)
         return loss if taught is None else loss.lerp(distillation_loss(logits, taught), self.distil), logits, target
 

@@ -53,7 +53,7 @@ def run() -> None:
     encoding = sys.stdout.encoding or ""
     if encoding.lower().replace("-", "") != "utf8":
         sys.exit(f"error: the terminal's encoding is {encoding}, but frn-tui draws in UTF-8. Set LANG=C.UTF-8.")
-    gc.disable()  # until the first paint: nothing to collect yet, and it costs a tenth of the time
+    gc.disable()  # nothing to collect before the first paint, and collecting costs a tenth of the time
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the program while only modules are loading

@@ -19,7 +19,7 @@ from frn.training.presets import WITH_AUXILIARY_LOSS, Preset, Schedule, find_pre
 from frn.training.presets.preset import TrainingData, ValidationProtocol
 
 MIN_CLASSES = 10
-"""Fewest classes; with fewer, or fewer than `PER_CLASS` photos each, training would memorise these photos."""
+"""Fewest classes. With fewer classes, or fewer than `PER_CLASS` photos each, training would memorise the photos."""
 HELD_OUT = 0.25
 """Fraction of classes used for validation without val/; at least three if there are seven or more."""
 PER_CLASS = 10

@@ -159,7 +159,7 @@ class EngineClient:
 
     async def _listen(self, process: Process) -> None:
         assert process.stdout is not None
-        with contextlib.suppress(ValueError, ConnectionError):  # a line may have no end, or hold no message
+        with contextlib.suppress(ValueError, ConnectionError):  # a line may be endless, or contain no message
             while line := await process.stdout.readline():
                 self._receive(decode(line))
         await end(process, EXIT_TIMEOUT)
@@ -281,7 +281,7 @@ class EngineClient:
     def _write(self, message: Message) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        with contextlib.suppress(ConnectionError, RuntimeError):  # it died: `_listen` reports it
+        with contextlib.suppress(ConnectionError, RuntimeError):  # the engine died: `_listen` reports it
             self._process.stdin.write(encode(message))
 
     def _receive(self, message: Message) -> None:

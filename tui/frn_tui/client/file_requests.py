@@ -56,7 +56,8 @@ class Found(TypedDict):
     kind: Literal["image", "folder", "classes", "project", "bundle", "nothing"]
     """Kind of contents; if it is "nothing", `reason` says why.
 
-    One image; a folder of images; a folder of class folders; a project; or a project with its photos in a zip.
+    The kinds are one image, a folder of images, a folder of class folders, a project, and a project with its photos in
+    a zip.
     """
     files: list[str]
     """Files of an image or a folder of images; if there are classes, the files next to their folders."""
@@ -77,7 +78,7 @@ class Loaded:
 
     state: State
     model: str
-    """Model name as for `OpenModel`."""
+    """Model name, as for `OpenModel`."""
     sha256: str
 
 
@@ -96,7 +97,7 @@ class SaveProject(Request[None], op="save", queue="files"):
 
 
 Exported = Literal["classifier", "half", "page", "arrays"]
-"""The whole classifier as ONNX; the same with weights of half the bytes; a web page; the numbers of the classes."""
+"""Export format: the whole classifier as ONNX, the same with weights of half the size, a web page, or arrays."""
 
 
 class ExportClasses(Request[None], op="export", queue="compute"):
@@ -108,7 +109,7 @@ class ExportClasses(Request[None], op="export", queue="compute"):
 
 
 class FindMissing(Request[list[str]], op="missing", queue="files"):
-    """Find out which files are missing."""
+    """Find out which of the files are missing."""
 
     paths: list[str]
 
@@ -120,14 +121,14 @@ class StampFiles(Request[dict[str, list[int]]], op="stamp", queue="files"):
 
 
 class RelocatePhotos(Request[dict[str, Support]], op="relocate", queue="files"):
-    """Look for photos by their content, in a folder and all below it: those found, by key.
+    """Search a folder and its subfolders for photos by content; the result is the found ones, by key.
 
-    Events: `progress` {done, total} of the found.
+    Events: `progress` {done, total} of the found photos.
     """
 
     folder: str
     sizes: dict[str, int]
-    """Size of each file in bytes, by key: only files of these sizes are read."""
+    """Size of each file in bytes, by key; only files of these sizes are read."""
 
 
 class WriteBundle(Request[None], op="bundle", queue="compute"):
@@ -149,7 +150,7 @@ class SortedPhotos(TypedDict):
     """Result of sorting or moving photos."""
 
     places: dict[str, str]
-    """New paths by the given paths."""
+    """New paths by original path."""
     failed: list[tuple[str, str]]
     """Paths that could not be placed, with the reasons."""
     twins: list[str]
@@ -168,7 +169,7 @@ class SortPhotos(Request[SortedPhotos], op="sort", queue="compute"):
     verdicts: tuple[str, ...] = ()
     """Verdicts of all photos, if only some are given: each verdict gets its own folder."""
     journal: str = ""
-    """Journal of a move to continue; empty for a new one."""
+    """Journal of a move to continue; empty for a new move."""
 
 
 class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
@@ -176,7 +177,7 @@ class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
 
     journal: str
     photos: list[tuple[str, str, bool]]
-    """For each: its first path, the path it was moved to, and whether a twin was there."""
+    """For each photo: its original path, its new path, and whether an identical photo already existed there."""
     back: bool
 
 
@@ -199,7 +200,7 @@ class FindHolder(Request[int | None], op="holder", queue="files"):
 
 
 class LockProject(Request[None], op="lock", queue="files"):
-    """Lock a project for this app, even if another app has it open; None only releases the last one."""
+    """Lock a project for this app, even if another app has it open; None only releases the current lock."""
 
     path: str | None
 
@@ -232,11 +233,11 @@ class Recovered:
 
 
 class Recover(Request[Recovered | None], op="recover", queue="files"):
-    """The newest journal of an app that is gone, if any."""
+    """Return the newest journal of an app that is no longer running, if any."""
 
 
 class DiscardJournal(Request[None], op="discard", queue="files"):
-    """Remove the journal of this app or of an ended one; other journals stay."""
+    """Remove the journal of this app, or of one that has ended; other journals stay."""
 
     journal: str | None
-    """Path as in `Recovered`; None: this app's own journal."""
+    """Path as in `Recovered`; None means this app's own journal."""

@@ -12,7 +12,7 @@ OPENERS = {"win32": "explorer", "darwin": "open"}
 
 
 def viewer_command(path: str, environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> list[str]:
-    """What shows a photo: $FRN_VIEWER, or what the system opens such files with; FrnError if there is no desktop."""
+    """Return the program that shows photos: $FRN_VIEWER, or the system's default. Raises FrnError without a desktop."""
     chosen = environment.get(OVERRIDE) or OPENERS.get(platform)
     if not chosen and not environment.get("DISPLAY") and not environment.get("WAYLAND_DISPLAY"):
         raise FrnError(f"no desktop to show a photo on; ${OVERRIDE} may name a program that needs none")

@@ -30,7 +30,7 @@ PORT = 8000
 def serve(options: Sequence[str], port: int) -> None:
     """Serve the app with options of `frn-tui` until Ctrl-C or SIGTERM; every visit starts its own app.
 
-    Port 0 takes a free one. Raises FrnError if textual-serve is not installed or the port is taken.
+    Port 0 selects a free one. Raises FrnError if textual-serve is not installed or the port is taken.
     """
     port = _free(port)
     server = _server(shlex.join([sys.executable, "-P", "-m", "frn_tui.main", *options]), port)

@@ -210,7 +210,7 @@ def _groups(entries: Sequence[ClassEntry]) -> list[Keys]:
 def _calibrate(
     groups: Sequence[Keys], members: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, others: Shares
 ) -> Calibration:
-    """The rule for unknown photos, from errors (n, way) of all examples under all classes.
+    """Return the rule for unknown photos, from errors (n, way) of all examples under all classes.
 
     `others` is the familiarity of photos that are of none of them.
     """
@@ -226,7 +226,7 @@ def _calibrate(
 
 
 def _familiarity(classes: Sequence[EnrolledClass], others: Sequence[Maps]) -> Shares:
-    """How familiar photos (n, r, d) are to the classes, (n,)."""
+    """Return how familiar photos (n, r, d) are to the classes, (n,)."""
     if not classes or not others:
         return np.zeros(0)
     photos = np.stack(others)
