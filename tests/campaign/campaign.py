@@ -18,7 +18,11 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 10.0
-"""Seconds after which a case counts as hung."""
+"""Processor time in seconds after which a case counts as hung."""
+STARTING = 60.0
+"""The same for a worker's imports and its intact files."""
+WAITING = 12
+"""Wall-clock limit as a multiple of the processor time, for a busy machine."""
 MEMORY = 2 << 30
 """Limit on the memory of a worker and its children, in bytes."""
 REPORT = Path(os.environ.get("FRN_CAMPAIGN_REPORT", ROOT / "campaign.jsonl"))
@@ -82,13 +86,16 @@ def _work(outcome: Outcome, count: int, keep: Path) -> None:
         assert process.stderr is not None
         selector = selectors.DefaultSelector()
         selector.register(process.stdout, selectors.EVENT_READ)
-        buffered, patience, looked = b"", 60.0, 0.0  # the first case includes the imports
+        buffered, limit, looked = b"", STARTING, 0.0
         while True:
-            began = time.monotonic()
-            if not selector.select(patience):
+            began, used = time.monotonic(), worked(process.pid)
+            while not selector.select(1):
+                seconds, waited = worked(process.pid) - used, time.monotonic() - began
+                if seconds < limit and waited < limit * WAITING:
+                    continue
                 outcome.peak = max(outcome.peak, taken(process.pid))
                 process.kill()
-                _count(outcome, {"what": "hung", "seconds": time.monotonic() - began})
+                _count(outcome, {"what": "hung", "seconds": waited})
                 return
             chunk = os.read(process.stdout.fileno(), 1 << 16)
             if not chunk:
@@ -96,10 +103,11 @@ def _work(outcome: Outcome, count: int, keep: Path) -> None:
             buffered += chunk
             *lines, buffered = buffered.split(b"\n")
             for line in lines:
-                _count(outcome, json.loads(line))
+                if line:  # the first is empty: the worker is ready
+                    _count(outcome, json.loads(line))
             if time.monotonic() - looked > 0.5:
                 outcome.peak, looked = max(outcome.peak, taken(process.pid)), time.monotonic()
-            patience = SECONDS
+            limit = SECONDS
         if process.wait() and outcome.tried < count:
             last = process.stderr.read().decode(errors="replace").strip().splitlines()
             reason = last[-1] if last else f"ended with status {process.returncode}"
@@ -131,3 +139,13 @@ def taken(pid: int) -> int:
         return 0
     held = int(status.split("VmHWM:")[1].split()[0]) << 10 if "VmHWM:" in status else 0
     return held + sum(taken(int(child)) for child in children)
+
+
+def worked(pid: int) -> float:
+    """Return the processor seconds of a process and its children, also ended ones; 0 if the system does not tell."""
+    try:
+        times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return 0.0
+    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK") + sum(worked(int(child)) for child in children)

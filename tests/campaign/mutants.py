@@ -1,8 +1,9 @@
 """`python -m tests.campaign.mutants`: change the core in one place at a time, and check that its nearest tests fail.
 
 A mutant changes one operator, constant or condition, or drops one call. It runs in a copy of the tree with the nearest
-test files: first the file with the mirrored path, then those that import the module, directly or through other modules.
-A survivor is printed as a diff. `EQUIVALENT` lists mutants that no test can detect, each with the reason.
+test files: first the file with the mirrored path, then those that call its function, those with the fewest calls first
+(`--calls` stores which file calls what), or those that import its module if none calls it. A survivor is printed as a
+diff. `EQUIVALENT` lists mutants that no test can detect, each with the reason.
 """
 
 import argparse
@@ -33,7 +34,7 @@ SOURCES = {"frn": "frn", "frn_export": "export/frn_export", "frn_tui": "tui/frn_
 """Root folder of each package."""
 ELSEWHERE = ("tests/campaign", "tests/runtimes", "tests/browser", "tests/test_")
 """Markers of tests that are slow or need more than Python."""
-REACH = 6
+REACH = 8
 """Number of test files that a mutant must pass to survive."""
 TIMEOUT = 600
 """Seconds after which a test file counts as hung and is killed."""
@@ -44,8 +45,8 @@ EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
 COMPARISONS |= {"is not": "is", "not in": "in"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "%": "*", "**": "*"}
-SILENT = ("slots", "strict", "kw_only")
-"""Keywords that only affect errors for programmers."""
+SILENT = ("slots", "strict", "kw_only", "frozen", "deterministic")
+"""Keywords that only affect errors for programmers; ONNX has no map whose order `deterministic` could change."""
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
@@ -249,6 +250,33 @@ def nearest(path: str) -> tuple[str, ...]:
     return tuple(sorted(distance, key=order)[:REACH])
 
 
+Calls = dict[str, list[list[str]]]
+"""Functions (path, names) that each test file calls in its own process."""
+
+
+def traced(tests: "Tests", report: Path) -> Calls:
+    """Return which functions of the core each test file calls, from `report` or by running each file once."""
+    if not report.exists():
+        files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+        report.write_text(json.dumps({file: tests.calls(file) for file in files if not file.startswith(ELSEWHERE)}))
+    found: Calls = json.loads(report.read_text())
+    return found
+
+
+def nearest_calling(mutant: Mutant, calls: Calls) -> tuple[str, ...]:
+    """Return the test files nearest to a mutant."""
+    by_import, name = nearest(mutant.path), ".".join(mutant.scope)
+    # Files that call its function, else its class, else its module.
+    for is_meant in (name.__eq__, lambda where: where.startswith(f"{name}."), lambda where: True):
+        callers = [
+            file for file in calls if any(path == mutant.path and is_meant(where) for path, where in calls[file])
+        ]
+        if callers:
+            break
+    callers.sort(key=lambda file: len(calls[file]))
+    return tuple(dict.fromkeys([*by_import[:1], *(callers or by_import)]))[:REACH]
+
+
 def copied(place: Path) -> Path:
     """Copy the current tree."""
     ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*cache", "site", "dist", "node_modules")
@@ -302,7 +330,16 @@ class Tests:
                 return failed
         return ""
 
-    def _run(self, test: str) -> str:
+    def calls(self, file: str) -> list[list[str]]:
+        """Return the core functions that a test file calls."""
+        out = self.tree.parent / "calls"
+        out.unlink(missing_ok=True)
+        self._run(file, calls=str(out))
+        root, known = f"{self.tree}/", set(core())
+        named = [(path.removeprefix(root), name) for path, name in json.loads(out.read_text())] if out.exists() else []
+        return sorted([path, name] for path, name in named if path in known)
+
+    def _run(self, test: str, **wishes: str) -> str:
         """Run a file or one test; return the first failure or pytest's ending, or "" if all pass."""
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir()
@@ -310,9 +347,8 @@ class Tests:
         assert self._server.stdout
         began = time.monotonic()
         words = [test, *(f"--deselect={name}" for name in self._unsound)]
-        print(
-            json.dumps({"words": words, "said": str(self.home / "said"), "timeout": TIMEOUT}), file=self._server.stdin
-        )
+        wish = {"words": words, "said": str(self.home / "said"), "timeout": TIMEOUT, **wishes}
+        print(json.dumps(wish), file=self._server.stdin)
         self._server.stdin.flush()
         status = int(self._server.stdout.readline())
         if not status or status == NO_TESTS:
@@ -357,14 +393,15 @@ def again(report: Path) -> list[Mutant]:
     return chosen
 
 
-def try_all(chosen: list[Mutant], report: Path) -> float:
+def try_all(chosen: list[Mutant], report: Path, known: Path) -> float:
     """Try mutants one after the other, print survivors, append a line each to a report, and return the share killed."""
     killed = 0
     with tempfile.TemporaryDirectory(prefix="frn-mutants-") as place:
         tree = copied(Path(place))
         with contextlib.closing(Tests(tree)) as tests:
+            calls = traced(tests, known)
             for number, mutant in enumerate(chosen, 1):
-                nearby, file, began = nearest(mutant.path), tree / mutant.path, time.monotonic()
+                nearby, file, began = nearest_calling(mutant, calls), tree / mutant.path, time.monotonic()
                 source = file.read_bytes()
                 file.write_bytes(mutant.apply(source))
                 failed = tests.first_failure(nearby, file, source)
@@ -389,9 +426,10 @@ def main() -> None:
     parser.add_argument("--within", default="", help="only files whose path holds this")
     parser.add_argument("--again", type=Path, help="try the survivors of this report instead")
     parser.add_argument("--report", type=Path, default=Path("mutants.jsonl"))
+    parser.add_argument("--calls", type=Path, default=Path(tempfile.gettempdir(), "frn-mutants-calls.json"))
     options = parser.parse_args()
     chosen = again(options.again) if options.again else drawn(options.count, options.seed, options.within)
-    share = try_all(chosen, options.report)
+    share = try_all(chosen, options.report, options.calls)
     print(f"{share:.0%} of {len(chosen)} mutants killed")
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -107,7 +106,7 @@ def prepared() -> Part:
     def door(data: bytes, folder: Path) -> None:
         (folder / NAME).write_bytes(data)
         found = read_record(folder)
-        assert found is None or asdict(found) == asdict(record)
+        assert found is None or found == record
         if found is not None:
             found.is_whole(found.sources, folder)
 

@@ -8,6 +8,7 @@ import pytest
 from frn_export.graphs.backbone import features_graph
 from frn_export.int8_accuracy import LABELS, Cost, Sample, draw_sample, labels_changed, measure_cost
 from frn_export.quantise import int8
+from PIL import Image
 
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
@@ -106,3 +107,13 @@ def test_eight_images_of_two_classes_are_enough(moths: Path, tmp_path: Path, mod
     sample = draw_sample(copy_some(moths, tmp_path / "two", 2, 8), TRANSFORM)
     assert sample.sizes == (6, 6)
     assert str(measure_cost(model.head, features, features, sample).shape) == "2-way 1-shot"
+
+
+def test_more_than_sixty_images_are_reduced_evenly(tmp_path: Path) -> None:
+    for name, images in (("jay", 61), ("wren", 60)):
+        (tmp_path / name).mkdir()
+        for number in range(images):
+            Image.new("RGB", (32, 32), (number, 0, 0)).save(tmp_path / name / f"{number:02}.png")
+    sample = draw_sample(tmp_path, TRANSFORM)
+    assert sample.sizes == (25, 50)
+    assert len(sample.calibration) == 6 + 10

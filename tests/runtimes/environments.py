@@ -1,4 +1,4 @@
-"""Separate environments for tests: a Python with other packages, downloaded once."""
+"""Separate environments for tests: a Python or Node.js with other packages, downloaded once."""
 
 import shutil
 import subprocess
@@ -15,6 +15,16 @@ def python_with(place: Path, *packages: str) -> str:
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
         fetch([str(python), "-m", "pip", "install", "-q", *packages], place)
     return str(python)
+
+
+def node_with(place: Path, package: str, script: str) -> list[str]:
+    """Return the command that runs a script of this folder with a Node.js package; skip the test without a network."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        pytest.skip("no Node.js here")
+    if not place.is_dir():
+        place.mkdir(parents=True)
+        fetch(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package], place)
+    return ["node", str(Path(__file__).with_name(script))]
 
 
 def fetch(command: list[str], place: Path) -> None:

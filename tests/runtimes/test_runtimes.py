@@ -6,7 +6,6 @@ that keeps them.
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +29,7 @@ from frn.inference.unknown import NEVER
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters
-from tests.runtimes.environments import fetch, python_with
+from tests.runtimes.environments import node_with, python_with
 
 pytestmark = pytest.mark.runtimes
 
@@ -89,23 +88,13 @@ def _write_photos(folder: Path, queries: list[Path], classifier: Classifier) -> 
     (folder / "photos.json").write_text(json.dumps({"files": files, "images": images.shape, "expected": expected}))
 
 
-def node_with(place: Path, package: str) -> list[str]:
-    """Return the Node.js command with a package, or skip the test without a network."""
-    if not shutil.which("node") or not shutil.which("npm"):
-        pytest.skip("no Node.js here")
-    if not place.is_dir():
-        place.mkdir(parents=True)
-        fetch(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package], place)
-    return ["node", str(HERE / "answers.mjs")]
-
-
 @pytest.mark.parametrize("runtime", ["oldest", "newest", "node"])
 def test_another_runtime_gives_the_same_labels(runtime: str, exported: Path, tmp_path: Path) -> None:
     place = Path(os.environ.get("FRN_RUNTIMES", tmp_path)) / runtime
     if runtime == "oldest" and sys.version_info >= (3, 13):
         pytest.skip(f"onnxruntime {OLDEST_RUNTIME} is for Python up to 3.12")
     if runtime == "node":
-        command = node_with(place, "onnxruntime-node")
+        command = node_with(place, "onnxruntime-node", "answers.mjs")
     elif runtime == "oldest":
         command = [python_with(place, "numpy<2", f"onnxruntime=={OLDEST_RUNTIME}.0"), str(HERE / "answers.py")]
     else:

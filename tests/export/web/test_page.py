@@ -110,6 +110,8 @@ def test_page_without_classes_removes_earlier_classes(archive: Path, tmp_path: P
     out, rest = tmp_path / "page", ("--model", "conv4", "--runtime", archive)
     assert frn("export", "--web", out, "--classes", SAMPLES / "moths", *rest).exit_code == 0
     assert frn("export", "--web", out, *rest).exit_code == 0
+    assert frn("export", "--web", tmp_path / "bare", *rest).exit_code == 0
+    assert (tmp_path / "bare" / "sw.js").read_bytes() == (out / "sw.js").read_bytes()
     assert json.loads((out / "page.json").read_text(encoding="utf-8"))["classes"] == []
     assert not (out / "supports.bin").exists()
     assert not (out / "scores.onnx").exists()
@@ -122,6 +124,12 @@ def test_another_page_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
     assert "index.html: already exists, and frn did not write it" in done.stderr
     assert (tmp_path / "index.html").read_text() == "my home page"
     assert not (tmp_path / "page.js").exists()
+    for name in ("index.html", "head.onnx"):
+        (tmp_path / "other").mkdir(exist_ok=True)
+        (tmp_path / "index.html").rename(tmp_path / "other" / name)
+        refused = frn("export", "--web", tmp_path / "other", "--model", "conv4", "--runtime", archive)
+        assert f"{name}: already exists, and frn did not write it" in refused.stderr
+        (tmp_path / "other" / name).rename(tmp_path / "index.html")
 
 
 def test_exactly_one_of_out_and_web_is_required(tmp_path: Path) -> None:

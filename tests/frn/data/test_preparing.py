@@ -398,3 +398,11 @@ def test_pickle_cannot_run_code_or_end_the_process(data: bytes, reason: str | No
     else:
         with pytest.raises(FrnError, match=reason):
             load_arrays(io.BytesIO(data), "x.pkl")
+
+
+def test_archive_may_hold_at_most_a_tebibyte() -> None:
+    limits = archives.Limits("x.zip", archives.MAX_ARCHIVE)
+    for number in range(64):
+        limits.check(f"{number}.png", 16 << 30)
+    with pytest.raises(FrnError, match=r"1\.02e\+03 GiB in all"):
+        limits.check("64.png", 1)

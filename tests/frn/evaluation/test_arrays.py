@@ -73,3 +73,8 @@ def test_parquet_columns_are_read_and_missing_ones_reported(tmp_path: Path) -> N
     assert _read(tmp_path / "x.parquet", "features").tolist() == [[1, 2], [3, 4]]
     with pytest.raises(FrnError, match="has no column 'labels'; it has features, label"):
         _read(tmp_path / "x.parquet", "labels")
+
+
+def test_too_small_classes_of_the_validation_features_are_reported() -> None:
+    with pytest.raises(FrnError, match=r"the validation features.*'?b'?"):
+        evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=2, validation=(np.eye(6), list("aaaaab")))

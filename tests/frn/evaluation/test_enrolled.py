@@ -34,3 +34,13 @@ def test_transductive_accuracy_is_measured_on_the_same_queries() -> None:
     np.testing.assert_array_equal(shares[:, :1], plain)
     assert shares[:, 1].mean() > shares[:, 0].mean() + 0.05
     assert shares[:, 3].mean() > shares[:, 2].mean()
+
+
+def test_each_column_holds_its_own_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single unequal query is right or wrong; fifteen of each class give an accuracy in between."""
+    maps = np.random.default_rng(0).standard_normal((60, 4, 96)).astype(np.float32)
+    monkeypatch.setattr("frn.evaluation.enrolled._unequal", lambda drawn, *_: [drawn[0, :1], *[drawn[0, :0]] * 3])
+    prior, shape = Prior.trained(HeadParameters(4.0, 0.2, 20.0)), EpisodeShape(way=4, shot=1, queries=9)
+    shares = enrolled_accuracies(prior, maps, (15,) * 4, shape, episodes=range(4), seed=3, transductive=True)
+    assert set(shares[:, 2:].ravel()) <= {0.0, 1.0}
+    assert not set(shares[:, :2].ravel()) & {0.0, 1.0}

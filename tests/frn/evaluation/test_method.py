@@ -1,5 +1,6 @@
 """A trained backbone with another head."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
-from frn.evaluation.evaluate_model import with_method
+from frn.evaluation.evaluate_model import EvaluationOptions, evaluate, with_method
 from frn.evaluation.features import TorchExtractor, extract_features
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
@@ -46,3 +47,15 @@ def test_centre_is_the_mean_feature_for_any_batch_size(moths: Path, monkeypatch:
     images = load_images(scan(moths / "train"), model.config.transform)
     naive = extract_features(model, images).double().mean((0, 1)).float()
     torch.testing.assert_close(TorchExtractor(model).mean_feature(images), naive)
+
+
+def test_one_and_five_shots_are_measured_by_default(moths: Path) -> None:
+    options = EvaluationOptions(model="conv4", data=moths, episodes=2, queries=7)
+
+    def accuracies(options: EvaluationOptions) -> dict[int, float]:
+        return {result["shot"]: result["accuracy"] for result in evaluate(options)}
+
+    found = accuracies(options)
+    assert list(found) == [1, 5]
+    assert found == accuracies(replace(options, shot=[1, 5], seed=0)) != accuracies(replace(options, seed=1))
+    assert list(accuracies(replace(options, shot=[3]))) == [3]

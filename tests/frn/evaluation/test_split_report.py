@@ -39,6 +39,8 @@ def test_enrolled_and_transductive_accuracies_are_reported_with_the_protocol() -
     (found,) = evaluate_images(TorchExtractor(untrained("frn")), images, plan)
     (plain,) = evaluate_images(TorchExtractor(untrained("frn")), images, replace(plan, transductive=False))
     assert found["accuracy"] == plain["accuracy"]
+    (again,) = evaluate_images(TorchExtractor(untrained("frn")), images, replace(plan, seed=0))
+    assert again["transductive"] == found["transductive"]
     assert "tuned" not in plain
     assert found["tuned"]["accuracy"] > 40
     assert set(found["transductive"]) == {"balanced", "dirichlet_inductive", "dirichlet"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.tally import BINS, Tally
+from frn.evaluation.tally import BINS, Calibration, Tally
 
 SIZES, SHAPE = (9, 11, 8, 10), EpisodeShape(way=3, shot=2, queries=4)
 OWNER = np.repeat(np.arange(4), SIZES)
@@ -58,6 +58,14 @@ def test_the_calibration_error_is_the_weighted_gap_of_the_bins(tally: Tally) -> 
             shares, right = zip(*inside, strict=True)
             gap += len(inside) / len(queries) * abs(np.mean(shares) - np.mean(right))
     assert tally.calibration().error == pytest.approx(gap, abs=1e-6)
+
+
+def test_probability_of_one_falls_into_the_last_bin() -> None:
+    found = Calibration.of(np.array([0.0, 0.5, 0.75, 1.0]), np.array([True, False, True, True]), bins=4)
+    assert found.counts.tolist() == [1, 0, 1, 2]
+    assert found.confidence.tolist() == [0, 0, 0.5, 0.875]
+    assert found.accuracy.tolist() == [1, 0, 0, 1]
+    assert found.error == pytest.approx((1 + 0.5 + 2 * 0.125) / 4)
 
 
 def test_the_hardest_image_is_the_one_most_often_wrong(tally: Tally) -> None:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
-from torch import Tensor
+from torch import Tensor, nn
 
 from frn.episodes import EpisodeShape
 from frn.evaluation.episodes import evaluate_episodes
@@ -47,6 +47,37 @@ def test_neighbours_vote_by_their_cosine() -> None:
     support = F.normalize(torch.tensor([[[1.0, 0.0], [1.0, 0.2]], [[0.0, 1.0], [-1.0, 0.0]]]), dim=-1)
     scores = nearest_neighbours(support, torch.tensor([[1.0, 0.0]]))
     torch.testing.assert_close(scores, torch.tensor([[1 + 1 / 1.04**0.5, 0.0]]))
+
+
+@pytest.mark.parametrize("name", ["baseline", "baseline++"])
+def test_baseline_follows_the_official_fit(name: str) -> None:
+    """The lines of `set_forward_adaptation` and `distLinear`, from the same first weights in the same order."""
+    support, query = draw(3, 2)
+    support, query = 3 * support.double(), 3 * query.double()
+    way, shot, d = support.shape
+    generator = torch.Generator().manual_seed(0)
+    bound = d**-0.5
+    weight = nn.Parameter(torch.empty(way, d).uniform_(-bound, bound, generator=generator).double())
+    if name == "baseline":
+        second = nn.Parameter(torch.empty(way).uniform_(-bound, bound, generator=generator).double())
+    else:
+        second = nn.Parameter(weight.detach().norm(dim=1, keepdim=True))
+    unit = support.square().mean().sqrt()
+
+    def scores(x: Tensor) -> Tensor:
+        if name == "baseline":
+            return (x / unit) @ weight.T + second
+        return 2 * (x / x.norm(dim=1, keepdim=True)) @ (second * weight / weight.norm(dim=1, keepdim=True)).T
+
+    optimizer = torch.optim.SGD([weight, second], lr=0.01, momentum=0.9, dampening=0.9, weight_decay=0.001)
+    examples, labels = support.flatten(0, 1), torch.arange(way).repeat_interleave(shot)
+    for _ in range(100):
+        for chosen in torch.randperm(way * shot, generator=generator).split(4):
+            optimizer.zero_grad()
+            nn.CrossEntropyLoss()(scores(examples[chosen]), labels[chosen]).backward()
+            optimizer.step()
+    found = ClassicalHead(CLASSICAL[name])(support[:, :, None], query[:, None])
+    torch.testing.assert_close(found, scores(query).detach(), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", list(CLASSICAL))

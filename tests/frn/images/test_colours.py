@@ -15,6 +15,7 @@ from frn.images import depth
 from frn.images.colour import to_rgb
 from frn.images.depth import ShallowDataWarning
 from frn.images.opening import open_image
+from frn.images.profiles import srgb_converter
 from frn.images.transforms import EvaluationTransform
 from tests.profiles import ADOBE_RGB, DISPLAY_P3, SRGB, cmyk_profile, grey_profile, rgb_profile
 
@@ -88,6 +89,13 @@ def by_matrix(pixels: NDArray[np.uint8], primaries: object, gamma: float) -> NDA
     linear = (pixels / 255.0) ** gamma @ np.array(primaries) @ np.linalg.inv(np.array(SRGB))
     linear = linear.clip(0, 1)
     return 255 * np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+
+
+def test_colours_are_rounded_as_by_sharp() -> None:
+    """sharp 0.35 gives these values; with littleCMS's own sRGB profile, each differs by one grey level."""
+    pixels = np.array([[[166, 39, 185], [56, 18, 149], [227, 146, 166], [188, 112, 48]]], dtype=np.uint8)
+    shown = srgb_converter(PROFILES["p3"], "RGB")(Image.fromarray(pixels))
+    assert np.asarray(shown).tolist() == [[[183, 2, 193], [58, 5, 157], [241, 143, 168], [202, 108, 16]]]
 
 
 @pytest.mark.parametrize(

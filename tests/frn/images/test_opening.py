@@ -135,6 +135,9 @@ def test_strip_is_cropped_before_it_is_enlarged() -> None:
 def test_a_crop_larger_than_the_resize_is_refused() -> None:
     with pytest.raises(FrnError, match="the crop must not be larger"):
         EvaluationTransform(size=84, resize=64)
+    for size in (10**400, 1000000, 7):
+        with pytest.raises(FrnError, match="cannot be resized"):
+            EvaluationTransform(size=size)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".webp", ".jpg"])

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from frn.images.ramp import RAMP
 from frn.inference.explanation import GAP, PANEL, Panel, overlay, sheet
-from frn.inference.ramp import RAMP
 
 CROP = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
 
@@ -22,6 +22,25 @@ def test_worst_explained_block_is_brightest_at_its_place() -> None:
     assert np.allclose(light.reshape(5, 17, 5, 17).std((1, 3)), 0)  # blocks, not a blur
     smooth = lightness(overlay(grey, errors, low=0, high=2, smooth=True))
     assert smooth.reshape(5, 17, 5, 17).std((1, 3)).max() > 1
+
+
+def test_overlay_covers_15_to_75_percent_with_rising_error() -> None:
+    grey = np.full((10, 20, 3), 90, dtype=np.uint8)
+    drawn = np.asarray(overlay(grey, np.array([[0.0, 2.0]]), low=0, high=2))
+    for column, share, colour in ((0, 0.15, RAMP[0]), (19, 0.75, RAMP[-1])):
+        expected = (1 - share) * 90 + share * np.array(colour)
+        assert np.abs(drawn[5, column] - expected).max() <= 0.5
+
+
+def test_sheet_layout_matches_the_recorded_one() -> None:
+    errors = np.linspace(0, 1, 25).reshape(5, 5)
+    grey = np.full((84, 84, 3), 90, dtype=np.uint8)
+    picture = np.asarray(sheet(grey, "", [Panel("", "", errors), Panel("", "", errors[::-1])]))
+    assert picture.shape == (324, 804, 3)
+    # the photo and two panels are 252 pixels wide and 12 apart, above two lines of text
+    shown = (picture != 255).any(2)
+    assert np.flatnonzero(np.diff(shown[:, 20].astype(int)))[:2].tolist() == [11, 263]
+    assert np.flatnonzero(np.diff(shown[100].astype(int))).tolist() == [11, 263, 275, 527, 539, 791]
 
 
 def test_colour_ramp_gets_steadily_lighter() -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from frn.ridge.matmul import matmul_nt, matmul_small
+from frn.ridge.matmul import _prefers_onednn, matmul_nt, matmul_small
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -25,3 +25,14 @@ def test_inputs_with_gradients_get_gradients() -> None:
     torch.testing.assert_close(maps.grad, expected)
     with torch.no_grad():
         assert not matmul_small(maps.mT, maps).requires_grad
+
+
+def test_onednn_is_used_only_if_available_and_not_on_intel(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefers = _prefers_onednn.__wrapped__
+    monkeypatch.setattr("frn.ridge.matmul.processor", lambda: "AMD EPYC")
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert not prefers()
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    assert prefers() == hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    monkeypatch.setattr("frn.ridge.matmul.processor", lambda: "Intel(R) Xeon(R)")
+    assert not prefers()

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from frn.episodes import EpisodeShape
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters
@@ -17,8 +18,10 @@ from frn.ridge.tuning import (
     _least,
     _log_likelihood,
     _Solver,
+    _stride,
     tune,
     tune_by_leave_one_out,
+    tune_on_episodes,
 )
 
 TRAINED = Prior.trained(HeadParameters(2.0, 0.2, 5.0))
@@ -145,3 +148,43 @@ def test_chosen_alpha_is_better_than_its_neighbours(seed: int) -> None:
 
     quarter = TRAINED.alpha_spread / 4
     assert least(chosen.alpha) <= min(least(chosen.alpha - quarter), least(chosen.alpha + quarter)) + 1e-9
+
+
+def test_supports_are_reduced_beyond_400_or_30_billion_multiplications() -> None:
+    cheap, dear = np.empty((2, 1, 2)), np.broadcast_to(0.0, (10, 100, 1000))  # 10^8 multiplications a support
+    assert [_stride(count, [cheap]) for count in (400, 401)] == [1, 2]
+    assert [_stride(count, [dear]) for count in (300, 301)] == [1, 2]
+
+
+def test_more_than_64_classes_are_reduced_evenly() -> None:
+    pools = classes(65, 2, 1, 4, noise=1.0)
+    assert tune_by_leave_one_out(pools, TRAINED) == tune_by_leave_one_out(pools[::2], TRAINED)
+    assert tune_by_leave_one_out(pools[:64], TRAINED) != tune_by_leave_one_out(pools[:64:2], TRAINED)
+
+
+@pytest.mark.parametrize(
+    ("prior", "alpha", "beta", "gamma"),
+    [
+        (TRAINED, 0.738706, 0.2, 4.92293),
+        (UNTRAINED, 2.613706, 0.0, 80.0010),
+        (FLAT, -0.761294, 0.0, 11.1510),
+    ],
+)
+def test_each_prior_leads_to_the_recorded_head(prior: Prior, alpha: float, beta: float, gamma: float) -> None:
+    found = tune_by_leave_one_out(classes(4, 4, 6, 20, noise=1.0), prior)
+    assert (found.alpha, found.beta) == pytest.approx((alpha, beta), abs=1e-5)
+    assert found.gamma == pytest.approx(gamma, rel=3e-4)
+
+
+@pytest.mark.parametrize(("seed", "alpha", "gamma"), [(0, 2.5, 5.82930), (1, 3.125, 4.20725)])
+def test_episodes_of_other_classes_lead_to_the_recorded_head(seed: int, alpha: float, gamma: float) -> None:
+    maps = np.concatenate(classes(5, 6, 4, 12, noise=1.5))
+    found = tune_on_episodes(maps, [6] * 5, EpisodeShape(way=3, shot=2, queries=1), seed=seed)
+    assert (found.alpha, found.beta) == pytest.approx((alpha, 0.0), abs=1e-5)
+    assert found.gamma == pytest.approx(gamma, rel=3e-4)
+
+
+def test_two_supports_explain_each_other() -> None:
+    pools = classes(3, 2, 6, 20, noise=1.0)
+    head, solver = HeadParameters(0.5, 0.1, 1.0), _Solver(TuningEpisode(pools))
+    np.testing.assert_allclose(solver.errors(head), left_out_errors(pools, head), atol=2e-6 * solver.energy.max())

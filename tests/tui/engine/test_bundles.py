@@ -5,6 +5,7 @@ import os
 import shutil
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -127,6 +128,18 @@ def test_bundle_does_not_unpack_files_that_are_not_photos(bare: Engine, tmp_path
             archive.writestr(name, "more")
     bare.done("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / "b"))
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["b.frn.json"]
+
+
+def test_bundle_of_the_largest_size_is_unpacked_and_one_byte_more_is_refused(
+    engine: Engine, birds: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.done("bundle", path=str(tmp_path / "b.zip"), state=engine.state(birds))
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    for free, name in ((size - 1, "little"), (size, "enough")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder, free=free: SimpleNamespace(free=free))
+        end = engine.ask("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / name)).end
+        assert ("MiB free" in end.get("reason", "")) == (free < size) != (tmp_path / name).exists()
 
 
 def test_a_non_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:

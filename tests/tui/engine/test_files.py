@@ -13,6 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from frn_tui.client.protocol import EXISTS, MIRROR
+from frn_tui.engine.files import journal
 
 from frn.estimator.loading import load_classifier
 from frn.images.opening import open_image
@@ -229,3 +230,17 @@ def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_fol
     assert lock.acquire()
     threading.Timer(0.5, lock.release).start()
     assert engine.done("recover")["project"] == "x"
+
+
+@pytest.mark.parametrize(("fault", "runs"), [(None, True), (PermissionError, True), (ProcessLookupError, False)])
+def test_journal_app_counts_as_running_unless_its_process_does_not_exist(
+    monkeypatch: pytest.MonkeyPatch, fault: type[OSError] | None, runs: bool
+) -> None:
+    def kill(process: int, number: int) -> None:
+        assert (process, number) == (4711, 0)
+        if fault:
+            raise fault
+
+    monkeypatch.setattr(os, "kill", kill)
+    assert journal._runs("4711") == runs
+    assert journal._runs("no number")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from frn_tui.engine.pictures.blocks import encode
 from frn_tui.engine.pictures.encoding import draw_frame
-from frn_tui.engine.pictures.heat import paint
+from frn_tui.engine.pictures.heat import paint, read_map
 from frn_tui.engine.pictures.previews import MAX_PIXELS, fit
 from frn_tui.terminal.modes import CELLS, FRAME, PARTS, Mode
 from frn_tui.terminal.rendered_picture import Box
@@ -140,6 +140,11 @@ def test_the_map_covers_exactly_what_the_network_sees() -> None:
     assert len(np.unique(smooth[10, 40:120])) > 20
 
 
+def test_map_without_contrast_gets_the_lowest_colour() -> None:
+    assert read_map({"map": [[3.0, 3.0]], "low": 3.0, "high": 3.0, "smooth": False}).tolist() == [[0, 0]]
+    assert read_map({"map": [[1.0, 2.0, 5.0]], "low": 1.5, "high": 3.5, "smooth": False}).tolist() == [[0, 0.25, 1]]
+
+
 def test_zoomed_photo_shows_the_matching_part_of_the_map(bare: Engine, wide: Path) -> None:
     """Zoomed in or smaller, a place keeps its colour."""
     arguments: Message = {"path": str(wide), "columns": 40, "rows": 20, "look": "map", "heat": HEAT}
@@ -184,6 +189,8 @@ FRAMES = [
     (0.5, -0.1, 1.5, 0.5),
     (0.0, 0.0, 1.0, 1.0),
     (0.01, 0.01, 1.0, 0.99),
+    (-0.5, -0.5, -0.1, -0.1),
+    (0.2, -0.5, 0.8, 0.0),
 ]
 
 
