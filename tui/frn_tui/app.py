@@ -46,7 +46,7 @@ CHECK_INTERVAL = 2.0
 FIRST_SAMPLE = "eyed footman 7.jpg"
 """Sample shown first: every shipped model classifies it correctly."""
 UNLISTED = ("number", "cancel", "pane")
-"""Actions that the palette omits because they have no effect there."""
+"""Actions that the palette omits, because they have no effect there."""
 
 
 class FrnApp(CellApp):
@@ -77,7 +77,7 @@ class FrnApp(CellApp):
         self.controller = Controller(self.engine)
         self.settings = self.settings_at_start = Settings.read()
         self.opened: list[str] = []
-        """Opened projects and folders, latest first."""
+        """Opened projects and folders, the latest first."""
         # Without colours Textual has already chosen how to paint, and an ansi theme would be unreadable.
         if self.settings.theme in self.available_themes and not (self.no_color and "ansi" in self.settings.theme):
             self.theme = self.settings.theme
@@ -98,10 +98,10 @@ class FrnApp(CellApp):
         self._last_input = monotonic()
         self._input = InputQueue(self, super().on_event)
         self._wanted: dict[tuple[Gallery, str], RenderPreview] = {}
-        """Images that galleries lack."""
+        """Pictures that galleries lack."""
 
     def get_default_screen(self) -> Workspace:
-        """Return the workspace itself; another screen below it would be styled and painted for nothing."""
+        """Return the workspace itself: another screen below it would be styled and painted in vain."""
         self.workspace = Workspace(self.controller, self._mode(self._chosen_images()))
         self.workspace.set_query_share(self.settings.query_share)
         self.workspace.photos_pane.gallery.tile_width = self.settings.tile_width
@@ -194,7 +194,7 @@ class FrnApp(CellApp):
             self.graphics.cell = cell_size() or self.graphics.cell
 
     def _chosen_images(self) -> str:
-        if self.images != "auto" or self.graphics.in_page:  # settings for a terminal do not apply to a page
+        if self.images != "auto" or self.graphics.in_page:  # what was set for a terminal is not for a page
             return self.images
         return self.settings.images
 
@@ -369,7 +369,7 @@ class FrnApp(CellApp):
 
     def action_settings(self) -> None:
         if self.screen is self.workspace:
-            from frn_tui.screens.settings_menu import change_settings  # imported here because it is rarely used
+            from frn_tui.screens.settings_menu import change_settings  # imported here: rarely used
 
             self.context.start(change_settings, self.workspace, self, group="settings")
 

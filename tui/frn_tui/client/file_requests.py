@@ -56,8 +56,7 @@ class Found(TypedDict):
     kind: Literal["image", "folder", "classes", "project", "bundle", "nothing"]
     """Kind of contents; if it is "nothing", `reason` says why.
 
-    The kinds are one image, a folder of images, a folder of class folders, a project, and a project with its photos in
-    a zip.
+    One image; a folder of images; a folder of class folders; a project; or a project with its photos in a zip.
     """
     files: list[str]
     """Files of an image or a folder of images; if there are classes, the files next to their folders."""
@@ -78,7 +77,7 @@ class Loaded:
 
     state: State
     model: str
-    """Model name, as for `OpenModel`."""
+    """Model name as for `OpenModel`."""
     sha256: str
 
 
@@ -97,7 +96,7 @@ class SaveProject(Request[None], op="save", queue="files"):
 
 
 Exported = Literal["classifier", "half", "page", "arrays"]
-"""Export format: the whole classifier as ONNX, the same with weights of half the size, a web page, or arrays."""
+"""The whole classifier as ONNX; the same with weights of half the bytes; a web page; the numbers of the classes."""
 
 
 class ExportClasses(Request[None], op="export", queue="compute"):
@@ -109,7 +108,7 @@ class ExportClasses(Request[None], op="export", queue="compute"):
 
 
 class FindMissing(Request[list[str]], op="missing", queue="files"):
-    """Find out which of the files are missing."""
+    """Find out which files are missing."""
 
     paths: list[str]
 
@@ -121,14 +120,14 @@ class StampFiles(Request[dict[str, list[int]]], op="stamp", queue="files"):
 
 
 class RelocatePhotos(Request[dict[str, Support]], op="relocate", queue="files"):
-    """Search a folder and its subfolders for photos by content; the result is the found ones, by key.
+    """Look for photos by their content, in a folder and all below it: those found, by key.
 
-    Events: `progress` {done, total} of the found photos.
+    Events: `progress` {done, total} of the found.
     """
 
     folder: str
     sizes: dict[str, int]
-    """Size of each file in bytes, by key; only files of these sizes are read."""
+    """Size of each file in bytes, by key: only files of these sizes are read."""
 
 
 class WriteBundle(Request[None], op="bundle", queue="compute"):
@@ -150,7 +149,7 @@ class SortedPhotos(TypedDict):
     """Result of sorting or moving photos."""
 
     places: dict[str, str]
-    """New paths by original path."""
+    """New paths by the given paths."""
     failed: list[tuple[str, str]]
     """Paths that could not be placed, with the reasons."""
     twins: list[str]
@@ -169,7 +168,7 @@ class SortPhotos(Request[SortedPhotos], op="sort", queue="compute"):
     verdicts: tuple[str, ...] = ()
     """Verdicts of all photos, if only some are given: each verdict gets its own folder."""
     journal: str = ""
-    """Journal of a move to continue; empty for a new move."""
+    """Journal of a move to continue; empty for a new one."""
 
 
 class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
@@ -177,7 +176,7 @@ class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
 
     journal: str
     photos: list[tuple[str, str, bool]]
-    """For each photo: its original path, its new path, and whether an identical photo already existed there."""
+    """For each: its first path, the path it was moved to, and whether a twin was there."""
     back: bool
 
 
@@ -200,7 +199,7 @@ class FindHolder(Request[int | None], op="holder", queue="files"):
 
 
 class LockProject(Request[None], op="lock", queue="files"):
-    """Lock a project for this app, even if another app has it open; None only releases the current lock."""
+    """Lock a project for this app, even if another app has it open; None only releases the last one."""
 
     path: str | None
 
@@ -233,11 +232,11 @@ class Recovered:
 
 
 class Recover(Request[Recovered | None], op="recover", queue="files"):
-    """Return the newest journal of an app that is no longer running, if any."""
+    """The newest journal of an app that is gone, if any."""
 
 
 class DiscardJournal(Request[None], op="discard", queue="files"):
-    """Remove the journal of this app, or of one that has ended; other journals stay."""
+    """Remove the journal of this app or of an ended one; other journals stay."""
 
     journal: str | None
-    """Path as in `Recovered`; None means this app's own journal."""
+    """Path as in `Recovered`; None: this app's own journal."""

@@ -1,16 +1,16 @@
-"""Requests of the app to its engine and their answers: messages of `frn.system.processes.messages`, over pipes.
+"""What the app asks its engine and what the engine answers: messages of `frn.system.processes.messages`, over pipes.
 
-The app sends `{"id": 7, "op": "embed", ...}`: a `Request` below, or of `file_requests`. The engine answers with any
+The app asks `{"id": 7, "op": "embed", ...}`: a `Request` below, or of `file_requests`. The engine answers with any
 number of events for that id, `{"id": 7, "event": "progress", ...}`, and one end: `{"id": 7, "end": "done", "result":
 ...}` of the request's type, `{"id": 7, "end": "failed", "reason": ..., "code": ...}` or `{"id": 7, "end":
-"cancelled"}`. Without an id the engine sends `{"event": "hello", "protocol": 1, "pid": ...}` once and `{"event":
-"alive"}` every second. `{"op": "cancel", "target": 7}` cancels a request.
+"cancelled"}`. Without an id the engine says `{"event": "hello", "protocol": 1, "pid": ...}` once and `{"event":
+"alive"}` every second. `{"op": "cancel", "target": 7}` cancels.
 
-Two worker queues run side by side, so that a preview does not wait behind an embedding. Each works in order; a waiting
-request that is cancelled is dropped at once.
+Two worker queues run side by side, so that a preview does not wait behind an embedding. Each serves in order; a
+cancelled request that waits is dropped at once.
 
-Paths are text as returned by Python's `os.fsdecode`. Feature maps are never sent: images are identified by the hash of
-their bytes (`key`).
+Paths are text as Python's `os.fsdecode` gives it. Feature maps never cross: images are named by the hash of their bytes
+(`key`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -42,7 +42,7 @@ MAPPED = 12
 
 Queue = Literal["files", "compute"]
 Look = Literal["photo", "blend", "map"]
-"""A plain photo, a photo with the colours of an error map, or only the map."""
+"""A plain photo, a photo under the colours of an error map, or only the map."""
 Result = TypeVar("Result", covariant=True)
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -73,7 +73,7 @@ class Engine(Protocol):
 
 
 class EngineError(FrnError):
-    """A request failed: the engine's reason, in one line. `code` identifies failures that the app can handle."""
+    """A request failed: the engine's reason, in one line. `code` names what the app continues from."""
 
 
 class Model(TypedDict):
@@ -201,26 +201,26 @@ class ModelScore(TypedDict):
 
     model: str
     right: int
-    """Number of examples that are classified correctly, each judged without itself."""
+    """Examples that get their class, each judged without itself."""
     photos: int
     interval: tuple[float, float]
-    """95 % interval of the fraction of those, in [0, 1]."""
+    """95 % interval of the share of those, in [0, 1]."""
     auroc: float | None
-    """Probability that an example is more familiar than a photo of an unknown class; None with one class."""
+    """Chance that an example is more familiar than a photo of an unknown class; None with one class."""
     milliseconds: float
     bytes: int
 
 
 class Compared(TypedDict):
-    """Models compared on the same classes."""
+    """Models on the same classes."""
 
     scores: list[ModelScore]
     differing: list[str]
-    """Paths of examples that the models classify differently."""
+    """Paths of examples that they do not all name alike."""
 
 
 class CompareModels(Request[Compared], op="compare", queue="compute"):
-    """Judge every example without itself with each of several models. Events: `progress` {done, total}."""
+    """Judge every example without itself under each of some models. Events: `progress` {done, total}."""
 
     classes: dict[str, list[str]]
     """Paths of the examples by class."""
@@ -257,11 +257,11 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     colours: int = 256
     """Colours that the terminal has for Sixel images."""
     palette: Palette = ""
-    """Palette to which a picture of characters is dithered."""
+    """That a picture of characters is dithered to."""
 
 
 def parse(message: Mapping[str, object]) -> Request[Any]:
-    """Return the request in a message. Raises ValueError if its operation or its arguments are not valid."""
+    """Return the request that a message holds. ValueError if there is no such operation, or its arguments differ."""
     kind = REQUESTS.get(str(message.get("op")))
     if kind is None:
         raise ValueError(f"there is no operation {message.get('op')!r}")

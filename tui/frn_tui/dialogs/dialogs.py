@@ -29,7 +29,7 @@ class Dialog(ModalScreen[ScreenResultType]):
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
     def on_mount(self) -> None:
-        if self.children:  # otherwise it was closed before composing
+        if self.children:  # else it was closed before composing
             self.begun = True
             self.begin()
 
@@ -102,7 +102,7 @@ class Choose(Dialog[int | None]):
             yield Static("enter: take it   esc: back", classes="hint")
 
     def begin(self) -> None:
-        if self.query(OptionList):  # otherwise it was closed while composing
+        if self.query(OptionList):  # else it was closed while composing
             self.query_one(OptionList).can_focus = False
             self._show("")
 

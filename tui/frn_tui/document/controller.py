@@ -1,7 +1,7 @@
-"""The app's actions, apart from its screens: opening, saving, adding, classifying, correcting.
+"""The app's actions, apart from its screens: opening, saving, adding, asking, correcting.
 
-The app displays this state and calls its methods; a listener is notified of every change. Only this module edits the
-session.
+The app shows what is here and calls its methods; a listener hears of every change. Only this module edits
+the session.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ class Added:
 PART = 64
 """Photos of a folder that are opened together."""
 TOLD_EVERY = 3.0
-"""Seconds after which the engine first receives the classes while a folder is being opened."""
+"""Seconds after which the engine gets the classes as far as they are, while a folder is being opened."""
 
 
 def not_added(count: int) -> str:
@@ -78,9 +78,9 @@ class Controller(SyncedDocument):
     async def open_folder(
         self, path: str | None, classes: dict[str, list[str]], progress: ShowProgress | None = None
     ) -> Added:
-        """Replace the document by class folders, or by the samples for None. This is not an edit.
+        """Open class folders in place of what is there: no edit, as they are on the disk; None: the samples.
 
-        The classes appear at once, their photos follow in parts. If it is cancelled, the photos added so far stay.
+        The classes are there at once, their photos follow part by part; those that came stay if it is cancelled.
         """
         await self.start_anew()
         session, outcome = self.session, Added()
@@ -98,7 +98,7 @@ class Controller(SyncedDocument):
             part = photos[first : first + PART]
             told_part = _part_of(progress, first, len(photos))
             supports, broken = await self._embed([path for _, path in part], what, told_part)
-            if session is not self.session:  # another document was opened meanwhile
+            if session is not self.session:  # another was opened meanwhile
                 return Added()
             self._add_part(part, supports, outcome)
             outcome.broken += broken
@@ -110,25 +110,25 @@ class Controller(SyncedDocument):
         return outcome
 
     def _add_part(self, part: Sequence[tuple[int, str]], supports: Sequence[Support], outcome: Added) -> None:
-        """Add some of the photos that are being opened; this is not an edit."""
+        """Add some of the photos that are being opened: no edit."""
         opening, by_path = Session(self.session.state), {str(support.path): support for support in supports}
         for class_id in dict.fromkeys(class_id for class_id, _ in part):
             found = [by_path[path] for of, path in part if of == class_id and path in by_path]
-            if self.entry(class_id) is not None:  # otherwise it was deleted meanwhile
+            if self.entry(class_id) is not None:  # else it was deleted meanwhile
                 duplicates = opening.add(class_id, found)
                 outcome.added += len(found) - len(duplicates)
                 outcome.duplicates += duplicates
         self._take_in(opening.state)
 
     def _take_in(self, state: State) -> None:
-        """Replace this state by one that is already saved."""
+        """Put a state in place of this one that is as the disk has it."""
         was_saved = self.session.is_saved
         self.session.amend(state)
         if was_saved:
             self.session.mark_saved()
 
     def _named_classes(self, session: Session, names: Iterable[str], outcome: Added) -> dict[str, int]:
-        """Create the missing classes; return the ids of all classes with valid names."""
+        """Make the classes that are missing; the ids of all whose names are good."""
         ids = {}
         for name in names:
             there = session.state.named(name.strip())
@@ -162,7 +162,7 @@ class Controller(SyncedDocument):
             state = session.state
             await self.engine.call(file_requests.SaveProject(path, state, replace))
         session.mark_saved(state)
-        if session is self.session:  # no other document was opened meanwhile
+        if session is self.session:  # no other was opened meanwhile
             self.project, self.place, self.sample_classes = path, None, frozenset()
             await self.engine.call(file_requests.LockProject(path))
         self._changed()
@@ -240,7 +240,7 @@ class Controller(SyncedDocument):
         return items
 
     def path_after(self, step: int) -> str:
-        """Return the path of the answer this many steps further in the chosen order; after the last comes the first."""
+        """Path of the answer so many steps further in the order that was chosen, round the end."""
         self.reviewed()
         paths = self.arrangement.paths
         shown = self.query.answer
@@ -265,7 +265,7 @@ class Controller(SyncedDocument):
         return await self.engine.call(HideAndTest(shot))
 
     async def compare(self, models: list[str], progress: ShowProgress | None = None) -> Compared:
-        """Measure how well models separate the classes."""
+        """How well models do on the classes."""
         classes = self.session.state.classes
         examples = {entry.name: [str(s.path) for s in entry.supports] for entry in classes if entry.supports}
         return await self.engine.call(CompareModels(examples, models), told_to("Comparing models", progress))
@@ -308,14 +308,14 @@ class Controller(SyncedDocument):
         return Added(len(supports) - len(there), [], there)
 
     def set_aside(self, answers: Sequence[Answer]) -> int:
-        """Mark photos as none of the classes, in one edit; return how many."""
+        """Note that photos are of none of the classes, in one edit; returns how many."""
         supports = [support_of(answer) for answer in answers if "key" in answer]
         self.session.set_aside(supports)
         return len(supports)
 
 
 def _part_of(progress: ShowProgress | None, first: int, count: int) -> ShowProgress | None:
-    """Return the progress of a part as progress of the whole."""
+    """Progress of a part, as that of the whole."""
     if progress is None:
         return None
     return lambda what, done, total: progress(what, first + done, count)

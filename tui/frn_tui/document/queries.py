@@ -22,21 +22,21 @@ def best_score(answer: Answer | None) -> ClassScore | None:
 
 
 ShowProgress = Callable[[str, int, int], None]
-"""Receives a description, the number of finished items and the total."""
+"""Receives a description, the finished number and the total."""
 
 
 class Query:
-    """Queries (one photo or all of a folder) and the shown answer."""
+    """Queries, one photo or all of a folder, and the shown answer."""
 
     def __init__(
         self, engine: Engine, changed: Callable[[], None], dropped: Callable[[], Collection[str]] = frozenset
     ) -> None:
-        """`dropped` contains the paths of answers that the user removed from the list."""
+        """`dropped` gives the paths of answers that a person took off the list."""
         self._engine, self._changed, self._dropped = engine, changed, dropped
         self._answers: dict[str, Answer] = {}
-        """Answers by path, in the order of the queries."""
+        """By path, in the order of asking."""
         self.shown = ""
-        """Path of the shown photo."""
+        """Path of the photo on show."""
         self.first: dict[str, Answer] = {}
         """First answer to each photo, by path."""
         self.seen: set[str] = set()
@@ -51,14 +51,14 @@ class Query:
 
     @property
     def answer(self) -> Answer | None:
-        """Return the shown answer."""
+        """The one on show."""
         if self.shown in self._answers and self.shown not in self._dropped():
             return self._answers[self.shown]
         return next(iter(self.answers), None)
 
     @property
     def at(self) -> int:
-        """Return the position of the shown answer."""
+        """Place of the answer on show."""
         shown = self.answer
         return next((at for at, answer in enumerate(self.answers) if answer is shown), 0)
 
@@ -102,7 +102,7 @@ class Query:
         return [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
 
     def _put(self, answer: Answer) -> None:
-        """Replace an older answer to the same photo, or append the answer."""
+        """Put an answer in the place of an older one to the same photo, or behind all."""
         if "scores" in answer:
             self.first.setdefault(answer["path"], answer)
         self._answers[answer["path"]] = answer

@@ -13,7 +13,7 @@ UNKNOWN, UNREADABLE = "unknown", "not readable"
 NO_CLASS = "none of the classes"
 """Name and folder of unknown photos if a class is itself called unknown."""
 OTHER = "none of these"
-"""Label and folder of photos that the user marked as none of the classes."""
+"""Label and folder of photos that a person said are of no class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Reviewed:
 
     answer: Answer
     verdict: str
-    """The answer of the classes in a word or two."""
+    """The classes' answer in a word or two."""
     label: str | None
-    """Class that the photo is an example of, or `OTHER`, if the user labelled it."""
+    """Class that the photo is an example of, or `OTHER`, once somebody said so."""
     first: str | None
     """Verdict of the first answer."""
     is_seen: bool
@@ -37,7 +37,7 @@ class Reviewed:
 
     @property
     def said(self) -> str:
-        """Return the user's label if there is one, otherwise the classes' verdict."""
+        """The user's label if there is one, else the classes' verdict."""
         return self.verdict if self.label is None else self.label
 
     @property
@@ -46,36 +46,36 @@ class Reviewed:
 
     @property
     def is_unknown(self) -> bool:
-        """Return whether the answer is unknown. The name does not tell, since a class may itself be called unknown."""
+        """Whether the answer is unknown; the name alone does not tell, since a class may be called unknown."""
         return bool(self.answer.get("unknown"))
 
     @property
     def is_other(self) -> bool:
-        """Return whether the user marked the photo as none of the classes."""
+        """Return whether a person said that the photo is of none of the classes."""
         return self.label == OTHER and self.label_id is None
 
     @property
     def score(self) -> ClassScore | None:
-        """Return the score of the predicted class; for an unknown photo, that of the most likely class."""
+        """The score of the class that is named; for an unknown photo, of the likeliest."""
         scores = self.answer.get("scores", [])
         of = self.label_id if self.label is not None else scores[0]["id"] if scores else None
         return next((score for score in scores if score["id"] == of), None)
 
     @property
     def certainty(self) -> str:
-        """Return the probability of the predicted class as text; empty for an unknown photo, which has no class."""
+        """The probability of the class that is said; of an unknown photo nothing, as it is of none of them."""
         is_named = self.label is not None or not self.is_unknown
         return f"{self.score['probability']:.2f}" if self.score and is_named else ""
 
     @property
     def words(self) -> str:
-        """Return the verdict with its probability or, for an unknown photo, with the explained fraction."""
+        """The verdict with its certainty, or with the share that is explained of an unknown photo."""
         share = percent(self.score["explained"]) if self.score else ""
         return f"{self.said} {self.certainty or (share if self.label is None else '')}".rstrip()
 
     @property
     def is_changed(self) -> bool:
-        """Return whether corrections have changed the answer."""
+        """Whether corrections have changed the answer."""
         return self.first is not None and self.verdict != self.first
 
 
@@ -117,7 +117,7 @@ def rival(answer: Answer, names: Mapping[int, str]) -> str:
 
 
 def examples(state: State) -> dict[str, Support]:
-    """Return all examples by key."""
+    """All examples, by key."""
     return {support.key: support for entry in state.classes for support in entry.supports}
 
 
@@ -190,7 +190,7 @@ class Arrangement:
     order: str = "as asked"
     kind: str = "all"
     said: str = ""
-    """Only answers with this verdict or label; empty for all."""
+    """Only answers with this verdict or label; empty: any."""
     wanted: str = ""
     """Text to search in the path or the verdict."""
     paths: list[str] = field(default_factory=list)
@@ -216,7 +216,7 @@ class Arrangement:
         self._asked = frozenset(item.path for item in items)
 
     def follow(self, items: Sequence[Reviewed]) -> None:
-        """Arrange again only if other photos were classified; remove those that were dropped."""
+        """Arrange again only where other photos were asked about; leave out those that were dropped."""
         paths = {item.path for item in items}
         if not paths <= self._asked:
             self.choose(items)

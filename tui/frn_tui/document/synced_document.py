@@ -26,7 +26,7 @@ class SyncedDocument(Document):
         self.missing: frozenset[str] = frozenset()
         """Paths of missing examples."""
         self.skipped: frozenset[str] = frozenset()
-        """Keys of missing examples without feature maps; these are not used."""
+        """Keys of missing examples without feature maps, which do not count."""
         self.model: Model | None = None
         self.reports: dict[int, ClassReport] = {}
         self.threshold = 0.0
@@ -100,7 +100,7 @@ class SyncedDocument(Document):
         class ids are specific to a document.
         """
         self._changed()
-        async with self._syncing:  # edits may be faster than answers; the last one counts
+        async with self._syncing:  # edits may be faster than answers: the last one counts
             async with self._opening:
                 await self._follow_model()
             if self.model is None:
@@ -203,7 +203,7 @@ class SyncedDocument(Document):
 
 
 def support_of(described: Mapping[str, Any]) -> Support:
-    """Return the photo of an answer, or of an embedding event."""
+    """The photo of an answer, or of an event of embedding."""
     return Support(Path(described["path"]), described["key"], described["size"], described["mtime_ns"])
 
 

@@ -1,4 +1,4 @@
-"""The results: the shown one, and the review of all."""
+"""The results: which one is shown, and the review of all."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""The classes: create, rename, fill with photos, test."""
+"""The classes: created, renamed, filled with photos, tested."""
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class ClassesPane(Pane):
 
     @dataclass
     class Differing(Message):
-        """The user should see photos on which models disagree."""
+        """Photos that models name differently should be seen."""
 
         paths: list[str]
 
@@ -226,7 +226,7 @@ class ClassesPane(Pane):
             self.context.say(str(outcome), severity="warning")
 
     def action_order(self) -> None:
-        """Change the order: by number, worst first, fewest photos first, by name."""
+        """By number, the worst first, the fewest photos first, by name."""
         orders = list(ORDERS)
         self.order = orders[(orders.index(self.order) + 1) % len(orders)]
         self.show()
@@ -235,7 +235,7 @@ class ClassesPane(Pane):
         self.context.start(self._compare)
 
     async def _compare(self) -> None:
-        """Show the accuracy of each installed model on the classes, and let the user choose one."""
+        """Show what each installed model makes of the classes, and take one of them."""
         found = await self.controller.compare(list(named_extractors()), self.context.progress)
         now = self.controller.model_name
         options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
@@ -266,7 +266,7 @@ class ClassesPane(Pane):
 
 
 def _compared(score: ModelScore) -> str:
-    """Return a model's score as a line."""
+    """A model's score in a line."""
     low, high = score["interval"]
     auroc = "" if score["auroc"] is None else f"   unknown AUROC {score['auroc']:.2f}"
     right = f"{percent(score['right'] / score['photos'], 1)} right ({percent(low)} to {percent(high)})"

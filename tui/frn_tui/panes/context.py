@@ -34,16 +34,16 @@ class Context:
     def __init__(self, screen: Screen[None], controller: Controller, mode: Mode) -> None:
         self.screen, self.controller = screen, controller
         self.mode: Mode = mode
-        """Drawing mode of images."""
+        """How images are drawn."""
         self.jobs = JobLine(id="jobs")
         self.lines = [self.jobs]
-        """Status lines: that of the workspace, and that of a screen over it."""
+        """Lines that tell what is going on: of the workspace, and of a screen over it."""
         self.remember: Callable[[str], None] = lambda path: None
         """Called with each project that is opened or saved."""
         self.places = Places()
         """Choose among bookmarks and recently opened places."""
         self.watchers: list[Callable[[], object]] = []
-        """Called after every change, for screens over the workspace."""
+        """Called after every change: screens over the workspace."""
         self.left: Recovered | None = None
         """Unsaved work of an app that is no longer running."""
         self.browsed = "."

@@ -1,4 +1,4 @@
-"""The photos of the chosen class: sort, filter, select, move, remove."""
+"""The photos of the chosen class: sorted, filtered, selected, moved, removed."""
 
 from collections.abc import Container, Mapping, Set
 from dataclasses import replace
@@ -42,11 +42,11 @@ class PhotosPane(Pane):
         """Class whose photos are shown."""
         self.by_fit = False
         self.everywhere = ""
-        """Mark of the photos that are shown from all classes, or "differing"; empty shows those of one class."""
+        """Mark of the photos that are shown of all classes, or "differing"; empty: those of one class."""
         self.differing: Container[str] = ()
-        """Paths of photos on which models disagree."""
+        """Paths of photos that models name differently."""
         self._keys: dict[str, list[str]] = {}
-        """Keys of the shown photos, by path; a changed file that was added again has two."""
+        """Keys of the photos that are shown, by path: a file that has changed and was added again has two."""
         self.wanted_name = ""
         """Filter text for names of photos."""
 
@@ -86,14 +86,14 @@ class PhotosPane(Pane):
         return [replace(item, name=f"{entry.name}/{item.name}") for item in items] if self.everywhere else items
 
     def _report_of(self, item: GalleryItem) -> tuple[float, int]:
-        """Return what the other photos of its class explain of a photo, and how many classes explain it better."""
+        """What the others of its class explain of a photo, and how many classes explain it better."""
         for report in self.controller.reports.values():
             if item.key in report["explained"]:
                 return report["explained"][item.key], report["rank"].get(item.key, 0)
         return 2.0, 0
 
     def _misfit(self, item: GalleryItem) -> tuple[int, float]:
-        """Sort the worst first: the more classes explain a photo better than its own, the more likely it is wrong."""
+        """The worst first: the more classes explain a photo better than its own, the likelier it is of another."""
         share, rank = self._report_of(item)
         return -rank, share
 
@@ -107,7 +107,7 @@ class PhotosPane(Pane):
         self.border_subtitle = Text(keys)
 
     def assign(self, target: ClassEntry) -> None:
-        """Move the selected photos to the given class."""
+        """Move the selected photos to the class that was named."""
         keys = self._selected_keys()
         if keys and (self.everywhere or (self.entry is not None and target.id != self.entry.id)):
             self.context.edit(lambda session: session.move(keys, target.id), f"moved {len(keys)} to {target.name}")
@@ -136,7 +136,7 @@ class PhotosPane(Pane):
         self.show(self.entry)
 
     def action_everywhere(self, mark: str) -> None:
-        """Show photos with a mark, of all classes; the same key again shows those of the chosen class."""
+        """Photos with a mark, of all classes; the same key again: those of the chosen class."""
         self.everywhere = "" if self.everywhere == mark else mark
         self.show(self.entry)
         self.gallery.cursor = 0

@@ -47,7 +47,7 @@ class PicturePane(Vertical):
         self.heat_class: int | None = None
         """Id of the class whose error map is shown; None for the most likely one."""
         self.look_key = "h"
-        """Key of `action_look`; `H` if `h` moves the cursor."""
+        """Key of `action_look`: `H` if `h` moves the cursor."""
         self._path = ""
         self._wanted: dict[Preview, RenderPreview] = {}
         self._rendered: dict[Preview, RenderPreview | None] = {}
@@ -200,7 +200,7 @@ class PicturePane(Vertical):
 
 
 def heat_of(answer: Answer, class_id: int | None, *, smooth: bool) -> Heat | None:
-    """Return the error map of a class, on the scale of all maps of the photo."""
+    """The error map of a class, on the scale of all maps of the photo."""
     maps = answer.get("maps", {})
     if str(class_id) not in maps:
         return None

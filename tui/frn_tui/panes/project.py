@@ -38,7 +38,7 @@ EXPORTS: dict[Exported, tuple[str, str, str]] = {
     ),
     "arrays": ("numbers of the classes: for numpy", "classes.npz", "run: numpy.load({path})"),
 }
-"""For each format: its description, the suggested path, and the command that uses it."""
+"""For each form: its description, the proposed place, and the line that runs it."""
 PANES = ("classes", "photos", "query")
 SUFFIX = ".frn.json"
 """Suffix of projects; not imported from `frn.inference.project`, which would import numpy."""
@@ -61,7 +61,7 @@ class ProjectBar(Static):
 
     @dataclass
     class Picked(Message):
-        """The user chose something to open."""
+        """Something was chosen to open."""
 
         path: str
 
@@ -117,7 +117,7 @@ class ProjectBar(Static):
             if not self.context.is_named(path):
                 return
             if path.rpartition("/")[2] in ("", ".", "..", "~"):
-                self.context.say(f"{path}: is a folder; give the name of a file", severity="error")
+                self.context.say(f"{path}: is a folder; name a file in it", severity="error")
             else:
                 path = path if path.endswith(SUFFIX) else f"{path}{SUFFIX}"
                 self.context.start(self._save, absolute(path), then)
@@ -145,7 +145,7 @@ class ProjectBar(Static):
             await then()
 
     def action_export(self) -> None:
-        """Ask for a format, then for its path; at the end, show how to use the export."""
+        """Choose a form, then its place; at the end, say how it is run."""
         kinds, size = list(EXPORTS), self.controller.model["bytes"] / 1e6 if self.controller.model else 0.0
         options = [EXPORTS[kind][0].format(size=size, half=size / 2) for kind in kinds]
 

@@ -52,7 +52,7 @@ class QueryPane(ThresholdKeys, Pane):
 
     @dataclass
     class Asked(Message):
-        """The user chose photos or folders as queries."""
+        """Photos or folders were chosen as queries."""
 
         paths: list[str]
 
@@ -64,7 +64,7 @@ class QueryPane(ThresholdKeys, Pane):
         self.watched: str | None = None
         """Folder whose new photos become queries."""
         self.came = 0
-        """New photos found in it."""
+        """Photos that have come into it."""
 
     def compose(self) -> ComposeResult:
         yield self.picture
@@ -142,7 +142,7 @@ class QueryPane(ThresholdKeys, Pane):
                 self.assign(entry)
 
     def action_none_of_them(self) -> None:
-        """Mark the shown photo as none of the classes, and continue with the next."""
+        """Say that the photo on show is of none of the classes, and continue to the next."""
         if (answer := self.controller.query.answer) is not None:
             self.verdicts.set_aside([answer])
             self.action_step(1)
@@ -174,7 +174,7 @@ class QueryPane(ThresholdKeys, Pane):
         self.context.pick("Watch a folder: new photos are asked about", picked)
 
     async def watch_folder(self, folder: str) -> None:
-        """Classify photos of a folder that are new or have changed, until watching ends."""
+        """Ask about photos of a folder, and of those in it, that are new or change, until it is not watched."""
         await self.controller.engine.call(ListFolder(folder))  # raises an error if it does not exist
         try:
             await self._watch(folder)
@@ -190,8 +190,7 @@ class QueryPane(ThresholdKeys, Pane):
         while self.watched == folder:
             await asyncio.sleep(1)
             stamps = await self._stamps(folder)
-            # A file that has changed since the last look is still being copied; one that pauses half-way is classified
-            # again.
+            # What has changed since the last look is still being copied; one that rests half-way is asked about again.
             whole = [file for file, stamp in stamps.items() if stamp != asked.get(file) and stamp == before.get(file)]
             before = stamps
             if whole and self.watched == folder:

@@ -25,12 +25,12 @@ from frn_tui.widgets.histogram import Histogram
 from frn_tui.widgets.jobs import JobLine
 
 SIGNS = {True: "●", False: "○"}
-"""Signs of photos that were seen and not seen; a photo labelled by the user has a ◆. (✓ marks selected ones.)"""
+"""Signs of photos that were seen, and that were not; one that a person judged has a ◆. (✓ is one that is selected.)"""
 COLUMNS = ("says", "prob.", "expl.", "lead", "rival", "nearest example")
 WIDE = 100
 """Width in cells from which the table shows the nearest example."""
 TALL = 30
-"""Number of rows from which the histogram is shown."""
+"""Rows from which on the histogram is shown."""
 
 
 class Review(ThresholdKeys, Dialog[str | None]):
@@ -173,7 +173,7 @@ class Review(ThresholdKeys, Dialog[str | None]):
     @on(Gallery.SelectionChanged)
     @on(Gallery.Moved)
     def follow_cursor(self) -> None:
-        """Describe the answer under the cursor in full, and what the keys would do."""
+        """Say all of the answer under the cursor, and what keys would do now."""
         cursor = self.gallery.cursor_item
         item = self.items.get(cursor.path) if cursor else None
         near = self._examples.get(item.answer.get("nearest", "")) if item else None
@@ -224,7 +224,7 @@ class Review(ThresholdKeys, Dialog[str | None]):
             self.gallery.focus()
 
     def action_show(self) -> None:
-        """Return from the large photo to the workspace; in the grid, the gallery handles the key first."""
+        """From the large photo to the workspace; in the grid, the gallery takes the key before."""
         if self.is_large and (item := self.gallery.cursor_item) is not None:
             self.dismiss(item.path)
 

@@ -16,7 +16,7 @@ from frn_tui.terminal.text import count_of, display_name, percent, share_of
 
 
 class ThresholdKeys:
-    """Actions of the keys that set the threshold, for a pane or a screen that has `verdicts`."""
+    """The actions of the keys that set the threshold, for a pane or a screen that has `verdicts`."""
 
     verdicts: "Verdicts"
 
@@ -36,7 +36,7 @@ class Verdicts:
     def __init__(self, context: Context, ask_more: Callable[[], object]) -> None:
         self.context, self.controller, self.ask_more = context, context.controller, ask_more
         self._rejected: int | None = None
-        """Number of unknown answers before the threshold was moved."""
+        """Unknown answers before the threshold was moved."""
 
     @property
     def threshold(self) -> float:
@@ -60,7 +60,7 @@ class Verdicts:
         self.context.edit(label)
 
     def set_aside(self, answers: Sequence[Answer]) -> None:
-        """Mark photos as none of the classes, in one edit."""
+        """Say that photos are of none of the classes, in one edit."""
         known = [answer for answer in answers if "key" in answer]
         photos = "it is" if len(known) == 1 else f"{count_of(len(known), 'photo')}:"
         if known:
@@ -99,7 +99,7 @@ class Verdicts:
         self.set_threshold(value, f"unknown below {percent(value)} explained")
 
     def set_threshold(self, value: float | None, said: str = "") -> None:
-        """Set the threshold, and report the unknown answers before and after; repeated keys count as one change."""
+        """Set it, and say how many answers were unknown before and are after; several keys in a row count as one."""
         said = said or f"unknown below {percent(self.threshold if value is None else value, 1)} explained"
         if self._rejected is None:
             self._rejected = self.controller.query.rejected

@@ -27,7 +27,7 @@ class Preferences(Protocol):
 
 
 async def change_settings(workspace: Workspace, preferences: Preferences) -> None:
-    """Show the settings until the menu is closed. Changes apply at once, or at the next start if it says so."""
+    """Show the settings until the menu is closed; changes apply at once, or at the next start if it says so."""
     changes = (_theme, _images, _model, _tta, _threshold, _keys)
     while True:
         settings = preferences.settings
@@ -114,7 +114,7 @@ async def _keys(workspace: Workspace, preferences: Preferences) -> None:
     intro = Text(f'Set in {where}, read at the start:\n"keys": {{"ask": "q", "next-answer": "ctrl+n,f6"}}\n')
     page = Table.grid()
     page.add_row(intro)
-    for trouble in preferences.troubles:  # they are shown only for seconds at the start
+    for trouble in preferences.troubles:  # at the start they are shown only for seconds
         page.add_row(Text(f"{display_name(trouble)}\n", style="bold"))
     page.add_row(table)
     await workspace.app.push_screen_wait(Page("Keys by name", page))

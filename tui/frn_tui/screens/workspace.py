@@ -43,11 +43,11 @@ TINY = (40, 10)
 MEDIUM = 100
 """Columns from which the classes are beside another pane; below, only one pane is visible."""
 COMPACT = 100
-"""Columns below which the keys are closer together, so that all fit into 80 columns."""
+"""Columns below which the keys are closer together, so that all fit at 80."""
 CLASSES = 20, 70
-"""Largest width of the classes in cells."""
+"""Cells that the classes may be wide."""
 NARROWEST = 20
-"""Least width of photos and query, in percent of the width that they share."""
+"""Least width of either in percent of the width shared by photos and query."""
 
 
 def keys_of(pane: str, keys: Iterable[Binding]) -> Iterable[Binding]:
@@ -63,7 +63,7 @@ class Workspace(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = with_ids(
         [
-            Binding("question_mark,f1", "help", "Help"),  # the first one, because the others may not all fit
+            Binding("question_mark,f1", "help", "Help"),  # first: the others may not all fit
             *keys_of("classes", ClassesPane.KEYS),
             *keys_of("query", QueryPane.KEYS),
             *keys_of("picture", PicturePane.KEYS),
@@ -185,7 +185,7 @@ class Workspace(Screen[None]):
 
     async def open_place(self, path: str) -> None:
         """Open a project, bundle or folder; anything else, or a cancelled dialogue, leaves the current one open."""
-        path = absolute(path)  # resolved now, because the next start may be in another folder
+        path = absolute(path)  # now: the next start may be in another folder
         found = await self.controller.scan(path)
         if found["kind"] == "project":
             await self.project_bar.open_project(path)
@@ -197,7 +197,7 @@ class Workspace(Screen[None]):
                 self.context.remember(path)
                 try:
                     outcome = await self.controller.open_folder(path, classes, self.context.progress)
-                except asyncio.CancelledError:  # the photos added so far stay
+                except asyncio.CancelledError:  # what came stays, and counts
                     self.context.start(self.controller.sync, group="edit")
                     raise
                 self.classes_pane.tell_of_troubles(outcome)
@@ -223,7 +223,7 @@ class Workspace(Screen[None]):
         self.photos_pane.styles.width = f"{100 - self.query_share}fr"
 
     def action_share(self, step: int) -> None:
-        """Make the query narrower or wider, or the classes if they have the focus, because names may be long."""
+        """The query less or more of the width; where classes are in focus, those: names may be long."""
         if self.focused_pane == "classes" and not self.has_class("-narrow"):
             width = self.classes_pane.outer_size.width + step
             self.classes_pane.styles.width = min(max(width, CLASSES[0]), CLASSES[1])
@@ -348,7 +348,7 @@ class Workspace(Screen[None]):
         self.app.push_screen(Page("Keys", help_page(bindings(), self.own_keys)))
 
     def action_cancel(self) -> None:
-        """Close or cancel one thing: the large image, then a selection, then a filter, then the running job."""
+        """The large picture, then a selection, then a filter, then what is running."""
         preview = self.query_pane.picture.preview
         if self.has_class("-zoomed") or preview.zoom > 1:
             self.remove_class("-zoomed")

@@ -28,7 +28,7 @@ class Settings:
     keys: dict[str, object] = field(default_factory=dict)
     """Keys by ids of `frn_tui.settings.keys`, as in the file."""
     recent: list[str] = field(default_factory=list)
-    """Recent projects and folders, latest first."""
+    """Recent projects and folders, last one first."""
     bookmarks: list[str] = field(default_factory=list)
     """Bookmarked folders of the file picker."""
     guided: bool = False

@@ -97,7 +97,7 @@ class Histogram(Dragging):
 def columns(values: Sequence[float], low: float, high: float, width: int, rows: int, broad: int = 1) -> list[str]:
     """Return a histogram as lines of text, top line first, in eighths of a cell; bins with any value are visible.
 
-    Each bin is `broad` of the `width` cells wide.
+    `broad` is how many of the `width` cells a bin takes.
     """
     counts = [0] * -(-width // broad)
     for value in values:

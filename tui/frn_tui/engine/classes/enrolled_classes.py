@@ -209,7 +209,7 @@ def _groups(entries: Sequence[ClassEntry]) -> list[Keys]:
 def _calibrate(
     groups: Sequence[Keys], members: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, others: Shares
 ) -> Calibration:
-    """Return the rule for unknown photos, from errors (n, way) of all examples under all classes.
+    """The rule for unknown photos, from errors (n, way) of all examples under all classes.
 
     `others` is the familiarity of photos that are of none of them.
     """
@@ -225,7 +225,7 @@ def _calibrate(
 
 
 def _familiarity(classes: Sequence[EnrolledClass], others: Sequence[Maps]) -> Shares:
-    """Return how familiar photos (n, r, d) are to the classes, (n,)."""
+    """How familiar photos (n, r, d) are to the classes, (n,)."""
     if not classes or not others:
         return np.zeros(0)
     photos = np.stack(others)

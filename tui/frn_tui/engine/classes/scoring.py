@@ -26,14 +26,14 @@ SEED = 0
 
 
 class Queries:
-    """Classifies queries with the classes in use."""
+    """Queries to the classes in use."""
 
     def __init__(self, models: Models, embedding: Embedding, classes: EnrolledClasses) -> None:
         self._models = models
         self._embedding = embedding
         self._classes = classes
         self._directions: dict[str, Floats] = {}
-        """Unit vectors (d,) of the examples' features, averaged over locations, by key."""
+        """Unit vectors of examples' features, averaged over locations, (d,); by key."""
         self._sha256 = ""
         """Hash of their model."""
 
@@ -54,7 +54,7 @@ class Queries:
             job.progress(done, len(paths))
 
     def _answers(self, classes: Classes, found: Sequence[Found], *, with_maps: bool) -> Iterator[dict[str, object]]:
-        """Score photos (q, r, d) together: one product for all is several times as fast as one product each."""
+        """Score photos together, (q, r, d): one product for all is several times as fast as one each."""
         if not found:
             return
         maps = np.stack([each.maps for each in found])
@@ -89,7 +89,7 @@ class Queries:
             yield answer
 
     def _nearest(self, entry: ClassEntry, found: Found) -> str:
-        """Return the key of the other example of a class with the most similar averaged features."""
+        """Key of the other example of a class whose features, averaged over locations, point most nearly its way."""
         keys = [key for key in keys_of(entry) if key != found.key and self._direction(key) is not None]
         if not keys:
             return ""
