@@ -94,7 +94,7 @@ def test_a_crash_is_not_listed_before_named_files(
         await driver.until(lambda: driver.counts == OPENED)
         if asked:
             await driver.until(lambda: "Unsaved work of /photos, 2023-11-14" in title(driver))
-            assert "go on with 1 class (finch), 1 photo" in str(app.screen.options)  # type: ignore[attr-defined]
+            assert "continue with 1 class (finch), 1 photo" in str(app.screen.options)  # type: ignore[attr-defined]
             await driver.keys("down", "down", "enter")
         else:
             await driver.idle()

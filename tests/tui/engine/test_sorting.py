@@ -144,7 +144,7 @@ def test_photo_that_changes_during_a_copy_is_kept(
 
     rename = placing.rename_new
     monkeypatch.setattr(placing, "rename_new", edited)
-    with pytest.raises(OSError, match="changed while it was copied"):
+    with pytest.raises(OSError, match="changed during the copy"):
         placing.move_new(photo, place)
     assert photo.read_text() == "new"
     assert not place.exists()

@@ -261,7 +261,7 @@ class EngineClient:
                 with contextlib.suppress(EngineDiedError):
                     await self._ask(replace(request, paths=[path]), note)
                     continue
-            note({"event": file_event, "path": path, "reason": f"{path}: reading it stopped the engine"})
+            note({"event": file_event, "path": path, "reason": f"{path}: the engine stopped while it read this file"})
             break
         if rest := paths[answered:]:
             await self._ask(replace(request, paths=rest), note)
@@ -317,7 +317,7 @@ class EngineClient:
             try:
                 result = convert(message.get("result"), pending.request.result)
             except ValueError as error:
-                reason, code = f"the answer to {pending.request.op} is none: {error}", INTERNAL
+                reason, code = f"invalid answer to {pending.request.op}: {error}", INTERNAL
             else:
                 if not pending.end.done():
                     pending.end.set_result(result)

@@ -102,7 +102,7 @@ class Picker(Dialog[list[str] | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="picker") as box:
             box.border_title = Text(self.dialog_title)
-            yield _Finder(placeholder="type to find; or a path, or several: type, paste or drop it here")
+            yield _Finder(placeholder="type to search; or type, paste or drop one or more paths")
             with Horizontal(id="picker-body"):
                 yield self.list
                 yield self.preview
@@ -168,7 +168,7 @@ class Picker(Dialog[list[str] | None]):
         first = 1 if not wanted and len(names) > 1 else 0
         self.list.highlighted = (names.index(then) if then in names else first) if names else None
         if not names:
-            self._show(None, "nothing here is called that")
+            self._show(None, "nothing here has that name")
 
     def _refresh(self) -> None:
         """Draw the marks again and list them."""
@@ -371,7 +371,7 @@ class Picker(Dialog[list[str] | None]):
 
     def action_bookmark(self) -> None:
         is_one = self.places.toggle(self.folder)
-        said = "is a bookmark: ctrl+t goes there" if is_one else "is no bookmark any more"
+        said = "is a bookmark: ctrl+t goes there" if is_one else "is not a bookmark any more"
         self.notify(f"{display_name(shortened(self.folder), 60)} {said}", markup=False)
 
 

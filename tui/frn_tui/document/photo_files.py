@@ -81,7 +81,7 @@ async def settle(controller: Controller) -> str:
     await _follow_moves(controller, done["places"])
     _tell_failures(controller, done)
     count = count_of(len(done["places"]), "photo")
-    return f"{count} that a killed program was moving: {_first(done['places'])}" if done["places"] else ""
+    return f"{count} left half-moved by a killed program: {_first(done['places'])}" if done["places"] else ""
 
 
 def _first(places: dict[str, str]) -> str:

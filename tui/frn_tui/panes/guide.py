@@ -6,9 +6,9 @@ from textual.widgets import Static
 from frn_tui.document.controller import Controller
 
 STEPS = (
-    ". is the next answer",
-    "a adds folders of your own, one per class",
-    "p asks about a photo of yours",
+    ". shows the next answer",
+    "a adds your own folders, one per class",
+    "p classifies your own photo",
 )
 
 
