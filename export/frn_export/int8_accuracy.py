@@ -95,7 +95,7 @@ def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress
     size, name = min(zip(images.sizes, images.names, strict=True))
     if size < NEEDED:
         raise FrnError(
-            f"{folder}: class {name!r} has {size} readable images, but judging int8 takes {NEEDED} of every class (2 "
+            f"{folder}: class {name!r} has {size} readable images, but int8 needs {NEEDED} images of every class (2 "
             f"to calibrate, {SHOT + QUERIES} for an episode). Add some, or remove the class."
         )
     calibrates = np.concatenate([np.arange(size) % SHARE == 0 for size in images.sizes])

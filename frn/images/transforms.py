@@ -33,7 +33,7 @@ class EvaluationTransform:
     """Whether to resize both sides to `resize` (changing the aspect) instead of the shorter one."""
 
     def __post_init__(self) -> None:
-        for name in ("size", "length"):  # an absurd size has no length
+        for name in ("size", "length"):  # size first, because length is computed from it
             side = getattr(self, name)
             if not isinstance(side, int) or not 8 <= side <= MAX_SIDE:
                 raise FrnError(f"an image cannot be resized to {self.resize} and cropped to {self.size} pixels")

@@ -188,7 +188,7 @@ class Session:
         """
         state = self.state
         if len(state.classes) >= MAX_CLASSES:
-            raise FrnError(f"there are {MAX_CLASSES} classes, the most that are possible")
+            raise FrnError(f"there are already {MAX_CLASSES} classes, which is the limit")
         entry = ClassEntry(state.next_id, self._fresh_name(name))
         self._edit(replace(state, classes=(*state.classes, entry), next_id=state.next_id + 1))
         return entry.id
@@ -327,7 +327,7 @@ def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State
         if name in names:
             raise FrnError(f"a class {name!r} already exists; choose another name")
         if len(entries) == MAX_CLASSES:
-            raise FrnError(f"there are {MAX_CLASSES} classes, the most that are possible")
+            raise FrnError(f"there are already {MAX_CLASSES} classes, which is the limit")
         names.add(name)
         kept = []
         for support in supports:

@@ -92,7 +92,7 @@ def test_a_nan_drop_is_refused() -> None:
     ("classes", "images", "reason"),
     [
         (1, 12, "has 1 class, but judging int8 takes at least 2 with 8 images each"),
-        (3, 7, "class 'moth 00' has 7 readable images, but judging int8 takes 8 of every class"),
+        (3, 7, "class 'moth 00' has 7 readable images, but int8 needs 8 images of every class"),
     ],
 )
 def test_too_few_classes_or_images_are_reported_with_the_number_needed(

@@ -88,7 +88,7 @@ def _shortage(error: BaseException) -> str:
         return "too many files are open: allow more (ulimit -n), or process fewer at once"
     no_room = isinstance(error, ImportError | RuntimeError) and re.search(NO_ROOM, str(error))
     if no_room or isinstance(error, MemoryError) or number == errno.ENOMEM:
-        return "there is not enough memory. Free some, or allow more (ulimit -v, a container's limit)"
+        return "there is not enough memory. Free some memory, or raise the limit (ulimit -v, or that of the container)"
     return ""
 
 

@@ -54,7 +54,7 @@ def reproduce(
 
     if list_all or table is None:
         if row:
-            raise FrnError("--row chooses among the rows of a TABLE that is made. Leave it, or --list, out.")
+            raise FrnError("--row needs a TABLE to reproduce. Remove it or --list.")
         _list([find_table(table)] if table else list(TABLES.values()), wants)
         return
     chosen = find_table(table)

@@ -134,7 +134,7 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
                 results.add(_as_line(name, outcome, top))
             answered += 1
             progress(answered, len(names))
-    stdout().print(f"{printable(str(results.path))}: {len(names):,} photos, {len(left):,} of them now")
+    stdout().print(f"{printable(str(results.path))}: {len(names):,} photos, {len(left):,} of them classified now")
     return failed
 
 
