@@ -83,7 +83,7 @@ def test_a_run_without_validation_names_its_last_checkpoint(tmp_path: Path) -> N
     result = frn("eval", last.parent, "--data", tmp_path / "data")
     assert result.stderr == (
         f"error: {last.parent}: this run has not been validated yet, so it has no best.safetensors. {last} has the "
-        "weights of this moment.\n"
+        "current weights.\n"
     )
 
 

@@ -100,7 +100,7 @@ def test_named_network_classifies_after_two_commands(fetch_from: pytest.MonkeyPa
     assert "mobilenet_v3_small" in named_extractors()
     again = frn("models", "add", NETWORK)
     assert again.exit_code == 1
-    assert "mobilenet_v3_small: a model of that name already exists" in again.stderr
+    assert "mobilenet_v3_small: a model with that name already exists" in again.stderr
     assert frn("models", "remove", "mobilenet_v3_small").exit_code == 0
     assert "mobilenet_v3_small" not in named_extractors()
 
@@ -128,7 +128,7 @@ def test_missing_network_gives_one_line(fetch_from: pytest.MonkeyPatch) -> None:
         (["add", "resnet"], "resnet: is unknown. Known: dinov2-small"),
         (["add", "torchvision:nothing"], "torchvision has no such classification network"),
         (["add", NETWORK, "--name", "../x"], "a model's name has letters, digits"),
-        (["add", NETWORK, "--name", "conv4"], "conv4: a model of that name already exists"),
+        (["add", NETWORK, "--name", "conv4"], "conv4: a model with that name already exists"),
         (["add", NETWORK, "--name", "resnet50"], "resnet50: is a short name for torchvision:resnet50. Give"),
         (["remove", "conv4"], "conv4: is part of the program and cannot be removed"),
         (["remove", "nothing"], "nothing: no model with that name has been added"),
@@ -331,7 +331,7 @@ def test_unreadable_model_does_not_hide_others() -> None:
         assert ended.returncode == 0, ended.stderr
         assert {"open", "conv4"} <= json.loads(ended.stdout).keys()
         assert "closed" not in json.loads(ended.stdout)
-        assert ended.stderr.startswith(f"warning: {place / 'closed'}: cannot be read by this account")
+        assert ended.stderr.startswith(f"warning: {place / 'closed'}: this account cannot read it")
     finally:
         (place / "closed").chmod(0o755)
         shutil.rmtree(place)

@@ -81,4 +81,4 @@ def test_simpleshot_on_a_trained_backbone_is_centred_on_the_training_images(moth
     shape = EpisodeShape(way=5, shot=1, queries=5)
     expected = evaluate_episodes(other.head, extract_features(other, test), test.sizes, shape, episodes=50, seed=0)
     assert answer["results"][0]["accuracy"] == pytest.approx(expected.mean)
-    assert "layers to be trained" in frn(*words, "--method", "ctx").stderr
+    assert "layers that need training" in frn(*words, "--method", "ctx").stderr

@@ -117,7 +117,7 @@ def test_classes_come_from_named_folders(birds: Path, extractor: Path, tmp_path:
     assert wrong.exit_code == 1
     assert "cannot be listed" in wrong.stderr
     twice = frn("enroll", words[0], words[0], "--model", extractor, "--out", tmp_path / "y.frn.json")
-    assert "class 'jay' is there twice" in twice.stderr
+    assert "class 'jay' occurs twice" in twice.stderr
 
 
 def test_a_project_is_not_replaced_by_accident(birds: Path, extractor: Path, tmp_path: Path) -> None:

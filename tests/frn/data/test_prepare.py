@@ -216,7 +216,7 @@ def test_unusable_sources_give_one_line(tmp_path: Path) -> None:
         ("folder", torn, "is not a complete archive"),
         ("folder", tmp_path / "none", "no such file or folder"),
         ("folder", flat, "is not in a class folder"),
-        ("folder", mixed, "belongs to no split"),
+        ("folder", mixed, "is not in a split"),
         ("cifar-fs", flat, "100 of CIFAR-100's 100 classes are missing"),
         ("cifarfs", flat, "Did you mean 'cifar-fs'"),
     ):

@@ -29,7 +29,7 @@ def several() -> bytes:
 
 SMALL = npy(np.ones((6, 4), np.float32))
 FILES = {
-    "several": (several(), "holds several arrays"),
+    "several": (several(), "contains several arrays"),
     "larger than it is": (SMALL.replace(b"(6, 4)", b"(6, 9)"), "cannot be read"),
     "a terabyte": (SMALL.replace(b"(6, 4), }           ", b"(6, 40000000000), }"), "cannot be read"),
     "cut": (SMALL[:50], "cannot be read"),
