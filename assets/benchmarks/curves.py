@@ -51,7 +51,7 @@ def read_curves(folder: Path) -> Curves:
     """Read the curves of a run folder. Raises FrnError if it holds no run or its metrics hold no numbers."""
     path = folder / METRICS
     if not path.exists():
-        raise FrnError(f"{folder}: is not a run folder, it has no {path.name}")
+        raise FrnError(f"{folder}: is not a run folder: it has no {path.name}")
     text = read_regular(path, MAX_LINES).decode(errors="replace")
     lines = []
     for line in text.splitlines():
@@ -68,7 +68,7 @@ def read_curves(folder: Path) -> Curves:
 
     found = Curves(folder.resolve().name, curve("loss"), curve("accuracy"), curve("val_accuracy"))
     if not len(found.loss[0]):
-        raise FrnError(f"{path}: has no step in it yet")
+        raise FrnError(f"{path}: has no training step yet")
     return found
 
 
@@ -99,7 +99,7 @@ def draw_curves(runs: Sequence[Curves], kind: str) -> bytes:
             _line(right, run.accuracy, colour, alpha=0.5)
             steps, values = run.validation
             right.plot(steps, values, color=colour, marker="o", markersize=4, label=run.name)
-        for axes, title in ((left, "training loss"), (right, "accuracy in percent; dots: validation")):
+        for axes, title in ((left, "training loss"), (right, "accuracy in percent (dots: validation)")):
             axes.set(xlabel="steps", title=title)
             axes.grid(alpha=0.3)
         if len(runs) > 1:

@@ -1,4 +1,4 @@
-"""How well unlabelled photos are grouped, beside k-means and Ward's clusters of pooled features (scikit-learn).
+"""Measure how well unlabelled photos are grouped, compared with k-means and Ward's clusters of pooled features.
 
     python assets/benchmarks/groups.py DATA... --split val --model resnet9-photo
 
@@ -35,7 +35,7 @@ Draw = tuple[Maps, list[bytes], Labels]
 
 
 def drawn(extractor: Extractor, root: Path, seed: int) -> Draw:
-    """Maps (n, r, d), perceptual hashes and labels of the photos of a draw."""
+    """Return maps (n, r, d), perceptual hashes and labels of the photos of a draw."""
     generator, store = np.random.default_rng(seed), FeatureStore()
     homes = sorted(home for home in root.iterdir() if home.is_dir())
     found: list[Embedded] = []
@@ -76,13 +76,13 @@ def _labels(groups: list[list[list[int]]], count: int) -> Labels:
 
 
 def keys(labels: Labels, groups: Labels) -> int:
-    """Merges and moves to a right set of classes."""
+    """Count the merges and moves needed for a correct set of classes."""
     owners = [np.bincount(labels[groups == number]).argmax() for number in range(groups.max() + 1)]
     return len(owners) - len(set(owners)) + int((labels != np.array(owners)[groups]).sum())
 
 
 def rows(sets: dict[str, list[Draw]], prior: Prior) -> Iterator[str]:
-    """One line per data set, and the mean."""
+    """Return one line per data set, and the mean."""
     means = []
     for name, draws in sets.items():
         found = [measure(*draw, prior) for draw in draws]

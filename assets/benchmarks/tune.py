@@ -1,17 +1,17 @@
-"""What choosing alpha and gamma at enrolment gains, beside other classifiers on the same features.
+"""Measure the gain of choosing alpha and gamma at enrolment, compared with other classifiers on the same features.
 
     python assets/benchmarks/tune.py DATA... --split val --model resnet9-photo
     python assets/benchmarks/tune.py DATA... --split val test --way 5 20 50 --unknown
-    python assets/benchmarks/tune.py                  how long the choice takes
+    python assets/benchmarks/tune.py                  measures how long the choice takes
 
-Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random; the photos that are not enrolled are
-queries, and as many classes again are strangers if there are that many. Every figure is the mean over data sets of the
-mean over draws, in percent:
+Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random. Photos that are not enrolled are
+queries. If possible, as many other classes are unknown. Every figure is the mean over data sets of the mean over draws,
+in percent:
 
-    trained, tuned      top-1 with the model's own alpha, and as `frn classify` enrolls
-    logreg, ...         top-1 of `CLASSICAL` on pooled features of the same model, as `frn eval --method` fits them
+    trained, tuned      top-1 with the model's own alpha, and as in `frn classify`
+    logreg, ...         top-1 of `CLASSICAL` on pooled features of the same model, as in `frn eval --method`
     ece                 expected calibration error of `tuned`
-    rejected, caught    known photos and strangers called unknown; `stated` expects 5 and what it says
+    rejected, caught    share of known and of unknown photos rejected; `stated` is the expected share
                         (--unknown measures only these and the AUROC)
     share, auroc        AUROC of the explained share with the trained alpha, and of the familiarity
 """
@@ -36,12 +36,12 @@ from frn.ridge.tuning import Prior, tune_by_leave_one_out
 
 PHOTOS, QUERIES, BINS = 60, 15, 10
 SHOTS, WAYS, DRAWS = (1, 5, 20), (5, 20, 0), {5: 12, 20: 3, 0: 1}
-"""No way: all classes that a data set has."""
+"""Without a way, all classes of a data set are used."""
 Floats = NDArray[np.floating]
 
 
 def features(extractor: Extractor, roots: list[Path]) -> list[Floats]:
-    """Maps (n, r, d) of up to `PHOTOS` photos of every class."""
+    """Return maps (n, r, d) of up to `PHOTOS` photos of every class."""
     found = []
     for number, home in enumerate(home for root in roots for home in sorted(root.iterdir())):
         files = sorted(path for path in home.rglob("*") if path.is_file())
@@ -95,7 +95,7 @@ def measure(
 
 
 def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters) -> Calibration:
-    """The calibration of the enrolled classes."""
+    """Return the calibration of the enrolled classes."""
     photos, labels = np.concatenate(pools), np.repeat(np.arange(len(pools)), [len(pool) for pool in pools])
     errors = scorer.class_error(photos).astype(float)
     errors[np.arange(len(labels)), labels] = np.concatenate([leave_one_out(pool, head) for pool in pools])
@@ -104,14 +104,14 @@ def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters) -> 
 
 
 def others(pools: list[Floats], queries: Floats, labels: NDArray[np.int64]) -> dict[str, float]:
-    """Top-1 of classifiers on pooled features."""
+    """Return top-1 accuracy of classifiers on pooled features."""
     support, asked = (torch.from_numpy(np.asarray(maps, dtype=np.float32)) for maps in (np.stack(pools), queries))
     found = {name: ClassicalHead(fit)(support, asked).argmax(1).numpy() for name, fit in CLASSICAL.items()}
     return {name: float((answers == labels).mean()) for name, answers in found.items()}
 
 
 def calibration_error(rows: list[dict[str, object]]) -> float:
-    """Expected calibration error of all draws' queries together."""
+    """Return the expected calibration error of all draws' queries together."""
     sure, right = (np.concatenate([row[name] for row in rows]) for name in ("sure", "right"))
     bins = np.minimum((sure * BINS).astype(int), BINS - 1)
     gaps = [abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]

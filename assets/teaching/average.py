@@ -29,12 +29,12 @@ def mean_model(models: Sequence[Model]) -> Model:
     accuracy is not measured. Raises FrnError if there are fewer than two models or they are not of one kind.
     """
     if len(models) < 2:
-        raise FrnError(f"a mean needs at least two models, not {len(models)}")
+        raise FrnError(f"an average needs at least two models, not {len(models)}")
     first, *others = models
     for other in others:
         if other.config != first.config:
             raise FrnError(
-                f"a mean needs models of one kind: {other.config.method} on {other.config.backbone} at "
+                f"an average needs models of the same type: {other.config.method} on {other.config.backbone} at "
                 f"{other.config.transform.size} pixels, {first.config.method} on {first.config.backbone} at "
                 f"{first.config.transform.size}"
             )

@@ -28,7 +28,7 @@ def widen(narrow: ResNet12, wide: ResNet12) -> None:
     Raises FrnError if the networks differ in more than width, or `wide` is narrower in any block.
     """
     if (len(narrow.blocks), narrow.stem, narrow.stride) != (len(wide.blocks), wide.stem, wide.stride):
-        raise FrnError("one network widens another only where both have the same blocks and the same stem")
+        raise FrnError("a network can widen another only if both have the same blocks and the same stem")
     inputs = torch.arange(3 * narrow.stem**2)
     for old, new in zip(narrow.blocks, wide.blocks, strict=True):
         assert isinstance(old, ResidualBlock)
@@ -48,7 +48,7 @@ def _copies(narrow: nn.Module, wide: nn.Module) -> Tensor:
     assert isinstance(new, nn.Conv2d)
     more = new.out_channels - old.out_channels
     if more < 0:
-        raise FrnError(f"a block of {old.out_channels} channels cannot begin one of {new.out_channels}")
+        raise FrnError(f"a block of {old.out_channels} channels cannot be widened to {new.out_channels}")
     rounds = range(-(-more // old.out_channels))
     again = [torch.randperm(old.out_channels) for _ in rounds]
     return torch.cat([torch.arange(old.out_channels), *again])[: new.out_channels]

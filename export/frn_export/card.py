@@ -29,28 +29,28 @@ TYPES = {
     TensorProto.STRING: "string",
 }
 MEANINGS = {
-    "images": "prepared images: RGB in [0, 1], resized and cropped as below; normalisation is inside",
+    "images": "prepared images: RGB in [0, 1], resized and cropped as below; normalisation is included",
     "feature_map": "r locations of d channels",
-    "support": "feature maps of each class's examples, zeros where a class has fewer than the others",
-    "shots": "how many examples each class really has",
-    "query": "feature maps of the images in question",
-    "logits": "the largest is the answer; softmax gives probabilities",
-    "class_error": "mean squared error with which the class rebuilds the image; the smallest is the answer",
-    "image": "RGB of any size, upright; resizing and cropping are inside",
-    "label": "the class that rebuilds the image best",
-    "probability": "softmax over the classes; sums to 1, also for an image that is none of them",
-    "explained": "share of the image's feature energy that the class rebuilds, 1 - class_error / mean \\|q\\|^2",
-    "threshold": "share that a class must explain, or the image is unknown",
+    "support": "feature maps of each class's examples, padded with zeros if a class has fewer than the others",
+    "shots": "number of examples of each class",
+    "query": "feature maps of the images to classify",
+    "logits": "the largest value is the answer; softmax gives probabilities",
+    "class_error": "mean squared error of the class's reconstruction; the smallest is the answer",
+    "image": "RGB of any size, upright; resizing and cropping are included",
+    "label": "the class that reconstructs the image best",
+    "probability": "softmax over the classes; sums to 1, even for an image of no class",
+    "explained": "share of the image's feature energy that the class reconstructs, 1 - class_error / mean \\|q\\|^2",
+    "threshold": "share that a class must explain; below it the image is unknown",
     "error_map": "squared error of each location for each class; its mean is `class_error`",
 }
 
 OTHER_MEANINGS = MEANINGS | {
-    "support": "feature maps of each class's examples, repeated where a class has fewer than the others",
+    "support": "feature maps of each class's examples, repeated if a class has fewer than the others",
     "class_error": "negative logarithm of the probability; the smallest is the answer",
     "label": "the likeliest class",
     "explained": "1 - class_error, at least 0",
 }
-"""What differs for heads other than FRN's."""
+"""Meanings that differ for heads other than FRN's."""
 
 OPEN_PHOTO = """\
 import io
@@ -114,7 +114,7 @@ def _way(graph: onnx.GraphProto) -> int | str:
 def _geometry(transform: EvaluationTransform) -> str:
     size = transform.size
     how = f"{'both sides' if transform.square else 'the shorter side'} to {transform.length}"
-    exempt = "" if transform.resize else f" (not where the image is {size} x {size} already)"
+    exempt = "" if transform.resize else f" (unless the image is already {size} x {size})"
     return f"{how}{exempt}, then the centre {size} x {size}"
 
 

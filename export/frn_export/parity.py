@@ -32,12 +32,12 @@ HALF_TOLERANCE = 1e-2
 Each weight is off by up to 2^-11; the twelve layers of a ResNet-12 add up to 3e-3.
 """
 HEAD_TOLERANCE = 5e-6
-"""Tolerance, as a fraction of the query's energy, mean |q|^2, times (rho - 1)^2 where that is more than one.
+"""Tolerance, as a fraction of the query's energy, mean |q|^2, times (rho - 1)^2 if that is more than one.
 
-Usual models stay below 1e-6; with 640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 where rho is
+Usual models stay below 1e-6; with 640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 if rho is
 small."""
 TRACED_TOLERANCE = 2e-5
-"""Tolerance of another head, as a fraction of its largest logit, or of 1."""
+"""Tolerance for other heads, as a fraction of the largest logit or of 1, whichever is larger."""
 COARSE_TOLERANCE = 2e-2
 """Tolerance for int8, where one grey level can move an activation to its next step."""
 
@@ -122,7 +122,7 @@ def compare_classifier(
         share = max(share, float(np.abs(errors - list(truth.values())).max()) / whole)
         if not truth[str(label)] - truth[expected.label] <= 2 * allowed * whole:
             raise FrnError(
-                f"classifier.onnx says {str(label)!r} of {path}, but its classes say {expected.label!r}. "
+                f"classifier.onnx labels {path} {str(label)!r}, but its classes say {expected.label!r}. "
                 "Nothing was written."
             )
     return Difference("classifier.onnx", share, allowed, "the photo's energy")

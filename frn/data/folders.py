@@ -82,15 +82,15 @@ def scan(root: Path) -> ClassFolders:
         loose, folders = _list(root)
     photos = [name for name in loose if looks_like_image(name)]
     if not folders:
-        own = f" Its {len(photos)} photos belong into such folders." if photos else ""
-        raise FrnError(f"{root}: has no class folders. It must hold one folder of images per class.{own}")
+        own = f" Its {len(photos)} photos belong in such folders." if photos else ""
+        raise FrnError(f"{root}: has no class folders. It must contain one folder of images per class.{own}")
     if len(folders) > 1 and all(name.lower() in SPLIT_NAMES for name in folders):
         listed = ", ".join(str(root / name) for name in folders)
-        raise FrnError(f"{root}: has the parts of a data set in it, not classes. Give one of them: {listed}")
+        raise FrnError(f"{root}: contains the splits of a data set, not classes. Choose one of them: {listed}")
     _refuse_twins(root, folders)
-    skipped = [_left_out(root / name, "it lies in no class folder") for name in photos]
+    skipped = [_left_out(root / name, "it is not in a class folder") for name in photos]
     odd = [name for name in loose if not looks_like_image(name) and not is_there(root / name)]
-    skipped += [_left_out(root / name, "its link leads nowhere") for name in odd]
+    skipped += [_left_out(root / name, "it is a broken link") for name in odd]
     files = []
     for name in folders:
         found = list_images(root / name)
@@ -107,13 +107,13 @@ def _refuse_twins(root: Path, names: Sequence[str]) -> None:
     for name in names:
         if (twin := seen.setdefault(normal(name), name)) is not name:
             raise FrnError(
-                f"{root}: has two folders called {normal(name)!r}, which differ only in how their letters are encoded "
-                f"({twin!a} and {name!a}). Put their photos into one."
+                f"{root}: has two folders named {normal(name)!r}, which differ only in how their letters are encoded "
+                f"({twin!a} and {name!a}). Move their photos into one."
             )
 
 
 def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
-    """Say what a class folder without photos holds instead, and what to do."""
+    """Describe the content of a class folder without photos, and say what to do."""
     folder = root / name
     if not found.skipped:
         return f"{folder}: is empty. Put photos of this class there, or remove the folder."
@@ -125,8 +125,8 @@ def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
             f"if {name!r} is the class, move their photos up."
         )
     return (
-        f"{folder}: has no photos that can be read ({', '.join(sorted(EXTENSIONS))}). "
-        f"It holds {len(found.skipped)} others; the first: {found.skipped[0].reason}"
+        f"{folder}: has no readable photos ({', '.join(sorted(EXTENSIONS))}). "
+        f"It has {len(found.skipped)} other files; the first: {found.skipped[0].reason}"
     )
 
 
@@ -168,11 +168,11 @@ def why_skipped(name: str) -> str:
     suffix = Path(name).suffix
     if suffix.lower() in RAW_NAMES:
         return f"it is {RAW}"
-    return f"{suffix} is no kind of image that is read" if suffix else "its name has no extension"
+    return f"{suffix} is not a supported image format" if suffix else "its name has no extension"
 
 
 def _left_out(path: Path, why: str) -> Broken:
-    return Broken(str(path), f"{path}: is left out: {why}")
+    return Broken(str(path), f"{path}: is skipped: {why}")
 
 
 def _list(folder: Path) -> tuple[list[str], list[str]]:
@@ -211,7 +211,7 @@ def find_splits(data: Path) -> dict[str, Path]:
         if (split := SPLIT_NAMES.get(name.lower())) is None:
             continue
         if split in found:
-            raise FrnError(f"{data}: both {found[split].name}/ and {name}/ mean {split!r}. Keep one of them there.")
+            raise FrnError(f"{data}: both {found[split].name}/ and {name}/ are names of the split {split!r}. Keep one.")
         found[split] = data / name
     return {split: found[split] for split in SPLITS if split in found}
 
@@ -222,7 +222,7 @@ def unused_folders(data: Path, used: Collection[Path]) -> list[str]:
 
 
 def split_folder(data: Path, split: str) -> Path:
-    """Return the folder of a split. If there is none, the FrnError says what `data` holds instead."""
+    """Return the folder of a split. If it is missing, the FrnError lists the content of `data`."""
     if not data.is_dir():
         raise FrnError(f"{data}: no such folder")
     named = data / split
@@ -230,7 +230,7 @@ def split_folder(data: Path, split: str) -> Path:
     if folder is None:
         found = sorted(entry.name for entry in data.iterdir() if entry.is_dir())
         raise FrnError(
-            f"{data}: has no folder {split!r} (it has {', '.join(found[:8]) or 'no folders'}). A data set holds "
-            "train/, val/ and test/, each with one folder per class; `frn data prepare` makes one."
+            f"{data}: has no folder {split!r} (it has {', '.join(found[:8]) or 'no folders'}). A data set has train/, "
+            "val/ and test/, each with one folder per class; `frn data prepare` makes one."
         )
     return folder

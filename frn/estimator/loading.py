@@ -1,4 +1,4 @@
-"""Extractors and classifiers from what users name: a model; classes in a folder, zip, CSV or project."""
+"""Open extractors and classifiers that users name: a model; classes in a folder, zip, CSV or project."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +19,9 @@ from frn.system.files import read_regular
 
 
 def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none") -> Extractor:
-    """Open a model to run in onnxruntime; one that is not exported yet is exported on demand.
+    """Open a model in onnxruntime; a model that is not exported yet is exported on demand.
 
-    FrnError if there is no such model, it is refused, or there is no such device or tta.
+    Raises FrnError if the model, device or tta does not exist, or the model is refused.
     """
     for name, given, known in (("device", device, get_args(Device)), ("tta", tta, get_args(Tta))):
         if given not in known:
@@ -47,7 +47,7 @@ class ClassFiles:
     tta: Tta = "none"
     """The project's test-time augmentation."""
     skipped: list[str] = field(default_factory=list)
-    """Why other files in a class folder were skipped."""
+    """Reasons for skipped files in the class folders."""
     made_with: ModelReference | None = None
     """The project's reference to its model."""
 
@@ -84,8 +84,8 @@ def load_classifier(
 ) -> tuple[Classifier, list[FrnError]]:
     """Enroll the classes of a folder, zip or CSV (`class_files`), or those of a project file.
 
-    By default, the model is the project's, or the default model for a folder. Returns the classifier, and why some of
-    its files were skipped. Raises FrnError if there are no classes, or a project was made with another model.
+    By default, the model is the project's, or the default model for a folder. Returns the classifier, and the reasons
+    for skipped files. Raises FrnError if there are no classes, or a project was made with another model.
     """
     if not is_project(classes):
         found = class_files(classes)  # before loading the model, to report a wrong path at once

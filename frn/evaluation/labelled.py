@@ -1,7 +1,7 @@
 """Classifier results on photos of known classes: accuracy, calibration, unknown photos. Does not need torch.
 
-A photo that is also an example, or nearly the same photo as one, is skipped: it would be right without meaning. Photos
-of classes that are not enrolled have no right answer; they show how many such photos are called unknown.
+A photo that is an example, or a near copy of one, is skipped, because it would be trivially right. Photos
+of classes that are not enrolled have no right answer; they show how many such photos are rejected as unknown.
 """
 
 import math
@@ -59,14 +59,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NearCopy:
-    """A photo that is nearly the same as an example: saved again, or in another size."""
+    """A photo that is a near copy of an example: saved again, or in another size."""
 
     path: Path
     example: Path
     class_name: str
 
     def __str__(self) -> str:
-        return f"{self.path}: is nearly the same photo as {self.example} of class {self.class_name!r}; it is skipped"
+        return f"{self.path}: skipped as a near copy of {self.example} (class {self.class_name!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class LabelledScore:
     broken: tuple[FrnError, ...]
     """Errors of unreadable files."""
     near_copies: tuple[NearCopy, ...] = ()
-    """Photos that are skipped because they are nearly the same as an example."""
+    """Photos that are skipped because they are near copies of an example."""
     notes: tuple[str, ...] = ()
     """Notes on folders whose names match a class only loosely or not at all, and on classes without photos."""
 
@@ -155,19 +155,19 @@ class LabelledScore:
 
     @property
     def false_rejections(self) -> float:
-        """Fraction of the photos of enrolled classes that are called unknown."""
+        """Fraction of the photos of enrolled classes that are rejected as unknown."""
         return sum(answer.prediction.unknown for answer in self.known) / len(self.known)
 
     @property
     def true_positive_rate(self) -> float:
-        """Fraction of the other photos that are called unknown; NaN without any."""
+        """Fraction of the other photos that are rejected as unknown; NaN without such photos."""
         return (
             sum(answer.prediction.unknown for answer in self.unknown) / len(self.unknown) if self.unknown else math.nan
         )
 
     @property
     def auroc(self) -> float:
-        """Probability that a photo of an enrolled class is more familiar than another photo; NaN without any other."""
+        """Probability that a photo of an enrolled class is more familiar than another photo; NaN without others."""
         if not self.unknown:
             return math.nan
         return auroc(
@@ -201,16 +201,17 @@ def score_labelled(
 ) -> LabelledScore:
     """Classify the photos of each class and compare; with `transductive`, all photos refine the classes first.
 
-    FrnError if no class of `members` is enrolled, or none of the photos of those that are can be used.
+    Raises FrnError if no class of `members` is enrolled, or none of their photos can be used.
     """
     names = tuple(classifier.classes)
     called, notes = match_names(map(check_name, members), names)  # in the spelling of the classes' folders
     truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
     if not called:
         raise FrnError(
-            f"none of its folders ({_some(members)}) has the name of a class ({_some(names)}): nothing can be right"
+            f"none of its folders ({_some(members)}) has the name of a class ({_some(names)}), so no answer "
+            "could be right"
         )
-    notes += [f"the class {name!r} has no photo there" for name in names if name not in called.values()]
+    notes += [f"the class {name!r} has no photo in the folder" for name in names if name not in called.values()]
     holders, (twins, looks) = classifier.state.holders(), _looks(classifier)
     files = (path for paths in members.values() for path in paths)
     answers: dict[bool, list[Answer]] = {True: [], False: []}
@@ -239,7 +240,7 @@ def score_labelled(
             answers[truth in classifier.classes].append(Answer(path, truth, prediction))
     if not answers[True]:
         raise FrnError(
-            f"no photo to score: {len(examples)} are examples of the classes, {len(near_copies)} nearly the same, "
+            f"there is no photo to score: {len(examples)} are examples, {len(near_copies)} are near copies of one, "
             f"{len(broken)} cannot be read. Give photos that are not examples."
         )
     return LabelledScore(

@@ -59,7 +59,7 @@ HEADS: dict[str, Callable[[int], Head]] = {
 
 
 def head_names() -> list[str]:
-    """Names of all heads: ours, and those of other packages."""
+    """Return the names of all heads, built in or from other packages."""
     return [*HEADS, *(entry.name for entry in entry_points(group=GROUP))]
 
 
@@ -67,7 +67,7 @@ def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
     """Return a new head for maps of d channels, or for those of several blocks with these sizes.
 
     Raises:
-        FrnError: if there is no head of that name, or another package's cannot be made.
+        FrnError: if there is no head with that name, or another package's cannot be created.
     """
     if name in HEADS:
         return HEADS[name](d)
@@ -79,7 +79,7 @@ def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
 
 
 def networks_for(name: str) -> int:
-    """Return how many networks the maps of a head come from. Errors are those of `build_head`."""
+    """Return how many networks make the maps of a head. Errors are those of `build_head`."""
     with _named(name):
         networks: int = getattr(HEADS.get(name) or _registered(name), "networks", 1)
         return networks
@@ -92,7 +92,7 @@ def blocks_for(name: str) -> tuple[int, ...]:
 
 
 def _registered(name: str) -> Callable[[int | Sizes], object]:
-    """The factory of another package's head."""
+    """Return the factory of another package's head."""
     found = entry_points(group=GROUP, name=name)
     if not found:
         raise FrnError(f"unknown method {name!r}; choose one of: {', '.join(head_names())}")
@@ -102,10 +102,10 @@ def _registered(name: str) -> Callable[[int | Sizes], object]:
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Turn whatever another package raises into one line."""
+    """Turn any exception of another package into one line."""
     try:
         yield
     except FrnError:
         raise
     except Exception as error:
-        raise FrnError(f"method {name!r}: its head cannot be made ({type(error).__name__}: {error})") from error
+        raise FrnError(f"method {name!r}: its head cannot be created ({type(error).__name__}: {error})") from error

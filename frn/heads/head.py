@@ -7,12 +7,12 @@ class Head(nn.Module):
     """Base class of heads that compare feature maps unchanged. Subclasses override what differs."""
 
     networks = 1
-    """How many networks make its maps, which lie side by side in the channels."""
+    """Number of networks that make its maps; their maps lie side by side in the channels."""
     maps: tuple[int, ...] = (-1,)
-    """Which blocks of the backbone make its map. With several, the head is built from their `sizes` instead of d, and
+    """Blocks of the backbone that make its map. With several, the head is built from their `sizes` instead of d, and
     `stage_maps` takes them apart."""
     revision = 1
-    """Counts changes to what it computes. Models trained with another revision are reported."""
+    """Number of changes to the computation. Models trained with another revision are reported."""
     scaled_maps = False
     """Whether the head expects maps divided by the backbone's `map_scale` (SM, Hyperparameters)."""
 

@@ -1,7 +1,7 @@
 """Near copies: photos saved again as another file or in another size, found by a perceptual hash.
 
-The hash has the signs of the lowest frequencies of a crop's brightness, and the mean colours of its quarters, which
-tell apart things that differ in colour only.
+The hash contains the signs of the lowest frequencies of a crop's brightness, and the mean colours of its quarters,
+which distinguish objects that differ only in colour.
 
 Shape letters: n photos, m others.
 """
@@ -18,11 +18,12 @@ SIDE, FREQUENCIES = 32, 8
 BYTES = 20
 """Length of a hash."""
 MOST_BITS, MOST_LEVELS = 8, 36
-"""Largest differences of near copies: of signs, and of colours.
+"""Largest differences between near copies, in signs and in colours.
 
 Measured on photos of birds, dogs, butterflies and mini-ImageNet. Saved as PNG or as JPEG of quality 30, and from a
-quarter to twice their size, all copies reach them (5 bits, 4 levels at most); cropped to 97 and 95 % of each side, 99
-and 91 %; 20 % brighter, 95 %. Of 1.6 million pairs of 3,630 photos as they are, ten do, most of them the same photo.
+quarter to twice their size, all copies are found (differences of at most 5 bits and 4 levels); cropped to 97 and 95 %
+of each side, 99 and 91 %; 20 % brighter, 95 %. Of 1.6 million pairs of 3,630 original photos, ten count as copies, most
+of them the same photo.
 """
 BLOCK = 256
 
@@ -40,7 +41,7 @@ def look(crop: Pixels) -> bytes:
 
 
 def are_near(looks: Sequence[bytes], others: Sequence[bytes]) -> NDArray[np.uint8]:
-    """Return how near copies are, from `MOST_BITS` + 1 for equal hashes down to 1; 0 for other photos, (n, m)."""
+    """Return the nearness (n, m) of copies, from `MOST_BITS` + 1 for equal hashes down to 1; 0 for other photos."""
     (signs, colours), (other_signs, other_colours) = map(_parts, (looks, others))
     bits = np.bitwise_count(signs[:, None] ^ other_signs)
     nearness = np.where(bits <= MOST_BITS, MOST_BITS + 1 - bits, 0).astype(np.uint8)
@@ -51,7 +52,7 @@ def are_near(looks: Sequence[bytes], others: Sequence[bytes]) -> NDArray[np.uint
 
 
 def nearest_copies(looks: Sequence[bytes], others: Sequence[bytes] | None = None) -> list[int | None]:
-    """Return the nearest copy of each photo among others, or else among the photos themselves; None without one."""
+    """Return the nearest copy of each photo among `others` or, by default, the photos themselves; None without one."""
     found: list[int | None] = []
     for first in range(0, len(looks), BLOCK):
         nearness = are_near(looks[first : first + BLOCK], looks if others is None else others)

@@ -75,7 +75,7 @@ def decode_crop(data: bytes, where: Path, transform: EvaluationTransform) -> Pix
 
 
 def decode_preview(data: bytes, where: Path, transform: EvaluationTransform) -> tuple[Pixels, tuple[int, int]]:
-    """Decode as `decode_crop`, for display: a JPEG only as finely as the crop needs, in a third of the time.
+    """Decode as `decode_crop`, for display: a JPEG only at the resolution that the crop needs, in a third of the time.
 
     Returns the crop, and the (width, height) of the whole upright image. Raises FrnError as `decode` does.
     """
@@ -104,9 +104,9 @@ def _decode(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Imag
 
 
 def is_quick(data: bytes) -> bool:
-    """Return whether the size of the file and its pixels bound the decoding work.
+    """Return whether the size of the file and its pixels limit the decoding work.
 
-    They do not for compressed TIFF and BMP, whose decoders have loops of their own, or for a JPEG with many scans over
+    This is not so for compressed TIFF and BMP, whose decoders have their own loops, or for a JPEG with many scans over
     all of its pixels.
     """
     if len(data) > QUICK_BYTES:

@@ -17,7 +17,7 @@ SAME = 2
 """Largest difference in grey levels between sRGB and a profile that counts as sRGB."""
 STEPS = 9
 SRGB = Path(__file__).with_name("srgb.icc")
-"""The sRGB profile that libvips has (Compact ICC Profiles, CC0); littleCMS's own leads to other roundings."""
+"""The sRGB profile of libvips (Compact ICC Profiles, CC0); littleCMS's own leads to other rounding."""
 
 
 def srgb_converter(profile: object, mode: str) -> Convert:

@@ -1,7 +1,7 @@
-"""Classification by another head than FRN's: the head compares the maps, the rest is as with FRN.
+"""Classification with heads other than FRN's: the head compares the maps, everything else is the same.
 
-The error of a class is its negative log-probability, and a photo's energy is 1. A class explains one less its error,
-at least nothing, and the threshold is calibrated on these. The head of an exported model is the `head.onnx` beside it;
+The error of a class is its negative log-probability, and a photo's energy is 1. A class explains one minus its error,
+at least 0, and the threshold is calibrated on these values. The head of an exported model is the `head.onnx` beside it;
 that of a model file runs in torch.
 """
 
@@ -30,7 +30,7 @@ Logits = Callable[[Maps, Maps], Floats]
 
 
 def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> Classifier:
-    """Return a classifier without classes over a model with any head.
+    """Return a classifier without classes for a model with any head.
 
     Raises:
         FrnError: if the model is exported and its head is not beside it, or is of another model.
@@ -44,7 +44,7 @@ def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> 
     path = Path(extractor.where).with_name(HEAD_FILE)
     if not path.is_file():
         raise FrnError(
-            f"{extractor.where}: its {extractor.method} head should be beside it, as {HEAD_FILE}. Export the model "
+            f"{extractor.where}: its {extractor.method} head must be beside it, as {HEAD_FILE}. Export the model "
             "again, or give the model file or the run folder."
         )
     graph = read_regular(path, MAX_BYTES)
@@ -52,13 +52,13 @@ def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> 
 
 
 def as_shots(pools: Sequence[Maps]) -> Maps:
-    """Supports (way, k, r, d) of classes of different sizes: a head takes as many of each, so a few are repeated."""
+    """Return supports (way, k, r, d) of classes of different sizes; photos of smaller classes are repeated."""
     most = max(map(len, pools))
     return np.stack([pool[np.arange(most) % len(pool)] for pool in pools])
 
 
 class OtherHeadClassifier(Classifier):
-    """Enrolled classes that a head compares with queries."""
+    """A classifier whose head compares queries with the enrolled classes."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class OtherHeadClassifier(Classifier):
         store: FeatureStore | None = None,
         graph: bytes | None = None,
     ) -> None:
-        """Compare with a head, a function or an open `head.onnx`, of which `graph` is the file.
+        """Use a head: a function, or an open `head.onnx` with its bytes in `graph`.
 
         Raises:
             FrnError: if the file is not the head of this extractor.
@@ -81,12 +81,12 @@ class OtherHeadClassifier(Classifier):
                 raise FrnError(f"{extractor.where}: the {HEAD_FILE} beside it is not the head of this model")
             self.logits = lambda support, query: head.run({"support": support, "query": query})
         self.graph = graph
-        """Bytes of `head.onnx`, if the head is exported."""
+        """Return the bytes of `head.onnx`, if the head is exported."""
         self.pools: dict[str, Maps] = {}
         """Supports of each class, (k, r, d)."""
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
-        """Enroll the classes of a state whose feature maps (r, d) are given by content key."""
+        """Enroll the classes of a state, with feature maps (r, d) by content key."""
         self.state = state
         self.pools = {c.name: np.stack([feature_maps[s.key] for s in c.supports]) for c in state.classes}
         d = self.extractor.shape[1]
@@ -103,7 +103,7 @@ class OtherHeadClassifier(Classifier):
         }
 
     def error_maps(self, feature_maps: Maps, key: str | None = None) -> Floats:
-        """Raise an FrnError: only FRN says where a photo is badly reconstructed."""
+        """Raise FrnError: only FRN can show where a photo is badly reconstructed."""
         raise FrnError(f"a {self.extractor.method} model has no error maps. Use one trained with --method frn.")
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
@@ -118,7 +118,7 @@ class OtherHeadClassifier(Classifier):
         return np.ones((len(maps), len(self.pools)))
 
     def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
-        """Negative log-probabilities (n, way) of maps (n, r, d), of examples without themselves."""
+        """Return negative log-probabilities (n, way) of maps (n, r, d); examples are scored without themselves."""
         if not self.pools:
             raise FrnError("there is no class yet: enroll some first")
         errors = self._compare(list(self.pools.values()), maps)
@@ -128,7 +128,7 @@ class OtherHeadClassifier(Classifier):
         return errors
 
     def _compare(self, pools: Sequence[Maps], maps: Maps) -> Array:
-        """Negative log-probabilities (n, way) of maps (n, r, d) by supports of each class."""
+        """Return negative log-probabilities (n, way) of maps (n, r, d) by the supports of each class."""
         if len(pools) == 1:
             return np.zeros((len(maps), 1))
         logits = self.logits(as_shots(pools), maps).astype(np.float64)
@@ -137,10 +137,13 @@ class OtherHeadClassifier(Classifier):
         return errors
 
     def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
-        raise FrnError(f"a {self.extractor.method} model is not refined by its queries. Use one of --method frn.")
+        raise FrnError(
+            f"a {self.extractor.method} model does not support transductive inference. Use one trained with "
+            "--method frn."
+        )
 
     def _errors_without(self, query: Maps, key: str) -> Array:
-        """Errors (way,) of an example; if its class has no other, that class explains nothing."""
+        """Return errors (way,) of an example; if its class has no other example, that class explains nothing."""
         own, _ = self._own_errors[key]
         rest = np.delete(self.pools[own], self._places[key], axis=0)
         pools = {name: rest if name == own else pool for name, pool in self.pools.items()}

@@ -32,7 +32,7 @@ Map = NDArray[np.floating]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A class's error map and the text below it."""
+    """The error map of a class and the text below it."""
 
     title: str
     note: str

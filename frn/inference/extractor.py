@@ -34,7 +34,7 @@ BATCH = 16
 AHEAD = 3
 """Batches in progress: one at the caller, one in the network, one being decoded."""
 PIXELS = 16 * 256 * 256
-"""Pixels of all images of a run: larger images run in smaller batches, to save gigabytes in the layers."""
+"""Most pixels in a run: larger images run in smaller batches, which saves gigabytes of memory in the layers."""
 MAX_FEATURE = 1e12
 """Largest value of a feature; squared sums of larger ones overflow float32."""
 
@@ -59,7 +59,7 @@ class Extractor:
     ) -> None:
         """Open the bytes of a `features.onnx`; error messages refer to it as `where`.
 
-        A trusted file is one that we made ourselves; it is not checked. Any other file is checked and run in a child
+        A trusted file was made by `frn` itself and is not checked. Any other file is checked and run in a child
         process with limits. `threads=0` uses all cores. Raises FrnError if the file is not an extractor of a known
         version, fails the checks of `onnx_runtime`, or exceeds the limits of `onnx_sandbox`.
         """
@@ -103,7 +103,7 @@ class Extractor:
             or found_out != [("feature_map", "tensor(float)", [int, int])]
             or outputs[0][2][1:] != [r, max(outputs[0][2][2], 1)]
         ):
-            raise FrnError(f"{where}: its inputs and outputs are not those of an extractor of {side}-pixel images")
+            raise FrnError(f"{where}: its inputs and outputs do not match an extractor of {side}-pixel images")
         self.shape: tuple[int, int] = (r, outputs[0][2][2])
         """Locations r and channels d of a feature map."""
 
@@ -128,10 +128,10 @@ class Extractor:
         images /= 255
         maps = self.session.run({"images": images})
         if maps.shape != (len(pixels), *self.shape):
-            raise FrnError(f"{self.where}: made maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
+            raise FrnError(f"{self.where}: returned maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
         if not np.abs(maps).max(initial=0) <= MAX_FEATURE:  # also catches NaN
             raise FrnError(
-                f"{self.where}: made a feature map that is not finite, or above {MAX_FEATURE:g}: it is damaged"
+                f"{self.where}: returned a feature map that is not finite, or exceeds {MAX_FEATURE:g}: it is damaged"
             )
         return maps
 
@@ -155,7 +155,7 @@ class Extractor:
             opening: called with each file before it is read; an exception from it ends the reading.
         """
         remaining = iter(paths)
-        # If the caller may stop between two files, nothing is read ahead.
+        # If the caller may stop between two files, no file is read ahead.
         at_once = 1 if opening else AHEAD
         with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(1) as network:
 
@@ -181,7 +181,7 @@ class Extractor:
     def embed(
         self, seen: "Sequence[Embedded | Prepared | FrnError]", store: FeatureStore | None = None
     ) -> list[Embedded | FrnError]:
-        """Look at the prepared images of a batch, all at once; the store keeps their maps."""
+        """Embed the prepared images of a batch in one run, and store their maps."""
         fresh = [entry for entry in seen if isinstance(entry, Prepared)]
         maps = self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ()
         new = [Embedded(entry.key, each, look(entry.pixels)) for entry, each in zip(fresh, maps, strict=True)]
@@ -208,7 +208,7 @@ class Extractor:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What the network needs of an image: its content key, and its crop."""
+    """What the network needs to embed an image: its content key and its crop."""
 
     key: str
     pixels: Pixels

@@ -116,11 +116,11 @@ class FeatureStore:
         )
 
     def get_bytes(self, extractor: str, key: str) -> bytes | None:
-        """Return what `put_bytes` kept, or None if the store does not have it."""
+        """Return the bytes that `put_bytes` stored, or None if the store does not have them."""
         return self._find(extractor, key, None)
 
     def put_bytes(self, extractor: str, key: str, data: bytes) -> None:
-        """Keep what was computed from several maps; a tenth of the store's limit at most."""
+        """Store a result computed from several maps; it may take at most a tenth of the store's limit."""
         if len(data) <= self.limit // 10:
             self._keep([(extractor, key, len(data), 0, data)])
 
@@ -136,7 +136,7 @@ class FeatureStore:
             if row is None:
                 return None
             r, d, used, data, checksum = row
-            # Damage can change the type of a value; a wrong type gives another text here.
+            # Damage can change the type of a value; the checksum's text then differs.
             if not isinstance(data, bytes) or checksum != _crc32(extractor, key, r, d, data):
                 return None
             if (r, d) != (shape or (len(data), 0)):
@@ -182,7 +182,7 @@ class FeatureStore:
         excess = (pages - free) * page - self.limit
         if excess <= 0:
             return
-        excess += self.limit // 10  # some room, or every further map would cause a deletion
+        excess += self.limit // 10  # free some extra space, or every further map would cause a deletion
         for extractor, image, length in database.execute(_BY_USE).fetchall():
             database.execute("DELETE FROM maps WHERE extractor = ? AND image = ?", (extractor, image))
             excess -= length
@@ -193,10 +193,10 @@ class FeatureStore:
 def _connect(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)  # a lock admits one thread at a time
     try:
-        if database.execute("PRAGMA application_id").fetchone() != (APPLICATION,):  # a new one
+        if database.execute("PRAGMA application_id").fetchone() != (APPLICATION,):  # start with an empty file
             database.execute(f"PRAGMA application_id = {APPLICATION}")  # before WAL, which would keep it from the file
         database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = OFF")  # a cache: what a power cut loses is computed again
+        database.execute("PRAGMA synchronous = OFF")  # a cache: anything lost in a power cut is computed again
         with database:
             database.execute("BEGIN IMMEDIATE")
             (version,) = database.execute("PRAGMA user_version").fetchone()

@@ -59,7 +59,7 @@ class Session(Protocol):
 
 
 class OwnModel:
-    """A model file that we made; it is not checked."""
+    """A model file made by `frn`; it is not checked."""
 
     def __init__(self, data: bytes, where: str, device: Device, threads: int) -> None:
         self._open = partial(open_session, data, where, device=device, threads=threads)

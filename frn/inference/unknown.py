@@ -54,7 +54,7 @@ def explained(errors: Errors, queries: NDArray[np.floating]) -> Shares:
 
 
 def share_of(whole: Shares, errors: Errors) -> Shares:
-    """Share of each query's energy (q,) that each class explains, at least 0, (q, way): from errors (q, way)."""
+    """Return the fraction of each query's energy that each class explains, (q, way), from errors (q, way)."""
     whole = whole[:, None]
     shares: Shares = 1 - np.divide(errors, whole, out=np.ones(errors.shape), where=whole > 0)
     return shares.clip(0)
@@ -103,7 +103,7 @@ class RejectRule:
 
 
 NEVER = RejectRule(0.0)
-"""Rule that rejects no photo."""
+"""Return a rule that rejects no photo."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ class Calibration:
     """Median fraction of them that a class must explain; 0 if there are no supports."""
     false_rejections: float = FALSE_REJECTIONS
     others: Shares = field(default_factory=lambda: np.zeros(0))
-    """Familiarity of photos that a person said are of none of the classes."""
+    """Familiarity of photos that the user marked as none of the classes."""
 
     @cached_property
     def rule(self) -> RejectRule:
-        """The rule that rejects the stated share of known photos; without two supports in any class, none.
+        """Return the rule that rejects the stated fraction of known photos, or none without two supports of a class.
 
-        It rejects more where that costs fewer known photos than it rejects of those that are said to be of no class.
+        It rejects more if that costs fewer known photos than it gains rejected photos marked as none of the classes.
         """
         if not len(self.known):
             return NEVER
@@ -146,14 +146,15 @@ class Calibration:
     def describe(self) -> str:
         """Return the expected error rates in one line."""
         if not len(self.strangers):
-            return "unknown photos cannot be told: that takes two classes, and two photos in one of them"
+            return "unknown photos cannot be detected: this needs two classes, one of them with two photos"
         if self.caught < 2 * self.false_rejections:
             return (
-                f"unknown photos can hardly be told from these classes: rejecting {self.false_rejections:.0%} of your "
+                "unknown photos can hardly be distinguished from these classes: rejecting "
+                f"{self.false_rejections:.0%} of your "
                 f"photos catches {self.caught:.0%} of others (AUROC {self.auroc:.2f})"
             )
         return (
-            f"rejects about {self.false_rejections:.0%} of your photos, catches about {self.caught:.0%} of others "
+            f"rejects about {self.false_rejections:.0%} of your photos and {self.caught:.0%} of other photos "
             f"(AUROC {self.auroc:.2f})"
         )
 
@@ -193,7 +194,7 @@ def without_itself(distances: Shares, labels: NDArray[np.intp], counts: NDArray[
 
 
 def stride(count: int) -> int:
-    """Return the step at which supports are selected from `count` of them."""
+    """Return the step for an even selection of supports from `count` of them."""
     return max(1, -(-count // MAX_SAMPLED))
 
 

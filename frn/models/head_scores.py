@@ -1,4 +1,4 @@
-"""A trained head on numpy maps, for classification in torch."""
+"""Run a trained head on numpy maps, for classification in torch."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -28,7 +28,7 @@ class Locations:
     data: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the data sets by name."""
     options: tuple[str, ...] = ()
-    """Options of every command: threads, device."""
+    """Options of every command, such as threads and device."""
     precision: str = "fp32"
     """Precision of training; a resumed run keeps its own."""
 
@@ -49,7 +49,7 @@ class Locations:
         name = data_name(prepare)
         if name not in self.data:
             raise MissingDataError(
-                f"needs {name}: `frn data prepare {prepared_by(prepare)} --source ARCHIVE --out DIR` makes it, "
+                f"needs {name}: `frn data prepare {prepared_by(prepare)} --source ARCHIVE --out DIR` makes it; "
                 f"then add --data {name}=DIR"
             )
         return self.data[name]
@@ -111,7 +111,7 @@ class Answer:
 
     @classmethod
     def from_json(cls, found: Any) -> "Answer":
-        """Read `frn eval --json`. KeyError, TypeError, IndexError or ValueError if it is something else."""
+        """Read output of `frn eval --json`. Raises KeyError, TypeError, IndexError or ValueError if it is not such."""
         results = found["results"]
         shape = {key: results[0][key] for key in ("way", "queries", "episodes")}
         figures = {str(one["shot"]): {"mean": one["accuracy"], "ci95": one["ci95"]} for one in results}
@@ -122,7 +122,7 @@ class Answer:
 
 
 def stored(measurement: Measurement, locations: Locations) -> Answer | None:
-    """The answer of a measurement, or None if it does not exist or is damaged."""
+    """Return the result of a measurement, or None if it does not exist or is damaged."""
     try:
         return Answer.from_json(read_json(locations.answer(measurement)))
     except (ValueError, KeyError, TypeError, IndexError):
@@ -131,7 +131,7 @@ def stored(measurement: Measurement, locations: Locations) -> Answer | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStatus:
-    """Status of a run according to its checkpoint."""
+    """Status of a run as stored in its checkpoint."""
 
     finished: bool
     seconds: float
@@ -159,11 +159,11 @@ def run_status(run: RunSpec, locations: Locations) -> RunStatus | None:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FrnError(
-            f"{folder}: its last.safetensors is not of a run. Move it away, or give another --runs."
+            f"{folder}: its last.safetensors does not belong to a run. Move it away, or give another --runs."
         ) from error
     if differing := changes(settings, run.decides):
         raise FrnError(
-            f"{folder}: holds another run than `{Command(run.words(locations.result(run.init)))}` "
+            f"{folder}: contains a different run from `{Command(run.words(locations.result(run.init)))}` "
             f"({', '.join(differing[:4])}). Move it away, or give another --runs."
         )
     return status

@@ -15,7 +15,7 @@ class RunSpec:
 
     name: str
     options: RunOptions
-    """Options that determine the run; only locations are missing."""
+    """Options that determine the run; only file locations are missing."""
     init: "RunSpec | None" = None
     """Run whose result it starts from."""
 
@@ -31,7 +31,7 @@ class RunSpec:
         return {"seed": self.options.seed, **deciding_fields(self.options.overridden())}
 
     def words(self, start: str) -> tuple[str, ...]:
-        """Return `frn train` with its options, without locations; it starts from the model `start`, if from any."""
+        """Return the `frn train` command without locations; it starts from the model `start`, if given."""
         return (*self.options.words, *(("--init", start) if self.init else ()))
 
     @property

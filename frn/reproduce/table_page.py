@@ -7,14 +7,14 @@ from frn.reproduce.table_report import Report
 
 
 def figure(mean: float | None, ci95: float | None) -> str:
-    """Return a figure with its interval, as far as they exist."""
+    """Return a figure and its interval, if they exist."""
     if mean is None:
         return ""
     return f"{mean:.2f}" if ci95 is None else f"{mean:.2f} ± {ci95:.2f}"
 
 
 def minutes(row: Row, found: Report) -> str:
-    """Return the training time of the runs behind a row, one or one per shot, and of the runs they start from."""
+    """Return the training time of the runs behind a row and of the runs they start from: one time, or one per shot."""
 
     def told(run: RunSpec) -> str:
         before = told(run.init) if run.init and run.init.name in found.runs else ""
@@ -25,8 +25,8 @@ def minutes(row: Row, found: Report) -> str:
 
 
 def markdown(found: Report, table: Table) -> str:
-    """A table as a Markdown page, as `table.md.jinja` has it."""
-    from jinja2 import Template  # here: only pages need it
+    """Render a table as a Markdown page with `table.md.jinja`."""
+    from jinja2 import Template  # imported here because only pages need it
 
     known = {row.name: row for row in table.rows}
     heads: list[str] = []
@@ -54,7 +54,7 @@ def markdown(found: Report, table: Table) -> str:
             for line, cells in zip(found.rows, zip(*columns, strict=True), strict=True)
         ],
         protocols={f"{m.way}-way, {m.queries} queries, {m.episodes:,} episodes, seed {m.seed}" for m in measured},
-        machines={f"{run.machine or 'machine not noted'}, {run.precision}" for run in runs},
+        machines={f"{run.machine or 'unknown machine'}, {run.precision}" for run in runs},
         absent=absent,
         called=[entry.command for part in (runs, measured) for entry in part],
     )

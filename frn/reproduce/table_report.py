@@ -204,8 +204,8 @@ def described(table: Table) -> Listed:
 
 
 def read(path: Path) -> Report | None:
-    """The table that `frn reproduce` wrote as JSON, or None if it does not exist or is damaged."""
+    """Return the table that `frn reproduce` wrote as JSON, or None if it does not exist or is damaged."""
     try:
         return convert(read_json(path), Report)
-    except ValueError:  # also a lone surrogate, in a key of a table
+    except ValueError:  # also a lone surrogate in a key of a table
         return None

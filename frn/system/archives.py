@@ -28,9 +28,11 @@ MAX_ENTRY = 16 << 30
 MAX_ARCHIVE = 1 << 40
 """Most bytes of all entries together."""
 FREE_ENTRIES, BYTES_PER_ENTRY = 100_000, 512
-"""Entries allowed for any archive, and its bytes required for each further one; image archives have far more."""
+"""Number of entries allowed for any archive, and bytes that it must have for each further one; image archives have far
+more.
+"""
 FREE_BYTES, MAX_RATIO = 1 << 30, 50
-"""Unpacked bytes allowed for any archive, and how many times its own size beyond them."""
+"""Unpacked bytes allowed for any archive, and the multiple of its own size allowed beyond them."""
 MAX_READ = 64 << 20
 """Most bytes that listing a tar may read at once, because a name or header may claim any length."""
 MAX_DIRECTORY, DIRECTORY_SHARE = 8 << 20, 3
@@ -73,16 +75,16 @@ class Limits:
         """
         path = PurePosixPath(name.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
-            raise FrnError(f"{self.archive}: {name!r} points outside the archive. Nothing of it is used.")
+            raise FrnError(f"{self.archive}: {name!r} points outside the archive. The archive is not used.")
         if size < 0:
-            raise FrnError(f"{self.archive}: is not a whole archive ({name!r} has {size} bytes). Fetch it again.")
+            raise FrnError(f"{self.archive}: is not a complete archive ({name!r} has {size} bytes). Download it again.")
         self.entries += 1
         self.size += size
         most = min(MAX_ENTRIES, FREE_ENTRIES + self.length // BYTES_PER_ENTRY)
         most_bytes = min(MAX_ARCHIVE, FREE_BYTES + MAX_RATIO * self.length)
         if self.entries > most or size > MAX_ENTRY or self.size > most_bytes:
             raise FrnError(
-                f"{self.archive}: unpacks to more than an image data set would hold, at {name!r}: limits are "
+                f"{self.archive}: unpacks to more than an image data set needs, at {name!r}: limits are "
                 f"{most:,} entries, {MAX_ENTRY >> 30} GiB each, {most_bytes / 2**30:.3g} GiB in all."
             )
         hidden = any(part[0] == "." or part == "__MACOSX" for part in path.parts)
@@ -95,7 +97,7 @@ def open_zip(path: Path) -> zipfile.ZipFile:
     directory = _directory_size(path, size)
     if directory > max(MAX_DIRECTORY, size // DIRECTORY_SHARE):
         raise FrnError(
-            f"{path}: is almost only file names ({directory:,} of {size:,} bytes), which no image data set is"
+            f"{path}: contains almost only file names ({directory:,} of {size:,} bytes), unlike any image data set"
         )
     return zipfile.ZipFile(path)
 

@@ -23,4 +23,4 @@ def install_command(extra: str) -> str:
 def needs_torch(what: str) -> str:
     """Return a message that something needs torch, with the command that installs it into this environment."""
     command = shlex.join([sys.executable or "python3", "-m", "pip", "install", "torch>=2.11", "torchvision>=0.26"])
-    return f"{what} needs torch, which the light install leaves out: {command}"
+    return f"{what} needs torch, which is not in the light install: {command}"

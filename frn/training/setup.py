@@ -58,13 +58,13 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
     if init is not None:
         if init.config.backbone != preset.backbone:
             raise FrnError(
-                f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}. Give another, or "
-                f"--backbone {init.config.backbone}."
+                f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}. Give another model, "
+                f"or --backbone {init.config.backbone}."
             )
         if networks_for(init.config.method) != networks_for(preset.method):
             raise FrnError(
-                f"--init is a {init.config.method} model, and {preset.method} needs {networks_for(preset.method)} "
-                f"networks where that has {networks_for(init.config.method)}. Leave --init out."
+                f"--init is a {init.config.method} model, but {preset.method} needs {networks_for(preset.method)} "
+                f"networks and that model has {networks_for(init.config.method)}. Remove --init."
             )
         if blocks_for(init.config.method) != blocks_for(preset.method):
             raise FrnError(

@@ -57,7 +57,7 @@ def test_runs_are_drawn_as_png_and_svg(run: Path, tmp_path: Path) -> None:
 def test_a_non_run_is_reported(tmp_path: Path) -> None:
     done = invoke("curves", tmp_path, "--out", tmp_path / "c.png")
     assert done.exit_code == 1
-    assert "is not a run folder, it has no metrics.jsonl" in done.stderr
+    assert "is not a run folder: it has no metrics.jsonl" in done.stderr
     (tmp_path / "metrics.jsonl").write_text("")
-    assert "has no step in it yet" in invoke("curves", tmp_path, "--out", "c.png").stderr
+    assert "has no training step yet" in invoke("curves", tmp_path, "--out", "c.png").stderr
     assert "a picture must end in .png" in invoke("curves", tmp_path, "--out", "c.gif").stderr

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 10.0
 """Processor time in seconds after which a case counts as hung."""
 STARTING = 60.0
-"""The same for a worker's imports and its good files."""
+"""The same for a worker's imports and its intact files."""
 WAITING = 12
 """Wall-clock limit as a multiple of the processor time, for a busy machine."""
 MEMORY = 2 << 30
@@ -142,7 +142,7 @@ def taken(pid: int) -> int:
 
 
 def worked(pid: int) -> float:
-    """Processor seconds of a process and its children, those that ended included; 0 where the system does not tell."""
+    """Return the processor seconds of a process and its children, also ended ones; 0 if the system does not tell."""
     try:
         times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

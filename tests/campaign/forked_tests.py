@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _called() -> set[CodeType]:
-    """The functions of Python that are called from now on."""
+    """Yield the set of Python functions that are called from now on."""
     found: set[CodeType] = set()
 
     def call(frame: FrameType, event: str, argument: object) -> None:

@@ -252,11 +252,11 @@ def nearest(path: str) -> tuple[str, ...]:
 
 
 Calls = dict[str, list[list[str]]]
-"""The functions (path, names) that each test file calls in its own process."""
+"""Functions (path, names) that each test file calls in its own process."""
 
 
 def traced(tests: "Tests", report: Path) -> Calls:
-    """Which test files call which functions of the core: read from `report`, or found by running each once."""
+    """Return which functions of the core each test file calls, from `report` or by running each file once."""
     found: Calls = json.loads(report.read_text()) if report.exists() else {}
     files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
     for file in files:
@@ -267,9 +267,9 @@ def traced(tests: "Tests", report: Path) -> Calls:
 
 
 def nearest_calling(mutant: Mutant, calls: Calls) -> tuple[str, ...]:
-    """The test files nearest to a mutant."""
+    """Return the test files nearest to a mutant."""
     by_import, name = nearest(mutant.path), ".".join(mutant.scope)
-    # Its function; or those of its class; or those of its module.
+    # Files that call its function, else its class, else its module.
     for is_meant in (name.__eq__, lambda where: where.startswith(f"{name}."), lambda where: True):
         callers = [
             file for file in calls if any(path == mutant.path and is_meant(where) for path, where in calls[file])

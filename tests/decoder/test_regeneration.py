@@ -76,7 +76,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(images: StoredImages, tmp_path: 
 def test_used_folder_other_settings_and_other_models_are_refused(images: StoredImages, tmp_path: Path) -> None:
     schedule, run = DecoderSchedule(epochs=1, batch=30), tmp_path / "run"
     train_decoder(small(), images, run, schedule, RunSettings())
-    with pytest.raises(FrnError, match=r"already holds a run\. Add --resume"):
+    with pytest.raises(FrnError, match=r"already contains a run\. Add --resume"):
         train_decoder(small(), images, run, schedule, RunSettings())
     with pytest.raises(FrnError, match=r"other settings .*seed was 0 and is 1"):
         train_decoder(small(), images, run, schedule, RunSettings(seed=1, resume=True))
@@ -88,7 +88,7 @@ def test_used_folder_other_settings_and_other_models_are_refused(images: StoredI
     save_model(other, tmp_path / "model.safetensors")
     with pytest.raises(FrnError, match="is a model, not a decoder"):
         load_decoder(tmp_path / "model.safetensors", other)
-    with pytest.raises(FrnError, match="there is no decoder"):
+    with pytest.raises(FrnError, match="contains no decoder"):
         load_decoder(tmp_path / "none", other)
 
 
@@ -165,7 +165,7 @@ def test_the_grid_shows_supports_on_the_left_and_queries_on_top(images: StoredIm
 
 def test_a_model_without_reconstruction_and_a_small_class_are_reported(images: StoredImages) -> None:
     proto = small("proto")
-    with pytest.raises(FrnError, match="a proto model reconstructs nothing"):
+    with pytest.raises(FrnError, match="a proto model does not reconstruct"):
         Regenerator(proto, decoder_for(proto), images)
     regenerator = Regenerator(small(), build_decoder(64, grid=4, size=32), images)
     with pytest.raises(FrnError, match="has 12 images, but a 12-shot episode with 1 queries needs 13"):

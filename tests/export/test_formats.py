@@ -49,7 +49,7 @@ def head() -> dict[str, bytes]:
 
 def test_file_with_other_results_is_refused(head: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frn_export.formats.TOLERANCE", -1.0)
-    with pytest.raises(FrnError, match=r"head as ort differs from what it was exported from .* Nothing was written"):
+    with pytest.raises(FrnError, match=r"head as ort differs from the original .* Nothing was written"):
         converted(head, "ort")
 
 

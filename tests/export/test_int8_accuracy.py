@@ -92,7 +92,7 @@ def test_a_nan_drop_is_refused() -> None:
     ("classes", "images", "reason"),
     [
         (1, 12, "has 1 class, but judging int8 takes at least 2 with 8 images each"),
-        (3, 7, "class 'moth 00' has 7 readable images, but judging int8 takes 8 of every class"),
+        (3, 7, "class 'moth 00' has 7 readable images, but int8 needs 8 images of every class"),
     ],
 )
 def test_too_few_classes_or_images_are_reported_with_the_number_needed(
@@ -109,7 +109,7 @@ def test_eight_images_of_two_classes_are_enough(moths: Path, tmp_path: Path, mod
     assert str(measure_cost(model.head, features, features, sample).shape) == "2-way 1-shot"
 
 
-def test_more_than_sixty_images_are_thinned_evenly(tmp_path: Path) -> None:
+def test_more_than_sixty_images_are_reduced_evenly(tmp_path: Path) -> None:
     for name, images in (("jay", 61), ("wren", 60)):
         (tmp_path / name).mkdir()
         for number in range(images):

@@ -101,7 +101,7 @@ def test_a_classifier_file_with_its_names_mixed_up_is_refused(classifier: Classi
     names = list(classifier.classes)
     mixed = dict(zip([*names[1:], names[0]], classifier.classes.values(), strict=True))
     graph = classifier_graph(classifier.extractor.data, mixed).SerializeToString()
-    with pytest.raises(FrnError, match=r"classifier.onnx says 'moth 41' of .* but its classes say 'moth 40'"):
+    with pytest.raises(FrnError, match=r"classifier.onnx labels .* 'moth 41', but its classes say 'moth 40'"):
         compare_classifier(classifier, graph, photos)
 
 
@@ -111,7 +111,7 @@ def test_a_classifier_file_of_other_examples_is_refused(
     other = Classifier(classifier.extractor)
     other.enroll({home.name: sorted(home.iterdir())[6:7] for home in sorted((moths / "test").iterdir())})
     graph = classifier_graph(classifier.extractor.data, other.classes).SerializeToString()
-    with pytest.raises(FrnError, match=r"classifier.onnx (differs|says)"):
+    with pytest.raises(FrnError, match=r"classifier.onnx (differs|labels)"):
         compare_classifier(classifier, graph, photos, allowed=COARSE_TOLERANCE).require()
 
 

@@ -18,7 +18,7 @@ def python_with(place: Path, *packages: str) -> str:
 
 
 def node_with(place: Path, package: str, script: str) -> list[str]:
-    """The command of Node.js with a package and a script of this folder; the test is skipped without a network."""
+    """Return the command that runs a script of this folder with a Node.js package; skip the test without a network."""
     if not shutil.which("node") or not shutil.which("npm"):
         pytest.skip("no Node.js here")
     if not place.is_dir():

@@ -42,9 +42,9 @@ def test_mean_of_a_model_and_itself_is_the_model() -> None:
 
 
 def test_models_that_cannot_be_averaged_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FrnError, match="a mean needs at least two models, not 1"):
+    with pytest.raises(FrnError, match="an average needs at least two models, not 1"):
         mean_model([build(0)])
-    with pytest.raises(FrnError, match="models of one kind: frn on conv4 at 48 pixels, frn on conv4 at 32"):
+    with pytest.raises(FrnError, match="models of the same type: frn on conv4 at 48 pixels, frn on conv4 at 32"):
         mean_model([build(0), build(1, size=48)])
     told = invoke("average", tmp_path, tmp_path, "--out", tmp_path / "mean.pth")
     assert told.exit_code == 1

@@ -26,5 +26,5 @@ def test_averaging_uses_each_pixel_equally() -> None:
 
 
 def test_smaller_patches_are_refused() -> None:
-    with pytest.raises(FrnError, match="its patches grow"):
+    with pytest.raises(FrnError, match="its patches are larger"):
         refine_stem(network(6), network(4))

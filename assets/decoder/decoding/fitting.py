@@ -133,7 +133,7 @@ def load_decoder(path: Path, model: Model) -> Decoder:
     """
     file = path / "last.safetensors" if path.is_dir() else path
     if not file.is_file():
-        raise FrnError(f"{path}: there is no decoder. `visualize.py train MODEL --data DIR --out {path}` trains one.")
+        raise FrnError(f"{path}: contains no decoder. `visualize.py train MODEL --data DIR --out {path}` trains one.")
     _, record = read_header(file)
     run = record.get("training", {}).get("run", {})
     if run.get("objective", run.get("stage")) != "decoder":

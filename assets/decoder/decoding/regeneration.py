@@ -49,9 +49,7 @@ class Regenerator:
         """Compute the feature maps; a model without an FRN head cannot reconstruct and is refused."""
         head = model.head
         if not isinstance(head, FRNHead):
-            raise FrnError(
-                f"a {model.config.method} model reconstructs nothing: this needs one trained with --method frn"
-            )
+            raise FrnError(f"a {model.config.method} model does not reconstruct; use a model trained with --method frn")
         self.model, self.decoder, self.images, self.head = model, decoder, images, head
         self.maps = decoder_input(extract_features(model, images, device=model.mean.device, progress=progress))
 

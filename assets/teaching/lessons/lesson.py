@@ -56,7 +56,7 @@ def start(recipe: TeachingRecipe, init: Model) -> Model:
     )  # fmt: skip
     model = Model(config)
     if not isinstance(init.backbone, ResNet12) or not isinstance(model.backbone, ResNet12):
-        raise FrnError(f"{init.config.backbone} cannot begin {recipe.backbone}")
+        raise FrnError(f"{init.config.backbone} cannot be the start of {recipe.backbone}")
     refine_stem(init.backbone, model.backbone)
     model.head.load_state_dict(init.head.state_dict())
     return model

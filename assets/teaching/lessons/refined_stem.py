@@ -26,7 +26,9 @@ def refine_stem(coarse: ResNet12, fine: ResNet12) -> None:
     try:
         fine.load_state_dict(weights)
     except RuntimeError as error:
-        raise FrnError("one network refines another only where the blocks are the same and its patches grow") from error
+        raise FrnError(
+            "a network can refine another only if the blocks are the same and its patches are larger"
+        ) from error
 
 
 def averaging(pixels: int, fewer: int) -> Tensor:

@@ -35,7 +35,7 @@ class Classifier(nn.Module):
         super().__init__()
         source, _, own = name.partition(":")
         if source != "timm":
-            raise FrnError(f"{name}: a teacher is called timm:NAME")
+            raise FrnError(f"{name}: a teacher must be named timm:NAME")
         import timm
 
         self.size, how = size, recipe(name, file)
@@ -45,7 +45,7 @@ class Classifier(nn.Module):
         try:
             self.net.load_state_dict(TimmMaps.renamed(own, read_weights(file), self.net))
         except RuntimeError as error:
-            raise FrnError(f"{file}: is not of {name} ({str(error).splitlines()[-1].strip()})") from error
+            raise FrnError(f"{file}: does not belong to {name} ({str(error).splitlines()[-1].strip()})") from error
         self.requires_grad_(False).eval()
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:

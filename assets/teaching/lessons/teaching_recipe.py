@@ -64,16 +64,19 @@ class TeachingRecipe:
 
     def __post_init__(self) -> None:
         if min(self.epochs, self.steps, self.batch) < 1 or self.way < 2 or self.per_class < 3:
-            raise FrnError(f"a teaching needs steps, photos, two classes and three photos of each: {self}")
+            raise FrnError(f"teaching needs steps, photos, two classes and three photos of each: {self}")
         if (
             not self.learning_rate > 0
             or not 0 <= self.warm_up < 1
             or not 0 <= self.averaging < 1
             or not 0 <= self.kept < 1
         ):
-            raise FrnError(f"a teaching needs a positive rate, and shares below 1: {self}")
+            raise FrnError(f"teaching needs a positive rate, and shares below 1: {self}")
         if len(self.episode_shares) != len(self.photo_shares) or sum(self.photo_shares) > 1:
-            raise FrnError(f"episode_shares and photo_shares name the same data sets, the latter 1 at most: {self}")
+            raise FrnError(
+                "episode_shares and photo_shares must list the same data sets, and the latter must be at most "
+                f"1: {self}"
+            )
 
 
 def read_recipe(path: Path) -> TeachingRecipe:

@@ -56,7 +56,7 @@ def classifier_graph(
 
     Args:
         features: bytes of the `features.onnx` that the classes were enrolled with.
-        classes: enrolled classes by name, or those of another head than FRN's.
+        classes: enrolled classes by name, or those of a head other than FRN's.
         rule: rule that decides whether an image is unknown.
         gamma: the temperature chosen with the classes; None uses that of the extractor's head.
 
@@ -139,7 +139,7 @@ def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: st
     start = graph.node("Gather", offsets, wanted)
     end = graph.node("Add", start, graph.ints(transform.size))
     planes = _planes(graph, "image")
-    how: dict[str, Any] = {"mode": "linear", "antialias": 1, "exclude_outside": 1}  # ignore pixels outside, as Pillow
+    how: dict[str, Any] = {"mode": "linear", "antialias": 1, "exclude_outside": 1}  # ignore pixels outside, like Pillow
     pixels = graph.node("Resize", planes, "", "", wanted, axes=[2, 3], **how)
     pixels = graph.node("Slice", pixels, start, end, graph.ints(2, 3))
     return _branch(graph, pixels, transform)
@@ -173,7 +173,7 @@ def _any_image(transform: EvaluationTransform, length: int, offsets: str, whole:
     down, across = (_weights(graph, *each, axis=axis) for each, axis in zip(ends, (1, 0), strict=True))
     # No Transpose: onnxruntime 1.17 would fuse it with the next product, and lacks that fused product for doubles.
     rows = graph.node("Squeeze", graph.node("Concat", *graph.split(window, 3, axis=2), axis=0), graph.ints(2))
-    narrow = _rounded(graph, graph.node("MatMul", _shares(graph, rows), across))  # rows first, as `resize_bytes`
+    narrow = _rounded(graph, graph.node("MatMul", _shares(graph, rows), across))  # rows first, like `resize_bytes`
     planes = graph.node("Reshape", graph.node("Floor", narrow), graph.ints(3, -1, transform.size))
     pixels = _rounded(graph, graph.node("MatMul", down, _shares(graph, planes)))
     pixels = graph.node("Cast", pixels, to=UINT8)  # truncates the fraction
@@ -279,7 +279,7 @@ def score_logits(
 
 
 def explain(graph: GraphBuilder, energy: str) -> None:
-    """Add `unknown.explained`: 1 - error / energy, at least 0; without energy the error is also 0, which gives 0."""
+    """Add `unknown.explained`: 1 - error / energy, at least 0; if the energy is 0, the error is too, which gives 0."""
     share = graph.node("Div", graph.node("Sub", energy, "class_error"), _positive(graph, energy))
     graph.node("Relu", share, output="explained")
 
@@ -297,14 +297,15 @@ def nearest(graph: GraphBuilder, mean: str, classes: Mapping[str, EnrolledClass]
 
 
 def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRule, near: str, *, axis: int) -> None:
-    """`threshold`, as `RejectRule.thresholds`: from `class_error` (..., way), `way` at `axis`, energy and distance."""
+    """Add `threshold` like `RejectRule.thresholds`, from `class_error` (..., way), `way` at `axis`, energy and distance."""
     if rule.weight == 0 or way < 2:
         rivals = energy
     else:
         count = min(RIVALS + 1, way)
         least, _ = graph.outputs("TopK", 2, "class_error", graph.ints(count), axis=-1, largest=0)
         others = graph.node("Slice", least, graph.ints(1), graph.ints(count), graph.ints(-1))
-        mean = graph.node("ReduceMean", others, graph.ints(axis), keepdims=0)  # by -1 onnxruntime fails at n = 0
+        # onnxruntime fails on an axis of -1 at n = 0
+        mean = graph.node("ReduceMean", others, graph.ints(axis), keepdims=0)
         rivals = graph.node("Relu", mean)
     rivals = graph.node("Div", rivals, near) if rule.weight else rivals
     share = graph.node("Div", rivals, _positive(graph, energy))

@@ -1,4 +1,4 @@
-"""Classes enrolled with another head than FRN's, as nodes: what depends only on the examples becomes a constant."""
+"""Classes enrolled with a head other than FRN's, as nodes: values that depend only on the examples are constants."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ class HeadClasses:
 
 
 def classifier_with(extractor: Extractor, head: bytes) -> OtherHeadClassifier:
-    """Return a classifier without classes over an extractor and a `head.onnx` that we made."""
+    """Return a classifier without classes over an extractor and a `head.onnx` made by `frn`."""
     return OtherHeadClassifier(extractor, OwnModel(head, HEAD_FILE, "cpu", extractor.threads), graph=head)
 
 
 def enrolled(classifier: Classifier) -> Mapping[str, EnrolledClass] | HeadClasses:
-    """Return the classes of a classifier, as the graphs take them."""
+    """Return the classes of a classifier in the form that the graphs need."""
     if not isinstance(classifier, OtherHeadClassifier):
         return classifier.classes
     if classifier.graph is None:
@@ -46,7 +46,7 @@ def enrolled(classifier: Classifier) -> Mapping[str, EnrolledClass] | HeadClasse
 
 
 def write_logits(graph: GraphBuilder, classes: HeadClasses, query: str) -> str:
-    """Add the logits (n, way) of the maps (n, r, d) of a value, by names of values."""
+    """Add the logits (n, way) of maps (n, r, d); return the name of their value, given that of the maps."""
     traced = onnx.load_model_from_string(classes.head).graph
     of_query, kept, alone = {"query"}, [], []
     for node in traced.node:
@@ -74,7 +74,7 @@ def write_logits(graph: GraphBuilder, classes: HeadClasses, query: str) -> str:
 def _evaluate(
     nodes: list[onnx.NodeProto], weights: Iterable[onnx.TensorProto], support: Maps, names: list[str]
 ) -> dict[str, NDArray[Any]]:
-    """Values that depend on the supports (way, k, r, d) alone, by name."""
+    """Return the values that depend only on the supports (way, k, r, d), by name."""
     if not names:
         return {}
     inputs = [helper.make_tensor_value_info("support", FLOAT, support.shape)]

@@ -1,8 +1,8 @@
-"""Any head as ONNX: torch's tracer writes the nodes, and this module the linear algebra that ONNX lacks.
+"""Any head as ONNX: torch's tracer writes the nodes, and this module adds the linear algebra that ONNX lacks.
 
-Numbers of classes, shots and queries stay free. A positive definite system A = L L^T is solved by Z = A^-1/2 instead of
-its factor L: all that heads do with L^-1 holds for Z as well. Z comes from the scaled Newton-Schulz iteration of
-`graphs.head`, with a fixed number of steps instead of a Loop, which checks of foreign files forbid.
+The numbers of classes, shots and queries stay free. A positive definite system A = L L^T is solved by Z = A^-1/2
+instead of its factor L; Z can replace L^-1 in everything that heads compute. Z comes from the scaled Newton-Schulz
+iteration of `graphs.head`, with a fixed number of steps instead of a Loop, which the checks of untrusted files forbid.
 
 Shape letters: way classes, r locations per map, d channels, q queries, m side of a system.
 """
@@ -23,7 +23,7 @@ from frn.models.model import Model
 from frn_export.graphs.builder import DOUBLE, FLOAT, OPSET, GraphBuilder
 
 LOWEST = 1e-10
-"""Smallest eigenvalue of a system, as a share of its largest row sum, whose inverse is exact."""
+"""Smallest eigenvalue of a system, as a fraction of its largest row sum, for which the inverse is exact."""
 TOLERANCE = 1e-9
 EXAMPLE = (3, 2, 4)
 """Classes, shots and queries of the traced episode."""
@@ -64,7 +64,7 @@ def _trace(model: Model, r: int, d: int) -> onnx.GraphProto:
             torch.onnx.export(
                 head,
                 episode,
-                file,  # type: ignore[arg-type]  # the tracer takes a buffer too
+                file,  # type: ignore[arg-type]  # the tracer also accepts a buffer
                 dynamo=False,
                 opset_version=OPSET,
                 input_names=["support", "query"],
@@ -91,7 +91,7 @@ def _double(g: Any, value: float) -> Any:
 
 
 def _inverse_root(g: Any, system: Any) -> Any:
-    """A^-1/2 in double, of positive definite A (..., m, m)."""
+    """Return A^-1/2 in double precision for positive definite A (..., m, m)."""
     system = g.op("Cast", system, to_i=DOUBLE)
     sums = g.op("ReduceSum", g.op("Abs", system), _ints(g, -1), keepdims_i=1)
     upper = g.op("ReduceMax", sums, _ints(g, -2), keepdims_i=1)
@@ -137,7 +137,7 @@ def _solve_triangular(g: Any, system: Any, right: Any, upper: Any, left: Any, un
 
 
 def _solve(g: Any, system: Any, right: Any, left: Any) -> Any:
-    """Solve a system that is not symmetric, but of low condition, by its normal equations."""
+    """Solve a well-conditioned system that is not symmetric by its normal equations."""
     system, across = g.op("Cast", system, to_i=DOUBLE), _transposed(g, system)
     across = g.op("Cast", across, to_i=DOUBLE)
     root = _inverse_root(g, g.op("MatMul", across, system))

@@ -22,7 +22,7 @@ MAX_BYTES = 64 << 20
 """Size limit of one file; the binary has about 14 MB."""
 MAX_ARCHIVE = 1 << 30
 """Size limit of the package with its other binaries."""
-FETCH = f"Fetch it once, by `npm pack {PACKAGE}`, and give --runtime the file that it writes"
+FETCH = f"Download it once with `npm pack {PACKAGE}`, and pass that file to --runtime"
 
 
 @dataclass(frozen=True, slots=True)

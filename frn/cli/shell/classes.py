@@ -1,4 +1,4 @@
-"""Enrolled classes: opened as commands ask, their head, and what to expect of unknown photos."""
+"""Enrolled classes: how commands open them, their head, and the expected results for unknown photos."""
 
 import shlex
 from pathlib import Path
@@ -22,7 +22,7 @@ def open_classes(
     threshold: float | None = None,
     false_rejections: float | None = None,
 ) -> "Classifier":
-    """Enroll classes, and note which of their files were skipped."""
+    """Enroll classes and report their skipped files."""
     from frn.estimator.loading import load_classifier
 
     with status_line(f"enrolling {classes}"):
@@ -36,7 +36,7 @@ def open_classes(
 
 
 def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
-    """Say so where the photo was given first and the classes second.
+    """Report that the photo was given first and the classes second.
 
     Raises:
         FrnError: if `classes` is a file that holds no classes.
@@ -62,6 +62,6 @@ def describe_head(classifier: "Classifier") -> str:
 
 
 def expectation(classifier: "Classifier") -> dict[str, float]:
-    """The calibrated rule's expected shares; NaN if the examples cannot tell."""
+    """Return the calibrated rule's expected shares; NaN if the examples do not allow an estimate."""
     found = classifier.calibration
     return {"false_rejections": found.false_rejections, "caught": found.caught, "auroc": found.auroc}

@@ -64,10 +64,10 @@ def plain_ending() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
-        if interrupted:  # a module that was just loading may turn it into any error
+        if interrupted:  # a module that was still loading may turn it into any error
             note("interrupted")
             sys.exit(INTERRUPTED)
-        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # then a stream failed
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # a stream failed then
             discard_output(sys.stdout.fileno())
             note(f"error: stdout cannot be written ({error.strerror})")
             sys.exit(1)
@@ -89,20 +89,20 @@ def _shortage(error: BaseException) -> str:
     """Return the exhausted resource (memory, disk, ...), or an empty string for other errors."""
     number = error.errno if isinstance(error, OSError) else 0
     if number in (errno.EMFILE, errno.ENFILE):
-        return "too many files are open: allow more (ulimit -n), or do less at a time"
+        return "too many files are open: allow more (ulimit -n), or process fewer at once"
     no_room = isinstance(error, ImportError | RuntimeError) and re.search(NO_ROOM, str(error))
     if no_room or isinstance(error, MemoryError) or number == errno.ENOMEM:
-        return "there is not enough memory. Free some, or allow more (ulimit -v, a container's limit)"
+        return "there is not enough memory. Free some memory, or raise the limit (ulimit -v, or that of the container)"
     return ""
 
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Show each `FrnError` and warning of ours as one line; errors exit with status 1. Bugs keep their traceback."""
+    """Show each `FrnError` and warning of `frn` as one line; errors exit with status 1. Bugs keep their traceback."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", FrnWarning)
-            warnings.filterwarnings("ignore", module="PIL|pillow_heif")  # about photos that can be read
+            warnings.filterwarnings("ignore", module="PIL|pillow_heif")  # about readable photos
             show = warnings.showwarning
 
             def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -122,7 +122,7 @@ def user_errors() -> Iterator[None]:
         sys.stderr.close()  # the reader has closed the pipe (`frn ... | head`), so nobody would see a message
         discard_output(sys.stdout.fileno())
         raise typer.Exit(1) from None
-    except OSError as error:  # about a given path, which may be too long or not permitted
+    except OSError as error:  # about a given path, which may be too long or forbidden
         if error.filename is None or _shortage(error):
             raise
         fail(f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror})")
@@ -135,7 +135,7 @@ def fail(message: str) -> None:
 
 
 def command_line() -> str:
-    """Return the command line as it was called."""
+    """Return the command line as it was typed."""
     return shlex.join(["frn", *sys.argv[1:]])
 
 
@@ -172,7 +172,7 @@ def check_report(path: Path | None, *, replace: bool) -> None:
     if path is None:
         return
     if path.suffix.lower() not in (".html", ".htm"):
-        raise FrnError(f"{path}: a report is a page. Its name must end in .html.")
+        raise FrnError(f"{path}: a report is an HTML page. Its name must end in .html.")
     require_writable(path, replace=replace)
 
 
@@ -228,7 +228,7 @@ def progress_bar(what: str, *, shown: bool = True) -> Iterator["Progress"]:
 
 @contextmanager
 def status_line(text: str) -> Iterator[Callable[[str], None]]:
-    """Show a line during an operation, in a pipe now and then; yields a function that changes its text."""
+    """Show a line during an operation, every ten seconds in a pipe; yield a function that changes its text."""
     from rich.console import Console
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""`frn reproduce`: a table of the paper, row by row, with the published and our results."""
+"""`frn reproduce`: a table of the paper, row by row, with published and measured results."""
 
 import json
 import signal
@@ -54,7 +54,7 @@ def reproduce(
 
     if list_all or table is None:
         if row:
-            raise FrnError("--row chooses among the rows of a TABLE that is made. Leave it, or --list, out.")
+            raise FrnError("--row needs a TABLE to reproduce. Remove it or --list.")
         _list([find_table(table)] if table else list(TABLES.values()), wants)
         return
     chosen = find_table(table)
@@ -128,7 +128,7 @@ class CommandError(FrnError):
 
 
 def _run(command: "Command") -> None:
-    """Run a command as a child process, with its progress on our stderr. Raises CommandError if it fails."""
+    """Run a command as a child process, with its progress on stderr. Raises CommandError if it fails."""
     # Ctrl-C also reaches the child, which saves and stops; wait for it.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:

@@ -70,10 +70,10 @@ def classify(
     if out and (wants != "table" or report):
         raise FrnError("--out writes lines of JSON only. Remove --json, --csv and --report.")
     if transductive and (out or report):
-        raise FrnError("--transductive needs all photos at once. Leave out --out and --report.")
+        raise FrnError("--transductive needs all photos at once. Remove --out and --report.")
     source = context.get_parameter_source("top")  # FRN_CLASSIFY_TOP affects only the table
     if source is not None and source.name == "COMMANDLINE" and wants != "table":
-        raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Remove it.")
+        raise FrnError("--top is for the table and for --out; --json and --csv list all classes. Remove it.")
     top = top or 3
     if out:
         from frn.inference.results import ResultsFile, check_results, run_digest
@@ -90,7 +90,7 @@ def classify(
 
     classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
     if len(classifier.classes) == 1:
-        note(f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown")
+        note(f"warning: {classes} has one class: every photo is labelled {next(iter(classifier.classes))!r} or unknown")
     if out:
         results = ResultsFile(out, run_digest(classifier), resume=resume, replace=replace)
         failed = _write_lines(classifier, names, results, top)
@@ -139,7 +139,7 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
                 results.add(_as_line(name, outcome, top))
             answered += 1
             progress(answered, len(names))
-    stdout().print(f"{printable(str(results.path))}: {len(names):,} photos, {len(left):,} of them now")
+    stdout().print(f"{printable(str(results.path))}: {len(names):,} photos, {len(left):,} of them classified now")
     return failed
 
 

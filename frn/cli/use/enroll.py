@@ -76,9 +76,9 @@ def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[Fr
     """
     if world() == 1:
         return classifier.enroll(members)
-    from frn.system.distributed import joined  # it takes torch
+    from frn.system.distributed import joined  # this imports torch
 
-    with joined("cpu") as ranks:  # they exchange data in main memory
+    with joined("cpu") as ranks:  # the ranks exchange data in main memory
         files = [path for paths in members.values() for path in paths]
         ranks.assert_same([__version__, classifier.extractor.sha256, list(members), [str(path) for path in files]])
         read = partial(ranks.each, work=partial(classifier.extractor.read, store=classifier.store))
@@ -90,7 +90,7 @@ def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[Fr
 
 
 def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
-    """Return the files of each class, and why others in their folders were skipped."""
+    """Return the files of each class, and the reasons for skipped files."""
     from frn.data.folders import list_images
     from frn.estimator.loading import class_files
     from frn.inference.project import is_project
@@ -110,7 +110,7 @@ def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
             found = {name: [Path(folder) / file for file in listed_folder.images]}
             reasons = [entry.reason for entry in listed_folder.skipped]
         for twin in found.keys() & members.keys():
-            raise FrnError(f"class {twin!r} is there twice: in {source} and before it")
+            raise FrnError(f"class {twin!r} occurs twice: in {source} and in an earlier source")
         members |= found
         skipped += reasons
     return members, skipped
@@ -130,7 +130,7 @@ def _show(out: Path, classifier: "Classifier") -> None:
     rows = []
     for entry in classifier.state.classes:
         shares = classifier.leave_one_out.get(entry.name)
-        cells = ("", "one image: nothing to compare with")
+        cells = ("", "one image, so leave-one-out is not possible")
         if shares is not None:
             least = entry.supports[shares.argmin()].path.name
             cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")

@@ -1,4 +1,4 @@
-"""`frn group`: sort unlabelled photos into groups that are probably of one class each."""
+"""`frn group`: sort unlabelled photos into groups that probably have one class each."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,7 +75,7 @@ def group(
 
 
 def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, Embedded]], list[str]]":
-    """The maps of different photos, and why others are skipped. FrnError if there is none."""
+    """Return the maps of distinct photos, and the reasons for skipped ones. Raises FrnError if there is no photo."""
     from frn.inference.feature_cache import FeatureStore
 
     read: dict[str, tuple[Path, Embedded]] = {}

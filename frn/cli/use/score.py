@@ -51,7 +51,7 @@ def score(
     """Measure accuracy, confusion and calibration on labelled photos.
 
     Folders with names of other classes hold photos that should be rejected as unknown. Photos that are also examples,
-    or nearly the same photo as one, are skipped.
+    or near copies of one, are skipped.
     """
     check_report(report, replace=replace)
     if csv is not None:
@@ -147,14 +147,14 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     for entry in found.per_class:
         shares = ["-" if math.isnan(share) else f"{share:.0%}" for share in (entry.recall, entry.precision)]
         rows.append([entry.name, str(entry.photos), *shares])
-    print_table(("class", "photos", "recognised", "of those called so"), rows)
+    print_table(("class", "photos", "recognised", "correct of those labelled so"), rows)
     if len(found.classes) <= WIDEST:
         numbered = [f"{i} {name}" for i, name in enumerate(found.classes, 1)]
         counts = [[str(count or "·") for count in row] for row in found.confusion.tolist()]
         heads = ["true \\ called", *map(str, range(1, len(numbered) + 1))]
         print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
     for answer in found.errors[:MAX_ERRORS]:
-        text = f"{answer.path}: is {answer.truth}, was called {_called(answer)}"
+        text = f"{answer.path}: is {answer.truth}, was labelled {_called(answer)}"
         console.print(printable(text), soft_wrap=True)
     if len(found.errors) > MAX_ERRORS:
         console.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--csv has all)")

@@ -126,7 +126,7 @@ def test_channels_with_few_values_use_the_plain_functions() -> None:
 
 
 def test_networks_without_such_blocks_are_refused() -> None:
-    with pytest.raises(FrnError, match="--compile: nothing of a Sequential"):
+    with pytest.raises(FrnError, match="--compile: does not support Sequential"):
         compile_blocks(nn.Sequential(nn.Conv2d(3, 4, 3)))
 
 
@@ -158,6 +158,8 @@ def test_failing_compiler_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(torch, "compile", lambda *_, **__: failing)
     _loop.cache_clear()
     maps = torch.randn(2, 4, 6, 6, requires_grad=True)
-    with pytest.raises(FrnError, match=r"^--compile: no room for the cache\. Leave it out, or mend the compiler\.$"):
+    with pytest.raises(
+        FrnError, match=r"^--compile: no room for the cache\. Remove the option, or fix the compiler\.$"
+    ):
         _compiled([maps], [drawn_norm(4)], slope=0.1, pool=True)
     _loop.cache_clear()

@@ -159,7 +159,7 @@ def test_unsuitable_folders_get_one_clear_line(model: Path, moths: Path, tmp_pat
     shutil.copytree(moths / "test" / "moth 40", one / "moth 40")
     result = frn("classify", one, query, "--json", "--model", model)
     assert result.exit_code == 0
-    assert "has one class: every photo is called 'moth 40' or unknown" in result.stderr
+    assert "has one class: every photo is labelled 'moth 40' or unknown" in result.stderr
     (tmp_path / "empty").mkdir()
     bad = tmp_path / "bad" / "words"
     bad.mkdir(parents=True)
@@ -240,7 +240,7 @@ def test_train_on_a_folder_then_evaluate_and_classify(moths: Path, tmp_path: Pat
     assert len(lines(frn("classify", moths / "test", moths / "val" / "moth 20", "--model", out, "--json"))) == 12
     again = frn(*words, "--epochs", 2, "--precision", "fp32")
     assert again.exit_code == 1
-    assert "already holds a run. Add --resume" in again.stderr
+    assert "already contains a run. Add --resume" in again.stderr
     assert "images of" not in again.stderr, "it is said before they are read"
 
 

@@ -68,7 +68,7 @@ def test_initial_model_is_checked_before_images_are_decoded(tmp_path: Path, priv
     result = frn("train", "demo", "--out", tmp_path / "run", "--init", "resnet12-small")
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: --init is a resnet12-small model, but the run trains conv4. Give another, or --backbone "
+        "error: --init is a resnet12-small model, but the run trains conv4. Give another model, or --backbone "
         "resnet12-small.\n"
     )
     assert not private_cache.exists()
@@ -83,7 +83,7 @@ def test_a_run_without_validation_names_its_last_checkpoint(tmp_path: Path) -> N
     result = frn("eval", last.parent, "--data", tmp_path / "data")
     assert result.stderr == (
         f"error: {last.parent}: this run has not been validated yet, so it has no best.safetensors. {last} has the "
-        "weights of this moment.\n"
+        "current weights.\n"
     )
 
 
@@ -243,5 +243,5 @@ def test_too_large_image_names_a_format_that_fits(tmp_path: Path, monkeypatch: p
         Image.new("L", (1, LONGEST["WEBP"] + 1)).save(tmp_path / "x.webp")
     monkeypatch.setitem(LONGEST, "WEBP", 600)
     words = ("explain", MOTHS, PHOTO, "--model", "conv4", "--out")
-    assert "WEBP holds up to 600 on a side. Lower --top, or use a name" in frn(*words, tmp_path / "x.webp").stderr
+    assert "WEBP allows up to 600 on a side. Lower --top, or use a name" in frn(*words, tmp_path / "x.webp").stderr
     assert frn(*words, tmp_path / "x.png").exit_code == 0

@@ -169,7 +169,7 @@ def test_foreign_readme_is_not_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["README.md"]
 
 
-def test_unmarked_file_is_kept_unless_an_earlier_export_lies_beside_it(tmp_path: Path) -> None:
+def test_unmarked_file_is_kept_unless_it_is_beside_an_earlier_export(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "features.ort").write_bytes(b"mine")

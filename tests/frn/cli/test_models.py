@@ -102,7 +102,7 @@ def test_named_network_classifies_after_two_commands(fetch_from: pytest.MonkeyPa
     assert json.loads(small.stdout)["small"]["size"] == 64
     again = frn("models", "add", NETWORK)
     assert again.exit_code == 1
-    assert "mobilenet_v3_small: a model of that name already exists" in again.stderr
+    assert "mobilenet_v3_small: a model with that name already exists" in again.stderr
     assert frn("models", "remove", "mobilenet_v3_small").exit_code == 0
     assert "mobilenet_v3_small" not in named_extractors()
 
@@ -111,7 +111,7 @@ def test_a_file_with_the_wrong_content_is_not_kept(fetch_from: pytest.MonkeyPatc
     at(fetch_from, served.rpartition("-")[0] + "-00000000.pth")
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
-    assert "its weights could not be fetched (what came has the SHA-256" in refused.stderr
+    assert "its weights could not be downloaded (the download has the SHA-256" in refused.stderr
     assert list((tmp_path / "torch" / "hub" / "checkpoints").iterdir()) == []
     assert not (tmp_path / "models with spaces").exists()
 
@@ -120,20 +120,20 @@ def test_missing_network_gives_one_line(fetch_from: pytest.MonkeyPatch) -> None:
     at(fetch_from, "http://127.0.0.1:9/mobilenet_v3_small-00000000.pth")
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
-    assert refused.stderr.splitlines()[-1].startswith(f"error: {NETWORK}: its weights could not be fetched (")
-    assert refused.stderr.splitlines()[-1].endswith("Try again online, or pass them by --weights FILE.")
+    assert refused.stderr.splitlines()[-1].startswith(f"error: {NETWORK}: its weights could not be downloaded (")
+    assert refused.stderr.splitlines()[-1].endswith("Try again online, or pass them with --weights FILE.")
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["add", "resnet"], "resnet: is not known. Known: dinov2-small"),
+        (["add", "resnet"], "resnet: is unknown. Known: dinov2-small"),
         (["add", "torchvision:nothing"], "torchvision has no such classification network"),
         (["add", NETWORK, "--name", "../x"], "a model's name has letters, digits"),
-        (["add", NETWORK, "--name", "conv4"], "conv4: a model of that name already exists"),
+        (["add", NETWORK, "--name", "conv4"], "conv4: a model with that name already exists"),
         (["add", NETWORK, "--name", "resnet50"], "resnet50: is a short name for torchvision:resnet50. Give"),
-        (["remove", "conv4"], "conv4: ships with the program and stays"),
-        (["remove", "nothing"], "nothing: no such model has been added"),
+        (["remove", "conv4"], "conv4: is part of the program and cannot be removed"),
+        (["remove", "nothing"], "nothing: no model with that name has been added"),
     ],
 )
 def test_impossible_requests_give_one_line(fetch_from: pytest.MonkeyPatch, words: list[str], reason: str) -> None:
@@ -145,7 +145,7 @@ def test_impossible_requests_give_one_line(fetch_from: pytest.MonkeyPatch, words
 def test_known_network_that_is_not_installed_says_how_to_add_it(fetch_from: pytest.MonkeyPatch) -> None:
     result = frn("classify", assets_folder() / "samples" / "moths", "x.jpg", "--model", "dinov2-small")
     assert result.exit_code == 1
-    assert "dinov2-small: has not been added yet. `frn models add dinov2-small` fetches it." in result.stderr
+    assert "dinov2-small: has not been added yet. `frn models add dinov2-small` installs it." in result.stderr
 
 
 def test_damaged_model_is_reported_and_others_are_listed(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_download_from_a_stalled_server_stops(
     fetch_from.setattr(transfers, "TIMEOUT", 2.0)
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
-    assert " bytes came in 2 s). Try again online, or pass them by --weights FILE." in refused.stderr
+    assert " bytes arrived in 2 s). Try again online, or pass them with --weights FILE." in refused.stderr
     assert list((tmp_path / "torch" / "hub" / "checkpoints").iterdir()) == []
 
 
@@ -333,7 +333,7 @@ def test_unreadable_model_does_not_hide_others() -> None:
         assert ended.returncode == 0, ended.stderr
         assert {"open", "conv4"} <= json.loads(ended.stdout).keys()
         assert "closed" not in json.loads(ended.stdout)
-        assert ended.stderr.startswith(f"warning: {place / 'closed'}: cannot be read by this account")
+        assert ended.stderr.startswith(f"warning: {place / 'closed'}: this account cannot read it")
     finally:
         (place / "closed").chmod(0o755)
         shutil.rmtree(place)

@@ -40,7 +40,7 @@ def test_folder_of_folders_suggests_a_glob(here: Path) -> None:
     (here / "year" / "may").mkdir(parents=True)
     (here / "year" / "may" / "y.jpg").write_bytes(PHOTO.read_bytes())
     result = classify("year")
-    hint = f"For those in its folders: '{Path('year/**/*.jpg')}', in quotes"
+    hint = f"For photos in its folders: '{Path('year/**/*.jpg')}', in quotes"
     assert result.stderr == f"error: year: has no images in it. {hint}\n"
     assert images(classify("year/**/*.jpg")) == ["year/may/y.jpg"]
     assert classify("empty").stderr == "error: empty: has no images in it\n"
@@ -110,5 +110,5 @@ def test_a_class_behind_a_dangling_link_is_reported(here: Path) -> None:
         )
     (here / "classes" / "gone").symlink_to(here / "unmounted")
     assert [entry.reason for entry in scan(here / "classes").skipped] == [
-        f"{here / 'classes' / 'gone'}: is left out: its link leads nowhere"
+        f"{here / 'classes' / 'gone'}: is skipped: it is a broken link"
     ]

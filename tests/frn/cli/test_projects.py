@@ -74,7 +74,7 @@ def test_missing_project_photos_are_allowed_and_changes_are_reported(
     assert answers(frn("classify", project, query, "--json")) == before
     shutil.copy(moths / "val" / "moth 21" / "03.png", birds / "moth 41" / "00.png")
     changed = frn("classify", project, query, "--json")
-    assert "moth 41/00.png: has changed since it was added; it is used as it is now" in changed.stderr
+    assert "moth 41/00.png: has changed since it was added; its current content is used" in changed.stderr
     assert answers(changed)[0]["errors"] != before[0]["errors"]
 
 
@@ -117,7 +117,7 @@ def test_classes_come_from_named_folders(birds: Path, extractor: Path, tmp_path:
     assert wrong.exit_code == 1
     assert "cannot be listed" in wrong.stderr
     twice = frn("enroll", words[0], words[0], "--model", extractor, "--out", tmp_path / "y.frn.json")
-    assert "class 'jay' is there twice" in twice.stderr
+    assert "class 'jay' occurs twice" in twice.stderr
 
 
 def test_a_project_is_not_replaced_by_accident(birds: Path, extractor: Path, tmp_path: Path) -> None:
@@ -248,7 +248,9 @@ def test_enroll_names_the_stopped_program_that_holds_the_lock(birds: Path, tmp_p
         else:
             assert 60 <= time.monotonic() - began < 100
             assert second.returncode == 1
-            assert re.search(rf"error: .*process {first.pid} .* is still writing it. Wait until it ends", told), told
+            assert re.search(
+                rf"error: .*process {first.pid} .* is still writing this file. Wait until it ends", told
+            ), told
         assert not (tmp_path / "x.frn.json").exists()
         first.send_signal(signal.SIGCONT)
         assert first.wait(processes.SECONDS) == 0

@@ -156,7 +156,7 @@ def test_help_knows_every_command_and_topic() -> None:
     assert json.loads(frn("help", "json", "eval").stdout) == schema("eval")
     assert json.loads(frn("help", "json", "data", "check").stdout) == schema("data check")
     assert frn("help", "nothing").exit_code == 1
-    assert frn("help", "train", "x").stderr == "error: no command or topic 'x'. `frn train` has none.\n"
+    assert frn("help", "train", "x").stderr == "error: no command or topic 'x'. `frn train` has no subcommands.\n"
 
 
 def test_command_line_page_equals_the_help_topics() -> None:

@@ -36,7 +36,7 @@ def test_log_gets_a_line_per_epoch_and_validation(tmp_path: Path, capsys: pytest
 
 def test_lasting_divergence_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sound = StepReport(1, 1, 500, 3.4, 5.0)
-    ill = replace(sound, divergence="rho is 2e-06: no class rebuilds anything")
+    ill = replace(sound, divergence="rho is 2e-06: no class reconstructs anything")
     with TrainingDisplay(find_preset("demo"), tmp_path) as display:
         for step in [ill] * (LASTING - 1) + [sound] + [ill] * (LASTING - 1):
             display(step)

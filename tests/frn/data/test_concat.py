@@ -52,5 +52,5 @@ def test_one_data_set_gives_the_authors_epoch() -> None:
 
 
 def test_a_data_set_too_small_for_an_episode_is_refused() -> None:
-    with pytest.raises(FrnError, match="needs 3"):
+    with pytest.raises(FrnError, match="3 classes are required"):
         concat_epoch(((9, 9, 9), (9, 9)), SHAPE, seed=0, epoch=0)

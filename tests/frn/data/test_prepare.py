@@ -87,7 +87,7 @@ def test_pipes_among_photos_and_archives_are_skipped(tmp_path: Path) -> None:
         os.mkfifo(pipe)
     with Sources([tmp_path]) as sources:
         assert [found.parts[-1] for found in sources.images()] == ["1.png"]
-        assert sources.skipped() == [f"{pipe}: is left out: it is no file, or a link to none" for pipe in pipes]
+        assert sources.skipped() == [f"{pipe}: is skipped: it is not a file, or a broken link" for pipe in pipes]
 
 
 def test_every_file_that_is_not_an_image_is_reported_with_its_reason(tmp_path: Path) -> None:
@@ -98,13 +98,13 @@ def test_every_file_that_is_not_an_image_is_reported_with_its_reason(tmp_path: P
     for name in ("clip.mov", "noname", "Thumbs.db", ".hidden"):
         (jay / name).write_bytes(b"x")
     (tmp_path / "birds" / "loose.jpg").write_bytes(png())
-    reasons = {"clip.mov": ".mov is no kind of image that is read", "noname": "its name has no extension"}
+    reasons = {"clip.mov": ".mov is not a supported image format", "noname": "its name has no extension"}
     scanned = scan(tmp_path / "birds")
     assert scanned.files == (("1.avif", "2.HEIC", "3.png"),)
-    expected = {f"{jay / name}: is left out: {reason}" for name, reason in reasons.items()}
+    expected = {f"{jay / name}: is skipped: {reason}" for name, reason in reasons.items()}
     placed = {
-        f"{jay / 'more'}: is left out: it is a folder inside a folder of images",
-        f"{tmp_path / 'birds' / 'loose.jpg'}: is left out: it lies in no class folder",
+        f"{jay / 'more'}: is skipped: it is a folder inside a folder of images",
+        f"{tmp_path / 'birds' / 'loose.jpg'}: is skipped: it is not in a class folder",
     }
     assert {entry.reason for entry in scanned.skipped} == expected | placed
     out = tmp_path / "out"
@@ -213,10 +213,10 @@ def test_unusable_sources_give_one_line(tmp_path: Path) -> None:
     mixed = zip_of(tmp_path / "mixed.zip", ["train/a/1.png", "b/1.png"])
     for name, source, reason in (
         ("folder", page, "it is a web page"),
-        ("folder", torn, "is not a whole archive"),
+        ("folder", torn, "is not a complete archive"),
         ("folder", tmp_path / "none", "no such file or folder"),
-        ("folder", flat, "is in no class folder"),
-        ("folder", mixed, "belongs to no split"),
+        ("folder", flat, "is not in a class folder"),
+        ("folder", mixed, "is not in a split"),
         ("cifar-fs", flat, "100 of CIFAR-100's 100 classes are missing"),
         ("cifarfs", flat, "Did you mean 'cifar-fs'"),
     ):
@@ -237,13 +237,13 @@ def test_only_the_broken_link_is_skipped(tmp_path: Path) -> None:
     prepare("folder", [tmp_path / "photos"], tmp_path / "out")
     record = read_record(tmp_path / "out")
     assert record is not None
-    assert record.skipped == [f"{tmp_path / 'photos' / 'a' / '2.png'}: is left out: it is no file, or a link to none"]
+    assert record.skipped == [f"{tmp_path / 'photos' / 'a' / '2.png'}: is skipped: it is not a file, or a broken link"]
 
 
 def test_folder_with_other_content_is_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "train" / "other").mkdir(parents=True)
-    with pytest.raises(FrnError, match="already holds something else"):
+    with pytest.raises(FrnError, match="already contains something else"):
         prepare("folder", [zip_of(tmp_path / "x-train.zip", ["a/1.png"])], out)
 
 

@@ -136,8 +136,8 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
             call()
     refused = [
         (lambda: clf.fit([path]), "requires y to be passed"),
-        (lambda: clf.fit({"a": [path]}, ["a"]), "labels go with a list"),
-        (lambda: clf.fit({"a": [array.astype(float) - 1]}), "lie between 0 and 1"),
+        (lambda: clf.fit({"a": [path]}, ["a"]), "labels are for a list"),
+        (lambda: clf.fit({"a": [array.astype(float) - 1]}), "must be between 0 and 1"),
         (lambda: fitted.predict(path), "photos must be a list"),
         (lambda: fitted.score([path], []), "1 photos but 0 labels"),
         (lambda: fitted.score([], []), "no photo to score"),

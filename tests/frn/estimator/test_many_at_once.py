@@ -107,7 +107,7 @@ def test_at_most_one_batch_of_maps_is_in_memory(cheap: FewShotClassifier, monkey
 
 
 def test_unfitted_classifier_raises_not_fitted_error() -> None:
-    with pytest.raises(NotFittedError, match="fit some first"):
+    with pytest.raises(NotFittedError, match="call fit first"):
         FewShotClassifier("conv4").predict([photo(0)])
 
 
@@ -124,7 +124,7 @@ def test_a_photo_without_a_label_is_refused(cheap: FewShotClassifier, label: Any
 
 def test_scoring_matches_labels_loosely(cheap: FewShotClassifier) -> None:
     cheap.fit([photo(0), photo(1)], ["Ivory Gull", "É"])
-    with pytest.warns(FrnWarning, match="'ivory_gull' is taken for the class 'Ivory Gull'"):
+    with pytest.warns(FrnWarning, match="'ivory_gull' is matched to the class 'Ivory Gull'"):
         assert cheap.score([like(0), like(1)], ["ivory_gull", "E\u0301"]) == 1
     with pytest.warns(FrnWarning, match="'Ivory Gul' is not a class; the nearest name is 'Ivory Gull'"):
         assert cheap.score([like(0)], ["Ivory Gul"]) == 0

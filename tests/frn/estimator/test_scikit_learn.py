@@ -98,7 +98,7 @@ def test_one_photo_is_not_a_list_of_its_rows(small: FewShotClassifier) -> None:
     x, y = photos()
     fitted = clone(small).fit(x, y)
     for alone in (x[0], Image.fromarray(x[0])):
-        with pytest.raises(ValueError, match="put a single one in brackets"):
+        with pytest.raises(ValueError, match="put a single photo in brackets"):
             fitted.predict(alone)
     assert fitted.predict([x[0]]).shape == fitted.predict(x[:1]).shape == (1,)
 
@@ -175,7 +175,7 @@ def test_partial_fit_with_another_model_is_refused(small: FewShotClassifier) -> 
     x, y = photos()
     fitted = clone(small).fit(x[:8], y[:8])
     for changed in ({"tta": "hflip"}, {"model": "resnet12-small"}):
-        with pytest.raises(FrnError, match="are of another model or tta: fit them again"):
+        with pytest.raises(FrnError, match="belong to another model or tta: fit them again"):
             clone(small).fit(x[:8], y[:8]).set_params(**changed).partial_fit(x[8:], y[8:])
     assert fitted.set_params(device="auto").partial_fit(x[8:], y[8:]).classes_.tolist() == [0, 1, 2]
 

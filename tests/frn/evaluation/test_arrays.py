@@ -29,7 +29,7 @@ def several() -> bytes:
 
 SMALL = npy(np.ones((6, 4), np.float32))
 FILES = {
-    "several": (several(), "holds several arrays"),
+    "several": (several(), "contains several arrays"),
     "larger than it is": (SMALL.replace(b"(6, 4)", b"(6, 9)"), "cannot be read"),
     "a terabyte": (SMALL.replace(b"(6, 4), }           ", b"(6, 40000000000), }"), "cannot be read"),
     "cut": (SMALL[:50], "cannot be read"),
@@ -75,7 +75,7 @@ def test_parquet_columns_are_read_and_missing_ones_reported(tmp_path: Path) -> N
         _read(tmp_path / "x.parquet", "labels")
 
 
-def test_too_small_classes_of_the_validation_features_are_named() -> None:
+def test_too_small_classes_of_the_validation_features_are_reported() -> None:
     with pytest.raises(FrnError, match=r"the validation features.*'?b'?"):
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=2, validation=(np.eye(6), list("aaaaab")))
 

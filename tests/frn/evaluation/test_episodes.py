@@ -105,7 +105,9 @@ def test_exported_file_cannot_provide_a_head_with_layers() -> None:
         graph = features_graph(Model(config).eval()).SerializeToString()
         return OnnxExtractor(Extractor(graph, "m.onnx", threads=1))
 
-    with pytest.raises(FrnError, match=r"exported ctx model does not hold its whole head \(key.weight, value.weight\)"):
+    with pytest.raises(
+        FrnError, match=r"exported ctx model does not contain its whole head \(key.weight, value.weight\)"
+    ):
         exported("ctx").new_head()
     for method in ("frn", "proto", "dsn", "ridge"):
         assert type(exported(method).new_head()) is type(build_head(method, 64))

@@ -37,7 +37,7 @@ def test_maps_are_scaled_for_the_new_head() -> None:
 
 
 def test_a_head_with_layers_is_refused() -> None:
-    with pytest.raises(FrnError, match=r"--method ctx has layers to be trained \(key.weight, value.weight\)"):
+    with pytest.raises(FrnError, match=r"--method ctx has layers that need training \(key.weight, value.weight\)"):
         with_method(small(), "ctx")
 
 

@@ -60,7 +60,7 @@ def test_the_calibration_error_is_the_weighted_gap_of_the_bins(tally: Tally) -> 
     assert tally.calibration().error == pytest.approx(gap, abs=1e-6)
 
 
-def test_a_probability_of_one_falls_into_the_last_bin() -> None:
+def test_probability_of_one_falls_into_the_last_bin() -> None:
     found = Calibration.of(np.array([0.0, 0.5, 0.75, 1.0]), np.array([True, False, True, True]), bins=4)
     assert found.counts.tolist() == [1, 0, 1, 2]
     assert found.confidence.tolist() == [0, 0, 0.5, 0.875]

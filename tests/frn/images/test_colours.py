@@ -92,7 +92,7 @@ def by_matrix(pixels: NDArray[np.uint8], primaries: object, gamma: float) -> NDA
 
 
 def test_colours_are_rounded_as_by_sharp() -> None:
-    """sharp 0.35 gives these; to littleCMS's own sRGB, each of them differs in one grey level."""
+    """sharp 0.35 gives these values; with littleCMS's own sRGB profile, each differs by one grey level."""
     pixels = np.array([[[166, 39, 185], [56, 18, 149], [227, 146, 166], [188, 112, 48]]], dtype=np.uint8)
     shown = srgb_converter(PROFILES["p3"], "RGB")(Image.fromarray(pixels))
     assert np.asarray(shown).tolist() == [[[183, 2, 193], [58, 5, 157], [241, 143, 168], [202, 108, 16]]]

@@ -1,4 +1,4 @@
-"""Near copies: found whatever they are saved as, and told apart from other photos."""
+"""Near copies are found in any format and size, and distinguished from other photos."""
 
 import io
 
@@ -24,7 +24,7 @@ def saved(image: Image.Image, form: str, **options: int) -> Image.Image:
 
 
 @pytest.mark.parametrize("kind", range(4))
-def test_a_photo_saved_again_or_in_another_size_is_a_near_copy(kind: int) -> None:
+def test_photo_saved_again_or_in_another_size_is_a_near_copy(kind: int) -> None:
     image = moth(0, kind)
     copies = [saved(image, "PNG"), saved(image, "WEBP"), *(saved(image, "JPEG", quality=q) for q in (30, 60, 95))]
     copies += [saved(image.resize((side, side), Image.Resampling.LANCZOS), "JPEG") for side in (120, 200, 640)]
@@ -37,12 +37,12 @@ def test_other_photos_of_a_class_are_not_near_copies() -> None:
     assert nearest_copies(photos) == [None] * len(photos)
 
 
-def test_things_that_differ_in_colour_only_are_not_near_copies() -> None:
+def test_images_that_differ_only_in_colour_are_not_near_copies() -> None:
     red, green = (ImageOps.colorize(moth(0).convert("L"), "black", colour) for colour in ("red", "green"))
     assert not are_near([look(CROP(red))], [look(CROP(green))]).any()
 
 
-def test_the_nearest_of_several_copies_is_found_in_any_block() -> None:
+def test_nearest_of_several_copies_is_found_in_any_block() -> None:
     generator = np.random.default_rng(0)
     looks = [generator.bytes(20) for _ in range(700)]
     looks[650] = looks[3]

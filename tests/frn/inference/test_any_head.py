@@ -126,7 +126,7 @@ def test_library_accepts_any_head(classes: Path, photo: Path, tmp_path: Path) ->
 
 
 def in_onnxruntime(classifier: Path, photo: Path) -> dict[str, float]:
-    """The probabilities of a `classifier.onnx`, by class."""
+    """Return the probabilities of a `classifier.onnx` by class."""
     session = open_session(classifier.read_bytes(), "classifier.onnx")
     names = json.loads(session.get_modelmeta().custom_metadata_map["frn.classes"])
     (found,) = run_session(session, ["probability"], {"image": np.asarray(open_image(photo))})
@@ -137,7 +137,7 @@ def in_onnxruntime(classifier: Path, photo: Path) -> dict[str, float]:
 def test_head_exports_as_one_graph_for_any_episode(method: str, tmp_path: Path) -> None:
     graph, difference = verified_head(load_model(save(method, tmp_path)))
     assert difference.share < 1e-5
-    check_model(graph, "head.onnx", [TRACED_HEAD])  # what is run of other people's files
+    check_model(graph, "head.onnx", [TRACED_HEAD])  # the checks for untrusted files accept it
 
 
 def test_head_with_a_fixed_size_is_refused(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_extractor_needs_the_head_it_was_exported_with(
 ) -> None:
     copied = tmp_path / "features.onnx"
     copied.write_bytes((exported[1] / "features.onnx").read_bytes())
-    with pytest.raises(FrnError, match=r"its srm head should be beside it, as head\.onnx"):
+    with pytest.raises(FrnError, match=r"its srm head must be beside it, as head\.onnx"):
         answer(classes, copied, photo)
     config = ModelConfig(backbone="conv4", method="srm", transform=EvaluationTransform(size=32))
     graph, _ = verified_head(Model(config).eval())

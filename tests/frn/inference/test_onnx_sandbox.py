@@ -110,7 +110,7 @@ def test_maps_with_nan_give_one_line(shipped: Path, value: float) -> None:
         add_to_maps(model, constant(model, "spoilt", [value], np.float32))
 
     extractor = Extractor(harmed(shipped, spoil), "m.onnx", threads=1, device="cpu")
-    with pytest.raises(FrnError, match=r"^m\.onnx: made a feature map that is not finite, or above 1e\+12"):
+    with pytest.raises(FrnError, match=r"^m\.onnx: returned a feature map that is not finite, or exceeds 1e\+12"):
         extractor.feature_maps(np.zeros((1, 32, 32, 3), np.uint8))
 
 

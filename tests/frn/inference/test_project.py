@@ -91,7 +91,7 @@ def test_concurrent_save_is_not_overwritten_and_the_backup_is_kept(tmp_path: Pat
     old = path.read_bytes()
     second = save_project(path, Project(MODEL, state(tmp_path), first.document, first.stamp))
     assert path.with_name("x.frn.json.bak").read_bytes() == old
-    with pytest.raises(FrnError, match="was changed by another program meanwhile"):
+    with pytest.raises(FrnError, match="was changed by another program"):
         save_project(path, Project(MODEL, State(), first.document, first.stamp))
     with pytest.raises(FrnError, match="already exists"):
         save_project(path, Project(MODEL, State()))

@@ -41,8 +41,8 @@ def test_photo_is_an_example_once_and_its_class_is_reported() -> None:
     twins = session.add(wren, [support("a"), support("b"), Support(Path("copy.jpg"), "b", 1, 1)])
     assert keys(session.state) == {"jay": ["a"], "wren": ["b"]}
     assert [str(twin) for twin in twins] == [
-        "a.jpg: is the same photo as a.jpg of class 'jay'; it is not added",
-        "copy.jpg: is the same photo as b.jpg of class 'wren'; it is not added",
+        "a.jpg: is the same photo as a.jpg of class 'jay'; it was not added",
+        "copy.jpg: is the same photo as b.jpg of class 'wren'; it was not added",
     ]
 
 

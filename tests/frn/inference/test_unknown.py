@@ -87,16 +87,16 @@ def test_expected_rates_are_reported_even_if_nothing_is_separable() -> None:
     clear, hopeless = calibrate(*examples(0.6)), calibrate(*examples(0.0, way=20))
     assert clear.caught > 0.9
     assert clear.auroc > 0.95
-    assert "rejects about 5% of your photos, catches about" in clear.describe()
+    assert "rejects about 5% of your photos and" in clear.describe()
     assert hopeless.caught < 0.1
-    assert "can hardly be told" in hopeless.describe()
+    assert "can hardly be distinguished" in hopeless.describe()
 
 
 def test_nothing_is_unknown_if_every_class_has_one_photo() -> None:
     found = calibrate(np.zeros((0, 3)), np.zeros(0, dtype=int), np.zeros(0), np.zeros((0, 3)))
     assert found.rule == NEVER
     assert np.isnan(found.caught)
-    assert "cannot be told" in found.describe()
+    assert "cannot be detected" in found.describe()
 
 
 def test_photo_of_another_class_is_unknown_but_a_similar_one_is_not() -> None:

@@ -81,7 +81,7 @@ def test_a_pickle_with_more_than_weights_is_refused(tmp_path: Path) -> None:
 
     path = tmp_path / "evil.pth"
     torch.save({"w": Hostile()}, path)
-    with pytest.raises(FrnError, match="holds more than weights and is refused"):
+    with pytest.raises(FrnError, match="contains more than weights and is refused"):
         load_model(path)
     path.write_bytes(pickle.dumps({"a": 1})[:-3])
     with pytest.raises(FrnError, match=r"is not a readable torch checkpoint|is refused"):
@@ -155,7 +155,7 @@ def test_checkpoint_without_time_or_memory_bound_is_refused(tmp_path: Path, monk
         import_reference(wide)
     with zipfile.ZipFile(full, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", bytes(1 << 20))
-    with pytest.raises(FrnError, match=r"full\.pth: unpacks to 1,048,576 bytes, more than it has"):
+    with pytest.raises(FrnError, match=r"full\.pth: unpacks to 1,048,576 bytes, more than its size"):
         weights.read_weights(full)
 
 

@@ -59,7 +59,7 @@ def test_preset_defines_the_preprocessing(checkpoint: Path, preset: str, square:
 
 
 def test_without_a_preset_photos_are_treated_as_uncropped_with_a_message(checkpoint: Path) -> None:
-    with pytest.warns(FrnWarning, match=r"weights alone do not tell .* --preset NAME"):
+    with pytest.warns(FrnWarning, match=r"weights alone do not record .* --preset NAME"):
         transform = import_reference(checkpoint).config.transform
     image = photo(210, 120)
     assert np.abs(transform(image).astype(int) - as_the_authors(image, square=False)).max() <= 1
@@ -80,7 +80,7 @@ def test_added_checkpoint_has_a_name_for_every_command(checkpoint: Path) -> None
     assert model.config.transform.square
     theirs = load_model(checkpoint, transform=model.config.transform)
     assert torch.equal(model.feature_maps(images), theirs.feature_maps(images))
-    with pytest.raises(FrnError, match="already says how its images are prepared"):
+    with pytest.raises(FrnError, match="already contains its preprocessing"):
         load_model(out, transform=model.config.transform)
 
 
@@ -88,10 +88,10 @@ def test_commands_warn_in_one_line_and_accept_a_preset(checkpoint: Path, moths: 
     words = ("eval", checkpoint, "--data", moths, "--shot", 1, "--queries", 2, "--episodes", 2, "--json")
     plain = frn(*words)
     assert plain.exit_code == 0
-    assert plain.stderr.startswith("warning: model_Conv-4.pth: weights alone do not tell")
+    assert plain.stderr.startswith("warning: model_Conv-4.pth: weights alone do not record")
     told = frn(*words, "--preset", "cub-cropped-conv4")
     assert told.exit_code == 0
     assert "warning" not in told.stderr
     refused = frn("eval", "conv4", "--data", moths, "--preset", "cub-cropped-conv4")
     assert refused.exit_code == 1
-    assert "conv4: already says how its images are prepared" in refused.stderr
+    assert "conv4: already contains its preprocessing" in refused.stderr

@@ -117,7 +117,7 @@ def test_classes_of_different_shots_are_scored_like_alone() -> None:
     both = model.score([one, two], maps[4:])
     alone = torch.cat([model.head(pool[None], maps[4:]) for pool in (one, two)], dim=1)
     torch.testing.assert_close(both, alone)
-    with pytest.raises(ValueError, match="ProtoHead takes classes with the same number of supports"):
+    with pytest.raises(ValueError, match="ProtoHead needs the same number of supports in each class"):
         FRN(small_network(), build_head("proto", 16)).score([one, two], maps[4:])
 
 
@@ -188,7 +188,7 @@ def test_external_features_are_evaluated(tmp_path: Path) -> None:
     assert tuned["head"].keys() == {"alpha", "beta", "gamma"}
     with pytest.raises(FrnError, match=r"not \(60, 1, 24\) with labels \(59,\)"):
         frn.evaluate(hard, labels[:-1])
-    with pytest.raises(FrnError, match="has layers to be trained"):
+    with pytest.raises(FrnError, match="has layers that need training"):
         frn.evaluate(hard, labels, method="ctx")
     with pytest.raises(FrnError, match=r"none\.npy: cannot be read"):
         frn.evaluate(tmp_path / "none.npy", labels)
@@ -249,7 +249,7 @@ def test_a_registered_backbone_is_trained(mine: str, tmp_path: Path, moths: Path
 
 
 def test_a_registered_backbone_without_maps_is_reported(mine: str) -> None:
-    with pytest.raises(FrnError, match=r"backbone 'flat': gives a tensor of \(1, 3072\), not maps"):
+    with pytest.raises(FrnError, match=r"backbone 'flat': returns a tensor of \(1, 3072\), not maps"):
         build_backbone("flat", size=32)
     with pytest.raises(FrnError, match=r"unknown backbone 'other'; choose one of: .*mine"):
         build_backbone("other")

@@ -274,4 +274,4 @@ def test_pre_training_comes_before_runs_that_start_from_it(tmp_path: Path) -> No
 
 def test_a_row_of_a_list_is_refused() -> None:
     for words in (("--list", "--row", "nonsense"), ("--row", "nonsense")):
-        assert "--row chooses among the rows of a TABLE" in frn("reproduce", *words).stderr
+        assert "--row needs a TABLE to reproduce" in frn("reproduce", *words).stderr

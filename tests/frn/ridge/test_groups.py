@@ -25,7 +25,7 @@ def draw(sizes: tuple[int, ...], noise: float = 0.7) -> tuple[Maps, Array]:
 
 
 def looks(maps: Maps) -> list[bytes]:
-    """Perceptual hashes of as many photos, of which none is a near copy of another."""
+    """Return perceptual hashes of as many photos, none of which is a near copy of another."""
     return [np.random.default_rng(number).bytes(20) for number in range(len(maps))]
 
 
@@ -79,12 +79,12 @@ def test_near_copies_count_once_and_stay_with_their_photo() -> None:
 
 def test_more_groups_than_photos_are_refused() -> None:
     maps, _ = draw((2, 2))
-    with pytest.raises(FrnError, match="4 different photos cannot make 5 groups"):
+    with pytest.raises(FrnError, match="4 different photos cannot form 5 groups"):
         group(maps, looks(maps), PRIOR, 5)
 
 
 @pytest.mark.parametrize(("noise", "expected"), [(1.0, 4), (1.4, 3)])
-def test_noisy_classes_are_not_split_and_the_vaguest_are_joined(noise: float, expected: int) -> None:
+def test_noisy_classes_are_not_split_and_the_noisiest_are_merged(noise: float, expected: int) -> None:
     maps, _ = draw((12, 20, 9, 15), noise)
     assert len(group(maps, looks(maps), PRIOR)) == expected
 

@@ -27,7 +27,7 @@ def test_inputs_with_gradients_get_gradients() -> None:
         assert not matmul_small(maps.mT, maps).requires_grad
 
 
-def test_onednn_is_asked_only_if_torch_has_it_and_not_on_intel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onednn_is_used_only_if_available_and_not_on_intel(monkeypatch: pytest.MonkeyPatch) -> None:
     prefers = _prefers_onednn.__wrapped__
     monkeypatch.setattr("frn.ridge.matmul.processor", lambda: "AMD EPYC")
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)

@@ -150,13 +150,13 @@ def test_chosen_alpha_is_better_than_its_neighbours(seed: int) -> None:
     assert least(chosen.alpha) <= min(least(chosen.alpha - quarter), least(chosen.alpha + quarter)) + 1e-9
 
 
-def test_supports_are_thinned_beyond_400_or_30_billion_multiplications() -> None:
+def test_supports_are_reduced_beyond_400_or_30_billion_multiplications() -> None:
     cheap, dear = np.empty((2, 1, 2)), np.broadcast_to(0.0, (10, 100, 1000))  # 10^8 multiplications a support
     assert [_stride(count, [cheap]) for count in (400, 401)] == [1, 2]
     assert [_stride(count, [dear]) for count in (300, 301)] == [1, 2]
 
 
-def test_more_than_64_classes_are_thinned_evenly() -> None:
+def test_more_than_64_classes_are_reduced_evenly() -> None:
     pools = classes(65, 2, 1, 4, noise=1.0)
     assert tune_by_leave_one_out(pools, TRAINED) == tune_by_leave_one_out(pools[::2], TRAINED)
     assert tune_by_leave_one_out(pools[:64], TRAINED) != tune_by_leave_one_out(pools[:64:2], TRAINED)
@@ -184,7 +184,7 @@ def test_episodes_of_other_classes_lead_to_the_recorded_head(seed: int, alpha: f
     assert found.gamma == pytest.approx(gamma, rel=3e-4)
 
 
-def test_of_two_supports_each_is_explained_by_the_other() -> None:
+def test_two_supports_explain_each_other() -> None:
     pools = classes(3, 2, 6, 20, noise=1.0)
     head, solver = HeadParameters(0.5, 0.1, 1.0), _Solver(TuningEpisode(pools))
     np.testing.assert_allclose(solver.errors(head), left_out_errors(pools, head), atol=2e-6 * solver.energy.max())

@@ -152,7 +152,7 @@ def test_no_cache_is_made_without_a_suitable_folder(tmp_path: Path, monkeypatch:
     (tmp_path / "photos" / caches.OWN_FOLDER).mkdir(parents=True)
     (tmp_path / "photos" / caches.OWN_FOLDER / "mine").touch()
     monkeypatch.setenv("FRN_CACHE", str(tmp_path / "photos"))
-    with pytest.raises(FrnError, match=r"frn-cache: holds something else.* Set FRN_CACHE to a new folder"):
+    with pytest.raises(FrnError, match=r"frn-cache: contains other files.* Set FRN_CACHE to a new folder"):
         load_images(scan(write(tmp_path / "a")), 16)
     assert FeatureStore().get("m", "k", (1, 1)) is None
     assert tree(tmp_path / "photos").keys() == {"frn-cache/mine"}
@@ -193,7 +193,7 @@ def test_clearing_does_not_follow_links(tmp_path: Path, private_cache: Path, mon
     for path in (tmp_path / "elsewhere").rglob("*"):
         os.utime(path, (0, 0))
     before = tree(tmp_path / "elsewhere")
-    with pytest.warns(FrnWarning, match="images: is a link, so nothing in it is ever removed"):
+    with pytest.warns(FrnWarning, match="images: is a link, so its content is never removed"):
         caches.trim(0)
     caches.clear()
     assert tree(tmp_path / "elsewhere") == before
@@ -219,4 +219,4 @@ def test_old_move_record_of_frn_cache_is_reported(tmp_path: Path, monkeypatch: p
     (tmp_path / "frn").mkdir()
     (tmp_path / "frn" / "cache-folder").write_text("/elsewhere\n")
     told = CliRunner().invoke(app, ["cache"]).stderr
-    assert "cache-folder: is no longer read. Set FRN_CACHE to the folder that it names, then delete it." in told
+    assert "cache-folder: is no longer read. Set FRN_CACHE to the folder named in it, then delete it." in told

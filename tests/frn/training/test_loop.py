@@ -71,7 +71,7 @@ def test_model_can_start_from_another(tmp_path: Path) -> None:
         torch.testing.assert_close(ours, theirs)
     with pytest.raises(FrnError, match="--init is a conv4 model, but the run trains resnet12"):
         quick(tmp_path / "third", replace(TINY, backbone="resnet12"), init=start)
-    with pytest.raises(FrnError, match="--init is a frn model, and lccrn needs 2 networks where that has 1"):
+    with pytest.raises(FrnError, match="--init is a frn model, but lccrn needs 2 networks and that model has 1"):
         quick(tmp_path / "third", replace(TINY, method="lccrn"), init=start)
 
 
@@ -232,15 +232,15 @@ def test_a_preset_refuses_settings_that_conflict() -> None:
     with pytest.raises(FrnError, match="--method frn, not proto"):
         replace(TINY, method="proto", fixed=("rho",))
     assert replace(TINY, transform=EvaluationTransform(size=84)).transform.size == 84
-    with pytest.raises(FrnError, match="training crops of 16 pixels and evaluation at 8 do not fit"):
+    with pytest.raises(FrnError, match="training crops of 16 pixels and evaluation at 8 do not match"):
         replace(TINY, transform=EvaluationTransform(size=8))
-    with pytest.raises(FrnError, match="training crops of 16 pixels and evaluation at 84 do not fit"):
+    with pytest.raises(FrnError, match="training crops of 16 pixels and evaluation at 84 do not match"):
         replace(TINY, transform=EvaluationTransform(size=84), objective="frn-pretrain")
     with pytest.raises(FrnError, match="at least one epoch, one episode and one shot"):
         ValidationProtocol(every=0)
     with pytest.raises(FrnError, match="interpolation_weights are between 0 and 1"):
         ValidationProtocol(interpolation_weights=(0.5, 1.0))
-    with pytest.raises(FrnError, match=r"a loss has a weight of 0 or more, not -0\.5"):
+    with pytest.raises(FrnError, match=r"a loss weight must be 0 or more, not -0\.5"):
         replace(TINY, classifier_weight=-0.5)
     with pytest.raises(FrnError, match="a share of the loss from 0 to 1, not 2"):
         Pretraining(distil=2)

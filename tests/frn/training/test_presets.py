@@ -162,9 +162,9 @@ def test_every_recipe_stage_starts_from_an_earlier_one() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('[a]\nover = "b"\n[b]\nover = "a"\n', "there is no stage 'a' to start from; there are a, b"),
+        ('[a]\nover = "b"\n[b]\nover = "a"\n', "there is no stage 'a' to start from; choose from a, b"),
         ('[a]\nmethod = "proto"\n', "there is no stage 'None'"),
-        ('[a]\nover = "demo"\nepoch = 1\n', r"\[a\]: no such setting: 'epoch'"),
+        ('[a]\nover = "demo"\nepoch = 1\n', r"\[a\]: there is no setting 'epoch'"),
         ("", "there is no stage 'a'"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_crash_is_not_listed_before_named_files(
         await driver.until(lambda: driver.counts == OPENED)
         if asked:
             await driver.until(lambda: "Unsaved work of /photos, 2023-11-14" in title(driver))
-            assert "go on with 1 class (finch), 1 photo" in str(app.screen.options)  # type: ignore[attr-defined]
+            assert "continue with 1 class (finch), 1 photo" in str(app.screen.options)  # type: ignore[attr-defined]
             await driver.keys("down", "down", "enter")
         else:
             await driver.idle()
@@ -252,7 +252,7 @@ def test_project_is_opened_by_its_full_path(drive: Drive, tmp_path: Path, monkey
         assert app.controller.project == f"{Path.home()}/birds.frn.json"
         await driver.keys("S")
         await driver.type("folder/")
-        assert any("folder/: is a folder; name a file in it" in note.message for note in app._notifications)
+        assert any("folder/: is a folder; give the name of a file" in note.message for note in app._notifications)
 
     drive(scenario)
 

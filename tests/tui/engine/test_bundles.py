@@ -130,7 +130,7 @@ def test_bundle_does_not_unpack_files_that_are_not_photos(bare: Engine, tmp_path
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["b.frn.json"]
 
 
-def test_a_bundle_that_fits_exactly_is_unpacked_and_one_byte_more_is_refused(
+def test_bundle_of_the_largest_size_is_unpacked_and_one_byte_more_is_refused(
     engine: Engine, birds: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.done("bundle", path=str(tmp_path / "b.zip"), state=engine.state(birds))

@@ -234,7 +234,7 @@ def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_fol
 
 
 @pytest.mark.parametrize(("fault", "runs"), [(None, True), (PermissionError, True), (ProcessLookupError, False)])
-def test_a_journals_app_runs_unless_the_system_knows_no_such_process(
+def test_journal_app_counts_as_running_unless_its_process_does_not_exist(
     monkeypatch: pytest.MonkeyPatch, fault: type[OSError] | None, runs: bool
 ) -> None:
     def kill(process: int, number: int) -> None:

@@ -145,7 +145,7 @@ def test_photo_that_changes_during_a_copy_is_kept(
 
     rename = placing.rename_new
     monkeypatch.setattr(placing, "rename_new", edited)
-    with pytest.raises(OSError, match="changed while it was copied"):
+    with pytest.raises(OSError, match="changed during the copy"):
         placing.move_new(photo, place)
     assert photo.read_text() == "new"
     assert not place.exists()
@@ -268,7 +268,7 @@ def test_locked_photo_fails_without_stopping_others(
         held.release()
     ((failed, reason),) = done["failed"]
     assert failed == str(tmp_path / "x.jpg")
-    assert "is still writing it. Wait until it ends" in reason
+    assert "is still writing this file. Wait until it ends" in reason
     assert (tmp_path / "x.jpg").read_text() == "x.jpg"
     assert (other_disk / "jay" / "y.jpg").read_text() == "y.jpg"
 

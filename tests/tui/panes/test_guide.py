@@ -22,15 +22,15 @@ def test_three_steps_of_the_guide_disappear_when_done(drive: "Drive", lines: Lin
         await workspace.query_pane.ask_now(["/queries"])
         await driver.idle()
         text = "\n".join(lines(driver.app))
-        assert "1 . is the next answer" in text
+        assert "1 . shows the next answer" in text
         await driver.keys("full_stop")
-        assert "✓ . is the next answer" in "\n".join(lines(driver.app))
+        assert "✓ . shows the next answer" in "\n".join(lines(driver.app))
         await workspace.classes_pane.add_now(["/photos"])
         await driver.idle()
         assert "✓ a adds" in "\n".join(lines(driver.app))
         await workspace.query_pane.ask_now(["/photos/jay/jay-0.jpg"])
         await driver.idle()
-        assert "p asks about a photo of yours" not in "\n".join(lines(driver.app))
+        assert "p classifies your own photo" not in "\n".join(lines(driver.app))
 
     drive(scenario)
     assert Settings.read().guided

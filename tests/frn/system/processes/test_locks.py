@@ -37,7 +37,7 @@ def test_a_waiting_writer_names_the_lock_holder_and_gives_up(tmp_path: Path, mon
     monkeypatch.setattr(locks, "WARN_AFTER", 0.05)
     held = Lock(tmp_path / "lock")
     assert held.acquire()
-    told = rf"birds: .*process {os.getpid()} \(.*writing it"
+    told = rf"birds: .*process {os.getpid()} \(.*writing this file"
     with (
         pytest.warns(FrnWarning, match=told),
         pytest.raises(FrnError, match=told),
@@ -76,7 +76,7 @@ def test_run_folder_belongs_to_one_process(tmp_path: Path) -> None:
     process = fork(hold)
     os.close(write)
     assert os.read(read, 1) == b"y"
-    with pytest.raises(FrnError, match=rf"another process is training in it, process {process} \("):
+    with pytest.raises(FrnError, match=rf"another process is training there, process {process} \("):
         folder.claim()
     os.close(end)
     os.close(done)

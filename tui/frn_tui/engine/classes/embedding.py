@@ -28,7 +28,7 @@ class Embedding:
         self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
         """Cached maps by the model's hash and the image's key."""
         self._looks: dict[tuple[str, str], bytes] = {}
-        """Perceptual hashes of all images that were embedded or found, likewise."""
+        """Perceptual hashes of all images that were embedded or found, by the same keys."""
 
     def embed(self, request: EmbedImages, job: Job) -> None:
         """Embed files; each gets an event with its key, or why it cannot be used."""
