@@ -74,7 +74,9 @@ def ncnn(graph: Path, inputs: Arrays, names: list[str]) -> Arrays:
         copied.write_bytes(graph.read_bytes())
         shape = ",".join(map(str, (1, *images.shape[1:])))
         program = Path(pnnx.EXEC_PATH)
-        subprocess.run([program, copied, f"inputshape=[{shape}]", "fp16=0"], cwd=folder, check=True, capture_output=True)
+        subprocess.run(
+            [program, copied, f"inputshape=[{shape}]", "fp16=0"], cwd=folder, check=True, capture_output=True
+        )
         net = ncnn.Net()
         net.opt.use_bf16_storage = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
         net.load_param(str(copied.with_suffix(".ncnn.param")))
