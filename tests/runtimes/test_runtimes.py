@@ -16,7 +16,7 @@ import pytest
 from frn_export.card import OLDEST_RUNTIME
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.batch import batch_graph
-from frn_export.graphs.classifier import classifier_graph
+from frn_export.graphs.classifier import classifier_graph, preprocess_graph
 from frn_export.graphs.head import head_graph
 from frn_export.quantise import half, int8
 from PIL import Image
@@ -25,11 +25,12 @@ from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
+from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.unknown import NEVER
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters
-from tests.runtimes.environments import node_with, python_with
+from tests.runtimes.environments import fetch, node_with, python_with
 
 pytestmark = pytest.mark.runtimes
 
@@ -124,3 +125,70 @@ def _compare(found: list[list[Any]], folder: Path) -> float:
     worst = float(np.abs(np.array([row for _, row in found]) - [row for _, row in expected]).max())
     assert worst <= ALLOWED[folder.name]
     return worst
+
+
+OTHERS = {
+    "reference": ("onnx's reference evaluator", []),
+    "openvino": ("OpenVINO", ["openvino"]),
+    "tract": ("tract", ["tract"]),
+    "onnx2torch": ("onnx2torch", ["onnx2torch"]),
+    "ncnn": ("ncnn, by pnnx, one image", ["ncnn", "pnnx"]),
+}
+"""Runtimes of other projects: their names in the table, and the packages that they need besides ours."""
+SAME = {"features": 1e-5, "head": 1e-4, "preprocess": 1.001 / 255, "classifier": 5e-3, "classifier-batch": 1e-4}
+"""Largest differences of outputs that count as the same; a grey level of the preprocessed image is one."""
+PAGE = HERE.parents[1] / "docs" / "guides" / "runtimes.md"
+BEGIN, END = "<!-- table by pytest -m runtimes -->\n", "<!-- end of the table -->\n"
+
+
+def cases(folder: Path) -> None:
+    """Write the inputs of each graph, and what onnxruntime makes of them."""
+    model = load_model(DEFAULT_MODEL)
+    graph = preprocess_graph(model.config.transform).SerializeToString()
+    (folder / "preprocess.onnx").write_bytes(graph)
+    image = np.asarray(open_image(folder / "1.png"))
+    images = np.fromfile(folder / "images.bin", np.float32)
+    images = images.reshape(json.loads((folder / "photos.json").read_text())["images"])[:2]
+    maps = Extractor((folder / "features.onnx").read_bytes(), "x", trusted=True).session.run({"images": images})
+    support = {"support": maps[:, None], "shots": np.ones(2, np.int64), "query": maps}
+    inputs: dict[str, tuple[dict[str, Any], str]] = {
+        "features": ({"images": images}, "feature_map"),
+        "head": (support, "logits"),
+        "preprocess": ({"image": image}, "images"),
+        "classifier": ({"image": image}, "probability"),
+        "classifier-batch": ({"images": images}, "probability"),
+    }
+    for name, (given, output) in inputs.items():
+        session = open_session((folder / f"{name}.onnx").read_bytes(), name, device="cpu")
+        (found,) = run_session(session, [output], given)
+        np.savez(folder / f"{name}.npz", **given, **{f".{output}": found})
+
+
+def test_table_of_other_runtimes(exported: Path, tmp_path: Path) -> None:
+    """Write what each runtime makes of each file into the guide; the extractor runs in all of them."""
+    folder = exported / "fp32"
+    cases(folder)
+    lines = [f"| runtime | {' | '.join(f'`{name}.onnx`' for name in SAME)} |", "|---|" + "---|" * len(SAME)]
+    for runtime, (title, packages) in OTHERS.items():
+        place = Path(os.environ.get("FRN_RUNTIMES", tmp_path)) / runtime
+        if packages and not place.is_dir():
+            place.mkdir(parents=True)
+            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(place), *packages]
+            fetch(command, place)
+        cells, version = [], ""
+        for name, allowed in SAME.items():
+            words = [HERE / "other_runtimes.py", runtime, folder / f"{name}.onnx", folder / f"{name}.npz"]
+            settings = os.environ | {"PYTHONPATH": str(place)}
+            done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=settings, timeout=900)
+            told = json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {"error": "ended"}
+            version = told.get("version", version)
+            difference = told.get("difference")
+            if name == "features":
+                assert told.get("difference", 1) <= allowed, (runtime, told)
+            cells.append(
+                "no" if difference is None else "same" if difference <= allowed else f"differs by {difference:.2g}"
+            )
+        lines.append(f"| {title} {version} | {' | '.join(cells)} |")
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
