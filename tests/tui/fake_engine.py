@@ -132,6 +132,9 @@ class FakeEngine(EngineClient):
     def op_stamp(self, tell: OnEvent, paths: list[str]) -> dict[str, list[int]]:
         return {path: [self.sizes.get(path, 1), 2] for path in paths}
 
+    def op_folders(self, tell: OnEvent, path: str) -> list[str]:
+        return sorted(name[len(path) + 1 :] for name in self.FOLDERS if name.startswith(f"{path.rstrip('/')}/"))
+
     def op_inside(self, tell: OnEvent, path: str) -> dict[str, Any]:
         names = self.FOLDERS.get(path, [])
         inside = [(name, len(self.FOLDERS[f"{path}/{name}"])) for name in names if f"{path}/{name}" in self.FOLDERS]

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from textual import events, on, work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.color import Color
 from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import ThemeProvider
@@ -41,6 +42,9 @@ from frn_tui.terminal.wire.input_queue import InputQueue
 from frn_tui.widgets.gallery.gallery import Gallery
 from frn_tui.widgets.options import Palette
 
+BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
+BORDER_CONTRAST, TEXT_CONTRAST = 3.3, 5.0
+"""On the surface; on panels, which are a little lighter or darker, these are 3 and 4.5 then."""
 CHECK_INTERVAL = 2.0
 """Seconds between checks for unsaved work and for the terminal."""
 FIRST_SAMPLE = "eyed footman 7.jpg"
@@ -147,6 +151,21 @@ class FrnApp(CellApp):
     async def _end_by(self, number: int) -> None:
         await self.recovery.keep_at_the_end()
         self.exit(return_code=128 + number)
+
+    def get_css_variables(self) -> dict[str, str]:
+        """Return the theme's colours, with those of borders and of the cursor mended to be readable."""
+        colours = super().get_css_variables()
+        if "ansi" in self.theme:
+            return colours
+        ground = Color.parse(colours["surface"])
+        end = max((BLACK, WHITE), key=partial(contrast, ground))
+        for name, least in (("foreground", TEXT_CONTRAST), ("accent", BORDER_CONTRAST), ("primary", BORDER_CONTRAST)):
+            shades = (Color.parse(colours[name]).blend(end, step / 20) for step in range(21))
+            colours[name] = next(shade for shade in shades if contrast(shade, ground) >= least).hex
+        for name in ("block-cursor", "block-cursor-blurred"):
+            behind = ground + Color.parse(colours[f"{name}-background"])
+            colours[f"{name}-foreground"] = max((BLACK, WHITE), key=partial(contrast, behind)).hex
+        return colours
 
     def get_driver_class(self) -> type[Driver]:
         return with_pixels(super().get_driver_class())
@@ -394,6 +413,17 @@ class FrnApp(CellApp):
     async def _change_model(self, name: str) -> None:
         await self.controller.change_model(name, self.context.progress)
         self.context.say(f"model {name}   u: undo")
+
+
+def contrast(one: Color, other: Color) -> float:
+    """Return the contrast of two colours as WCAG has it, 1 to 21."""
+
+    def luminance(colour: Color) -> float:
+        parts = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized)
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
 
 
 def stamp_of(path: Path) -> tuple[int, int] | None:

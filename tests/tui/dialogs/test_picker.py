@@ -15,6 +15,7 @@ from textual import events
 from textual.widgets import Input
 
 from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
 
 Lines = Callable[[Any], list[str]]
 
@@ -299,5 +300,19 @@ def test_mouse_goes_up_accepts_and_cancels(drive: Drive) -> None:
         await driver.pilot.click("#picker-buttons", offset=(10, 0))
         await driver.until(lambda: driver.app.controller.query.answers)
         assert driver.app.controller.query.answers[0]["path"] == "/photos/jay/jay-0.jpg"
+
+    drive(scenario)
+
+
+def test_a_folder_below_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngine) -> None:
+    deep = {"/photos/owl/barn/night": ["owl-50.jpg"], "/photos/owl/barn": ["night"]}
+    fake_engine.FOLDERS = {**FakeEngine.FOLDERS, **deep}  # type: ignore[misc]
+
+    async def scenario(driver: Driver) -> None:
+        picker = await opened(driver)
+        await driver.pilot.press("ctrl+f")
+        await driver.until(lambda: getattr(driver.app.screen, "dialog_title", "") == "Folders below")
+        await driver.pilot.press(*"obnight", "enter")
+        await driver.until(lambda: picker.folder == "/photos/owl/barn/night")
 
     drive(scenario)

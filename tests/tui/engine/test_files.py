@@ -14,6 +14,7 @@ import onnxruntime
 import pytest
 from frn_tui.client.protocol import EXISTS, MIRROR
 from frn_tui.engine.files import journal
+from frn_tui.engine.operations import build_handlers
 
 from frn.estimator.loading import load_classifier
 from frn.images.opening import open_image
@@ -44,6 +45,12 @@ def test_exported_classifier_answers_like_the_app(
     session = onnxruntime.InferenceSession(smaller.read_bytes(), providers=["CPUExecutionProvider"])
     (in_half,) = session.run(["class_error"], {"image": np.asarray(open_image(query))})
     np.testing.assert_allclose(in_half, errors, rtol=0.02)
+    eighth = tmp_path / "int8.onnx"
+    engine.done("export", path=str(eighth), what="int8")
+    session = onnxruntime.InferenceSession(eighth.read_bytes(), providers=["CPUExecutionProvider"])
+    (in_int8,) = session.run(["class_error"], {"image": np.asarray(open_image(query))})
+    assert in_int8.argmin() == errors.argmin()
+    assert b"QuantizeLinear" in eighth.read_bytes()
     engine.done("export", path=str(out), what="arrays", replace=True)
     bank = np.load(io.BytesIO(out.read_bytes()))
     assert bank["names"].tolist() == [*members]
@@ -51,6 +58,37 @@ def test_exported_classifier_answers_like_the_app(
     assert "is a folder" in engine.ask("export", path=str(tmp_path), replace=True).reason
     monkeypatch.chdir(tmp_path)
     assert "node_modules/onnxruntime-web" in engine.ask("export", path=str(tmp_path / "page"), what="page").reason
+
+
+def test_a_project_keeps_the_head_that_was_chosen_and_uses_it_again(
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, path = engine.state(first(members, 3)), tmp_path / "x.frn.json"
+    engine.done("classes", state=state)
+    engine.done("save", path=str(path), state=state)
+    assert json.loads(path.read_text())["head"]["alpha"]
+    again = Engine(build_handlers(os.getpid()))
+    again.done("open_model", model="conv4")
+    loaded = again.done("load", path=str(path))["state"]
+
+    def chosen(*_: Any) -> Any:
+        raise AssertionError("it is chosen again")
+
+    monkeypatch.setattr("frn_tui.engine.models.tune_by_leave_one_out", chosen)
+    again.ask("embed", paths=[str(photo) for photos in first(members, 3).values() for photo in photos])
+    assert again.done("classes", state=loaded)["missing"] == []
+    with pytest.raises(AssertionError, match="internal"):
+        again.done("classes", state=again.state(first(members, 2)))  # other classes
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_feature_maps_are_written_for_openvino(
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path, replace: bool
+) -> None:
+    pytest.importorskip("openvino")
+    engine.done("classes", state=engine.state(first(members, 2)))
+    engine.done("export", path=str(tmp_path / "ov"), what="openvino", replace=replace)
+    assert {path.name for path in (tmp_path / "ov").iterdir()} >= {"features.xml", "features.bin", "classes.npz"}
 
 
 @pytest.fixture(scope="module")

@@ -59,3 +59,35 @@ def test_models_are_compared_by_every_example_without_itself(engine: Engine, mem
     assert [event["done"] for event in asked.told("progress")] == [1]
     assert asked.end["result"]["differing"] == []
     assert "two photos" in engine.ask("compare", classes={"one": classes[min(classes)][:1]}, models=["conv4"]).reason
+
+
+def test_photos_judged_together_refine_the_classes_and_examples_stay(
+    engine: Engine, members: dict[str, list[Path]]
+) -> None:
+    engine.done("classes", state=engine.state(first(members, 1)))
+    paths = [str(path) for photos in members.values() for path in photos[:6]]
+    alone = engine.ask("query", paths=paths).told("answer")
+    together = engine.ask("query", paths=paths, jointly=True).told("answer")
+    examples = {str(photos[0]) for photos in members.values()}
+    for one, other in zip(alone, together, strict=True):
+        assert one["unknown"] == other["unknown"]
+        assert (one["scores"] == other["scores"]) == (one["path"] in examples)
+
+
+def test_unlabelled_photos_are_grouped(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> None:
+    paths = [str(path) for photos in members.values() for path in photos[:6]]
+    groups = engine.done("group", paths=[*paths, str(tmp_path / "away.png")])
+    assert sorted(path for group in groups for path in group) == sorted(paths)
+    assert 1 <= len(groups) <= 10
+    assert "no photo to group" in engine.ask("group", paths=[str(tmp_path / "away.png")]).reason
+
+
+def test_ranks_that_take_too_long_at_once_come_with_the_next_request(
+    engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = engine.state(first(members, 3))
+    monkeypatch.setattr("frn_tui.engine.classes.class_ranks.MAX_OPERATIONS", 1e6)
+    monkeypatch.setattr("frn_tui.engine.classes.class_ranks.BLOCK", 2 * 4 * 64 * 64)
+    left = [engine.done("classes", state=state)["unranked"] for _ in range(12)]
+    assert left[0] > left[-1] == 0
+    assert "rejects" in engine.done("classes", state=state)["expected"]

@@ -109,3 +109,13 @@ def test_a_listing_has_the_entries_of_the_picker(bare: Engine, tmp_path: Path) -
         ("model", "m.onnx"),
     ]
     assert "cannot be listed" in bare.ask("list", path=str(tmp_path / "away")).reason
+
+
+def test_folders_below_are_listed_level_by_level(bare: Engine, tmp_path: Path) -> None:
+    for name in ("owl/barn/night", "jay", ".hidden/x"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "owl" / "barn" / "again").symlink_to(tmp_path)
+    found = bare.done("folders", path=str(tmp_path))
+    assert found[:3] == ["jay", "owl", "owl/barn"]
+    assert "owl/barn/night" in found
+    assert not any("hidden" in name for name in found)

@@ -493,3 +493,57 @@ def test_review_photos_get_their_images(drive: Drive) -> None:
         await driver.until(lambda: len(review.gallery._tiles._pictures) == 5)  # all but the broken one
 
     drive(scenario)
+
+
+def test_n_goes_to_the_next_answer_in_doubt(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        review = await opened(driver)
+        await driver.keys("n")
+        assert review.gallery.paths[review.gallery.cursor] == "/queries/swan-1.jpg"
+        await driver.keys("x", "n")
+        assert "no answer is in doubt" in review.jobs._message
+
+    drive(scenario)
+
+
+def test_answers_are_judged_together_on_request(
+    drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, lines: Lines
+) -> None:
+    asked: list[bool] = []
+    query = fake_engine.op_query
+
+    def noted(tell: Any, paths: list[str], jointly: bool = False) -> None:
+        asked.append(jointly and len(paths) > 1)
+        query(tell, paths)
+
+    monkeypatch.setattr(fake_engine, "op_query", noted)
+
+    async def scenario(driver: Driver) -> None:
+        await opened(driver)
+        assert not any(asked)
+        await driver.keys("J")
+        assert any(asked)
+        assert "judged together" in lines(driver.app)[0]
+        asked.clear()
+        await driver.keys("J")
+        assert asked
+        assert not any(asked)
+
+    drive(scenario)
+
+
+def test_the_table_has_a_picture_beside_each_row_and_sorts_by_its_columns(drive: Drive, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        review = await opened(driver)
+        await driver.keys("g")
+        rows = [line for line in lines(driver.app) if "-10.jpg" in line]
+        assert len(rows) >= 3
+        await driver.until(lambda: sum("▀" in line[:7] for line in lines(driver.app)) >= 9)
+        seen = set()
+        for _ in range(8):
+            await driver.keys("s")
+            seen |= {word for word in lines(driver.app)[1].split() if word.endswith("▾")}
+        assert seen == {"says▾", "prob▾", "expl▾", "lead▾", "riva▾", "near▾"}
+        assert review.gallery.view == "list"
+
+    drive(scenario)

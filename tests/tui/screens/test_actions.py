@@ -1,5 +1,6 @@
 """Keys that other tests do not press, and the confirmation of large changes."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -418,5 +419,65 @@ def test_misfits_are_listed_likeliest_first_and_can_be_moved(drive: "Drive") -> 
         await driver.keys("f")
         await driver.type("near copies")
         assert "no photo: near copies" in pane.gallery.empty_text
+
+    drive(scenario)
+
+
+def test_n_goes_from_the_likeliest_mistake_to_the_next_whatever_its_class(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        controller, pane = driver.app.controller, driver.app.workspace.photos_pane
+        jay, owl, wren = controller.session.state.classes
+        for entry, key, rank in ((jay, "jay-3.jpg", 1), (wren, "wren-2.jpg", 2)):
+            controller.reports[entry.id]["rank"][key] = rank
+            controller.reports[entry.id]["rival"][key] = owl.id
+
+        def shown() -> str:
+            item = pane.gallery.cursor_item
+            return item.path if item else ""
+
+        await driver.keys("n")
+        assert shown() == "/photos/wren/wren-2.jpg"
+        await driver.keys("n")
+        assert shown() == "/photos/jay/jay-3.jpg"
+        await driver.keys("N", "2")
+        assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
+
+    drive(scenario)
+
+
+def test_unknown_photos_become_classes_by_groups(drive: "Drive", fake_engine: "FakeEngine") -> None:
+    def group(tell: object, paths: list[str]) -> list[list[str]]:
+        return [paths]
+
+    fake_engine.op_group = group  # type: ignore[attr-defined]
+
+    async def scenario(driver: "Driver") -> None:
+        await driver.app.workspace.query_pane.ask_now(["/queries"])
+        await driver.keys("G", "enter")
+        assert driver.counts == {"jay": 6, "owl": 4, "wren": 5, "group 1": 1}
+        await driver.keys("u")
+        assert "group 1" not in driver.counts
+
+    drive(scenario)
+
+
+def test_a_folder_that_is_opened_has_names_and_counts_before_its_photos_are_read(
+    drive: "Drive", fake_engine: "FakeEngine", lines: "Callable[[Any], list[str]]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = {f"/many/{name}": [f"{name}-{i}.jpg" for i in range(300)] for name in ("elk", "fox")}
+    monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/many": ["elk", "fox"], **many})
+
+    async def scenario(driver: "Driver") -> None:
+        fake_engine.held["embed"] = asyncio.Event()
+        driver.app.context.start(driver.app.workspace.open_place, "/many")
+        await driver.until(lambda: list(driver.counts) == ["elk", "fox"])
+        await driver.pilot.pause()
+        assert driver.counts == {"elk": 0, "fox": 0}
+        assert "1 elk               300" in "\n".join(lines(driver.app))
+        assert "2 classes · 600 photos" in lines(driver.app)[0]
+        await driver.keys("escape")
+        fake_engine.held["embed"].set()
+        await driver.idle()
+        assert "0 photos" in lines(driver.app)[0]
 
     drive(scenario)

@@ -1,5 +1,6 @@
 """Remembered settings, the settings screen, and keys of the user."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +109,13 @@ def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> N
     keys_path().parent.mkdir(parents=True, exist_ok=True)
     keys_path().write_text('# mine\nundo = "U"\n')
 
+    def is_on_top(driver: Driver, title: str) -> bool:
+        return str(getattr(driver.app.screen, "dialog_title", "")).startswith(title)
+
     async def change(driver: Driver, words: str, key: str) -> None:
         await driver.pilot.press("f2")
         for title, text in (("Settings", "keys"), ("Keys", words)):
-            await driver.until(lambda title=title: getattr(driver.app.screen, "dialog_title", "").startswith(title))
+            await driver.until(partial(is_on_top, driver, title))
             driver.app.screen.query_one(Input).value = text
             await driver.pilot.pause()
             await driver.pilot.press("enter")

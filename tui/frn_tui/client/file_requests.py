@@ -32,6 +32,12 @@ class ListFolder(Request[Listing], op="list", queue="files"):
     path: str
 
 
+class FindFolders(Request[list[str]], op="folders", queue="files"):
+    """List the folders below a folder by their relative paths, those near it first, up to a limit."""
+
+    path: str
+
+
 class Inside(TypedDict):
     """Summary of a folder's contents."""
 

@@ -18,6 +18,9 @@ from textual.widgets.option_list import Option
 
 from frn_tui.terminal.text import display_name
 
+MAX_SHOWN = 1_000
+"""Most options of a list that are laid out; typing finds the others."""
+
 
 class Dialog(ModalScreen[ScreenResultType]):
     """A modal screen that returns a value once."""
@@ -117,7 +120,7 @@ class Choose(Dialog[int | None]):
             found = sorted((-score, i) for i, option in enumerate(self.options) if (score := match(option)) > 0)
         listing = self.query_one(OptionList)
         listing.clear_options()
-        listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for _, i in found])
+        listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for _, i in found[:MAX_SHOWN]])
         listing.highlighted = 0 if found else None
 
     def action_move(self, step: int) -> None:

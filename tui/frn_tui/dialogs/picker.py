@@ -14,7 +14,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from frn_tui.client.file_requests import Entry, Inside, ListFolder, Listing, LookInside, ScanPath
+from frn_tui.client.file_requests import Entry, FindFolders, Inside, ListFolder, Listing, LookInside, ScanPath
 from frn_tui.client.protocol import Engine, EngineError
 from frn_tui.client.rendering import render
 from frn_tui.dialogs.dialogs import Choose, Dialog, Line
@@ -67,6 +67,7 @@ class Picker(Dialog[list[str] | None]):
         Binding("right", "enter_folder", "Into", show=False, priority=True),
         Binding("ctrl+j,f2", "accept", "Take", priority=True),
         Binding("ctrl+t", "go_to", "Go to", priority=True),
+        Binding("ctrl+f", "jump", "Find a folder below", priority=True),
         Binding("ctrl+b", "bookmark", "Bookmark", priority=True),
         Binding("tab", "to_list", "To the list", show=False, priority=True),
         Binding("h", "by_letter('up')", "Up", show=False, priority=True),
@@ -112,7 +113,7 @@ class Picker(Dialog[list[str] | None]):
                 Text(
                     "f2: take what is highlighted, or the marked   enter: open a folder, take a photo   space: mark   "
                     "ctrl+a: all photos   ← →: up, into   tab: complete a path, or hjkl   ctrl+t: go to   "
-                    "ctrl+b: bookmark   esc: back"
+                    "ctrl+f: find a folder below   ctrl+b: bookmark   esc: back"
                 ),
                 classes="hint",
             )
@@ -368,6 +369,22 @@ class Picker(Dialog[list[str] | None]):
         marks = ["★" if path in self.places.bookmarks else " " for path in known]
         options = [f"{mark} {shortened(path)}" for mark, path in zip(marks, known, strict=True)]
         self.app.push_screen(Choose("Go to", options), chosen)
+
+    @work(exclusive=True, group="jump")
+    async def action_jump(self) -> None:
+        """Choose a folder below this one by a few letters of its path."""
+        try:
+            folders = await self.engine.call(FindFolders(self.folder))
+        except EngineError as error:
+            self.notify(display_name(str(error)), severity="error", markup=False)
+            return
+
+        def chosen(index: int | None) -> None:
+            if index is not None:
+                self.open(self.path_of(folders[index]))
+
+        if self.is_current:
+            self.app.push_screen(Choose("Folders below", folders), chosen)
 
     def action_bookmark(self) -> None:
         is_one = self.places.toggle(self.folder)

@@ -58,6 +58,8 @@ class Controller(SyncedDocument):
         super().__init__(engine, listener)
         self.adding: list[dict[str, list[str]]] = []
         """Photos being added, by class."""
+        self.coming: dict[int, int] = {}
+        """Photos in the folders of the classes that are being opened, by class id."""
 
     async def scan(self, path: str) -> Found:
         return await self.engine.call(file_requests.ScanPath(path))
@@ -91,7 +93,20 @@ class Controller(SyncedDocument):
         self._take_in(opening.state)
         if path is None:
             self.sample_classes = frozenset(ids.values())
+        self.coming = {ids[name]: len(paths) for name, paths in classes.items() if name in ids}
         self._changed()
+        try:
+            return await self._open_photos(classes, ids, outcome, progress)
+        finally:
+            if session is self.session:
+                self.coming = {}
+                self._changed()
+
+    async def _open_photos(
+        self, classes: dict[str, list[str]], ids: dict[str, int], outcome: Added, progress: ShowProgress | None
+    ) -> Added:
+        """Read the photos of the classes that are being opened, part by part."""
+        session = self.session
         photos = [(ids[name], path) for name, paths in classes.items() if name in ids for path in paths]
         what, told = f"Opening {count_of(len(classes), 'class')}", time.monotonic()
         for first in range(0, len(photos), PART):

@@ -9,7 +9,7 @@ from frn_tui.engine.files.journal import Journals
 from frn_tui.engine.files.locks import Locks
 from frn_tui.engine.files.projects import Exports, Projects, write_text
 from frn_tui.engine.files.relocation import find_missing, relocate
-from frn_tui.engine.files.scan import list_folder, look_inside, scan, stamp
+from frn_tui.engine.files.scan import find_folders, list_folder, look_inside, scan, stamp
 from frn_tui.engine.files.sorting import move_photos, settle_moves, sort_photos
 from frn_tui.engine.models import Models
 from frn_tui.engine.pictures.previews import Previews
@@ -29,6 +29,7 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "scan": scan,
         "list": list_folder,
         "inside": look_inside,
+        "folders": find_folders,
         "stamp": stamp,
         "preview": Previews(models).render,
         "load": projects.load,

@@ -68,7 +68,11 @@ class ClassesPane(Pane):
             self.chosen = classes[0].id if classes else None
         reports = self.controller.reports
         missing = self.controller.missing
-        rows = [_row(number, entry, reports.get(entry.id), missing) for number, entry in enumerate(classes, 1)]
+        coming = self.controller.coming
+        rows = [
+            _row(number, entry, reports.get(entry.id), missing, coming.get(entry.id, 0))
+            for number, entry in enumerate(classes, 1)
+        ]
         if (key := ORDERS[self.order]) is not None:
             rows.sort(key=key)  # type: ignore[arg-type]  # the keys of one order are alike
         self.list.show(rows)
@@ -264,11 +268,11 @@ def _compared(score: ModelScore) -> str:
     return f"{score['model']:<16} {right}{auroc}   {score['milliseconds']:.1f} ms   {score['bytes'] / 1e6:.1f} MB"
 
 
-def _row(number: int, entry: ClassEntry, report: ClassReport | None, missing: Set[str]) -> ClassRow:
-    trouble = {0: "empty", 1: "one photo"}.get(len(entry.supports), "")
+def _row(number: int, entry: ClassEntry, report: ClassReport | None, missing: Set[str], coming: int) -> ClassRow:
+    trouble = "" if coming else {0: "empty", 1: "one photo"}.get(len(entry.supports), "")
     if missing and (away := sum(str(support.path) in missing for support in entry.supports)):
         trouble = f"{away} missing"
     quality = None
     if report is not None and report["rank"]:  # leave-one-out accuracy of the class
         quality = sum(rank == 0 for rank in report["rank"].values()) / len(report["rank"])
-    return ClassRow(entry.id, entry.name, len(entry.supports), quality, trouble, number)
+    return ClassRow(entry.id, entry.name, max(len(entry.supports), coming), quality, trouble, number)

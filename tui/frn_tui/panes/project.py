@@ -39,7 +39,7 @@ class ProjectBar(Static):
 
     def show(self) -> None:
         controller, state = self.controller, self.controller.session.state
-        count = sum(len(entry.supports) for entry in state.classes)
+        count = max(sum(len(entry.supports) for entry in state.classes), sum(controller.coming.values()))
         name = display_name(controller.title, 30)
         left = f"frn-tui  {'' if controller.session.is_saved else '● '}{name}"
         trouble = f" · {len(controller.missing)} missing (R)" if controller.missing else ""
@@ -56,7 +56,7 @@ class ProjectBar(Static):
             model = "tab: " + " ".join(name.upper() if name == shown else name for name in PANES)
         room = width - len(left) - len(right)
         line = Text(left, style="bold")
-        line.append(f"{model:^{room}}" if room > len(model) + 2 else " " * max(room, 1), style="not bold dim")
+        line.append(f"{model:^{room}}" if room > len(model) + 2 else " " * max(room, 1), style="not bold")
         line.append(right, style="not bold")
         line.truncate(width)
         self.update(line)

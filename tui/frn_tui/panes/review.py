@@ -29,6 +29,15 @@ from frn_tui.widgets.jobs import JobLine
 SIGNS = {True: "●", False: "○"}
 """Signs of photos that were seen, and that were not; one that a person judged has a ◆. (✓ is one that is selected.)"""
 COLUMNS = ("says", "prob.", "expl.", "lead", "rival", "nearest example")
+ORDERED_BY = {
+    "by class": "says",
+    "least probable first": "prob.",
+    "least explained first": "expl.",
+    "least sure first": "lead",
+    "by rival": "rival",
+    "by nearest example": "nearest example",
+}
+"""Columns of the table by the order of the answers that sorts them."""
 WIDE = 100
 """Width in cells from which the table shows the nearest example."""
 FOOTER = (
@@ -105,6 +114,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.own_keys = context.screen.own_keys
         self.gallery = Gallery(mode=self.context.mode, id="review-photos")
         self.gallery.view = view  # type: ignore[assignment]
+        self.gallery.thumbnails = True
         self.large = LargeView(self.context)
         self.histogram = Histogram(id="histogram")
         self.jobs = JobLine(id="review-jobs")
@@ -166,7 +176,9 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         words = display_name(arrangement.words, 40) + self.controller.query.how
         title = f"Answers · {len(chosen)} of {len(items)} · {words} · {summary(items)}"
         self._update("title", title)
-        self._update("columns", self._line("", *COLUMNS))
+        sorted_by = ORDERED_BY.get(arrangement.order)
+        marked = (f"{column[:4]}▾" if column == sorted_by else column for column in COLUMNS)
+        self._update("columns", self._line("", *marked))
         self.query_one("#review-columns").display = self.gallery.view == "list" and not self.is_large
         known = [share for report in self.controller.reports.values() for share in report["explained"].values()]
         threshold = self.threshold.value  # shift by each photo's threshold: unknown ones lie below the mark

@@ -169,15 +169,14 @@ class Workspace(KeyedScreen[None]):
         elif found["kind"] == "bundle":
             await self.project_bar.open_bundle(path)
         elif found["kind"] in ("classes", "folder"):
-            classes = await self.classes_pane.fewer(found["classes"] or {name_of(path): found["files"]})
-            if classes is not None:
-                self.context.remember(path)
-                try:
-                    outcome = await self.controller.open_folder(path, classes, self.context.progress)
-                except asyncio.CancelledError:  # what came stays, and counts
-                    self.context.start(self.controller.sync, group="edit")
-                    raise
-                self.classes_pane.tell_of_troubles(outcome)
+            classes = found["classes"] or {name_of(path): found["files"]}
+            self.context.remember(path)
+            try:
+                outcome = await self.controller.open_folder(path, classes, self.context.progress)
+            except asyncio.CancelledError:  # what came stays, and counts
+                self.context.start(self.controller.sync, group="edit")
+                raise
+            self.classes_pane.tell_of_troubles(outcome)
         else:
             self.context.say(found.get("reason", f"{path}: is a photo; name its folder"), severity="warning")
 

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -13,6 +14,7 @@ from frn.images.opening import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
 from frn_tui.client.file_requests import (
     Entry,
+    FindFolders,
     Found,
     Inside,
     ListFolder,
@@ -25,6 +27,8 @@ from frn_tui.engine.worker_queues import Check, Job
 from frn_tui.terminal.paths import absolute, natural_order
 
 ORDER = ("folder", "image", "project", "bundle", "model")
+MAX_FOLDERS = 5_000
+"""Most folders below a folder to list."""
 MAX_COUNTED, LISTED = 20_000, 40
 """Most photos to count and most folders to name in a preview of a folder."""
 
@@ -169,6 +173,20 @@ def list_folder(request: ListFolder, job: Job) -> Listing:
         raise FrnError(f"{folder}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
     entries.sort(key=lambda entry: (ORDER.index(entry["kind"]), natural_order(entry["name"])))
     return {"path": folder, "parent": os.path.dirname(folder), "entries": entries}  # noqa: PTH120
+
+
+def find_folders(request: FindFolders, job: Job) -> list[str]:
+    """Return the folders below a folder, level by level; hidden ones and those that cannot be listed are skipped."""
+    root = absolute(request.path)
+    found: list[str] = []
+    visited, waiting = set[tuple[int, int]](), deque([root])
+    while waiting and len(found) < MAX_FOLDERS:
+        with suppress(OSError):
+            folders = sorted(_list(waiting.popleft(), visited, job.check)[1], key=natural_order)
+            shown = [folder for folder in folders if not os.path.basename(folder).startswith(".")]  # noqa: PTH119
+            found += [os.path.relpath(folder, root) for folder in shown]
+            waiting += shown
+    return found[:MAX_FOLDERS]
 
 
 def _describe(item: os.DirEntry[str]) -> Entry | None:

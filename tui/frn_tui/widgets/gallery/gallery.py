@@ -26,6 +26,8 @@ from frn_tui.widgets.gallery.tiles import NO_PICTURE, GalleryItem, Tiles
 __all__ = ["Gallery", "GalleryItem", "View"]
 
 View = Literal["grid", "list"]
+THUMBNAIL = Size(7, 3)
+"""Size in cells of the image beside a row of a list."""
 SMALLEST = 6
 """Smallest width of a tile in cells."""
 
@@ -97,6 +99,8 @@ class Gallery(ScrollView, can_focus=True):
         self.selects = False
         """Whether moving the cursor selects from the anchor on."""
         self._selected_before: set[str] = set()
+        self.thumbnails = False
+        """Whether each row of a list has a small image."""
         self.empty_text = ""
         """Shown in place of items."""
         self._tiles = Tiles()
@@ -159,13 +163,18 @@ class Gallery(ScrollView, can_focus=True):
     def _grid(self) -> Grid:
         width = self.scrollable_content_region.width
         if not self._is_grid:
-            return Grid(len(self._items), 1, Size(max(width, 1), 1))
+            return Grid(len(self._items), 1, Size(max(width, 1), THUMBNAIL.height if self._has_thumbnails else 1))
         return tiled(len(self._items), Size(width, self.size.height), self.tile_width)
 
     @property
     def _tile(self) -> Size:
         """Return the size of an image in cells."""
-        return self._grid.pitch - Size(1, 1)
+        return self._grid.pitch - Size(1, 1) if self._is_grid else THUMBNAIL
+
+    @property
+    def _has_thumbnails(self) -> bool:
+        """Return whether each row of a list has a small image at its left."""
+        return self.thumbnails and self.view == "list" and self.mode != "none"
 
     def _lay_out(self) -> None:
         self.virtual_size = Size(self.scrollable_content_region.width, self._grid.height)
@@ -251,7 +260,7 @@ class Gallery(ScrollView, can_focus=True):
     def _ask(self) -> None:
         """Request missing images once for several changes in a row, and never twice."""
         self._asking = False
-        if not self._is_grid or not self.size:
+        if not (self._is_grid or self._has_thumbnails) or not self.size:
             return
         visible = self._grid.within(self.scroll_offset.y, self.size.height)
         items = [self._items[index] for index in visible]
@@ -285,9 +294,21 @@ class Gallery(ScrollView, can_focus=True):
         if self._is_grid and row < tile.height:
             base, dark = self.visual_style.rich_style, self.app.current_theme.dark
             return self._tiles.lines(item, tile, base, self._style("waiting"), dark=dark)[row]
+        if self._has_thumbnails:
+            base, dark = self.visual_style.rich_style, self.app.current_theme.dark
+            image = self._tiles.lines(item, tile, base, self._style("waiting"), dark=dark)[row]
+            rest = width - tile.width - 1
+            if row != tile.height // 2:
+                return [*image, Segment(" " * (rest + 1), base)]
+            return [*image, Segment(" ", base), *self._words(index, rest)]
+        return self._words(index, tile.width if self._is_grid else width)
+
+    def _words(self, index: int, room: int) -> list[Segment]:
+        """Return the name of an item with its marks and, in a list, its note."""
+        item = self._items[index]
         cursor, selected = index == self.cursor, item.path in self._selected
         ascii_only = self.mode in ("ascii", "none")
-        draw, room = (tiles.caption, tile.width) if self._is_grid else (tiles.list_line, width)
+        draw = tiles.caption if self._is_grid else tiles.list_line
         return draw(item, room, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
 
     def _style(self, component: str) -> Style:
