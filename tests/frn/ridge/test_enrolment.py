@@ -174,3 +174,11 @@ def test_extreme_model_values_are_answered_or_refused(
         assert np.isfinite(ClassScorer([enroll(maps, HeadParameters(*head))]).class_error(maps)).all()
     with contextlib.suppress(FrnError):
         assert np.isfinite(leave_one_out(maps, HeadParameters(*head))).all()
+
+
+@pytest.mark.parametrize(("name", "most"), [("alpha", 50.0), ("beta", -50.0), ("gamma", 1e5)])
+def test_a_head_beyond_its_limits_is_refused(name: str, most: float) -> None:
+    learned = {"alpha": 0.0, "beta": 0.0, "gamma": 1.0}
+    assert getattr(HeadParameters.from_metadata({**learned, name: most}), name) == most
+    with pytest.raises(FrnError):
+        HeadParameters.from_metadata({**learned, name: np.nextafter(most, most * 2)})

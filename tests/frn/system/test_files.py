@@ -254,3 +254,9 @@ def test_a_failed_check_leaves_the_file_and_its_folder_as_they_were(tmp_path: Pa
     with pytest.raises(FrnError, match="not this one"):
         write_atomically(tmp_path / "x", "after", check=check)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "before")]
+
+
+def test_a_name_above_240_bytes_is_shortened_for_the_files_beside_it() -> None:
+    assert beside(Path("x" * 240), PART).name == "." + "x" * 240 + f".{PART}"
+    assert len(beside(Path("x" * 241), PART).name) < 100
+    assert beside(Path("x" * 241), PART) != beside(Path("x" * 242), PART)
