@@ -297,7 +297,7 @@ def nearest(graph: GraphBuilder, mean: str, classes: Mapping[str, EnrolledClass]
 
 
 def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRule, near: str, *, axis: int) -> None:
-    """Add `threshold` like `RejectRule.thresholds`, from `class_error` (..., way), `way` at `axis`, energy, distance."""
+    """Add `threshold` as `RejectRule.thresholds`, from `class_error` (..., way), `way` at `axis`, energy, distance."""
     if rule.weight == 0 or way < 2:
         rivals = energy
     else:
