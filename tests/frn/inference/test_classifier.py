@@ -136,11 +136,11 @@ def test_next_photos_are_embedded_while_these_are_used(
     extractor = extractor_of(model_of())
     seen, twice, run = [], threading.Event(), extractor.session.run
 
-    def watched(images: Maps) -> Maps:
-        seen.append(len(images))
+    def watched(inputs: dict[str, Maps]) -> Maps:
+        seen.append(len(inputs["images"]))
         if len(seen) == 2:
             twice.set()
-        return run(images)
+        return run(inputs)
 
     monkeypatch.setattr(extractor.session, "run", watched)
     monkeypatch.setattr("frn.inference.extractor.BATCH", 2)
