@@ -141,6 +141,7 @@ def test_a_state_is_built_from_lists(tmp_path: Path) -> None:
     state, twins = build_state([("jay", [support("a")]), ("wren", [support("b"), support("a")])])
     assert keys(state) == {"jay": ["a"], "wren": ["b"]}
     assert len(twins) == 1
+    assert state.next_id == 3
 
 
 def test_changed_file_is_detected_and_missing_file_is_not_a_change(tmp_path: Path) -> None:

@@ -90,5 +90,5 @@ def test_noisy_classes_are_not_split_and_the_noisiest_are_merged(noise: float, e
 
 
 def test_there_are_at_most_a_third_as_many_groups_as_photos() -> None:
-    maps, _ = draw((1,) * 9)
-    assert len(group(maps, looks(maps), PRIOR)) <= 3
+    maps, _ = draw((2,) * 6)
+    assert len(group(maps, looks(maps), PRIOR)) <= 4

@@ -44,7 +44,10 @@ def test_hide_and_test_counts_every_hidden_example(engine: Engine, members: dict
     assert counts.sum(1).tolist() == [8] * 5
     assert done["accuracy"] == pytest.approx(np.trace(counts) / 40)
     assert engine.done("hide_and_test", shot=4)["counts"] == done["counts"]
-    assert "two classes" in engine.ask("hide_and_test", shot=12).reason
+    assert "testing with 12 examples per class needs two classes" in engine.ask("hide_and_test", shot=12).reason
+    engine.done("classes", state=engine.state({"small": next(iter(members.values()))[:1]}))
+    assert "testing with 1 example per class" in engine.ask("hide_and_test", shot=1).reason
+    engine.done("classes", state=engine.state(members))
     assert engine.ask("hide_and_test", shot=4, cancel_at="progress").end["end"] == "cancelled"
 
 

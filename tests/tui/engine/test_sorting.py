@@ -429,3 +429,12 @@ def test_the_newest_two_hundred_journals_are_kept(state_folder: Path) -> None:
     assert len(kept) == 200
     assert kept[0] == f"2020-01-01 00.00.00 {51:08x}.jsonl"
     assert (folder / "notes.jsonl").exists()
+
+
+def test_a_photo_at_neither_place_after_a_kill_is_reported(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.jpg", tmp_path / "jay" / "a.jpg"
+    journal = MoveJournal()
+    journal._write({"move": str(source), "to": str(target), "bytes": 9})
+    places, gone = MoveJournal(str(journal.path)).settle()
+    assert (places, [path for path, _ in gone]) == ({}, [str(source)])
+    assert f"is no longer there, nor at {target}" in gone[0][1]
