@@ -64,7 +64,8 @@ class Stages(Backbone):
 
     def _maps(self, images: Tensor) -> list[Tensor]:
         """Return the blocks' maps of normalised images (b, 3, H, W)."""
-        stem, found = getattr(self.network, "stem", 1), []
+        found: list[Tensor] = []
+        stem = getattr(self.network, "stem", 1)
         x = F.pixel_unshuffle(images, stem) if stem > 1 else images
         for place, block in enumerate(self.network.get_submodule("blocks").children()):
             x = block(x)

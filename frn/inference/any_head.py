@@ -16,7 +16,7 @@ from frn.inference.enrolled_form import EnrolledForm
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.onnx_runtime import MAX_BYTES
-from frn.inference.onnx_sandbox import ForeignModel, Session
+from frn.inference.onnx_sandbox import ForeignModel, OwnModel
 from frn.inference.session import State
 from frn.inference.unknown import Shares
 from frn.models.zoo import is_exported
@@ -63,7 +63,7 @@ class OtherHeadClassifier(Classifier):
     def __init__(
         self,
         extractor: Extractor,
-        head: Logits | Session,
+        head: Logits | OwnModel | ForeignModel,
         store: FeatureStore | None = None,
         graph: bytes | None = None,
     ) -> None:
@@ -73,13 +73,14 @@ class OtherHeadClassifier(Classifier):
             FrnError: if the file is not the head of this extractor.
         """
         super().__init__(extractor, store, HeadParameters())
-        if callable(head):
-            self.logits: Logits = head
-        else:
-            found = {name: tuple(shape[-2:]) for name, _, shape in head.inputs}
+        if isinstance(head, OwnModel | ForeignModel):
+            session = head
+            found = {name: tuple(shape[-2:]) for name, _, shape in session.inputs}
             if found != dict.fromkeys(("support", "query"), extractor.shape):
                 raise FrnError(f"{extractor.where}: the {HEAD_FILE} beside it is not the head of this model")
-            self.logits = lambda support, query: head.run({"support": support, "query": query})
+            self.logits: Logits = lambda support, query: session.run({"support": support, "query": query})
+        else:
+            self.logits = head
         self.graph = graph
         """Return the bytes of `head.onnx`, if the head is exported."""
         self.pools: dict[str, Maps] = {}

@@ -48,14 +48,16 @@ def enrolled(classifier: Classifier) -> Mapping[str, EnrolledClass] | HeadClasse
 def write_logits(graph: GraphBuilder, classes: HeadClasses, query: str) -> str:
     """Add the logits (n, way) of maps (n, r, d); return the name of their value, given that of the maps."""
     traced = onnx.load_model_from_string(classes.head).graph
-    of_query, kept, alone = {"query"}, [], []
+    of_query = {"query"}
+    kept: list[onnx.NodeProto] = []
+    alone: list[onnx.NodeProto] = []
     for node in traced.node:
         if of_query.isdisjoint(node.input):
             alone.append(node)
         else:
             of_query.update(node.output)
             kept.append(node)
-    known = {tensor.name: numpy_helper.to_array(tensor) for tensor in traced.initializer}
+    known: dict[str, NDArray[Any]] = {tensor.name: numpy_helper.to_array(tensor) for tensor in traced.initializer}
     known["support"] = as_shots(list(classes.pools.values()))
     fixed = {name for node in kept for name in node.input} - of_query - {""}
     known |= _evaluate(alone, traced.initializer, known["support"], sorted(fixed - known.keys()))

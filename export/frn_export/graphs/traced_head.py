@@ -11,6 +11,7 @@ import copy
 import io
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import onnx
@@ -145,7 +146,7 @@ def _solve(g: Any, system: Any, right: Any, left: Any) -> Any:
     return _like(g, g.op("MatMul", root, g.op("MatMul", root, projected)), right)
 
 
-SYMBOLICS = {
+SYMBOLICS: dict[str, Callable[..., Any]] = {
     "mT": _transposed,
     "linalg_cholesky_ex": _cholesky,
     "linalg_cholesky": lambda g, system, upper: system,

@@ -114,7 +114,7 @@ def _fitted(support: Tensor, query: Tensor, *, normalised: bool) -> Tensor:
     with torch.inference_mode(False), torch.enable_grad():
         examples = support.flatten(0, 1).clone()
         labels = torch.arange(way, device=support.device).repeat_interleave(shot)
-        layer = nn.Linear(d, way, bias=not normalised)
+        layer: nn.Module = nn.Linear(d, way, bias=not normalised)
         for weights in layer.parameters():
             nn.init.uniform_(weights, -(d**-0.5), d**-0.5, generator=generator)
         layer = layer.to(examples)
