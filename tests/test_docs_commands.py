@@ -53,6 +53,7 @@ ELSEWHERE = {
     r"python -m http\.server --directory page": "tests/browser/conftest.py serves the same way",
     r"pip install '\.\[\w+\]'.*": "test_extras_that_are_named_exist",
     r"python assets/benchmarks/\w+\.py.*": "tests/benchmarks/test_scripts.py",
+    r"python assets/reports/evaluate\.py.*": "tests/reports",
     r"python assets/decoder/visualize\.py.*": "tests/decoder",
     r"python assets/teaching/\w+\.py.*": "tests/teaching",
     r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_files_that_are_named_exist of tests/test_docs.py",

@@ -74,49 +74,6 @@ class Tally:
         """Whether each query got its own class, (e, q)."""
         return self.answer == self.class_of(self.image)
 
-    def confusion(self) -> Counts:
-        """Count how often a class's queries (rows) were predicted as each class (columns)."""
-        classes = len(self.sizes)
-        pairs = self.class_of(self.image) * classes + self.answer
-        return np.bincount(pairs.ravel(), minlength=classes * classes).reshape(classes, classes)
-
-    def recall(self) -> tuple[Shares, Shares]:
-        """Return each class's recall and the half-width of its 95% interval over episodes, in percent.
-
-        Classes that were never drawn have NaN.
-        """
-        by_class = self.right.reshape(len(self.right), self.shape.way, -1).mean(-1).ravel()
-        sampled = self.class_of(self.image[:, :: self.shape.queries]).ravel()
-        counts = np.bincount(sampled, minlength=len(self.sizes))
-        with np.errstate(invalid="ignore"):
-            mean = np.bincount(sampled, by_class, len(self.sizes)) / counts
-            spread = np.bincount(sampled, np.square(by_class - mean[sampled]), len(self.sizes)) / counts
-            return 100 * mean, 196 * np.sqrt(spread / counts)
-
     def calibration(self) -> Calibration:
         """Return the reliability of the answers' probabilities."""
         return Calibration.of(self.probability.ravel().astype(np.float64), self.right.ravel())
-
-    def hardest_episodes(self, most: int) -> Counts:
-        """Return the numbers of the episodes with the fewest right answers, the worst first."""
-        return np.argsort(self.right.mean(-1), kind="stable")[:most]
-
-    def hardest_images(self, most: int) -> Counts:
-        """Return misclassified images, those with the largest fraction of wrong answers first.
-
-        One wrong answer of each image is not counted, so that an image queried once does not come first.
-        """
-        asked, wrong = self.asked()
-        order = np.argsort(-(wrong - 1) / np.maximum(asked, 1), kind="stable")
-        return order[wrong[order] > 0][:most]
-
-    def asked(self) -> tuple[Counts, Counts]:
-        """Count how often each image of the split was a query, and how often its answer was wrong."""
-        images, total = self.image.ravel(), int(self.ends[-1])
-        return np.bincount(images, minlength=total), np.bincount(images[~self.right.ravel()], minlength=total)
-
-    def surest_mistake(self, image: int) -> tuple[int, int]:
-        """Return the episode and query of an image's wrong answer with the largest probability."""
-        places = np.argwhere((self.image == image) & ~self.right)
-        episode, query = places[self.probability[tuple(places.T)].argmax()]
-        return int(episode), int(query)

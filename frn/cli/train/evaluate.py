@@ -1,12 +1,11 @@
 """`frn eval`: accuracy over random episodes."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.console import check_report, command_line, progress_bar, report_skipped, stdout
+from frn.cli.shell.console import progress_bar, report_skipped, stdout
 from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
 from frn.errors import FrnError
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from frn.evaluation.accuracy import Result, Unknown
 
 
-NOT_OF_EVALUATION = ("report", "replace", "wants", "preset")
+NOT_OF_EVALUATION = ("wants", "preset")
 """Command parameters that are not `EvaluationOptions`."""
 
 
@@ -51,14 +50,11 @@ def evaluate(
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also measure how well unknown classes are detected.")
     ] = False,
-    report: Annotated[Path | None, typer.Option(help="Also write the results as a page (.html).")] = None,
-    replace: options.Replace = False,
     wants: FormatName = "table",
 ) -> None:
     """Measure accuracy over random episodes, with its 95% confidence interval.
 
-    Features are computed once per image, so 10,000 episodes take seconds. --report writes one self-contained file with
-    the accuracy of each class, calibration, confusion, and the hardest photos and episodes.
+    Features are computed once per image, so 10,000 episodes take seconds.
 
     --transductive measures the same episodes, and episodes of unequal classes (Dirichlet 2), each without and with it.
 
@@ -66,34 +62,24 @@ def evaluate(
     and nearest-mean are fitted to the pooled features of each episode.
     """
     given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
-    check_report(report, replace=replace)
     from frn.training.presets import find_preset
 
     given["transform"] = find_preset(preset).transform if preset else None
     from frn.evaluation.evaluate_model import EvaluationOptions
     from frn.evaluation.evaluate_model import evaluate as run
-    from frn.evaluation.findings import Findings, find
     from frn.system.distributed import joined
 
     with joined(device) as ranks:
-        if ranks.world > 1 and (report or unknown or method == "simpleshot"):
-            raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
-        findings: list[Findings] = []
+        if ranks.world > 1 and (unknown or method == "simpleshot"):
+            raise FrnError("--unknown and --method simpleshot are for one process: leave torchrun out")
         results = run(
             EvaluationOptions(**given),
             bars=progress_bar,
             warn=report_skipped if ranks.is_main else lambda reasons: None,
-            inspect=(lambda shown: findings.append(find(shown))) if report else None,
             ranks=ranks,
         )
     if not ranks.is_main:
         return
-    if report:
-        from frn.report.evaluation_page import evaluation_page
-        from frn.report.page import write_page
-
-        facts = {"model": model, "data": str(data), "split": split, "seed": str(seed)}
-        write_page(report, evaluation_page(model, findings, command_line(), facts))
     head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}
     if printed(wants, {**head, "results": results}, rows_of(results)):
         return

@@ -25,7 +25,6 @@ FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("explain", "--out"): ("x.png", [MOTHS, PHOTO]),
     ("score", "--csv"): ("x.csv", [MOTHS, MOTHS]),
     ("score", "--report"): ("x.html", [MOTHS, MOTHS]),
-    ("eval", "--report"): ("x.html", ["conv4", "--data", MOTHS]),
 }
 """Options that name a file: what it may be called, and what else the command takes."""
 TEN_CLASSES = "ten classes"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from inspection import tallies
 from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, evaluation_episode
@@ -85,12 +86,12 @@ def find(inspection: Inspection) -> Findings:
     return Findings(
         inspection.result,
         images.names,
-        tally.recall(),
-        tally.confusion(),
+        tallies.recall(tally),
+        tallies.confusion(tally),
         tally.calibration(),
         _open_set(inspection),
-        [_hard_image(inspection, int(image)) for image in tally.hardest_images(HARDEST_IMAGES)],
-        [_hard_episode(inspection, int(episode)) for episode in tally.hardest_episodes(HARDEST_EPISODES)],
+        [_hard_image(inspection, int(image)) for image in tallies.hardest_images(tally, HARDEST_IMAGES)],
+        [_hard_episode(inspection, int(episode)) for episode in tallies.hardest_episodes(tally, HARDEST_EPISODES)],
     )
 
 
@@ -125,8 +126,8 @@ def _crops(inspection: Inspection, numbers: Sequence[int] | NDArray[np.int64]) -
 
 def _hard_image(inspection: Inspection, image: int) -> HardImage:
     tally, shape = inspection.tally, inspection.tally.shape
-    asked, wrong = tally.asked()
-    episode, query = tally.surest_mistake(image)
+    asked, wrong = tallies.asked(tally)
+    episode, query = tallies.surest_mistake(tally, image)
     mistake, sampled = _mistake(inspection, episode, query), _sampled(inspection, episode)
     labels = [inspection.images.names[int(tally.class_of(row[0]))] for row in sampled]
     rows = {name: sampled[labels.index(name), : shape.shot] for name in (mistake.truth, mistake.answer)}

@@ -1,0 +1,54 @@
+"""What the answers of an evaluation say of its classes, images and episodes."""
+
+import numpy as np
+
+from frn.evaluation.tally import Counts, Shares, Tally
+
+
+def confusion(tally: Tally) -> Counts:
+    """Count how often a class's queries (rows) were predicted as each class (columns)."""
+    classes = len(tally.sizes)
+    pairs = tally.class_of(tally.image) * classes + tally.answer
+    return np.bincount(pairs.ravel(), minlength=classes * classes).reshape(classes, classes)
+
+
+def recall(tally: Tally) -> tuple[Shares, Shares]:
+    """Return each class's recall and the half-width of its 95% interval over episodes, in percent.
+
+    Classes that were never drawn have NaN.
+    """
+    by_class = tally.right.reshape(len(tally.right), tally.shape.way, -1).mean(-1).ravel()
+    sampled = tally.class_of(tally.image[:, :: tally.shape.queries]).ravel()
+    counts = np.bincount(sampled, minlength=len(tally.sizes))
+    with np.errstate(invalid="ignore"):
+        mean = np.bincount(sampled, by_class, len(tally.sizes)) / counts
+        spread = np.bincount(sampled, np.square(by_class - mean[sampled]), len(tally.sizes)) / counts
+        return 100 * mean, 196 * np.sqrt(spread / counts)
+
+
+def hardest_episodes(tally: Tally, most: int) -> Counts:
+    """Return the numbers of the episodes with the fewest right answers, the worst first."""
+    return np.argsort(tally.right.mean(-1), kind="stable")[:most]
+
+
+def hardest_images(tally: Tally, most: int) -> Counts:
+    """Return misclassified images, those with the largest fraction of wrong answers first.
+
+    One wrong answer of each image is not counted, so that an image queried once does not come first.
+    """
+    counts, wrong = asked(tally)
+    order = np.argsort(-(wrong - 1) / np.maximum(counts, 1), kind="stable")
+    return order[wrong[order] > 0][:most]
+
+
+def asked(tally: Tally) -> tuple[Counts, Counts]:
+    """Count how often each image of the split was a query, and how often its answer was wrong."""
+    images, total = tally.image.ravel(), int(tally.ends[-1])
+    return np.bincount(images, minlength=total), np.bincount(images[~tally.right.ravel()], minlength=total)
+
+
+def surest_mistake(tally: Tally, image: int) -> tuple[int, int]:
+    """Return the episode and query of an image's wrong answer with the largest probability."""
+    places = np.argwhere((tally.image == image) & ~tally.right)
+    episode, query = places[tally.probability[tuple(places.T)].argmax()]
+    return int(episode), int(query)

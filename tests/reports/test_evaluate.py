@@ -1,0 +1,37 @@
+"""The page of an evaluation."""
+
+import csv
+import io
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from frn.cli.main import app
+from tests.benchmarks.scripts import invoke
+from tests.frn.report.test_reports import assert_alone
+
+
+def test_a_report_of_an_evaluation_shows_every_shot_and_the_same_numbers(moths: Path, tmp_path: Path) -> None:
+    out = tmp_path / "eval.html"
+    words = list(map(str, ("conv4", "--data", moths, "--way", 2, "--queries", 5, "--episodes", 30)))
+    plain = CliRunner().invoke(app, ["eval", *words, "--csv"], catch_exceptions=False)
+    rows = list(csv.DictReader(io.StringIO(plain.stdout)))
+    done = invoke("evaluate", *words, "--out", out)
+    assert done.exit_code == 0, done.stderr
+    text = out.read_text(encoding="utf-8")
+    assert_alone(text)
+    for row in rows:
+        assert f"{float(row['accuracy']):.2f} ± {float(row['ci95']):.2f} %" in text
+        assert f"2-way {row['shot']}-shot: known and unknown photos" in text
+        assert f"2-way {row['shot']}-shot: hardest episodes" in text
+    assert "error map of" in text
+    assert [row["shot"] for row in rows] == ["1", "5"]
+
+
+def test_too_few_classes_for_unknown_ones_are_reported(moths: Path, tmp_path: Path) -> None:
+    out = tmp_path / "eval.html"
+    invoke("evaluate", "conv4", "--data", moths, "--shot", 1, "--queries", 5, "--episodes", 5, "--out", out)
+    assert "Not measured: it needs twice as many classes" in out.read_text(encoding="utf-8")
+    refused = invoke("evaluate", "conv4", "--data", moths, "--out", tmp_path / "out.pdf")
+    assert refused.exit_code == 1
+    assert "out.pdf: a report is a page" in refused.stderr
