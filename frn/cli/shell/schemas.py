@@ -55,10 +55,7 @@ EXPORTED = open_record(
     },
     ("features", "preprocess", "card", "precision", "difference", "preprocess_difference"),
 )
-"""Paths, relative differences from torch, and accuracy in percent before and after int8.
-
-Files of other formats are listed under their names.
-"""
+"""Paths, relative differences from torch, and accuracy in percent before and after int8."""
 
 RESULTS: dict[str, tuple[Any, ...]] = {
     "classify": (
