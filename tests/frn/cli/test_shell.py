@@ -90,7 +90,6 @@ def labelled(tmp_path: Path) -> Path:
         (("presets",), "name,about,method,backbone"),
         (("presets", "demo"), "name,about,method,backbone"),
         (("cache",), ""),
-        (("reproduce", "--list"), "table,row,label,published_1,published_5,commands"),
     ],
 )
 def test_a_result_is_a_table_rows_or_json(words: tuple[object, ...], head: str) -> None:

@@ -11,10 +11,10 @@ from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from frn._version import __version__
-from frn.reproduce.plan import Locations, run_status, stored
-from frn.reproduce.rows import Elsewhere, Measurement, Quoted, Row, RunSpec, Table, data_name
 from frn.system.files import read_json
 from frn.system.hardware import cores, processor
+from reproduction.plan import Locations, run_status, stored
+from reproduction.rows import Elsewhere, Measurement, Quoted, Row, RunSpec, Table, data_name
 
 
 class Figure(Struct, frozen=True):
@@ -204,7 +204,7 @@ def described(table: Table) -> Listed:
 
 
 def read(path: Path) -> Report | None:
-    """The table that `frn reproduce` wrote as JSON, or None if it does not exist or is damaged."""
+    """The table that `reproduce.py` wrote as JSON, or None if it does not exist or is damaged."""
     try:
         return convert(read_json(path), Report)
     except ValueError:  # also a lone surrogate, in a key of a table
