@@ -55,7 +55,7 @@ TORCH_FREE = (
     *(f"frn.models.{name}" for name in ("catalogue", "zoo", "header")),
     *("frn.inference", "frn.estimator"),
     *(f"frn.report.{name}" for name in ("page", "charts", "photos_page", "score_page")),
-    "frn.evaluation.tally",
+    "frn.evaluation.reliability",
 )
 
 

@@ -8,22 +8,33 @@ and episodes. It contains the photos, so whoever gets the file can see them. Its
 
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from inspection.evaluation_page import evaluation_page
-from inspection.findings import Findings, find
+from inspection.findings import Inspection, find
+from inspection.tallies import Tally
 
 from frn.cli.shell import options
 from frn.cli.shell.console import check_report, progress_bar, report_skipped, user_errors
 from frn.cli.train.evaluate import describe
-from frn.evaluation.evaluate_model import EvaluationOptions, evaluate
+from frn.data.folders import scan, split_folder
+from frn.data.pixel_cache import load_images
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.evaluation.accuracy import as_result
+from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.features import TorchExtractor
+from frn.evaluation.split_report import EvaluationPlan
+from frn.models.model import load_model
 from frn.report.page import write_page
+from frn.system.precision import choose_device, set_threads
 
 
 def main(
-    model: Annotated[str, typer.Argument(help="Model name, features.onnx, model file or run folder.")],
+    model: Annotated[str, typer.Argument(help="Model name, model file or run folder.")],
     data: options.SplitData,
     out: Annotated[Path, typer.Option(help="Page to write (.html).")],
     split: options.Split = "test",
@@ -39,28 +50,36 @@ def main(
     """Write a page of a model's results over random episodes."""
     with user_errors():
         check_report(out, replace=replace)
-        findings: list[Findings] = []
-        results = evaluate(
-            EvaluationOptions(
-                model=model,
-                data=data,
-                split=split,
-                way=way,
-                shot=shot,
-                queries=queries,
-                episodes=episodes,
-                seed=seed,
-                device=device,
-                threads=threads,
-            ),
-            bars=progress_bar,
-            warn=report_skipped,
-            inspect=lambda shown: findings.append(find(shown)),
-        )
+        folders = scan(split_folder(data, split))
+        set_threads(threads)
+        where = choose_device(device)
+        extractor = TorchExtractor(load_model(model), "fp32", where)
+        if extractor.model.config.untrained_head:
+            raise FrnError(f"{model}: has an untrained head, which `frn eval` tunes on the validation split")
+        with progress_bar(f"decoding {split}") as decoding:
+            images = load_images(folders, extractor.transform, progress=decoding)
+        report_skipped(images.broken)
+        shapes = [EpisodeShape(way=way, shot=k, queries=queries) for k in shot or (1, 5)]
+        EvaluationPlan(shapes=shapes, episodes=episodes).check(images, str(folders.root))
+        with progress_bar("features") as extracting:
+            maps, head = extractor.extract(images, extracting), extractor.new_head()
+        findings = []
+        for shape in shapes:
+            began, tally = time.perf_counter(), Tally(images.sizes, shape, episodes)
+            with progress_bar(str(shape)) as scoring:
+                found = evaluate_episodes(
+                    *(head, maps, images.sizes, shape),
+                    episodes=episodes,
+                    seed=seed,
+                    progress=scoring,
+                    observe=tally.add,
+                )
+            result = as_result(found, shape, time.perf_counter() - began)
+            findings.append(find(Inspection(result, seed, head, maps, images, tally)))
         facts = {"model": model, "data": str(data), "split": split, "seed": str(seed)}
         write_page(out, evaluation_page(model, findings, shlex.join(["python", *sys.argv]), facts))
-        for result in results:
-            print(describe(result).replace("[bold]", "").replace("[/bold]", ""))
+        for part in findings:
+            print(describe(part.result).replace("[bold]", "").replace("[/bold]", ""))
         print(out)
 
 

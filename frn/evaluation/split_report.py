@@ -1,7 +1,7 @@
 """Evaluation of a model on a split: several episode shapes from features computed once."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TypedDict
 
@@ -18,7 +18,6 @@ from frn.evaluation.enrolled import enrolled_accuracies
 from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import FeatureExtractor
 from frn.evaluation.open_set import doubled, measure_open_set
-from frn.evaluation.tally import Tally
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.ridge.parameters import HeadParameters
@@ -32,23 +31,6 @@ class Sampling(TypedDict):
 
     seed: int
     progress: Progress | None
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """One shape's result and its data."""
-
-    result: Result
-    seed: int
-    head: Head
-    feature_maps: Tensor
-    """Feature maps (n, r, d) of `images`."""
-    images: StoredImages
-    tally: Tally
-
-
-Inspect = Callable[[Inspection], None]
-"""Receives each shape's answers before the next shape starts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,13 +70,12 @@ def evaluate_images(
     where: str = "the split",
     extracting: Progress | None = None,
     scoring: Progress | None = None,
-    inspect: Inspect | None = None,
 ) -> list[Result]:
     """Evaluate a model on images prepared by its own transform. The model is unchanged.
 
     An untrained FRN head is tuned for each shape on `validation`, images of other classes. Error messages call the
-    images `where`. `extracting` counts images, `scoring` the episodes of one shape; `inspect` receives each shape's
-    answers. Raises FrnError if a class is too small for one of the shapes, or the model's numbers are not finite.
+    images `where`. `extracting` counts images, `scoring` the episodes of one shape. Raises FrnError if a class is too
+    small for one of the shapes, or the model's numbers are not finite.
     """
     keep_freed_memory()
     if validation is not None:
@@ -129,10 +110,7 @@ def evaluate_images(
             chosen = tune_on_episodes(examples, validation.sizes, shape, seed=plan.seed)
             head.set_parameters(chosen)
         began = time.perf_counter()
-        tally = Tally(images.sizes, shape, plan.episodes) if inspect else None
-        accuracy = whole(
-            episode_accuracies(head, feature_maps, images.sizes, shape, episodes=share, tally=tally, **options)
-        )
+        accuracy = whole(episode_accuracies(head, feature_maps, images.sizes, shape, episodes=share, **options))
         result = as_result(accuracy, shape, time.perf_counter() - began)
         if chosen:
             result["head"] = asdict(chosen)
@@ -151,6 +129,4 @@ def evaluate_images(
             learned, maps = HeadParameters.of(head), feature_maps.cpu().numpy()
             result["unknown"] = measure_open_set(learned, maps, images.sizes, shape, episodes=plan.episodes, **options)
         results.append(result)
-        if inspect and tally:
-            inspect(Inspection(result, plan.seed, head, feature_maps, images, tally))
     return results

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from inspection import tallies
+from inspection.tallies import Tally
 
 from frn.episodes import EpisodeShape
-from frn.evaluation.tally import Tally
-from tests.frn.evaluation.test_tally import OWNER, by_hand, tally
+from tests.reports.test_tally import OWNER, by_hand, tally
 
 __all__ = ["tally"]
 

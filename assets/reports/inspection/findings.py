@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from inspection import tallies
 from numpy.typing import NDArray
+from torch import Tensor
 
+from frn.data.pixel_cache import StoredImages
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Result
 from frn.evaluation.open_set import judge_episode
-from frn.evaluation.split_report import Inspection
-from frn.evaluation.tally import Calibration, Counts, Shares
+from frn.evaluation.reliability import Calibration, Counts, Shares
 from frn.heads.frn import FRNHead
+from frn.heads.head import Head
 from frn.images.transforms import Pixels
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
@@ -25,6 +27,19 @@ MISTAKES = 6
 """Wrong answers shown per class of an episode."""
 
 Maps = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """One shape's result and its data."""
+
+    result: Result
+    seed: int
+    head: Head
+    feature_maps: Tensor
+    """Feature maps (n, r, d) of `images`."""
+    images: StoredImages
+    tally: tallies.Tally
 
 
 @dataclass(frozen=True, slots=True)

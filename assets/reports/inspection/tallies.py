@@ -1,8 +1,52 @@
-"""What the answers of an evaluation say of its classes, images and episodes."""
+"""Answers to all queries of an evaluation, and what they say of its classes, images and episodes.
+
+Shape letters: e episodes, way, q = way * queries query images of an episode, classes and images of the whole split.
+"""
+
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from frn.evaluation.tally import Counts, Shares, Tally
+from frn.episodes import EpisodeShape
+from frn.evaluation.reliability import Calibration, Counts, Shares
+
+
+class Tally:
+    """The answers to all queries of an evaluation."""
+
+    def __init__(self, sizes: Sequence[int], shape: EpisodeShape, episodes: int) -> None:
+        self.sizes, self.shape = tuple(sizes), shape
+        self.ends = np.cumsum(sizes)
+        queries = (episodes, shape.way * shape.queries)
+        self.image = np.zeros(queries, dtype=np.int64)
+        """Number of the query image in the split."""
+        self.answer = np.zeros(queries, dtype=np.int64)
+        """Number of the predicted class."""
+        self.probability = np.zeros(queries, dtype=np.float32)
+        """Probability of the predicted class."""
+
+    def add(self, start: int, sampled: NDArray[np.int64], logits: NDArray[np.floating]) -> None:
+        """Add episodes (e, way, shot + queries) from number `start` on, with their logits (e, q, way)."""
+        here = slice(start, start + len(sampled))
+        self.image[here] = sampled[:, :, self.shape.shot :].reshape(len(sampled), -1)
+        best = logits.argmax(-1)
+        self.answer[here] = np.take_along_axis(self.class_of(sampled[:, :, 0]), best, axis=1)
+        gaps = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
+        self.probability[here] = 1 / gaps.sum(-1)
+
+    def class_of(self, image: NDArray[np.int64]) -> Counts:
+        """Return the class numbers of images, given by their numbers in the split."""
+        return np.searchsorted(self.ends, image, side="right")
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether each query got its own class, (e, q)."""
+        return self.answer == self.class_of(self.image)
+
+    def calibration(self) -> Calibration:
+        """Return the reliability of the answers' probabilities."""
+        return Calibration.of(self.probability.ravel().astype(np.float64), self.right.ravel())
 
 
 def confusion(tally: Tally) -> Counts:

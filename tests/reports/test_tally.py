@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from inspection.tallies import Tally
 
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.tally import BINS, Tally
+from frn.evaluation.reliability import BINS
 
 SIZES, SHAPE = (9, 11, 8, 10), EpisodeShape(way=3, shot=2, queries=4)
 OWNER = np.repeat(np.arange(4), SIZES)
