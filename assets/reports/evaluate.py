@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 from inspection.evaluation_page import evaluation_page
 from inspection.findings import Inspection, find
+from inspection.open_set import describe_unknown, doubled, measure_open_set
 from inspection.tallies import Tally
 
 from frn.cli.shell import options
@@ -28,8 +29,10 @@ from frn.evaluation.accuracy import as_result
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import TorchExtractor
 from frn.evaluation.split_report import EvaluationPlan
+from frn.heads.frn import FRNHead
 from frn.models.model import load_model
 from frn.report.page import write_page
+from frn.ridge.parameters import HeadParameters
 from frn.system.precision import choose_device, set_threads
 
 
@@ -45,6 +48,9 @@ def main(
     seed: options.EpisodeSeed = 0,
     device: options.Device = "auto",
     threads: options.Threads = None,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="Also measure how well unknown classes are detected.")
+    ] = False,
     replace: options.Replace = False,
 ) -> None:
     """Write a page of a model's results over random episodes."""
@@ -60,9 +66,12 @@ def main(
             images = load_images(folders, extractor.transform, progress=decoding)
         report_skipped(images.broken)
         shapes = [EpisodeShape(way=way, shot=k, queries=queries) for k in shot or (1, 5)]
-        EvaluationPlan(shapes=shapes, episodes=episodes).check(images, str(folders.root))
+        needed = [doubled(shape) if unknown else shape for shape in shapes]
+        EvaluationPlan(shapes=needed, episodes=episodes).check(images, str(folders.root))
         with progress_bar("features") as extracting:
             maps, head = extractor.extract(images, extracting), extractor.new_head()
+        if unknown and not isinstance(head, FRNHead):
+            raise FrnError("--unknown needs a model trained with --method frn: it measures what is reconstructed")
         findings = []
         for shape in shapes:
             began, tally = time.perf_counter(), Tally(images.sizes, shape, episodes)
@@ -80,6 +89,11 @@ def main(
         write_page(out, evaluation_page(model, findings, shlex.join(["python", *sys.argv]), facts))
         for part in findings:
             print(describe(part.result).replace("[bold]", "").replace("[/bold]", ""))
+        for shape in shapes if unknown else ():
+            assert isinstance(head, FRNHead)
+            learned, arrays = HeadParameters.of(head), maps.cpu().numpy()
+            judged = measure_open_set(learned, arrays, images.sizes, shape, episodes=episodes, seed=seed)
+            print(f"{shape}: {describe_unknown(judged)}")
         print(out)
 
 

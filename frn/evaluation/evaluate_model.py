@@ -62,8 +62,6 @@ class EvaluationOptions:
     """
     tune: bool = False
     transductive: bool = False
-    unknown: bool = False
-    """Also measure how well photos of other classes are detected."""
 
 
 def evaluate(
@@ -112,7 +110,6 @@ def evaluate(
                 head=ClassicalHead(fit) if fit else None,
                 tune=options.tune,
                 transductive=options.transductive,
-                unknown=options.unknown,
                 ranks=ranks,
             ),
             validation=validation,

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TypedDict
 
 import numpy as np
@@ -17,7 +17,6 @@ from frn.evaluation.accuracy import Accuracy, Result, as_result, summarise
 from frn.evaluation.enrolled import enrolled_accuracies
 from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import FeatureExtractor
-from frn.evaluation.open_set import doubled, measure_open_set
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.ridge.parameters import HeadParameters
@@ -49,16 +48,13 @@ class EvaluationPlan:
     """Also enroll each episode's classes as `frn classify` does: alpha and gamma chosen by leave-one-out."""
     transductive: bool = False
     """Also let the queries of each episode refine its enrolled classes; implies `tune`."""
-    unknown: bool = False
-    """Also measure how well unknown classes are detected; needs twice as many classes."""
     ranks: ProcessGroup = ALONE
     """Processes that share images and episodes."""
 
     def check(self, images: StoredImages, where: str) -> None:
         """Raise FrnError, naming the class, if the images are too few for one of the shapes."""
         for shape in self.shapes:
-            needed = doubled(shape) if self.unknown else shape
-            check_classes(images.names, images.sizes, needed, where=where, every_class=True)
+            check_classes(images.names, images.sizes, shape, where=where, every_class=True)
 
 
 def evaluate_images(
@@ -79,16 +75,12 @@ def evaluate_images(
     """
     keep_freed_memory()
     if validation is not None:
-        replace(plan, unknown=False).check(validation, "the validation split")
+        plan.check(validation, "the validation split")
     plan.check(images, where)
     ranks, head = plan.ranks, plan.head or extractor.new_head()
     tune = plan.tune or plan.transductive
     if tune and not isinstance(head, FRNHead):
         raise FrnError("--tune and --transductive enroll classes: they need a model trained with --method frn")
-    if plan.unknown and not isinstance(head, FRNHead):
-        raise FrnError(
-            "--unknown measures how much of a query is reconstructed: it needs a model trained with --method frn"
-        )
 
     def extract(whole: StoredImages) -> Tensor:
         maps = ranks.gather(extractor.extract(whole.portion(ranks.share(len(whole))), extracting), len(whole))
@@ -125,8 +117,5 @@ def evaluate_images(
             if plan.transductive:
                 names = ("balanced", "dirichlet_inductive", "dirichlet")
                 result["transductive"] = dict(zip(names, found[1:], strict=True))
-        if plan.unknown:
-            learned, maps = HeadParameters.of(head), feature_maps.cpu().numpy()
-            result["unknown"] = measure_open_set(learned, maps, images.sizes, shape, episodes=plan.episodes, **options)
         results.append(result)
     return results

@@ -4,9 +4,13 @@ import csv
 import io
 from pathlib import Path
 
+import torch
 from typer.testing import CliRunner
 
 from frn.cli.main import app
+from frn.images.transforms import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model, save_model
 from tests.benchmarks.scripts import invoke
 from tests.frn.report.test_reports import assert_alone
 
@@ -35,3 +39,15 @@ def test_too_few_classes_for_unknown_ones_are_reported(moths: Path, tmp_path: Pa
     refused = invoke("evaluate", "conv4", "--data", moths, "--out", tmp_path / "out.pdf")
     assert refused.exit_code == 1
     assert "out.pdf: a report is a page" in refused.stderr
+
+
+def test_unknown_photos_are_detected_by_reconstruction_alone(moths: Path, tmp_path: Path) -> None:
+    words = ("--data", moths, "--way", 2, "--shot", 1, "--queries", 2, "--episodes", 5, "--unknown")
+    done = invoke("evaluate", "conv4", *words, "--out", tmp_path / "eval.html")
+    assert "2-way 1-shot: known from unknown: AUROC " in done.stdout
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="proto", transform=EvaluationTransform(size=32))
+    save_model(Model(config), tmp_path / "proto.safetensors")
+    refused = invoke("evaluate", tmp_path / "proto.safetensors", *words, "--out", tmp_path / "eval.html")
+    assert refused.exit_code == 1
+    assert "--unknown needs a model trained with --method frn" in refused.stderr

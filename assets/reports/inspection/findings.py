@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from inspection import tallies
+from inspection.open_set import judge_episode
 from numpy.typing import NDArray
 from torch import Tensor
 
 from frn.data.pixel_cache import StoredImages
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Result
-from frn.evaluation.open_set import judge_episode
 from frn.evaluation.reliability import Calibration, Counts, Shares
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head

@@ -10,7 +10,7 @@ from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
-    from frn.evaluation.accuracy import Result, Unknown
+    from frn.evaluation.accuracy import Result
 
 
 NOT_OF_EVALUATION = ("wants", "preset")
@@ -47,9 +47,6 @@ def evaluate(
     transductive: Annotated[
         bool, typer.Option("--transductive", help="Also let the queries of each episode refine its classes.")
     ] = False,
-    unknown: Annotated[
-        bool, typer.Option("--unknown", help="Also measure how well unknown classes are detected.")
-    ] = False,
     wants: FormatName = "table",
 ) -> None:
     """Measure accuracy over random episodes, with its 95% confidence interval.
@@ -70,8 +67,8 @@ def evaluate(
     from frn.system.distributed import joined
 
     with joined(device) as ranks:
-        if ranks.world > 1 and (unknown or method == "simpleshot"):
-            raise FrnError("--unknown and --method simpleshot are for one process: leave torchrun out")
+        if ranks.world > 1 and method == "simpleshot":
+            raise FrnError("--method simpleshot is for one process: leave torchrun out")
         results = run(
             EvaluationOptions(**given),
             bars=progress_bar,
@@ -94,8 +91,6 @@ def evaluate(
             console.print(
                 f"  unequal classes: {found['dirichlet_inductive']}, transductive {found['dirichlet']}", markup=True
             )
-        if unknown:
-            console.print(f"  {describe_unknown(result['unknown'])}", markup=True)
 
 
 def describe(result: "Result") -> str:
@@ -109,13 +104,3 @@ def describe(result: "Result") -> str:
 def describe_accuracy(found: "dict[str, float]") -> str:
     """Accuracy and its interval, as rich markup."""
     return f"[bold]{found['accuracy']:.2f} ± {found['ci95']:.2f} %[/bold]"
-
-
-def describe_unknown(found: "Unknown") -> str:
-    """Describe how well unknown classes are detected, as a line of rich markup."""
-    return (
-        f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by familiarity, "
-        f"{found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
-        f"threshold calls {found['false_rejections']:.1f} % of known and "
-        f"{found['true_positive_rate']:.1f} % of unknown queries unknown"
-    )
