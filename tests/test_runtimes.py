@@ -1,4 +1,4 @@
-"""The programs of docs/guides/runtimes.md enroll and classify as Python does, with probabilities within 0.001."""
+"""The programs of docs/guides/runtimes.md enroll and classify like Python, with probabilities within 0.001."""
 
 import json
 import os
@@ -28,7 +28,7 @@ pytestmark = [
 
 
 def needed(variable: str, *programs: str) -> Path:
-    """The folder that a variable names; a skip where it or a program is not there."""
+    """Return the folder given by a variable; skip the test if it or a program is missing."""
     folder = os.environ.get(variable)
     missing = [program for program in programs if not shutil.which(program)]
     if not folder or missing:
@@ -70,7 +70,7 @@ def assert_as_python(told: list[tuple[str, float]]) -> None:
     assert [share for _, share in told] == pytest.approx(expected.tolist(), abs=1e-3)
 
 
-def test_javascript(place: Path) -> None:
+def test_javascript_program_matches_python(place: Path) -> None:
     modules = needed("FRN_ORT_NODE", "node")
     (place / "node_modules").symlink_to(modules)
     program = shutil.copy(PROGRAMS / "classify.mjs", place)
@@ -79,7 +79,7 @@ def test_javascript(place: Path) -> None:
 
 
 @pytest.mark.parametrize("language", ["cpp", "rs"])
-def test_compiled(language: str, place: Path) -> None:
+def test_compiled_programs_match_python(language: str, place: Path) -> None:
     compiler = {"cpp": "g++", "rs": "rustc"}[language]
     ort = needed("FRN_ORT_C", compiler)
     rpath, source, program = f"-Wl,-rpath,{ort}/lib", PROGRAMS / f"classify.{language}", place / language

@@ -31,7 +31,7 @@ from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unlabelled.transductive import refine
 
 WAY, QUERIES, STRANGERS, EPISODES = 5, 75, 30, 60
-KINDS = ("balanced", "dirichlet", "strangers")
+KINDS = ("balanced", "dirichlet", "unknown")
 NEIGHBOURS, SMOOTHNESS, STEPS = 3, 0.5, 20
 """Of LaplacianShot."""
 SHARPNESS = 10.0
@@ -49,7 +49,7 @@ def draw(classes: list[Floats], shot: int, kind: str, seed: int) -> tuple[list[F
     drawn = [classes[c][generator.permutation(len(classes[c]))] for c in order[:WAY]]
     asked = [maps[shot : shot + size] for maps, size in zip(drawn, sizes, strict=True)]
     labels = [np.full(len(maps), label) for label, maps in enumerate(asked)]
-    if kind == "strangers":
+    if kind == "unknown":
         others = np.concatenate([classes[c] for c in order[WAY : 2 * WAY]])
         asked.append(others[generator.permutation(len(others))[:STRANGERS]])
         labels.append(np.full(STRANGERS, -1))

@@ -44,6 +44,14 @@ MEANINGS = {
     "error_map": "squared error of each location for each class; its mean is `class_error`",
 }
 
+OTHER_MEANINGS = MEANINGS | {
+    "support": "feature maps of each class's examples, repeated where a class has fewer than the others",
+    "class_error": "negative logarithm of the probability; the smallest is the answer",
+    "label": "the likeliest class",
+    "explained": "1 - class_error, at least 0",
+}
+"""What differs for heads other than FRN's."""
+
 OPEN_PHOTO = """\
 import io
 from PIL import Image, ImageCms, ImageOps
@@ -74,7 +82,7 @@ def model_card(
         shape=_shape,
         way=_way,
         types=TYPES,
-        meanings=MEANINGS,
+        meanings=MEANINGS if config["method"] == "frn" else OTHER_MEANINGS,
         open_photo=OPEN_PHOTO,
         backbone=config["backbone"],
         method=config["method"],

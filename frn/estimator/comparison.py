@@ -10,8 +10,8 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
-from frn.estimator.other_heads import classifier_over
 from frn.evaluation.labelled import wilson
+from frn.inference.any_head import classifier_over
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.onnx_runtime import Device

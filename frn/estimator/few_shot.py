@@ -16,9 +16,9 @@ from frn.estimator import on_demand
 from frn.estimator.fitted import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind, distinct, joined, names
 from frn.estimator.loading import load_extractor
-from frn.estimator.other_heads import classifier_over
 from frn.estimator.photos import NO_FILE, Photo, list_photos, path_of, several
 from frn.estimator.protocol import Estimator, not_fitted
+from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Prediction
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore, Maps

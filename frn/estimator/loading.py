@@ -7,7 +7,7 @@ from typing import get_args
 from frn.data.folders import scan
 from frn.errors import FrnError
 from frn.estimator import on_demand
-from frn.estimator.other_heads import classifier_over
+from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from frn.errors import FrnError
+from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
 from frn.system.extras import needs_torch
 
@@ -28,10 +29,17 @@ def mirrored_file(features: bytes) -> bytes:
 
 
 def classifier_file(classifier: Classifier) -> bytes:
-    """`classifier.onnx` of enrolled classes. FrnError if there is no class yet."""
+    """`classifier.onnx` of enrolled classes. FrnError if there is no class yet, or their head cannot be exported."""
     from frn_export.graphs.classifier import classifier_graph
+    from frn_export.graphs.enrolled_head import enrolled
 
+    if isinstance(classifier, OtherHeadClassifier) and classifier.graph is None:
+        from frn_export.parity import verified_head
+
+        from frn.models.model import load_model  # the head is in torch already
+
+        classifier.graph, _ = verified_head(load_model(classifier.extractor.where))
     graph = classifier_graph(
-        classifier.extractor.data, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma
+        classifier.extractor.data, enrolled(classifier), rule=classifier.rule, gamma=classifier.head.gamma
     )
     return graph.SerializeToString(deterministic=True)

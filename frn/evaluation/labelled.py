@@ -1,7 +1,7 @@
 """Classifier results on photos of known classes: accuracy, calibration, unknown photos. Does not need torch.
 
-A photo that is also an example is skipped, because it would be right without meaning. Photos of classes that are not
-enrolled have no right answer; they show how many such photos are called unknown.
+A photo that is also an example, or nearly the same photo as one, is skipped: it would be right without meaning. Photos
+of classes that are not enrolled have no right answer; they show how many such photos are called unknown.
 """
 
 import math
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from frn.data.names import match_names
 from frn.errors import FrnError
 from frn.evaluation.reliability import Calibration
+from frn.images.near_copies import nearest_copies
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.feature_cache import Maps
 from frn.inference.session import check_name
@@ -57,6 +58,18 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class NearCopy:
+    """A photo that is nearly the same as an example: saved again, or in another size."""
+
+    path: Path
+    example: Path
+    class_name: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: is nearly the same photo as {self.example} of class {self.class_name!r}; it is skipped"
+
+
+@dataclass(frozen=True, slots=True)
 class ClassScore:
     """Scores of one class; undefined fractions are NaN."""
 
@@ -91,6 +104,8 @@ class LabelledScore:
     """Photos that are skipped because they are examples of a class."""
     broken: tuple[FrnError, ...]
     """Errors of unreadable files."""
+    near_copies: tuple[NearCopy, ...] = ()
+    """Photos that are skipped because they are nearly the same as an example."""
     notes: tuple[str, ...] = ()
     """Notes on folders whose names match a class only loosely or not at all, and on classes without photos."""
 
@@ -192,10 +207,11 @@ def score_labelled(
             f"none of its folders ({_some(members)}) has the name of a class ({_some(names)}): nothing can be right"
         )
     notes += [f"the class {name!r} has no photo there" for name in names if name not in called.values()]
-    holders = classifier.state.holders()
+    holders, (twins, looks) = classifier.state.holders(), _looks(classifier)
     files = (path for paths in members.values() for path in paths)
     answers: dict[bool, list[Answer]] = {True: [], False: []}
     examples: list[Path] = []
+    near_copies: list[NearCopy] = []
     broken: list[FrnError] = []
 
     def queries() -> Iterator[tuple[str, Path, Maps]]:
@@ -205,6 +221,8 @@ def score_labelled(
                 broken.append(outcome)
             elif outcome.key in holders:
                 examples.append(path)
+            elif (place := nearest_copies([outcome.look], looks)[0]) is not None:
+                near_copies.append(NearCopy(path, *twins[place]))
             else:
                 yield truth, path, outcome.maps
 
@@ -216,12 +234,28 @@ def score_labelled(
             answers[truth in classifier.classes].append(Answer(path, truth, prediction))
     if not answers[True]:
         raise FrnError(
-            f"no photo to score: {len(examples)} are examples of the classes, {len(broken)} cannot "
-            "be read. Give photos that are not examples."
+            f"no photo to score: {len(examples)} are examples of the classes, {len(near_copies)} nearly the same, "
+            f"{len(broken)} cannot be read. Give photos that are not examples."
         )
     return LabelledScore(
-        names, tuple(answers[True]), tuple(answers[False]), tuple(examples), tuple(broken), tuple(notes)
+        names,
+        tuple(answers[True]),
+        tuple(answers[False]),
+        tuple(examples),
+        tuple(broken),
+        tuple(near_copies),
+        tuple(notes),
     )
+
+
+def _looks(classifier: Classifier) -> tuple[list[tuple[Path, str]], list[bytes]]:
+    """Return the examples and their classes, and their perceptual hashes."""
+    holders = classifier.state.holders().values()
+    owners = {support.path: entry.name for entry, support in holders}
+    known = {support.path: support.key for _, support in holders}
+    read = classifier.extractor.read(known, store=classifier.store, known=known)
+    found = {path: outcome.look for path, outcome in read if not isinstance(outcome, FrnError)}
+    return [(path, owners[path]) for path in found], list(found.values())
 
 
 def wilson(right: int, photos: int) -> tuple[float, float]:

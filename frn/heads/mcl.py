@@ -31,7 +31,7 @@ class MCLHead(Head):
             to_classes = (TO_CLASSES * cosines).softmax(2)  # each row is the steps from a location of the query
             to_query = (TO_QUERY * cosines).softmax(1)  # each column is the steps from a location of a class
             system = torch.eye(query.shape[1], dtype=dtype, device=query.device) - KATZ**2 * to_query @ to_classes.mT
-            of_query = torch.linalg.solve(system, 1 + KATZ * to_query.sum(2))  # q, r
-            of_classes = (of_query[:, None] @ to_classes)[:, 0]  # q, way * r
+            of_query = torch.linalg.solve(system, 1 + KATZ * to_query.sum(2, keepdim=True))  # q, r, 1
+            of_classes = (of_query.mT @ to_classes)[:, 0]  # q, way * r
             of_classes = of_classes.unflatten(1, prototypes.shape[:2]).sum(2)
             return (of_classes / of_classes.sum(1, keepdim=True)).log()

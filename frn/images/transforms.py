@@ -33,7 +33,8 @@ class EvaluationTransform:
     """Whether to resize both sides to `resize` (changing the aspect) instead of the shorter one."""
 
     def __post_init__(self) -> None:
-        for side in (self.size, self.length):
+        for name in ("size", "length"):  # an absurd size has no length
+            side = getattr(self, name)
             if not isinstance(side, int) or not 8 <= side <= MAX_SIDE:
                 raise FrnError(f"an image cannot be resized to {self.resize} and cropped to {self.size} pixels")
         if self.length < self.size:

@@ -193,7 +193,7 @@ class Classifier:
         if not found:
             return None
         maps = np.stack(found)
-        return familiarity(self._class_errors(maps, [None] * len(maps)), self._energy(maps))
+        return familiarity(self._class_errors(maps, [None] * len(maps)), self.energy(maps))
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
         """Return the classes of a state as the store has them, or None."""
@@ -253,7 +253,7 @@ class Classifier:
             chunk = [key for _, key in keys[start : start + CHUNK]]
             maps = np.stack([feature_maps[key] for key in chunk])
             errors.append(self._class_errors(maps, chunk))
-            energies.append(self._energy(maps))
+            energies.append(self.energy(maps))
         return np.concatenate(errors), np.array([label for label, _ in keys], dtype=np.intp), np.concatenate(energies)
 
     @property
@@ -316,7 +316,7 @@ class Classifier:
         if not len(feature_maps):
             return []
         maps = np.stack(feature_maps)
-        errors, whole = self._class_errors(maps, keys), self._energy(maps)
+        errors, whole = self._class_errors(maps, keys), self.energy(maps)
         known, familiar = share_of(whole, errors), familiarity(errors, whole)
         thresholds = self.rule.thresholds(errors, whole)
         errors, gamma = self._refined(errors, maps, keys) if transductive else (errors, self.head.gamma)
@@ -352,7 +352,7 @@ class Classifier:
             error[:, list(self.classes).index(name)] = own
         return error.T.reshape(-1, *self.extractor.grid)
 
-    def _energy(self, maps: Maps) -> Shares:
+    def energy(self, maps: Maps) -> Shares:
         """Return the energy of each map (n, r, d), (n,)."""
         return energy(maps)
 

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from frn.errors import FrnError, shorten
+from frn.images.near_copies import look
 from frn.images.opening import decode_crop, read_file
 from frn.images.transforms import Pixels
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
@@ -46,6 +47,8 @@ class Embedded:
     """Hash of the file's bytes."""
     maps: Maps
     """Feature map, (r, d)."""
+    look: bytes
+    """Perceptual hash of the crop (`near_copies`)."""
 
 
 class Extractor:
@@ -123,7 +126,7 @@ class Extractor:
         """Return the feature maps (n, r, d) of prepared images (n, S, S, 3), uint8."""
         images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), dtype=np.float32)
         images /= 255
-        maps = self.session.run(images)
+        maps = self.session.run({"images": images})
         if maps.shape != (len(pixels), *self.shape):
             raise FrnError(f"{self.where}: made maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
         if not np.abs(maps).max(initial=0) <= MAX_FEATURE:  # also catches NaN
@@ -181,23 +184,27 @@ class Extractor:
         """Look at the prepared images of a batch, all at once; the store keeps their maps."""
         fresh = [entry for entry in seen if isinstance(entry, Prepared)]
         maps = iter(self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ())
-        found = [Embedded(entry.key, next(maps)) if isinstance(entry, Prepared) else entry for entry in seen]
+        found = [
+            Embedded(entry.key, next(maps), look(entry.pixels)) if isinstance(entry, Prepared) else entry
+            for entry in seen
+        ]
         if store and fresh:
             keys = {entry.key for entry in fresh}
-            store.put(self.sha256, {e.key: e.maps for e in found if isinstance(e, Embedded) and e.key in keys})
+            new = [each for each in found if isinstance(each, Embedded) and each.key in keys]
+            store.put(self.sha256, {each.key: each.maps for each in new}, {each.key: each.look for each in new})
         return found
 
     def _look(
         self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]
     ) -> "Embedded | Prepared | FrnError":
         """Return a file's stored map, or else the pixels to embed."""
-        if store and path in known and (maps := store.get(self.sha256, known[path], self.shape)) is not None:
-            return Embedded(known[path], maps)
+        if store and path in known and (kept := store.get_with_look(self.sha256, known[path], self.shape)):
+            return Embedded(known[path], *kept)
         try:
             data = read_file(path)
             key = content_key(data)
-            if store and (maps := store.get(self.sha256, key, self.shape)) is not None:
-                return Embedded(key, maps)
+            if store and (kept := store.get_with_look(self.sha256, key, self.shape)):
+                return Embedded(key, *kept)
             return Prepared(key, decode_crop(data, path, self.transform))
         except FrnError as error:
             return error

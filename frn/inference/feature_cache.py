@@ -5,7 +5,8 @@ The cache is one SQLite file in the user's cache folder. A row belongs to an ext
 or not permitted, results are the same, only slower; deleting it is always safe. Every row has a checksum; a damaged row
 is computed again and replaced. A file not marked as ours is left alone.
 
-Maps are stored in float32 as computed, so a cached result equals a fresh one to the last bit.
+Maps are stored in float32 as computed, after the image's perceptual hash, so a cached result equals a fresh one to the
+last bit.
 """
 
 import contextlib
@@ -22,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.images.near_copies import BYTES as LOOK
 from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 
-FEATURE_CACHE_VERSION = 3
+FEATURE_CACHE_VERSION = 4
 """Version of the table and of image decoding; a file of another version is replaced."""
 MAX_BYTES = 2 << 30
 BUSY = 5.0
@@ -96,13 +98,20 @@ class FeatureStore:
 
     def get(self, extractor: str, key: str, shape: tuple[int, int]) -> Maps | None:
         """Return the map (r, d) of an image, or None if the store does not have it."""
-        data = self._find(extractor, key, shape)
-        return None if data is None else np.frombuffer(data, dtype="<f4").reshape(shape)
+        found = self.get_with_look(extractor, key, shape)
+        return found and found[0]
 
-    def put(self, extractor: str, maps: Mapping[str, Maps]) -> None:
-        """Store maps (r, d) by key."""
+    def get_with_look(self, extractor: str, key: str, shape: tuple[int, int]) -> tuple[Maps, bytes] | None:
+        """Return the map (r, d) of an image and its perceptual hash, or None."""
+        data = self._find(extractor, key, shape)
+        if data is None or len(data) != LOOK + 4 * shape[0] * shape[1]:
+            return None
+        return np.frombuffer(data, dtype="<f4", offset=LOOK).reshape(shape), data[:LOOK]
+
+    def put(self, extractor: str, maps: Mapping[str, Maps], looks: Mapping[str, bytes] | None = None) -> None:
+        """Store maps (r, d), and perceptual hashes, by key."""
         self._keep(
-            (extractor, key, *value.shape, np.ascontiguousarray(value, dtype="<f4").tobytes())
+            (extractor, key, *value.shape, (looks or {}).get(key, bytes(LOOK)) + value.astype("<f4").tobytes())
             for key, value in maps.items()
         )
 

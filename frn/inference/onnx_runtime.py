@@ -25,6 +25,8 @@ Kind = TypeVar("Kind")
 
 FEATURES_FORMAT = "frn-features"
 """Value of the metadata entry `frn.format` of an extractor."""
+TRACED_HEAD = "frn-traced-head"
+"""The same of a head that is not FRN's."""
 MAX_BYTES = 1 << 30
 MAX_METADATA = 4 << 20
 MAX_ELEMENTS = 1 << 25
@@ -45,6 +47,12 @@ Resize Round Shape Sigmoid Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose U
 """
 OPERATORS = frozenset(_OPERATORS.split())
 """Operators that an extractor may use: no loops, branches, random numbers or allocation by value."""
+_OF_HEADS = """
+Abs ConstantOfShape Cos Equal EyeLike GatherND IsNaN LessOrEqual Mod NonZero Not OneHot Range ReduceL2 ReduceMax
+ReduceMin Sign Sin Tile
+"""
+HEAD_OPERATORS = OPERATORS | frozenset(_OF_HEADS.split())
+"""Operators of a head, whose sizes follow those of an episode. Its process has limited memory."""
 
 
 def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:
@@ -73,19 +81,19 @@ def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, st
     if foreign or model.functions or model.training_info:
         used = shorten(foreign[0]) if foreign else "functions of its own"
         raise FrnError(f"{where}: uses {used}; only standard operators are allowed")
-    _check_graph(model.graph, where)
+    _check_graph(model.graph, where, HEAD_OPERATORS if metadata["frn.format"] == TRACED_HEAD else OPERATORS)
     _check_sizes(model, where)
     return metadata
 
 
-def _check_graph(graph: "onnx.GraphProto", where: str) -> None:
+def _check_graph(graph: "onnx.GraphProto", where: str, operators: frozenset[str]) -> None:
     import onnx
 
     if graph.sparse_initializer:
         raise FrnError(f"{where}: holds sparse tensors, which frn does not use")
     tensors = list(graph.initializer)
     for node in graph.node:
-        if node.op_type not in OPERATORS or node.domain not in ("", "ai.onnx"):
+        if node.op_type not in operators or node.domain not in ("", "ai.onnx"):
             operator = shorten(f"{node.domain or 'ai.onnx'}.{node.op_type}")
             raise FrnError(f"{where}: uses the operator {operator}, which is not allowed")
         for attribute in node.attribute:

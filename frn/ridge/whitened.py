@@ -12,7 +12,7 @@ Shape letters: way classes, p pool rows, d channels, n query locations.
 import torch
 from torch import Tensor
 
-from frn.ridge.matmul import matmul_nt
+from frn.ridge.matmul import matmul_nt, transformed
 from frn.ridge.systems import whiten
 
 CACHED = 1024
@@ -33,4 +33,4 @@ def whitened_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Ten
 
 def in_blocks(query: Tensor) -> tuple[Tensor, ...]:
     """Split query locations (n, d) into blocks that stay in a CPU's cache."""
-    return query.split(CACHED) if query.is_cpu else (query,)
+    return query.split(CACHED) if query.is_cpu and not transformed() else (query,)

@@ -37,7 +37,7 @@ def test_nan_is_not_plotted(tmp_path: Path) -> None:
     assert [part.tolist() for part in read_curves(tmp_path).loss] == [[1.0], [2.5]]
 
 
-def test_a_smoothed_value_is_the_mean_of_those_before_it() -> None:
+def test_smoothed_value_is_the_mean_of_earlier_values() -> None:
     values = np.arange(10.0) ** 2
     assert smooth(values, 4).tolist() == pytest.approx([values[max(0, i - 3) : i + 1].mean() for i in range(10)])
 

@@ -7,7 +7,7 @@ from decoding.network import Decoder, UpBlock, build_decoder
 from torch import nn
 
 
-def test_resnet12s_decoder_has_the_shapes_of_the_papers_table() -> None:
+def test_resnet12_decoder_has_the_shapes_of_the_paper() -> None:
     with torch.device("meta"):
         decoder = build_decoder(640, grid=5, size=84)
         x = torch.empty(2, 640, 5, 5)
@@ -20,7 +20,7 @@ def test_resnet12s_decoder_has_the_shapes_of_the_papers_table() -> None:
 
 
 @pytest.mark.parametrize(("grid", "size", "widths"), [(4, 32, [64, 32, 16]), (5, 84, [64, 64, 32, 16])])
-def test_conv4s_is_turned_around_likewise(grid: int, size: int, widths: list[int]) -> None:
+def test_conv4_decoder_mirrors_its_backbone(grid: int, size: int, widths: list[int]) -> None:
     decoder = build_decoder(64, grid=grid, size=size).eval()
     shapes, x = [], torch.randn(1, 64, grid, grid)
     with torch.no_grad():
@@ -33,12 +33,12 @@ def test_conv4s_is_turned_around_likewise(grid: int, size: int, widths: list[int
     assert images.abs().max() <= 1
 
 
-def test_a_block_is_the_papers_two_branches() -> None:
+def test_decoder_block_has_the_two_branches_of_the_paper() -> None:
     block, x = UpBlock(4, 3).double().eval(), torch.randn(2, 4, 5, 5, dtype=torch.float64)
     weights = dict(block.named_parameters())
 
     def scaled(y: torch.Tensor) -> torch.Tensor:
-        return y / (1 + nn.BatchNorm2d(1).eps) ** 0.5  # a new BatchNorm in evaluation
+        return y / (1 + nn.BatchNorm2d(1).eps) ** 0.5  # a new BatchNorm in evaluation mode
 
     with torch.no_grad():
         main = F.relu(scaled(F.conv2d(x, weights["main.0.weight"], padding=1)))
@@ -49,13 +49,13 @@ def test_a_block_is_the_papers_two_branches() -> None:
         torch.testing.assert_close(block(x), F.elu(main + side))
 
 
-def test_a_location_stays_where_it_is() -> None:
-    """Rows of the map are rows of the grid: what changes at the top left changes the image there."""
+def test_location_of_the_map_keeps_its_place_in_the_image() -> None:
+    """Rows of the map are rows of the grid: a change at the top left of the map changes the top left of the image."""
     decoder = Decoder(8, (8, 4), grid=6, size=24).eval()
     maps = torch.randn(1, 36, 8)
     moved = maps.clone()
     moved[0, 1] += 3  # first row, second column
     with torch.no_grad():
         change = (decoder(moved) - decoder(maps)).abs().sum((0, 1))
-    assert change[:17, :21].min() > 0  # as far as convolutions reach
+    assert change[:17, :21].min() > 0  # within the reach of the convolutions
     assert change[17:].sum() == change[:, 21:].sum() == 0

@@ -1,4 +1,4 @@
-"""The decoder's training, and what it regenerates."""
+"""Training the decoder, and the images that it regenerates."""
 
 import json
 import re
@@ -45,12 +45,12 @@ def losses(run: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_the_rate_is_a_quarter_after_each_fifth_of_the_epochs() -> None:
+def test_rate_falls_to_a_quarter_after_each_fifth_of_the_epochs() -> None:
     rates = [DecoderSchedule(epochs=200).learning_rate_at(epoch) for epoch in (0, 39, 40, 80, 199)]
     assert rates == pytest.approx([0.01, 0.01, 0.01 / 4, 0.01 / 16, 0.01 / 256])
 
 
-def test_a_decoder_learns_and_leaves_its_model_alone(images: StoredImages, tmp_path: Path) -> None:
+def test_decoder_learns_without_changing_its_model(images: StoredImages, tmp_path: Path) -> None:
     model = small()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     trained = train_decoder(model, images, tmp_path / "run", DecoderSchedule(epochs=8, batch=12), RunSettings())
@@ -73,7 +73,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(images: StoredImages, tmp_path: 
     assert all(torch.equal(tensor, pieces[name]) for name, tensor in whole.items())
 
 
-def test_a_taken_folder_other_settings_and_other_models_are_refused(images: StoredImages, tmp_path: Path) -> None:
+def test_used_folder_other_settings_and_other_models_are_refused(images: StoredImages, tmp_path: Path) -> None:
     schedule, run = DecoderSchedule(epochs=1, batch=30), tmp_path / "run"
     train_decoder(small(), images, run, schedule, RunSettings())
     with pytest.raises(FrnError, match=r"already holds a run\. Add --resume"):
@@ -97,13 +97,13 @@ def test_maps_are_multiplied_by_the_root_of_their_channels() -> None:
     torch.testing.assert_close(decoder_input(maps), 640**0.5 * maps)
 
 
-def test_errors_are_those_of_the_images_computed_by_hand(images: StoredImages) -> None:
+def test_errors_equal_those_computed_by_hand(images: StoredImages) -> None:
     model = small()
     regenerator = Regenerator(model, decoder_for(model).eval(), images)
     sampled = np.array([[label * 12 + number for number in range(4)] for label in (3, 0, 1)])
 
     def regenerate(query: int, members: list[int]) -> float:
-        """One image, from its own map or from a plain ridge regression on the members' (Eq. 8)."""
+        """One image, from its own map or from a plain ridge regression on the members' maps (Eq. 8)."""
         pixels = torch.from_numpy(images.images()[[query, *members]]).permute(0, 3, 1, 2)
         with torch.no_grad():
             maps = 8 * model.feature_maps(pixels / 255)
@@ -128,7 +128,7 @@ def test_errors_are_those_of_the_images_computed_by_hand(images: StoredImages) -
     assert found == pytest.approx([np.mean(own), np.mean(same), np.mean(other)], rel=1e-3)
 
 
-def test_an_image_rebuilt_by_itself_is_as_good_as_from_its_own_map(images: StoredImages) -> None:
+def test_image_reconstructed_from_itself_equals_its_own_map(images: StoredImages) -> None:
     model = small()
     with torch.no_grad():
         model.head.alpha.fill_(-20)  # type: ignore[operator]  # hardly any penalty
@@ -137,7 +137,7 @@ def test_an_image_rebuilt_by_itself_is_as_good_as_from_its_own_map(images: Store
     torch.testing.assert_close(regenerator.rebuild(maps[:, None], maps)[0, 0], maps[0], rtol=1e-3, atol=1e-3)
 
 
-def test_the_interval_is_that_of_the_trials(images: StoredImages) -> None:
+def test_interval_is_computed_over_the_trials(images: StoredImages) -> None:
     model = small()
     regenerator = Regenerator(model, decoder_for(model).eval(), images)
     trials = np.array([regenerator.trial(SHAPE, seed=5, index=index) for index in range(4)])
@@ -155,7 +155,7 @@ def test_the_grid_shows_supports_on_the_left_and_queries_on_top(images: StoredIm
     assert grid.shape == (5 * step, 4 * step, 3)
     tiles = grid.reshape(5, step, 4, step, 3)[:, GAP:, :, GAP:].transpose(0, 2, 1, 3, 4)
     known = {image.tobytes() for image in images.images()}
-    assert (tiles[:2, :2] == 255).all()  # nothing stands left of the queries and of what their own maps give
+    assert (tiles[:2, :2] == 255).all()  # no trace of the queries or of their own maps
     assert all(tile.tobytes() in known for tile in [*tiles[2:, :2].reshape(-1, 32, 32, 3), *tiles[0, 2:]])
     with torch.no_grad():
         pixels = torch.from_numpy(tiles[0, 2].copy()).permute(2, 0, 1)[None] / 255
@@ -172,7 +172,7 @@ def test_a_model_without_reconstruction_and_a_small_class_are_reported(images: S
         regenerator.measure(EpisodeShape(way=2, shot=12, queries=1), trials=2, seed=0)
 
 
-def test_as_people_call_it(moths: Path, tmp_path: Path) -> None:
+def test_visualize_commands_train_and_render(moths: Path, tmp_path: Path) -> None:
     save_model(small(), tmp_path / "model.safetensors")
     model, run, out = tmp_path / "model.safetensors", tmp_path / "run", tmp_path / "grid.png"
     train = ("train", model, "--data", moths, "--out", run)

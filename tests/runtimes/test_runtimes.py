@@ -1,12 +1,11 @@
-"""Exported files in other runtimes: the oldest and the newest onnxruntime, and onnxruntime-node. `pytest -m runtimes`.
+"""Exported files in the oldest and newest onnxruntime and in onnxruntime-node: `pytest -m runtimes`.
 
-Each is fetched into an environment of its own, which takes a network and some minutes. `FRN_RUNTIMES` names a folder
-where they are kept for the next time.
+Each is installed into a separate environment, which needs a network and some minutes. `FRN_RUNTIMES` names a folder
+that keeps them.
 """
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +29,7 @@ from frn.inference.unknown import NEVER
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters
-from tests.runtimes.environments import fetch, python_with
+from tests.runtimes.environments import node_with, python_with
 
 pytestmark = pytest.mark.runtimes
 
@@ -38,12 +37,12 @@ HERE = Path(__file__).parent
 SAMPLES = HERE.parents[1] / "assets" / "samples"
 PRECISIONS = ("fp32", "fp16", "int8")
 SIZES = ((200, 200), (320, 240), (96, 130), (64, 64), (300, 40))
-"""Of the photos, (width, height): some shrink, some grow, one is a strip."""
+"""Sizes of the photos (width, height): some shrink, some grow, one is a strip."""
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder per precision with the four files, photos, and what this library says of them."""
+    """A folder per precision with the four files, photos, and this library's results for them."""
     home = tmp_path_factory.mktemp("exported")
     model = load_model(DEFAULT_MODEL)
     assert isinstance(model.head, FRNHead)
@@ -89,23 +88,13 @@ def _write_photos(folder: Path, queries: list[Path], classifier: Classifier) -> 
     (folder / "photos.json").write_text(json.dumps({"files": files, "images": images.shape, "expected": expected}))
 
 
-def node_with(place: Path, package: str) -> list[str]:
-    """The command of Node.js with a package; the test is skipped without a network."""
-    if not shutil.which("node") or not shutil.which("npm"):
-        pytest.skip("no Node.js here")
-    if not place.is_dir():
-        place.mkdir(parents=True)
-        fetch(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package], place)
-    return ["node", str(HERE / "answers.mjs")]
-
-
 @pytest.mark.parametrize("runtime", ["oldest", "newest", "node"])
 def test_another_runtime_gives_the_same_labels(runtime: str, exported: Path, tmp_path: Path) -> None:
     place = Path(os.environ.get("FRN_RUNTIMES", tmp_path)) / runtime
     if runtime == "oldest" and sys.version_info >= (3, 13):
         pytest.skip(f"onnxruntime {OLDEST_RUNTIME} is for Python up to 3.12")
     if runtime == "node":
-        command = node_with(place, "onnxruntime-node")
+        command = node_with(place, "onnxruntime-node", "answers.mjs")
     elif runtime == "oldest":
         command = [python_with(place, "numpy<2", f"onnxruntime=={OLDEST_RUNTIME}.0"), str(HERE / "answers.py")]
     else:
@@ -125,11 +114,11 @@ KINDS = {"photos": "classifier.onnx", "batch": "classifier-batch.onnx"}
 
 
 ALLOWED = {"fp32": 5e-3, "fp16": 5e-3, "int8": 2e-2}
-"""Of a probability. In int8 one grey level can tip an activation to its next step."""
+"""Allowed difference of a probability. In int8, one grey level can move an activation by one step."""
 
 
 def _compare(found: list[list[Any]], folder: Path) -> float:
-    """The largest difference of a probability; labels are the same."""
+    """Return the largest difference of a probability; labels must be equal."""
     expected = json.loads((folder / "photos.json").read_text())["expected"]
     assert [label for label, _ in found] == [label for label, _ in expected]
     worst = float(np.abs(np.array([row for _, row in found]) - [row for _, row in expected]).max())

@@ -1,4 +1,4 @@
-"""A network with larger patches that begins as the same function."""
+"""A network with larger patches starts with the same function."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ def network(stem: int) -> ResNet12:
     return ResNet12((4, 6), stem=stem).eval()
 
 
-def test_larger_patches_begin_as_the_function_of_the_averaged_image() -> None:
+def test_larger_patches_start_as_the_function_of_the_averaged_image() -> None:
     coarse, fine = network(4), network(6)
     refine_stem(coarse, fine)
     image = torch.rand(2, 3, 48, 48)
@@ -20,7 +20,7 @@ def test_larger_patches_begin_as_the_function_of_the_averaged_image() -> None:
     torch.testing.assert_close(fine(image), coarse(reduce @ image @ reduce.mT), rtol=1e-4, atol=1e-5)
 
 
-def test_averaging_gives_each_pixel_its_share() -> None:
+def test_averaging_uses_each_pixel_equally() -> None:
     expected = torch.tensor([[2, 1, 0], [0, 1, 2]]) / 3
     torch.testing.assert_close(averaging(3, 2), expected)
 

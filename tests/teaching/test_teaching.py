@@ -33,7 +33,7 @@ IMAGES = ConcatImages((sampled(4, 0, 32), sampled(4, 1, 32)))
 
 
 class Teacher(nn.Module):
-    """Colours of four quarters, and a linear classifier of them."""
+    """A teacher: mean colours of the four quarters, and a linear classifier on them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def run(out: Path, recipe: TeachingRecipe = RECIPE, *, steps: int | None = None,
     )  # fmt: skip
 
 
-def test_a_stopped_teaching_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
+def test_stopped_teaching_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert run(tmp_path / "whole").finished
     assert not run(tmp_path / "parts", steps=4).finished
     assert run(tmp_path / "parts", resume=True).finished
@@ -71,7 +71,7 @@ def test_a_stopped_teaching_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_a_student_comes_to_agree_with_its_teachers(tmp_path: Path) -> None:
+def test_student_learns_to_agree_with_its_teachers(tmp_path: Path) -> None:
     assert run(tmp_path, replace(RECIPE, epochs=1, steps=40)).finished
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     losses = [float(line.partition('"loss": ')[2].partition(",")[0]) for line in lines]
@@ -109,14 +109,14 @@ def test_a_view_of_a_map_is_the_map_of_the_view() -> None:
     assert (seen - expected).abs().max() < 0.03
 
 
-def test_a_student_like_its_teacher_loses_nothing() -> None:
+def test_student_equal_to_its_teacher_has_zero_loss() -> None:
     features, logits = torch.randn(6, 4), torch.randn(6, 5)
     assert neighbour_divergence(features, 3 * features).item() == pytest.approx(0, abs=1e-5)
     assert distillation_loss(logits, logits, SOFTENED).item() == pytest.approx(0, abs=1e-6)
     assert neighbour_divergence(features, torch.randn(6, 4)).item() > 0.1
 
 
-def test_whitening_takes_half_of_the_spread() -> None:
+def test_whitening_removes_half_of_the_spread() -> None:
     torch.manual_seed(0)
     sample = torch.randn(20000, 2) * torch.tensor([4.0, 1.0]) + 7
     whitened = Whitening(sample)(sample)
@@ -124,7 +124,7 @@ def test_whitening_takes_half_of_the_spread() -> None:
     assert (whitened.std(0)[0] / whitened.std(0)[1]).item() == pytest.approx(2, rel=0.05)
 
 
-def test_a_recipe_of_other_data_is_refused(tmp_path: Path) -> None:
+def test_recipe_for_other_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="the recipe is for 5 labelled data sets, not 1"):
         run(tmp_path, TeachingRecipe())
     (tmp_path / "recipe.toml").write_text("way = 1\n")
@@ -155,7 +155,7 @@ def test_a_student_is_taught_from_the_command_line(tmp_path: Path, monkeypatch: 
     assert taught.record["teacher"] == "timm:tf_efficientnet_lite0"
 
 
-def test_data_that_a_recipe_needs_are_named() -> None:
+def test_missing_recipe_data_is_reported() -> None:
     result = invoke("teach", "--photos", "x")
     assert result.exit_code == 1
     assert "teaching takes --photos, and --data 5 times" in " ".join(result.stderr.split())

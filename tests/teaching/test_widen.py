@@ -19,7 +19,7 @@ def network(*channels: int, stem: int = 2) -> ResNet12:
     return net.eval()
 
 
-def test_a_wider_network_begins_as_the_same_function() -> None:
+def test_wider_network_starts_as_the_same_function() -> None:
     torch.manual_seed(0)
     narrow, wide = network(4, 8), network(6, 20)
     widen(narrow, wide)
@@ -29,7 +29,7 @@ def test_a_wider_network_begins_as_the_same_function() -> None:
     assert all(any(torch.allclose(channel, old, atol=1e-5) for old in maps[0]) for channel in wider[0])
 
 
-def test_copies_of_a_channel_part_ways_in_training() -> None:
+def test_copies_of_a_channel_diverge_in_training() -> None:
     torch.manual_seed(0)
     narrow, wide = network(4, 8), network(8, 8)
     widen(narrow, wide)

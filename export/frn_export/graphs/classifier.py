@@ -7,7 +7,7 @@ Shape letters: way classes, M rows of all classes together, r = h w locations, d
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from frn.images.transforms import MAX_ASPECT, EvaluationTransform, centre_offset
 from frn.inference.extractor import Extractor
 from frn.inference.unknown import NEVER, RIVALS, RejectRule
 from frn.ridge.enrolment import EnrolledClass
-from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value
+from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, Shape, value
+from frn_export.graphs.enrolled_head import HeadClasses, write_logits
 from frn_export.graphs.sums import class_sums, join
 
 CLASSIFIER_FORMAT = "frn-classifier"
@@ -41,46 +42,55 @@ def require_text(names: Iterable[str]) -> None:
 
 
 def classifier_graph(
-    features: bytes, classes: Mapping[str, EnrolledClass], *, rule: RejectRule = NEVER, gamma: float | None = None
+    features: bytes,
+    classes: Mapping[str, EnrolledClass] | HeadClasses,
+    *,
+    rule: RejectRule = NEVER,
+    gamma: float | None = None,
 ) -> onnx.ModelProto:
     """Build `classifier.onnx`.
 
     It maps `image` uint8 (height, width, 3) RGB to `label` (a string), `probability` (way), `class_error` (way),
     `error_map` (way, h, w), `explained` (way) and `threshold`. An image is unknown if no explained fraction reaches the
-    threshold. Classes may have different numbers of supports.
+    threshold. Classes may have different numbers of supports. Heads other than FRN's have no error map.
 
     Args:
         features: bytes of the `features.onnx` that the classes were enrolled with.
-        classes: enrolled classes by name.
+        classes: enrolled classes by name, or those of another head than FRN's.
         rule: rule that decides whether an image is unknown.
         gamma: the temperature chosen with the classes; None uses that of the extractor's head.
 
     Raises:
         FrnError: if the extractor is refused, there are no classes or too many for a file, or a name is not text.
     """
-    require_text(classes)
+    names = list(classes.pools if isinstance(classes, HeadClasses) else classes)
+    require_text(names)
     extractor = Extractor(features, "the extractor", device="cpu", threads=1)
-    if extractor.head is None:
-        raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")
     graph = GraphBuilder("k_")
     _prepare(graph, extractor.transform)
     backbone = onnx.load_model_from_string(features).graph
     graph.constants.extend(backbone.initializer)
     graph.nodes.extend(backbone.node)
-    gamma = extractor.head.gamma if gamma is None else gamma
-    _score(graph, classes, extractor.grid, gamma, rule)
-    way, (h, w) = len(classes), extractor.grid
+    way, (h, w) = len(names), extractor.grid
+    outputs: dict[str, tuple[int, Shape]] = {
+        "label": (STRING, ()),
+        "probability": (FLOAT, (way,)),
+        "class_error": (FLOAT, (way,)),
+        "explained": (FLOAT, (way,)),
+        "threshold": (FLOAT, ()),
+    }
+    if isinstance(classes, HeadClasses):
+        logits = graph.node("Squeeze", write_logits(graph, classes, "feature_map"), graph.ints(0))
+        score_logits(graph, logits, names, graph.constant(1.0), rule, axis=0)
+    else:
+        if extractor.head is None:
+            raise FrnError(f"this model was trained as {extractor.method}; its classes need their head")
+        _score(graph, classes, extractor.grid, extractor.head.gamma if gamma is None else gamma, rule)
+        outputs["error_map"] = (FLOAT, (way, h, w))
     return graph.model(
         inputs={"image": (UINT8, ("height", "width", 3))},
-        outputs={
-            "label": (STRING, ()),
-            "probability": (FLOAT, (way,)),
-            "class_error": (FLOAT, (way,)),
-            "explained": (FLOAT, (way,)),
-            "threshold": (FLOAT, ()),
-            "error_map": (FLOAT, (way, h, w)),
-        },
-        metadata={"frn.classes": json.dumps(list(classes), ensure_ascii=False)},
+        outputs=outputs,
+        metadata={"frn.classes": json.dumps(names, ensure_ascii=False)},
         name="classifier",
         kind=CLASSIFIER_FORMAT,
     )
@@ -253,6 +263,18 @@ def _score(
     graph.node("Softmax", logits, axis=0, output="probability")
     best = graph.node("ArgMin", "class_error", axis=0, keepdims=0)
     graph.node("Gather", graph.constant(np.array(list(classes), dtype=object)), best, output="label")
+
+
+def score_logits(
+    graph: GraphBuilder, logits: str, names: Sequence[str], energy: str, rule: RejectRule, *, axis: int
+) -> None:
+    """Map logits, with the classes at `axis`, to the outputs; the energy is 1 for each photo (`inference.any_head`)."""
+    graph.node("Neg", graph.node("LogSoftmax", logits, axis=axis), output="class_error")
+    graph.node("Softmax", logits, axis=axis, output="probability")
+    explain(graph, graph.constant(1.0))
+    require_explained(graph, energy, len(names), rule, axis=axis)
+    best = graph.node("ArgMax", logits, axis=axis, keepdims=0)
+    graph.node("Gather", graph.constant(np.array(names, dtype=object)), best, output="label")
 
 
 def explain(graph: GraphBuilder, energy: str) -> None:

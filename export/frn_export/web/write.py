@@ -12,11 +12,11 @@ import numpy as np
 from frn._version import __version__
 from frn.errors import FrnError
 from frn.images.opening import open_image
+from frn.images.ramp import RAMP
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import MAX_COVER, MIN_COVER
 from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import open_session, run_session
-from frn.inference.ramp import RAMP
 from frn.inference.unknown import NEVER
 from frn.ridge.enrolment import energy
 from frn.system.files import MAX_JSON, read_regular, write_atomically

@@ -105,6 +105,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
             reliability=each(record("Bin", photos=Count, said=Maybe, right=Maybe)),
             errors=each(record("Error", image=str, truth=str, label=str, probability=Maybe, unknown=bool)),
             broken=list[str],
+            near_copies=each(record("NearCopy", image=str, example=str, label=str)),
             transductive=bool,
             **EXPECTED,
         ),

@@ -55,8 +55,8 @@ def evaluate(
 
     --transductive measures the same episodes, and episodes of unequal classes (Dirichlet 2), each without and with it.
 
-    --method simpleshot also reads train/, and --method frn also reads val/, to set its parameters. logreg, ridge, knn
-    and nearest-mean are fitted to the pooled features of each episode.
+    --method simpleshot also reads train/, and --method frn also reads val/, to set its parameters. logreg, ridge, knn,
+    nearest-mean, baseline and baseline++ are fitted to the pooled features of each episode; the last two take seconds.
     """
     given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
     from frn.training.presets import find_preset

@@ -193,6 +193,8 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
     verdict = ("unknown", f" ({share:.0%} explained by {printable(label)}, of {prediction.threshold:.0%} needed)")
     if not prediction.unknown:
         verdict = (printable(label), f" {prediction.probabilities[label]:.1%} ({share:.0%} explained)")
+    if prediction.example_of:
+        verdict = (verdict[0], f"{verdict[1]}, an example of {printable(prediction.example_of)} judged without itself")
     line = Text.assemble(f"{printable(image)}: ", (verdict[0], "bold"), verdict[1])
     console.print(line, soft_wrap=True)  # keep a long path on one line
     if top == 1:

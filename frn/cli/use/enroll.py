@@ -42,7 +42,7 @@ def enroll(
     import dataclasses
 
     from frn.estimator.loading import load_extractor
-    from frn.estimator.other_heads import classifier_over
+    from frn.inference.any_head import classifier_over
     from frn.inference.feature_cache import FeatureStore
     from frn.inference.project import ModelReference, Project, is_project, save_project
 

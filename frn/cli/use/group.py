@@ -50,7 +50,8 @@ def group(
     report_skipped(unread)
     import numpy as np
 
-    found = found_in(np.stack([embedded.maps for _, embedded in read]), extractor.prior, groups)
+    maps, looks = np.stack([each.maps for _, each in read]), [each.look for _, each in read]
+    found = found_in(maps, looks, extractor.prior, groups)
     width = len(str(len(found)))
     numbers = {f"group {number:0{width}}": own for number, own in enumerate(found, 1)}
     members = {name: [read[place][0] for near in own for place in near] for name, own in numbers.items()}

@@ -41,8 +41,8 @@ def score(
 ) -> None:
     """Measure accuracy, confusion and calibration on labelled photos.
 
-    Folders with names of other classes hold photos that should be rejected as unknown. Photos that are also examples
-    are skipped.
+    Folders with names of other classes hold photos that should be rejected as unknown. Photos that are also examples,
+    or nearly the same photo as one, are skipped.
     """
     check_report(report, replace=replace)
     if csv is not None:
@@ -63,6 +63,7 @@ def score(
         note("transductive: each answer depends on the other photos")
     if found.examples:
         note(f"warning: {len(found.examples)} photos are examples of the classes and are skipped")
+    report_skipped(found.near_copies, all_of_them="--json and --report list them all")
     if csv is not None:
         write_atomically(csv, csv_text(list(found.rows[0]), found.rows))
     if report is not None:
@@ -114,6 +115,10 @@ def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, la
             for answer in found.errors
         ],
         "examples_skipped": len(found.examples),
+        "near_copies": [
+            {"image": str(each.path), "example": str(each.example), "label": each.class_name}
+            for each in found.near_copies
+        ],
         "transductive": found.known[0].prediction.transductive,
         "broken": [str(error) for error in found.broken],
     }

@@ -4,6 +4,9 @@ A feature is the mean over the locations of a map, divided by its length. What a
 the supports: the penalty of `logreg` by cross-validation, that of `ridge` by leave-one-out. One support of each class
 cannot choose: then both are `USUAL`.
 
+`baseline` and `baseline++` are those of Chen et al. (ICLR 2019), with the steps of their code
+(wyharveychen/CloserLookFewShot): a linear layer, or one of normalised weights on features of length one, fitted by SGD.
+
 Shape letters: way classes, q queries, r locations, d channels, n = way * shot supports, m = min(n, d), b problems that
 are solved together.
 """
@@ -12,7 +15,8 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from frn.heads.head import Head
 from frn.heads.vectors import squared_distances, vectors
@@ -23,10 +27,13 @@ CS = (1.0, 10.0, 100.0, 1000.0)
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 FOLDS = 3
 STEPS = 100
+EPOCHS, BATCH = 100, 4
+SCALE = 2.0
+"""Temperature of Baseline++ (its code's, for up to 200 classes)."""
 NEIGHBOURS = 5
 
 Fit = Callable[[Tensor, Tensor], Tensor]
-"""Scores (q, way) of queries (q, d) from supports (way, shot, d); all of length one."""
+"""Scores (q, way) of queries (q, d) from supports (way, shot, d); all of length one, but for `baseline`."""
 
 
 def nearest_mean(support: Tensor, query: Tensor) -> Tensor:
@@ -89,6 +96,39 @@ def _fit_logistic(features: Tensor, labels: Tensor, used: Tensor, c: Tensor) -> 
     return weights
 
 
+def baseline(support: Tensor, query: Tensor) -> Tensor:
+    """Linear layer on features that keep their lengths, with a mean square of 1: the rate depends on it (Baseline)."""
+    scale = support.square().mean().sqrt()
+    return _fitted(support / scale, query / scale, normalised=False)
+
+
+def baseline_plus(support: Tensor, query: Tensor) -> Tensor:
+    """Linear layer that learns length and direction of its weights apart, on features of length one (Baseline++)."""
+    return _fitted(SCALE * support, SCALE * query, normalised=True)
+
+
+def _fitted(support: Tensor, query: Tensor, *, normalised: bool) -> Tensor:
+    """Scores (q, way) of a layer after `EPOCHS` of SGD on the supports; the same for the same episode."""
+    way, shot, d = support.shape
+    generator = torch.Generator().manual_seed(0)
+    with torch.inference_mode(False), torch.enable_grad():
+        examples = support.flatten(0, 1).clone()
+        labels = torch.arange(way, device=support.device).repeat_interleave(shot)
+        layer = nn.Linear(d, way, bias=not normalised)
+        for weights in layer.parameters():
+            nn.init.uniform_(weights, -(d**-0.5), d**-0.5, generator=generator)
+        layer = layer.to(examples)
+        layer = weight_norm(layer, dim=0) if normalised else layer
+        optimizer = torch.optim.SGD(layer.parameters(), 0.01, momentum=0.9, dampening=0.9, weight_decay=0.001)
+        for _ in range(EPOCHS):
+            for batch in torch.randperm(way * shot, generator=generator).split(BATCH):
+                optimizer.zero_grad()
+                F.cross_entropy(layer(examples[batch]), labels[batch]).backward()
+                optimizer.step()
+        scores: Tensor = layer(query.clone()).detach()
+        return scores
+
+
 def _centred(support: Tensor, query: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:
     """The SVD (n, m), (m,), (d, m) of the supports without their mean, labels (n, way), and queries likewise."""
     way, shot = support.shape[:2]
@@ -108,8 +148,10 @@ class ClassicalHead(Head):
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        examples, queries = (F.normalize(vectors(maps, pooled=True), dim=-1) for maps in (support, query))
-        return self.fit(examples, queries)
+        examples, queries = (vectors(maps, pooled=True) for maps in (support, query))
+        if self.fit is baseline:
+            return self.fit(examples, queries)
+        return self.fit(F.normalize(examples, dim=-1), F.normalize(queries, dim=-1))
 
 
 CLASSICAL: dict[str, Fit] = {
@@ -117,4 +159,6 @@ CLASSICAL: dict[str, Fit] = {
     "ridge": ridge,
     "knn": nearest_neighbours,
     "nearest-mean": nearest_mean,
+    "baseline": baseline,
+    "baseline++": baseline_plus,
 }

@@ -30,19 +30,18 @@ class DeepBDCHead(Head):
         with torch.autocast(query.device.type, enabled=False):
             prototypes = brownian(support, self.log_scale).mean(1)  # way, d (d + 1) / 2
             embedded = brownian(query, self.log_scale)
-            if support.shape[1] == 1:
-                return embedded @ prototypes.mT
-            return -squared_distances(embedded, prototypes)
+            one_shot = torch.as_tensor(support.shape[1], device=embedded.device) == 1  # a tensor, for the tracer
+            return torch.where(one_shot, embedded @ prototypes.mT, -squared_distances(embedded, prototypes))
 
 
 def brownian(maps: Tensor, log_scale: Tensor) -> Tensor:
     """Upper triangles of the centred distance matrices of the channels: (..., r, d) to (..., d (d + 1) / 2)."""
     maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
     products = maps.mT @ maps / maps.shape[-2]
-    squares = products.diagonal(dim1=-2, dim2=-1)
+    squares = maps.square().mean(-2)
     squared = (squares[..., None, :] + squares[..., None] - 2 * products).clamp(min=0)
     distances = (log_scale.exp() * squared + ROOT_FLOOR).sqrt()
     mean = distances.mean(-1, keepdim=True)  # a column's is a row's: the matrix is symmetric
     centred = distances - mean - mean.mT + mean.mean(-2, keepdim=True)
-    rows, columns = torch.triu_indices(*centred.shape[-2:], device=centred.device)
-    return centred[..., rows, columns]
+    number = torch.arange(centred.shape[-1], device=centred.device)
+    return centred.flatten(-2)[..., (number[:, None] <= number).flatten()]

@@ -11,24 +11,22 @@ Shape letters: n photos, r locations, d channels.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.images.near_copies import are_near
 from frn.ridge.enrolment import Array, Floats
 from frn.ridge.leave_one_out import leave_one_out
-from frn.ridge.parameters import probabilities
+from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior
 from frn.ridge.unlabelled.transductive import NEGLIGIBLE, mixture_errors
 
 MAX_PHOTOS = 5000
 """Their distances take 200 MB."""
-SAME = 0.93
-"""Cosine of two maps from which on the photos are near copies: those of a photo saved again with much less quality, or
-cropped by 7 %, are above; those of different photos of a class were at most 0.88."""
 SHIFTS = (-0.8,) * 4 + (-1.8,) * 4
 """Of alpha from the trained one, round by round."""
 SLACK = 0.03
@@ -39,15 +37,15 @@ LEAST_SIZE, MOST_GROUPS = 3, 200
 Order = NDArray[np.intp]
 
 
-def group(maps: Floats, prior: Prior, count: int | None = None) -> list[list[list[int]]]:
-    """Group photos by their maps (n, r, d): the photos of each group, each followed by its near copies.
+def group(maps: Floats, looks: Sequence[bytes], prior: Prior, count: int | None = None) -> list[list[list[int]]]:
+    """Group photos by their maps (n, r, d) and perceptual hashes: each group's photos, followed by their near copies.
 
     Photos are numbers from 0 to n - 1. The largest group comes first, and the most central photo of each. FrnError if
     there are fewer different photos than `count`, or too many photos.
     """
     if len(maps) > MAX_PHOTOS:
         raise FrnError(f"{len(maps):,} photos are too many to group at once: the limit is {MAX_PHOTOS:,}")
-    copies = _near_copies(maps)
+    copies = _near_copies(looks)
     if count is not None and not 1 <= count <= len(copies):
         raise FrnError(f"{len(copies)} different photos cannot make {count} groups")
     chosen = maps[[first for first, *_ in copies]]
@@ -67,15 +65,13 @@ def group(maps: Floats, prior: Prior, count: int | None = None) -> list[list[lis
     return sorted(found, key=lambda own: -sum(map(len, own)))
 
 
-def _near_copies(maps: Floats) -> list[list[int]]:
+def _near_copies(looks: Sequence[bytes]) -> list[list[int]]:
     """Photos that are not near copies of an earlier one, each with those that are."""
-    flat = maps.reshape(len(maps), -1)
-    flat = flat / np.linalg.norm(flat, axis=1, keepdims=True).clip(1e-12)
-    first: dict[int, list[int]] = {}
-    for place, row in enumerate(flat):
-        firsts = list(first)
-        alike = np.flatnonzero(flat[firsts] @ row >= SAME)
-        first.setdefault(firsts[alike[0]] if len(alike) else place, []).append(place)
+    first: dict[bytes, list[int]] = {}
+    for place, look in enumerate(looks):
+        nearness = are_near([look], list(first))[0]
+        known = list(first)[int(nearness.argmax())] if nearness.any() else look
+        first.setdefault(known, []).append(place)
     return list(first.values())
 
 
@@ -123,7 +119,7 @@ def _likeliest_count(maps: Floats, merges: list[tuple[int, int]], prior: Prior) 
         key = tuple(members.tolist())
         if key not in left_out:
             alone = np.square(maps[members[:1]], dtype=np.float64).sum(-1).mean(-1)
-            head = replace(prior.head(1), alpha=prior.alpha + SHIFTS[-1])
+            head = HeadParameters(prior.alpha + SHIFTS[-1], prior.beta)
             left_out[key] = float((leave_one_out(maps[members], head) if len(members) > 1 else alone).sum())
         return left_out[key]
 

@@ -59,7 +59,7 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "small.safetensors"
 
 
-def test_an_frn_head_on_a_trained_backbone_is_chosen_on_the_validation_split(moths: Path, model: Path) -> None:
+def test_frn_head_on_a_trained_backbone_is_tuned_on_the_validation_split(moths: Path, model: Path) -> None:
     words = ("eval", str(model), "--data", str(moths), "--shot", "1", "--queries", "4", "--episodes", "20", "--json")
     assert "head" not in json.loads(frn(*words).stdout)["results"][0]
     chosen = json.loads(frn(*words, "--method", "frn").stdout)["results"][0]["head"]

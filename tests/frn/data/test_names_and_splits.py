@@ -1,4 +1,4 @@
-"""Folders as people have them: names in two forms, splits by other names, photos one level deeper."""
+"""Real-world folders: names in two Unicode forms, other names of splits, photos one level deeper."""
 
 import unicodedata
 from pathlib import Path
@@ -30,7 +30,7 @@ def frn(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
-def test_a_name_is_one_in_both_forms_of_unicode() -> None:
+def test_names_match_in_both_unicode_forms() -> None:
     state, _ = build_state([(NFD, [Support(Path("a"), "1", 0, 0)])])
     assert [entry.name for entry in state.classes] == [NFC]
     assert state.named(NFD) is state.named(NFC) is not None
@@ -39,7 +39,7 @@ def test_a_name_is_one_in_both_forms_of_unicode() -> None:
         session.create(NFD)
 
 
-def test_two_folders_that_differ_in_form_only_are_named(tmp_path: Path) -> None:
+def test_folders_that_differ_only_in_unicode_form_are_reported(tmp_path: Path) -> None:
     for name in (NFC, NFD):
         photos(tmp_path / name)
     with pytest.raises(FrnError, match=r"two folders called 'Épervier'.*u0301"):
@@ -64,7 +64,7 @@ def test_an_exact_name_wins_and_others_get_the_nearest() -> None:
     assert loose("Straße 1") == loose("STRASSE_1")
 
 
-def test_score_matches_names_in_any_form_and_says_so(tmp_path: Path) -> None:
+def test_score_matches_names_in_any_form_and_reports_it(tmp_path: Path) -> None:
     classes, labelled = tmp_path / "classes", tmp_path / "labelled"
     for name in ("Ivory Gull", NFC, "jay"):
         photos(classes / name, 2)
@@ -117,7 +117,7 @@ def test_system_folders_are_not_classes(tmp_path: Path, name: str) -> None:
     assert not found.skipped
 
 
-def test_a_folder_is_looked_into_before_advice_is_given(tmp_path: Path) -> None:
+def test_folder_is_inspected_before_advice_is_given(tmp_path: Path) -> None:
     photos(tmp_path / "deep" / "birds" / "jay")
     photos(tmp_path / "deep" / "wren")
     with pytest.raises(FrnError, match=r"birds: has no photos itself, but its folders do \(jay\)"):

@@ -1,4 +1,4 @@
-"""The reject rule, by hand counts and on images it cannot know."""
+"""Rejecting unknown photos, with counts by hand and on images of other things."""
 
 import numpy as np
 import pytest
@@ -19,13 +19,13 @@ from frn.ridge.parameters import HeadParameters
 HEAD = HeadParameters(0.3, 0.1, 2.0)
 
 
-def test_explained_is_one_less_the_error_per_energy() -> None:
+def test_explained_share_is_one_minus_error_over_energy() -> None:
     queries = np.array([[[3.0, 4.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])  # energies (25 + 1) / 2 and 0
     errors = np.array([[0.0, 6.5, 13.0, 20.0], [0.0, 1.0, 2.0, 3.0]])
     np.testing.assert_allclose(explained(errors, queries), [[1.0, 0.5, 0.0, 0.0], [0.0] * 4])
 
 
-def test_familiarity_is_one_less_the_error_beside_energy_and_the_next_five() -> None:
+def test_familiarity_is_one_minus_error_over_energy_and_next_five() -> None:
     errors, whole = np.array([[9.0, 2.0, 4.0, 4.0, 4.0, 4.0, 4.0, 90.0]]), np.array([16.0])
     rivals = (4 * 5) / 5
     assert familiarity(errors[:, 1:], whole)[0] == pytest.approx(1 - 2 / (16 * rivals) ** 0.5)
@@ -46,14 +46,14 @@ def test_a_threshold_on_the_explained_share_is_the_limit_on_familiarity(weight: 
     assert (unknown == below).all()
 
 
-def test_a_persons_threshold_is_the_same_for_every_photo() -> None:
+def test_given_threshold_is_the_same_for_every_photo() -> None:
     errors = np.random.default_rng(0).uniform(0.1, 1, (5, 7))
     np.testing.assert_allclose(RejectRule(0.4).thresholds(errors, np.ones(5)), 0.4)
     np.testing.assert_allclose(NEVER.thresholds(errors, np.ones(5)), 0)
 
 
-def test_it_does_not_depend_on_the_scale_of_the_features_but_errors_do() -> None:
-    """With lambda in proportion, doubled features rebuild each other alike."""
+def test_explained_share_does_not_depend_on_the_scale_of_features() -> None:
+    """With lambda in proportion, doubled features reconstruct each other equally well."""
     generator = np.random.default_rng(0)
     pool, queries = generator.standard_normal((3, 9, 32)), generator.standard_normal((4, 9, 32))
     grown = HeadParameters(HEAD.alpha + np.log(4), HEAD.beta, HEAD.gamma)
@@ -63,7 +63,7 @@ def test_it_does_not_depend_on_the_scale_of_the_features_but_errors_do() -> None
 
 
 def examples(noise: float, way: int = 4, k: int = 30) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Errors, classes and energies as `calibrate` takes them."""
+    """Return errors, classes and energies in the form that `calibrate` takes."""
     generator = np.random.default_rng(3)
     labels = np.repeat(np.arange(way), k)
     errors = np.ones((way * k, way)) + 0.1 * generator.standard_normal((way * k, way))
@@ -95,7 +95,7 @@ def test_nothing_is_unknown_if_every_class_has_one_photo() -> None:
     assert "cannot be told" in found.describe()
 
 
-def test_a_photo_of_another_class_is_unknown_and_a_sibling_is_not() -> None:
+def test_photo_of_another_class_is_unknown_but_a_similar_one_is_not() -> None:
     generator = np.random.default_rng(3)
     centres = generator.standard_normal((4, 9, 32))
 
@@ -117,15 +117,15 @@ def test_a_photo_of_another_class_is_unknown_and_a_sibling_is_not() -> None:
     assert unknown(draw(centres[3], 50)) >= 0.9
 
 
-def test_the_area_counts_ties_as_half() -> None:
+def test_auroc_counts_ties_as_half() -> None:
     assert auroc(np.array([1.0, 2.0]), np.array([1.0])) == 0.75
 
 
-def test_photos_said_to_be_of_no_class_move_the_limit_only_where_that_rejects_fewer_known_ones() -> None:
+def test_many_photos_marked_as_no_class_raise_the_limit() -> None:
     known = np.linspace(0.2, 1.0, 41)
     stated = Calibration(known, np.zeros(0), 0.0).rule.least
     few = Calibration(known, np.zeros(0), 0.0, others=np.array([0.6])).rule.least
     many = Calibration(known, np.zeros(0), 0.0, others=np.full(30, 0.3)).rule.least
-    assert few == stated  # one photo is not worth twenty
+    assert few == stated  # one photo counts less than twenty
     assert many > 0.3
     assert (known < many).sum() < 30

@@ -1,4 +1,4 @@
-"""Ten tasks by keys alone and one by the mouse alone: what docs/lab/tasks.md says each takes is what it takes."""
+"""Ten tasks by keys alone and one by the mouse alone need exactly the counts in docs/lab/tasks.md."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,13 +15,13 @@ from tests.tui.fake_engine import FakeEngine
 
 CLASSES = ["finch", "jay", "owl", "tit", "wren"]
 WRONG = (3, 11, 24, 37)
-"""Of the 40 photos that are answered with a class, those that are of the next one."""
+"""Photos of the next class among the 40 photos that are answered with a class."""
 ASKED = [f"{name}-{100 + number}.jpg" for name in CLASSES for number in range(40)]
 TABLE = Path(__file__).parents[3] / "docs" / "lab" / "tasks.md"
 
 
 class User:
-    """Presses keys, and counts them."""
+    """Presses keys and counts them."""
 
     def __init__(self, driver: Driver, engine: FakeEngine) -> None:
         self.driver, self.app, self.engine, self.pressed = driver, driver.app, engine, 0
@@ -36,14 +36,14 @@ class User:
         await self.driver.idle()
 
     async def begin(self) -> None:
-        """What stands before most tasks; it does not count."""
+        """Set up the start of most tasks; these keys do not count."""
         await self.press("a left f i f2")
         await self.press("p a s f2")
         self.pressed = 0
 
     @property
     def asked(self) -> str:
-        """The photo on show."""
+        """Return the photo on show."""
         answer = self.app.controller.query.answer
         return answer["path"] if answer else ""
 
@@ -53,13 +53,13 @@ class User:
 
 
 async def classes(user: User) -> None:
-    """Five classes from folders."""
+    """Enroll five classes from folders."""
     await user.press("a left f i f2")
     assert user.driver.counts == dict.fromkeys(CLASSES, 5)
 
 
 async def questions(user: User) -> None:
-    """Five classes from folders, 200 questions answered, each reviewed and said to be right or what it is."""
+    """Enroll five classes from folders, classify 200 photos, then confirm or correct each answer."""
     await classes(user)
     await user.press("p a s f2")
     await user.press("l s s s ctrl+a y")
@@ -76,7 +76,7 @@ async def questions(user: User) -> None:
 
 
 async def go(user: User, review: Review, path: str) -> None:
-    """To a photo of the grid: over whole lines, then along."""
+    """Move to a photo of the grid: down the rows, then along."""
     columns, target = review.gallery._grid.columns, review.gallery.paths.index(path)
     lines = target // columns - review.gallery.cursor // columns
     await user.press(["down"] * lines)
@@ -86,7 +86,7 @@ async def go(user: User, review: Review, path: str) -> None:
 
 
 async def one_photo(user: User) -> None:
-    """Ask about one photo, and see what its class does not explain."""
+    """Classify one photo and see which parts its class does not explain."""
     await user.press("p a s enter o w l enter h")
     shown = user.app.workspace.query_pane.picture
     assert user.asked.startswith("/asked/owl")
@@ -94,7 +94,7 @@ async def one_photo(user: User) -> None:
 
 
 async def correction(user: User) -> None:
-    """Say of the photo on show that it is of another class; the next one follows."""
+    """Assign the photo on show to another class; the next photo follows."""
     await user.press("3")
     assert next(iter(user.labels.values())) == "owl"
     assert user.asked.endswith("finch-101.jpg")
@@ -107,26 +107,26 @@ async def threshold(user: User) -> None:
 
 
 async def twelve(user: User) -> None:
-    """Say of the first twelve photos that they are of class 2."""
+    """Assign the first twelve photos to class 2."""
     await user.press(["l", *["space"] * 12, "2"])
     assert list(user.labels.values()) == ["jay"] * 12 + [""] * 188
 
 
 async def merge(user: User) -> None:
-    """Make one class of two."""
+    """Merge two classes."""
     await user.press("r ctrl+u j a y enter enter")
     assert user.driver.counts == {"jay": 10, "owl": 5, "tit": 5, "wren": 5}
 
 
 async def closer(user: User) -> None:
-    """See an example large, twice as close, and the next one."""
+    """Enlarge an example, zoom in twofold, then show the next example."""
     await user.press("shift+tab z z Z right")
     assert isinstance(user.app.screen, Closeup)
     assert user.app.screen.at == 1
 
 
 async def sort(user: User) -> None:
-    """Copy 200 photos into a folder for each verdict."""
+    """Copy 200 photos into one folder per answer."""
     await user.press("l e enter enter")
     assert len(user.engine.sorted) == 200
 
@@ -138,7 +138,7 @@ async def save(user: User) -> None:
 
 
 async def by_mouse(user: User) -> None:
-    """By the mouse alone: choose a class, ask about an example of it, and say of the photo that it is of another."""
+    """With the mouse alone: choose a class, classify one of its examples, and assign that photo to another class."""
     pilot = user.driver.pilot
     await pilot.click("#classes", offset=(3, 2))
     await user.driver.idle()
@@ -156,7 +156,7 @@ LONG: list[Callable[[User], Awaitable[None]]] = [questions, twelve, sort, save, 
 
 
 def told() -> dict[str, tuple[str, str]]:
-    """Each task's keys before and now, as they stand in the document."""
+    """Return each task's counts before and now, from the document."""
     rows = re.findall(r"^\| (.+?) \| (\S+) \| (\d+) \|", TABLE.read_text(), re.MULTILINE)
     return {what: (before, now) for what, before, now in rows}
 
@@ -183,6 +183,6 @@ def test_a_task_takes_the_documented_number_of_keys(
     drive(scenario, place="/home")
 
 
-def test_five_classes_and_200_questions_take_at_most_half_of_the_keys_of_before() -> None:
+def test_five_classes_and_200_answers_take_at_most_half_the_old_keys() -> None:
     before, now = told()[(questions.__doc__ or "").strip().rstrip(".")]
     assert 2 * int(now) <= int(before)

@@ -1,4 +1,4 @@
-"""Every key does what the table says, whichever pane has the focus."""
+"""Every key does what the table says, for any focused pane."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from frn_tui.screens.workspace import bindings
 from tests.tui.conftest import Drive, Driver
 
 MOVES = {"h", "l", "j", "k", "up", "down", "left", "right", "enter", "space", "v", "ctrl+a", "home", "end"}
-"""Keys of lists and photos, which have them while they have the focus."""
+"""Keys that lists and photos use while they have the focus."""
 
 
 @pytest.mark.parametrize("pane", PANES)

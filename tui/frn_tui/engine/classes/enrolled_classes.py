@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from frn.errors import FrnError
+from frn.images.near_copies import nearest_copies
 from frn.inference.feature_cache import Maps
 from frn.inference.session import ClassEntry
 from frn.inference.unknown import Calibration, RejectRule, Shares, calibrate, explained, familiarity, stride
@@ -19,7 +20,6 @@ from frn.ridge.parameters import HeadParameters
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
 from frn_tui.engine.classes.class_ranks import ClassErrors
 from frn_tui.engine.classes.embedding import Embedding
-from frn_tui.engine.classes.near_duplicates import NearDuplicates
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Check, Job
 
@@ -84,7 +84,6 @@ class EnrolledClasses:
         self._sha256 = ""
         self._head: HeadParameters | None = None
         """Head with which the members were enrolled."""
-        self._near_duplicates = NearDuplicates()
         self._class_errors = ClassErrors()
         self._current: Classes | None = None
 
@@ -113,7 +112,7 @@ class EnrolledClasses:
         calibration = _calibrate(groups, members, maps, errors, _familiarity(enrolled, others))
         calibrated = calibration.typical
         threshold = calibrated if state.threshold is None else state.threshold
-        reports = self._report(entries, members, maps, errors, job.check) if entries else []
+        reports = self._report(entries, members, maps, errors) if entries else []
         self._use(entries, members, head, calibration.rule if state.threshold is None else RejectRule(threshold))
         empty = [c.id for c in state.classes if not c.supports]
         reports += [{"id": number, "explained": {}, "rank": {}, "rival": {}, "near": {}} for number in empty]
@@ -123,7 +122,7 @@ class EnrolledClasses:
         """Discard everything computed with another model."""
         sha256 = self._models.model.extractor.sha256
         if sha256 != self._sha256:
-            self._members, self._near_duplicates, self._class_errors = {}, NearDuplicates(), ClassErrors()
+            self._members, self._class_errors = {}, ClassErrors()
             self._sha256, self._current = sha256, None
 
     def _choose_head(self, entries: Sequence[ClassEntry], maps: dict[str, Maps]) -> HeadParameters:
@@ -176,10 +175,10 @@ class EnrolledClasses:
         members: Sequence[ClassRecord],
         maps: dict[str, Maps],
         errors: Array,
-        check: Check,
     ) -> list[ClassReport]:
-        near = self._near_duplicates.find(maps, check)
-        groups = _groups(entries)
+        groups, all_keys = _groups(entries), list(maps)
+        twins = nearest_copies([self._embedding.look(key) for key in all_keys])
+        near = {key: all_keys[twin] for key, twin in zip(all_keys, twins, strict=True) if twin is not None}
         reports: list[ClassReport] = []
         first = 0
         for column, (entry, member) in enumerate(zip(entries, members, strict=True)):

@@ -1,12 +1,12 @@
-"""Classification by another head than FRN's: torch compares the maps, the rest is as with FRN.
+"""Classification by another head than FRN's: the head compares the maps, the rest is as with FRN.
 
 The error of a class is its negative log-probability, and a photo's energy is 1. A class explains one less its error,
-at least nothing, and the threshold is calibrated on these.
+at least nothing, and the threshold is calibrated on these. The head of an exported model is the `head.onnx` beside it;
+that of a model file runs in torch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,40 +15,73 @@ from frn.inference.classifier import Classifier
 from frn.inference.enrolled_form import EnrolledForm
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
+from frn.inference.onnx_runtime import MAX_BYTES
+from frn.inference.onnx_sandbox import ForeignModel, Session
 from frn.inference.session import State
 from frn.inference.unknown import Shares
 from frn.models.zoo import is_exported
 from frn.ridge.enrolment import Array, EnrolledClass, Floats
 from frn.ridge.parameters import HeadParameters
+from frn.system.files import read_regular
 
-if TYPE_CHECKING:
-    from frn.models.head_scores import HeadScores
+HEAD_FILE = "head.onnx"
+Logits = Callable[[Maps, Maps], Floats]
+"""A head: logits (n, way) of supports (way, k, r, d) and queries (n, r, d)."""
 
 
 def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> Classifier:
     """Return a classifier without classes over a model with any head.
 
     Raises:
-        FrnError: if the model is exported, and its head is not FRN's.
+        FrnError: if the model is exported and its head is not beside it, or is of another model.
     """
     if extractor.head is not None:
         return Classifier(extractor, store)
-    if is_exported(Path(extractor.where)):
-        raise FrnError(
-            f"{extractor.where}: holds no {extractor.method} head. Give the model file or the run folder, or a model "
-            "trained with --method frn."
-        )
-    from frn.models.head_scores import head_scores  # torch has just exported the extractor
+    if not is_exported(Path(extractor.where)):
+        from frn.models.head_scores import head_logits  # torch has just exported the extractor
 
-    return OtherHeadClassifier(extractor, head_scores(Path(extractor.where)), store)
+        return OtherHeadClassifier(extractor, head_logits(Path(extractor.where)), store)
+    path = Path(extractor.where).with_name(HEAD_FILE)
+    if not path.is_file():
+        raise FrnError(
+            f"{extractor.where}: its {extractor.method} head should be beside it, as {HEAD_FILE}. Export the model "
+            "again, or give the model file or the run folder."
+        )
+    graph = read_regular(path, MAX_BYTES)
+    return OtherHeadClassifier(extractor, ForeignModel(graph, str(path), "cpu", extractor.threads), store, graph)
+
+
+def as_shots(pools: Sequence[Maps]) -> Maps:
+    """Supports (way, k, r, d) of classes of different sizes: a head takes as many of each, so a few are repeated."""
+    most = max(map(len, pools))
+    return np.stack([pool[np.arange(most) % len(pool)] for pool in pools])
 
 
 class OtherHeadClassifier(Classifier):
-    """Enrolled classes that a torch head compares with queries."""
+    """Enrolled classes that a head compares with queries."""
 
-    def __init__(self, extractor: Extractor, scores: "HeadScores", store: FeatureStore | None = None) -> None:
+    def __init__(
+        self,
+        extractor: Extractor,
+        head: Logits | Session,
+        store: FeatureStore | None = None,
+        graph: bytes | None = None,
+    ) -> None:
+        """Compare with a head, a function or an open `head.onnx`, of which `graph` is the file.
+
+        Raises:
+            FrnError: if the file is not the head of this extractor.
+        """
         super().__init__(extractor, store, HeadParameters())
-        self.scores = scores
+        if callable(head):
+            self.logits: Logits = head
+        else:
+            found = {name: tuple(shape[-2:]) for name, _, shape in head.inputs}
+            if found != dict.fromkeys(("support", "query"), extractor.shape):
+                raise FrnError(f"{extractor.where}: the {HEAD_FILE} beside it is not the head of this model")
+            self.logits = lambda support, query: head.run({"support": support, "query": query})
+        self.graph = graph
+        """Bytes of `head.onnx`, if the head is exported."""
         self.pools: dict[str, Maps] = {}
         """Supports of each class, (k, r, d)."""
 
@@ -75,17 +108,27 @@ class OtherHeadClassifier(Classifier):
     def _stored_form(self, state: State) -> EnrolledForm | None:
         return None
 
-    def _energy(self, maps: Maps) -> Shares:
+    def energy(self, maps: Maps) -> Shares:
+        """Return 1 for each map."""
         return np.ones(len(maps))
 
     def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
         """Negative log-probabilities (n, way) of maps (n, r, d), of examples without themselves."""
         if not self.pools:
             raise FrnError("there is no class yet: enroll some first")
-        errors = -self.scores(list(self.pools.values()), maps)
+        errors = self._compare(list(self.pools.values()), maps)
         for row, key in enumerate(keys):
             if key in self._own_errors:
                 errors[row] = self._errors_without(maps[row], key)
+        return errors
+
+    def _compare(self, pools: Sequence[Maps], maps: Maps) -> Array:
+        """Negative log-probabilities (n, way) of maps (n, r, d) by supports of each class."""
+        if len(pools) == 1:
+            return np.zeros((len(maps), 1))
+        logits = self.logits(as_shots(pools), maps).astype(np.float64)
+        above = logits - logits.max(1, keepdims=True)
+        errors: Array = np.log(np.exp(above).sum(1, keepdims=True)) - above
         return errors
 
     def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
@@ -99,7 +142,7 @@ class OtherHeadClassifier(Classifier):
         present = {name: pool for name, pool in pools.items() if len(pool)}
         errors = np.ones(len(pools))
         if present:
-            (scores,) = self.scores(list(present.values()), query[None])
-            errors[[name in present for name in pools]] = -scores
-            errors[[name not in present for name in pools]] = max(1.0, -scores.min())
+            (found,) = self._compare(list(present.values()), query[None])
+            errors[[name in present for name in pools]] = found
+            errors[[name not in present for name in pools]] = max(1.0, found.max())
         return errors
