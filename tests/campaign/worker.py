@@ -1,4 +1,4 @@
-"""`python -m tests.campaign.worker PART SEED FIRST COUNT KEEP`: print a line when ready, then one line of JSON per case."""
+"""`python -m tests.campaign.worker PART SEED FIRST COUNT KEEP`: print a line when ready, then one line per case."""
 
 import json
 import os
