@@ -25,8 +25,8 @@ from frn.data.folders import ClassFolders, scan
 from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
 from frn.evaluation.accuracy import Accuracy, summarise
+from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.split_report import EvaluationPlan, Inspection, evaluate_images
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.system.precision import choose_device, choose_precision
@@ -121,11 +121,9 @@ def episode_shares(model: str, folders: ClassFolders, options: RunOptions, episo
     """Return the share of right answers in each test episode; the episodes are the same for every model."""
     device = choose_device(options.device)
     extractor = TorchExtractor(load_model(model), choose_precision(options.precision, device), device)
-    seen: list[Inspection] = []
     images = load_images(folders, extractor.transform)
-    evaluate_images(extractor, images, EvaluationPlan(shapes=[TEST], episodes=episodes), inspect=seen.append)
-    shares: NDArray[np.float64] = seen[0].tally.right.mean(-1)
-    return shares
+    maps = extractor.extract(images)
+    return episode_accuracies(extractor.new_head(), maps, images.sizes, TEST, episodes=range(episodes), seed=0)
 
 
 def main(

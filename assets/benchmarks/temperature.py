@@ -24,7 +24,7 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.tally import Tally
+from frn.evaluation.reliability import Calibration
 from frn.heads.frn import FRNHead
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL, resolve
@@ -72,33 +72,41 @@ def measure_calibration(
         maps = extractor.extract(images)
     found = []
     for shape in shapes:
-        tally = _TwoTallies(images.sizes, shape, episodes)
-        accuracy = evaluate_episodes(head, maps, images.sizes, shape, episodes=episodes, seed=seed, tally=tally)
+        answers = _Answers(shape)
+        accuracy = evaluate_episodes(head, maps, images.sizes, shape, episodes=episodes, seed=seed, observe=answers.add)
+        learned, tempered = answers.errors()
         found.append(
             FewShotCalibration(
                 pool=" + ".join(map(str, roots)),
                 way=shape.way,
                 shot=shape.shot,
-                learned=100 * tally.calibration().error,
-                tempered=100 * tally.tempered.calibration().error,
+                learned=learned,
+                tempered=tempered,
                 accuracy=accuracy.mean,
             )
         )
     return found
 
 
-class _TwoTallies(Tally):
-    """Return a tally of the answers, and one of the same answers at the temperature of their shots."""
+class _Answers:
+    """The probabilities of all answers, as trained and at the temperature of their shots."""
 
-    def __init__(self, sizes: Sequence[int], shape: EpisodeShape, episodes: int) -> None:
-        super().__init__(sizes, shape, episodes)
-        self.tempered = Tally(sizes, shape, episodes)
+    def __init__(self, shape: EpisodeShape) -> None:
         self.factor = temperature(1.0, shape.shot)
+        self.target = np.repeat(np.arange(shape.way), shape.queries)
+        self.found: list[tuple[NDArray[np.float64], ...]] = []
 
-    def add(self, start: int, sampled: NDArray[np.int64], logits: NDArray[np.floating]) -> None:
-        """Record episodes with their logits."""
-        super().add(start, sampled, logits)
-        self.tempered.add(start, sampled, self.factor * logits)
+    def add(self, start: int, sampled: NDArray[np.int64], logits: NDArray[np.float32]) -> None:
+        """Note episodes with their logits."""
+        right = logits.argmax(-1) == self.target
+        gaps = logits.astype(np.float64) - logits.max(-1, keepdims=True)
+        own, tempered = (1 / np.exp(factor * gaps).sum(-1) for factor in (1.0, self.factor))
+        self.found.append((right, own, tempered))
+
+    def errors(self) -> list[float]:
+        """Return the calibration errors as trained and with the temperature, in percent."""
+        right, *probabilities = (np.concatenate(part).ravel() for part in zip(*self.found, strict=True))
+        return [100 * Calibration.of(each, right.astype(bool)).error for each in probabilities]
 
 
 def main(

@@ -41,8 +41,9 @@ def main(runtime: Path) -> None:
         _frn("classify", *words)
         _picture(browser, (place / "photos.html").as_uri(), "report-photos.png", dark_script=_click("maps"))
         _draw_data(place / "data")
-        words = ["--data", place / "data", "--episodes", "100", "--shot", "5", "--report", place / "eval.html"]
-        _frn("eval", MODEL, *words)
+        words = ["--data", place / "data", "--episodes", "100", "--shot", "5", "--out", place / "eval.html"]
+        script = HERE.parent / "reports" / "evaluate.py"
+        subprocess.run([sys.executable, script, MODEL, *words], check=True)
         lower = "document.getElementById('shot-5').nextElementSibling.nextElementSibling.scrollIntoView()"
         _picture(browser, (place / "eval.html").as_uri(), "report-eval.png", dark_script=lower)
         page = place / "page"

@@ -31,20 +31,6 @@ def summarise(correct: Sequence[float] | np.typing.NDArray[np.float64]) -> Accur
     return Accuracy(float(percent.mean()), 1.96 * math.sqrt(float(percent.var()) / len(percent)), len(percent))
 
 
-class Unknown(TypedDict):
-    """Detection of unknown queries, in percent.
-
-    Both rates are the fraction of queries, known or unknown, that fall below the calibrated threshold.
-    """
-
-    auroc: float
-    auroc_ci95: float
-    auroc_softmax: float
-    auroc_softmax_ci95: float
-    false_rejections: float
-    true_positive_rate: float
-
-
 class Result(TypedDict):
     """Accuracy of one episode shape; `accuracy` and `ci95` are in percent."""
 
@@ -59,7 +45,6 @@ class Result(TypedDict):
     """Accuracy and ci95 of the same episodes when enrolled as `frn classify` does."""
     transductive: NotRequired[dict[str, dict[str, float]]]
     """Accuracy and ci95 if the queries refine these classes: of the same episodes, and with unequal classes."""
-    unknown: NotRequired[Unknown]
     head: NotRequired[dict[str, float]]
     """Parameters chosen on the validation split for an untrained head."""
 

@@ -14,13 +14,14 @@ from torch import Tensor
 from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, summarise
-from frn.evaluation.tally import Tally
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.ridge.matmul import matmul_small
 from frn.ridge.moments import second_moment
 from frn.ridge.systems import residual_operator
 
+Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32]], None]
+"""Receives the number of a chunk's first episode, its image indices (e, way, shot + queries) and logits (e, q, way)."""
 Scorer = Callable[[Tensor], Tensor]
 """Function from image indices (e, way, shot + queries) of a chunk of episodes to logits (e, q, way)."""
 
@@ -39,15 +40,12 @@ def evaluate_episodes(
     episodes: int,
     seed: int,
     progress: Progress | None = None,
-    tally: Tally | None = None,
+    observe: Observer | None = None,
 ) -> Accuracy:
-    """Measure a head's accuracy over random episodes of feature maps (n, r, d) sorted by class.
-
-    A tally records the answer to every query.
-    """
+    """Measure a head's accuracy over random episodes of feature maps (n, r, d) sorted by class."""
     return summarise(
         episode_accuracies(
-            head, feature_maps, sizes, shape, episodes=range(episodes), seed=seed, progress=progress, tally=tally
+            head, feature_maps, sizes, shape, episodes=range(episodes), seed=seed, progress=progress, observe=observe
         )
     )
 
@@ -61,7 +59,7 @@ def episode_accuracies(
     episodes: range,
     seed: int,
     progress: Progress | None = None,
-    tally: Tally | None = None,
+    observe: Observer | None = None,
 ) -> NDArray[np.float64]:
     """Return the fraction of right answers in each episode with these numbers; see `evaluate_episodes`."""
     with torch.inference_mode():
@@ -73,8 +71,8 @@ def episode_accuracies(
         chunk = range(start, min(start + CHUNK, episodes.stop))
         sampled = np.stack([evaluation_episode(sizes, shape, seed=seed, index=index) for index in chunk])
         logits = score(torch.from_numpy(sampled).to(feature_maps.device))
-        if tally:
-            tally.add(start, sampled, logits.float().cpu().numpy())
+        if observe:
+            observe(start, sampled, logits.float().cpu().numpy())
         accuracy: NDArray[np.float64] = (logits.argmax(-1) == target).double().mean(-1).cpu().numpy()
         return accuracy
 

@@ -14,7 +14,7 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Result
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
-from frn.evaluation.split_report import EvaluationPlan, Inspect, evaluate_images
+from frn.evaluation.split_report import EvaluationPlan, evaluate_images
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor, Tta
@@ -62,8 +62,6 @@ class EvaluationOptions:
     """
     tune: bool = False
     transductive: bool = False
-    unknown: bool = False
-    """Also measure how well photos of other classes are detected."""
 
 
 def evaluate(
@@ -71,12 +69,11 @@ def evaluate(
     *,
     bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
-    inspect: Inspect | None = None,
     ranks: ProcessGroup = ALONE,
 ) -> list[Result]:
     """Measure a model's accuracy over random episodes; `warn` receives the reasons for skipped images.
 
-    `inspect` receives each shape's answers for a report. Ranks share images and episodes; each gets the results.
+    Ranks share images and episodes; each gets the results.
 
     Raises FrnError if the model or data set does not exist, or a class is too small for the episodes.
     """
@@ -113,14 +110,12 @@ def evaluate(
                 head=ClassicalHead(fit) if fit else None,
                 tune=options.tune,
                 transductive=options.transductive,
-                unknown=options.unknown,
                 ranks=ranks,
             ),
             validation=validation,
             where=str(folders.root),
             extracting=extracting,
             scoring=scoring,
-            inspect=inspect,
         )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from frn.data.names import match_names
 from frn.errors import FrnError
-from frn.evaluation.tally import Calibration
+from frn.evaluation.reliability import Calibration
 from frn.images.near_copies import nearest_copies
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.feature_cache import Maps

@@ -1,8 +1,8 @@
 """Evaluation of a model on a split: several episode shapes from features computed once."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TypedDict
 
 import numpy as np
@@ -17,8 +17,6 @@ from frn.evaluation.accuracy import Accuracy, Result, as_result, summarise
 from frn.evaluation.enrolled import enrolled_accuracies
 from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import FeatureExtractor
-from frn.evaluation.open_set import doubled, measure_open_set
-from frn.evaluation.tally import Tally
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.ridge.parameters import HeadParameters
@@ -32,23 +30,6 @@ class Sampling(TypedDict):
 
     seed: int
     progress: Progress | None
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """One shape's result and its data."""
-
-    result: Result
-    seed: int
-    head: Head
-    feature_maps: Tensor
-    """Feature maps (n, r, d) of `images`."""
-    images: StoredImages
-    tally: Tally
-
-
-Inspect = Callable[[Inspection], None]
-"""Receives each shape's answers before the next shape starts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,16 +48,13 @@ class EvaluationPlan:
     """Also enroll each episode's classes as `frn classify` does: alpha and gamma chosen by leave-one-out."""
     transductive: bool = False
     """Also let the queries of each episode refine its enrolled classes; implies `tune`."""
-    unknown: bool = False
-    """Also measure how well unknown classes are detected; needs twice as many classes."""
     ranks: ProcessGroup = ALONE
     """Processes that share images and episodes."""
 
     def check(self, images: StoredImages, where: str) -> None:
         """Raise FrnError, naming the class, if the images are too few for one of the shapes."""
         for shape in self.shapes:
-            needed = doubled(shape) if self.unknown else shape
-            check_classes(images.names, images.sizes, needed, where=where, every_class=True)
+            check_classes(images.names, images.sizes, shape, where=where, every_class=True)
 
 
 def evaluate_images(
@@ -88,26 +66,21 @@ def evaluate_images(
     where: str = "the split",
     extracting: Progress | None = None,
     scoring: Progress | None = None,
-    inspect: Inspect | None = None,
 ) -> list[Result]:
     """Evaluate a model on images prepared by its own transform. The model is unchanged.
 
     An untrained FRN head is tuned for each shape on `validation`, images of other classes. Error messages call the
-    images `where`. `extracting` counts images, `scoring` the episodes of one shape; `inspect` receives each shape's
-    answers. Raises FrnError if a class is too small for one of the shapes, or the model's numbers are not finite.
+    images `where`. `extracting` counts images, `scoring` the episodes of one shape. Raises FrnError if a class is too
+    small for one of the shapes, or the model's numbers are not finite.
     """
     keep_freed_memory()
     if validation is not None:
-        replace(plan, unknown=False).check(validation, "the validation split")
+        plan.check(validation, "the validation split")
     plan.check(images, where)
     ranks, head = plan.ranks, plan.head or extractor.new_head()
     tune = plan.tune or plan.transductive
     if tune and not isinstance(head, FRNHead):
         raise FrnError("--tune and --transductive enroll classes: they need a model trained with --method frn")
-    if plan.unknown and not isinstance(head, FRNHead):
-        raise FrnError(
-            "--unknown measures how much of a query is reconstructed: it needs a model trained with --method frn"
-        )
 
     def extract(whole: StoredImages) -> Tensor:
         maps = ranks.gather(extractor.extract(whole.portion(ranks.share(len(whole))), extracting), len(whole))
@@ -129,10 +102,7 @@ def evaluate_images(
             chosen = tune_on_episodes(examples, validation.sizes, shape, seed=plan.seed)
             head.set_parameters(chosen)
         began = time.perf_counter()
-        tally = Tally(images.sizes, shape, plan.episodes) if inspect else None
-        accuracy = whole(
-            episode_accuracies(head, feature_maps, images.sizes, shape, episodes=share, tally=tally, **options)
-        )
+        accuracy = whole(episode_accuracies(head, feature_maps, images.sizes, shape, episodes=share, **options))
         result = as_result(accuracy, shape, time.perf_counter() - began)
         if chosen:
             result["head"] = asdict(chosen)
@@ -147,10 +117,5 @@ def evaluate_images(
             if plan.transductive:
                 names = ("balanced", "dirichlet_inductive", "dirichlet")
                 result["transductive"] = dict(zip(names, found[1:], strict=True))
-        if plan.unknown:
-            learned, maps = HeadParameters.of(head), feature_maps.cpu().numpy()
-            result["unknown"] = measure_open_set(learned, maps, images.sizes, shape, episodes=plan.episodes, **options)
         results.append(result)
-        if inspect and tally:
-            inspect(Inspection(result, plan.seed, head, feature_maps, images, tally))
     return results

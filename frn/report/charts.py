@@ -1,7 +1,5 @@
 """Numbers for the charts of `templates/charts.html`."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,10 +27,3 @@ def histograms(known: NDArray[np.floating], unknown: NDArray[np.floating], names
         steps = [(at, value / top) for i, value in enumerate(share) for at in (edges[i], edges[i + 1])]
         outlines[kind] = " ".join(f"{x(at)},{y(height)}" for at, height in [(0, 0), *steps, (1, 0)])
     return {"outlines": outlines, "names": names, "top": top}
-
-
-def scale(rows: Sequence[tuple[str, float, float]]) -> tuple[float, float]:
-    """Return the range in tens of percent that contains all means (second) with their intervals (half-width third)."""
-    low = max(0.0, 10 * np.floor(min(mean - ci for _, mean, ci in rows) / 10))
-    high = min(100.0, 10 * np.ceil(max(mean + ci for _, mean, ci in rows) / 10))
-    return low, high if high > low else low + 10

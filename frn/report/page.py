@@ -30,10 +30,15 @@ SMALL = 64
 LIBRARIES = ("torch", "onnxruntime-gpu", "onnxruntime", "numpy", "pillow")
 
 
-def render(template: str, title: str, command: str, facts: Mapping[str, str], **values: object) -> Iterator[str]:
-    """Render a page piece by piece. It states the command and versions that made it, beside `facts`."""
+def render(template: str | Path, title: str, command: str, facts: Mapping[str, str], **values: object) -> Iterator[str]:
+    """Render a page piece by piece; it states the command and versions that made it, beside `facts`.
+
+    The template is one of ours by name, or another file, which may use ours.
+    """
     told = {**facts, "made": time.strftime("%Y-%m-%d %H:%M"), **versions()}
-    return _templates().get_template(template).generate(title=title, command=command, facts=told, **values)
+    found = _templates()
+    page = found.get_template(template) if isinstance(template, str) else found.from_string(template.read_text("utf-8"))
+    return page.generate(title=title, command=command, facts=told, **values)
 
 
 def render_part(template: str, **values: object) -> str:

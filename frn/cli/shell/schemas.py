@@ -9,7 +9,6 @@ from msgspec import UNSET, Meta, UnsetType
 
 from frn.data.check import SplitReport
 from frn.evaluation.accuracy import Result
-from frn.reproduce.table_report import Listed, Report
 from frn.training.presets.preset import Preset
 
 Count = Annotated[int, Meta(ge=0)]
@@ -55,10 +54,7 @@ EXPORTED = open_record(
     },
     ("features", "preprocess", "card", "precision", "difference", "preprocess_difference"),
 )
-"""Paths, relative differences from torch, and accuracy in percent before and after int8.
-
-Files of other formats are listed under their names.
-"""
+"""Paths, relative differences from torch, and accuracy in percent before and after int8."""
 
 RESULTS: dict[str, tuple[Any, ...]] = {
     "classify": (
@@ -138,7 +134,6 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "presets": (Preset, dict[str, Preset]),
     "train": (record("Trained", {"test": list[Result]}, **TRAINED),),
     "finetune": (record("Finetuned", start=float, **TRAINED),),
-    "reproduce": (Report, list[Listed], each(record("Command", command=str))),
     "export": (EXPORTED, record("Page", web=str, runtime=str, page_difference=float)),
     "data check": (list[SplitReport],),
     "cache": (
@@ -153,7 +148,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
 }
 """Result types by command; if there are several, the output is one of them.
 
-`classify` prints one object per line. `reproduce --list`, and `presets` without a name, print the second type.
+`classify` prints one object per line. `presets` without a name prints the second type.
 """
 
 

@@ -1,20 +1,19 @@
 """`frn eval`: accuracy over random episodes."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.console import check_report, command_line, progress_bar, report_skipped, stdout
+from frn.cli.shell.console import progress_bar, report_skipped, stdout
 from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
-    from frn.evaluation.accuracy import Result, Unknown
+    from frn.evaluation.accuracy import Result
 
 
-NOT_OF_EVALUATION = ("report", "replace", "wants", "preset")
+NOT_OF_EVALUATION = ("wants", "preset")
 """Command parameters that are not `EvaluationOptions`."""
 
 
@@ -48,17 +47,11 @@ def evaluate(
     transductive: Annotated[
         bool, typer.Option("--transductive", help="Also let the queries of each episode refine its classes.")
     ] = False,
-    unknown: Annotated[
-        bool, typer.Option("--unknown", help="Also measure how well unknown classes are detected.")
-    ] = False,
-    report: Annotated[Path | None, typer.Option(help="Also write the results as a page (.html).")] = None,
-    replace: options.Replace = False,
     wants: FormatName = "table",
 ) -> None:
     """Measure accuracy over random episodes, with its 95% confidence interval.
 
-    Features are computed once per image, so 10,000 episodes take seconds. --report writes one self-contained file with
-    the accuracy of each class, calibration, confusion, and the hardest photos and episodes.
+    Features are computed once per image, so 10,000 episodes take seconds.
 
     --transductive measures the same episodes, and episodes of unequal classes (Dirichlet 2), each without and with it.
 
@@ -67,34 +60,24 @@ def evaluate(
     last two need seconds per episode.
     """
     given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
-    check_report(report, replace=replace)
     from frn.training.presets import find_preset
 
     given["transform"] = find_preset(preset).transform if preset else None
     from frn.evaluation.evaluate_model import EvaluationOptions
     from frn.evaluation.evaluate_model import evaluate as run
-    from frn.evaluation.findings import Findings, find
     from frn.system.distributed import joined
 
     with joined(device) as ranks:
-        if ranks.world > 1 and (report or unknown or method == "simpleshot"):
-            raise FrnError("--report, --unknown and --method simpleshot work in one process only: do not use torchrun")
-        findings: list[Findings] = []
+        if ranks.world > 1 and method == "simpleshot":
+            raise FrnError("--method simpleshot is for one process: leave torchrun out")
         results = run(
             EvaluationOptions(**given),
             bars=progress_bar,
             warn=report_skipped if ranks.is_main else lambda reasons: None,
-            inspect=(lambda shown: findings.append(find(shown))) if report else None,
             ranks=ranks,
         )
     if not ranks.is_main:
         return
-    if report:
-        from frn.report.evaluation_page import evaluation_page
-        from frn.report.page import write_page
-
-        facts = {"model": model, "data": str(data), "split": split, "seed": str(seed)}
-        write_page(report, evaluation_page(model, findings, command_line(), facts))
     head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}
     if printed(wants, {**head, "results": results}, rows_of(results)):
         return
@@ -109,8 +92,6 @@ def evaluate(
             console.print(
                 f"  unequal classes: {found['dirichlet_inductive']}, transductive {found['dirichlet']}", markup=True
             )
-        if unknown:
-            console.print(f"  {describe_unknown(result['unknown'])}", markup=True)
 
 
 def describe(result: "Result") -> str:
@@ -124,13 +105,3 @@ def describe(result: "Result") -> str:
 def describe_accuracy(found: "dict[str, float]") -> str:
     """Accuracy and its interval, as rich markup."""
     return f"[bold]{found['accuracy']:.2f} ± {found['ci95']:.2f} %[/bold]"
-
-
-def describe_unknown(found: "Unknown") -> str:
-    """Describe how well unknown classes are detected, as a line of rich markup."""
-    return (
-        f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by familiarity, "
-        f"{found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
-        f"threshold rejects {found['false_rejections']:.1f} % of known and "
-        f"{found['true_positive_rate']:.1f} % of unknown queries"
-    )

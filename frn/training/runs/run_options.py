@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -63,15 +63,6 @@ class RunOptions:
     """Model to start from."""
     config: Path | None = None
     """TOML file of settings, named as in a run's `config.toml`; the options above take precedence."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return the `frn` command with these options."""
-        words = ["train", self.preset]
-        for field in fields(self)[1:]:
-            if (value := getattr(self, field.name)) != field.default:
-                words += [f"--{field.name.replace('_', '-')}", str(value)]
-        return tuple(words)
 
     @property
     def wanted_precision(self) -> str:

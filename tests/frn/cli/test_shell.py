@@ -90,7 +90,6 @@ def labelled(tmp_path: Path) -> Path:
         (("presets",), "name,about,method,backbone"),
         (("presets", "demo"), "name,about,method,backbone"),
         (("cache",), ""),
-        (("reproduce", "--list"), "table,row,label,published_1,published_5,commands"),
     ],
 )
 def test_result_is_printed_as_table_csv_or_json(words: tuple[object, ...], head: str) -> None:
@@ -113,11 +112,11 @@ def test_scores_and_checks_print_rows(moths: Path, labelled: Path, tmp_path: Pat
         csv.DictReader(io.StringIO(frn("data", "check", moths / "val", "--shot", 5, "--format", "csv").stdout))
     )
     assert [(row["class"], row["images"], row["too_small"]) for row in checked][:1] == [("moth 20", "12", "True")]
-    words = ("eval", "conv4", "--data", moths, "--episodes", 10, "--shot", 1, "--unknown", "--way", 2, "--queries", 2)
+    words = ("eval", "conv4", "--data", moths, "--episodes", 10, "--shot", 1, "--tune", "--way", 2, "--queries", 2)
     (measured,) = csv.DictReader(io.StringIO(frn(*words, "--csv").stdout))
     (value,) = json.loads(frn(*words, "--json").stdout)["results"]
     assert float(measured["accuracy"]) == value["accuracy"]
-    assert float(measured["unknown_auroc"]) == value["unknown"]["auroc"]
+    assert float(measured["tuned_accuracy"]) == value["tuned"]["accuracy"]
 
 
 def test_photo_rows_are_printed_as_they_are_classified() -> None:

@@ -55,17 +55,6 @@ def test_classifier_on_pooled_features_replaces_the_head() -> None:
         evaluate_images(TorchExtractor(untrained("frn")), images, replace(plan, tune=True))
 
 
-def test_only_reconstruction_detects_unknown_photos() -> None:
-    plan = EvaluationPlan(shapes=[EpisodeShape(way=2, shot=1, queries=1)], episodes=2, unknown=True)
-    with pytest.raises(FrnError, match="--unknown measures how much of a query is reconstructed"):
-        evaluate_images(
-            TorchExtractor(untrained("proto")),
-            draw_classes(4, 6, size=32, seed=1),
-            plan,
-            extracting=lambda done, total: pytest.fail("images went through the network before"),
-        )
-
-
 @pytest.mark.parametrize("part", ["backbone", "head"])
 @pytest.mark.parametrize("method", ["frn", "simpleshot"])
 def test_a_model_whose_numbers_are_not_finite_has_no_accuracy(method: str, part: str) -> None:

@@ -52,33 +52,6 @@ def assert_alone(text: str) -> None:
     assert "@import" not in text
 
 
-def test_a_report_of_an_evaluation_shows_every_shot_and_the_same_numbers(moths: Path, tmp_path: Path) -> None:
-    out = tmp_path / "eval.html"
-    done = frn("eval", "conv4", "--data", moths, "--way", 2, "--queries", 5, "--episodes", 30, "--report", out, "--csv")
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    text = out.read_text(encoding="utf-8")
-    assert_alone(text)
-    for row in rows:
-        assert f"{float(row['accuracy']):.2f} ± {float(row['ci95']):.2f} %" in text
-        assert f"2-way {row['shot']}-shot: known and unknown photos" in text
-        assert f"2-way {row['shot']}-shot: hardest episodes" in text
-    assert "error map of" in text
-    assert [row["shot"] for row in rows] == ["1", "5"]
-
-
-def test_report_does_not_change_the_numbers(moths: Path, tmp_path: Path) -> None:
-    words = ("eval", "conv4", "--data", moths, "--shot", 1, "--queries", 5, "--episodes", 20, "--csv")
-    plain, reported = (frn(*words, *more).stdout for more in ((), ("--report", tmp_path / "r.html")))
-    without_time = [re.sub(r",[\d.]+$", "", line) for line in (plain.splitlines()[1], reported.splitlines()[1])]
-    assert without_time[0] == without_time[1]
-
-
-def test_too_few_classes_for_unknown_ones_are_reported(moths: Path, tmp_path: Path) -> None:
-    out = tmp_path / "eval.html"
-    frn("eval", "conv4", "--data", moths, "--shot", 1, "--queries", 5, "--episodes", 5, "--report", out)
-    assert "Not measured: it needs twice as many classes" in out.read_text(encoding="utf-8")
-
-
 def test_a_report_of_photos_has_each_photo_and_each_broken_file(tmp_path: Path, truncated_jpeg: Path) -> None:
     out = tmp_path / "photos.html"
     done = frn("classify", SAMPLES / "moths", SAMPLES / "queries", truncated_jpeg, "--report", out, "--csv")
@@ -158,12 +131,11 @@ def test_names_cannot_become_markup(tmp_path: Path) -> None:
     assert "script" not in [tag for tag, _ in Elements(text).found]
 
 
-@pytest.mark.parametrize("command", [("eval", "conv4", "--data", "."), ("classify", ".", ".")])
 @pytest.mark.parametrize(
     ("words", "reason"),
     [(("--report", "out.pdf"), "out.pdf: a report is a page"), (("--json", "--csv"), "--json and --csv both print")],
 )
-def test_unwritable_outputs_are_refused_early(command: tuple[str, ...], words: tuple[str, ...], reason: str) -> None:
-    done = frn(*command, *words)
+def test_unwritable_outputs_are_refused_early(words: tuple[str, ...], reason: str) -> None:
+    done = frn("classify", ".", ".", *words)
     assert done.exit_code == 1
     assert reason in done.stderr

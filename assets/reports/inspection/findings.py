@@ -5,14 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from inspection import tallies
+from inspection.open_set import judge_episode
 from numpy.typing import NDArray
+from torch import Tensor
 
+from frn.data.pixel_cache import StoredImages
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Result
-from frn.evaluation.open_set import judge_episode
-from frn.evaluation.split_report import Inspection
-from frn.evaluation.tally import Calibration, Counts, Shares
+from frn.evaluation.reliability import Calibration, Counts, Shares
 from frn.heads.frn import FRNHead
+from frn.heads.head import Head
 from frn.images.transforms import Pixels
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
@@ -24,6 +27,19 @@ MISTAKES = 6
 """Wrong answers shown per class of an episode."""
 
 Maps = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """One shape's result and its data."""
+
+    result: Result
+    seed: int
+    head: Head
+    feature_maps: Tensor
+    """Feature maps (n, r, d) of `images`."""
+    images: StoredImages
+    tally: tallies.Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +101,12 @@ def find(inspection: Inspection) -> Findings:
     return Findings(
         inspection.result,
         images.names,
-        tally.recall(),
-        tally.confusion(),
+        tallies.recall(tally),
+        tallies.confusion(tally),
         tally.calibration(),
         _open_set(inspection),
-        [_hard_image(inspection, int(image)) for image in tally.hardest_images(HARDEST_IMAGES)],
-        [_hard_episode(inspection, int(episode)) for episode in tally.hardest_episodes(HARDEST_EPISODES)],
+        [_hard_image(inspection, int(image)) for image in tallies.hardest_images(tally, HARDEST_IMAGES)],
+        [_hard_episode(inspection, int(episode)) for episode in tallies.hardest_episodes(tally, HARDEST_EPISODES)],
     )
 
 
@@ -125,8 +141,8 @@ def _crops(inspection: Inspection, numbers: Sequence[int] | NDArray[np.int64]) -
 
 def _hard_image(inspection: Inspection, image: int) -> HardImage:
     tally, shape = inspection.tally, inspection.tally.shape
-    asked, wrong = tally.asked()
-    episode, query = tally.surest_mistake(image)
+    asked, wrong = tallies.asked(tally)
+    episode, query = tallies.surest_mistake(tally, image)
     mistake, sampled = _mistake(inspection, episode, query), _sampled(inspection, episode)
     labels = [inspection.images.names[int(tally.class_of(row[0]))] for row in sampled]
     rows = {name: sampled[labels.index(name), : shape.shot] for name in (mistake.truth, mistake.answer)}

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from inspection.open_set import doubled, measure_open_set
 
 from frn.episodes import EpisodeShape
-from frn.evaluation.open_set import doubled, measure_open_set
 from frn.inference.unknown import auroc
 from frn.ridge.parameters import HeadParameters
 

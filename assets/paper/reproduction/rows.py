@@ -1,7 +1,7 @@
 """Parts of a table: rows, their figures, and the runs and measurements behind them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from frn.training.presets import PRESETS
@@ -31,8 +31,12 @@ class RunSpec:
         return {"seed": self.options.seed, **deciding_fields(self.options.overridden())}
 
     def words(self, start: str) -> tuple[str, ...]:
-        """Return the `frn train` command without locations; it starts from the model `start`, if given."""
-        return (*self.options.words, *(("--init", start) if self.init else ()))
+        """Return `frn train` with its options, without locations; it starts from the model `start`, if from any."""
+        words = ["train", self.options.preset]
+        for field in fields(self.options)[1:]:
+            if (value := getattr(self.options, field.name)) != field.default:
+                words += [f"--{field.name.replace('_', '-')}", str(value)]
+        return (*words, *(("--init", start) if self.init else ()))
 
     @property
     def chain(self) -> "tuple[RunSpec, ...]":

@@ -1,15 +1,16 @@
-"""Page for `frn eval --report`, with the results of one evaluation."""
+"""Page with the results of one evaluation."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
+from inspection.findings import Findings, HardImage
 from numpy.typing import NDArray
 from PIL import Image
 
-from frn.evaluation.findings import Findings, HardImage
 from frn.inference.explanation import overlay
 from frn.inference.unknown import auroc
-from frn.report.charts import histograms, scale
+from frn.report.charts import histograms
 from frn.report.page import render
 
 MATRIX = 40
@@ -25,7 +26,9 @@ def evaluation_page(model: str, found: Sequence[Findings], command: str, facts: 
     spans = [(f"{r['shot']}-shot", r["accuracy"], r["ci95"]) for r in (part.result for part in found)]
     parts = [_shape(part) for part in found]
     title = f"{model}: accuracy over episodes"
-    return render("evaluation.html", title, command, facts, parts=parts, spans=spans, scale=scale(spans))
+    return render(
+        Path(__file__).with_name("evaluation.html"), title, command, facts, parts=parts, spans=spans, scale=scale(spans)
+    )
 
 
 def _shape(part: Findings) -> dict[str, object]:
@@ -83,3 +86,10 @@ def _overlays(hard: HardImage) -> list[tuple[str, Image.Image, str]]:
     low, high = float(maps.min()), float(maps.max())
     crop = hard.mistake.crop
     return [(name, overlay(crop, m, low=low, high=high), f"{m.mean():.3g}") for name, m in hard.error_maps.items()]
+
+
+def scale(rows: Sequence[tuple[str, float, float]]) -> tuple[float, float]:
+    """Return the range in tens of percent that contains all means (second) with their intervals (half-width third)."""
+    low = max(0.0, 10 * np.floor(min(mean - ci for _, mean, ci in rows) / 10))
+    high = min(100.0, 10 * np.ceil(max(mean + ci for _, mean, ci in rows) / 10))
+    return low, high if high > low else low + 10

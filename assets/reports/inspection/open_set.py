@@ -8,19 +8,34 @@ Shape letters: way enrolled classes, r locations, d channels, q = way * queries 
 """
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.accuracy import Unknown, summarise
+from frn.evaluation.accuracy import summarise
 from frn.inference.unknown import auroc, calibrate, explained, familiarity, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 
 Scores = NDArray[np.floating]
+
+
+class Unknown(TypedDict):
+    """Detection of unknown queries, in percent.
+
+    Both rates are the fraction of queries, known or unknown, that fall below the calibrated threshold.
+    """
+
+    auroc: float
+    auroc_ci95: float
+    auroc_softmax: float
+    auroc_softmax_ci95: float
+    false_rejections: float
+    true_positive_rate: float
 
 
 def doubled(shape: EpisodeShape) -> EpisodeShape:
@@ -101,3 +116,13 @@ def judge_episode(
         familiar.append(familiarity(errors, energy(queries), bank.centres.distance(queries)))
         likeliest.append(probabilities(errors, head.gamma).max(1))
     return Judged((best[0], best[1]), (likeliest[0], likeliest[1]), (familiar[0], familiar[1]), least)
+
+
+def describe_unknown(found: Unknown) -> str:
+    """Describe how well unknown classes are detected, in one line."""
+    return (
+        f"known from unknown: AUROC {found['auroc']:.2f} ± {found['auroc_ci95']:.2f} % by familiarity, "
+        f"{found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
+        f"threshold calls {found['false_rejections']:.1f} % of known and "
+        f"{found['true_positive_rate']:.1f} % of unknown queries unknown"
+    )

@@ -1,0 +1,101 @@
+"""Where a model fails on a data set, as one self-contained page: the accuracy of `frn eval` with its details.
+
+    python assets/reports/evaluate.py resnet12-small --data data/cifar-fs --out eval.html
+
+The page has the accuracy of each class, calibration, confusion, known against unknown photos, and the hardest photos
+and episodes. It contains the photos, so whoever gets the file can see them. Its numbers are those of `frn eval`.
+"""
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from inspection.evaluation_page import evaluation_page
+from inspection.findings import Inspection, find
+from inspection.open_set import describe_unknown, doubled, measure_open_set
+from inspection.tallies import Tally
+
+from frn.cli.shell import options
+from frn.cli.shell.console import check_report, progress_bar, report_skipped, user_errors
+from frn.cli.train.evaluate import describe
+from frn.data.folders import scan, split_folder
+from frn.data.pixel_cache import load_images
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.evaluation.accuracy import as_result
+from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.features import TorchExtractor
+from frn.evaluation.split_report import EvaluationPlan
+from frn.heads.frn import FRNHead
+from frn.models.model import load_model
+from frn.report.page import write_page
+from frn.ridge.parameters import HeadParameters
+from frn.system.precision import choose_device, set_threads
+
+
+def main(
+    model: Annotated[str, typer.Argument(help="Model name, model file or run folder.")],
+    data: options.SplitData,
+    out: Annotated[Path, typer.Option(help="Page to write (.html).")],
+    split: options.Split = "test",
+    way: Annotated[int, typer.Option(min=2, help="Classes per episode.")] = 5,
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Support images per class. Repeatable.")] = None,
+    queries: Annotated[int, typer.Option(min=1, help="Query images per class.")] = 16,
+    episodes: Annotated[int, typer.Option(min=1, help="Number of random episodes.")] = 10_000,
+    seed: options.EpisodeSeed = 0,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="Also measure how well unknown classes are detected.")
+    ] = False,
+    replace: options.Replace = False,
+) -> None:
+    """Write a page of a model's results over random episodes."""
+    with user_errors():
+        check_report(out, replace=replace)
+        folders = scan(split_folder(data, split))
+        set_threads(threads)
+        where = choose_device(device)
+        extractor = TorchExtractor(load_model(model), "fp32", where)
+        if extractor.model.config.untrained_head:
+            raise FrnError(f"{model}: has an untrained head, which `frn eval` tunes on the validation split")
+        with progress_bar(f"decoding {split}") as decoding:
+            images = load_images(folders, extractor.transform, progress=decoding)
+        report_skipped(images.broken)
+        shapes = [EpisodeShape(way=way, shot=k, queries=queries) for k in shot or (1, 5)]
+        needed = [doubled(shape) if unknown else shape for shape in shapes]
+        EvaluationPlan(shapes=needed, episodes=episodes).check(images, str(folders.root))
+        with progress_bar("features") as extracting:
+            maps, head = extractor.extract(images, extracting), extractor.new_head()
+        if unknown and not isinstance(head, FRNHead):
+            raise FrnError("--unknown needs a model trained with --method frn: it measures what is reconstructed")
+        findings = []
+        for shape in shapes:
+            began, tally = time.perf_counter(), Tally(images.sizes, shape, episodes)
+            with progress_bar(str(shape)) as scoring:
+                found = evaluate_episodes(
+                    *(head, maps, images.sizes, shape),
+                    episodes=episodes,
+                    seed=seed,
+                    progress=scoring,
+                    observe=tally.add,
+                )
+            result = as_result(found, shape, time.perf_counter() - began)
+            findings.append(find(Inspection(result, seed, head, maps, images, tally)))
+        facts = {"model": model, "data": str(data), "split": split, "seed": str(seed)}
+        write_page(out, evaluation_page(model, findings, shlex.join(["python", *sys.argv]), facts))
+        for part in findings:
+            print(describe(part.result).replace("[bold]", "").replace("[/bold]", ""))
+        for shape in shapes if unknown else ():
+            assert isinstance(head, FRNHead)
+            learned, arrays = HeadParameters.of(head), maps.cpu().numpy()
+            judged = measure_open_set(learned, arrays, images.sizes, shape, episodes=episodes, seed=seed)
+            print(f"{shape}: {describe_unknown(judged)}")
+        print(out)
+
+
+if __name__ == "__main__":
+    typer.run(main)
