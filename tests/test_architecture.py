@@ -23,7 +23,7 @@ LAYERS = [
     {"frn.inference"},
     {"frn.evaluation"},
     {"frn.training"},
-    {"frn.report"},
+    {"frn.report", "frn.reproduce"},
     {"frn_export"},
     {"frn.estimator"},
     {"frn_tui"},
@@ -53,7 +53,7 @@ TORCH_FREE = (
     *(f"frn.episodes.{name}" for name in ("shape", "sampler")),
     *(f"frn.ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning", "unlabelled")),
     *(f"frn.models.{name}" for name in ("catalogue", "zoo", "header")),
-    *("frn.inference", "frn.estimator"),
+    *("frn.inference", "frn.reproduce", "frn.estimator"),
     *(f"frn.report.{name}" for name in ("page", "charts", "photos_page", "score_page")),
     "frn.evaluation.reliability",
 )

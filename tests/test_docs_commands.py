@@ -26,6 +26,7 @@ ONLY_READ = {
     "train": "trains: tests/frn/cli/test_commands.py",
     "finetune": "trains: tests/frn/training/test_finetuning.py",
     "eval": "thousands of episodes of a data set: tests/frn/cli/test_commands.py",
+    "reproduce": "trains: tests/frn/reproduce/test_reproduce.py",
     "data": "reads the archives of a benchmark: tests/frn/data/test_benchmarks.py",
     "models add": "fetches weights: tests/frn/cli/test_models.py",
     "models remove": "removes what was added: tests/frn/cli/test_models.py",
@@ -52,7 +53,7 @@ ELSEWHERE = {
     r"pip install '\.\[\w+\]'.*": "test_mentioned_extras_exist",
     r"python assets/benchmarks/\w+\.py.*": "tests/benchmarks/test_scripts.py",
     r"python assets/reports/evaluate\.py.*": "tests/reports",
-    r"python assets/paper/\w+\.py.*": "tests/paper",
+    r"python assets/decoder/visualize\.py.*": "tests/decoder",
     r"python assets/teaching/\w+\.py.*": "tests/teaching",
     r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_mentioned_files_exist of tests/test_docs.py",
 }

@@ -15,6 +15,7 @@ from frn.cli.shell.help import prepare_help, show_help
 from frn.cli.train.data import app as data_app
 from frn.cli.train.evaluate import evaluate
 from frn.cli.train.presets import presets
+from frn.cli.train.reproduce import reproduce
 from frn.cli.train.train import finetune, train
 from frn.cli.use.cache import app as cache_app
 from frn.cli.use.classify import classify
@@ -94,6 +95,7 @@ app.command(rich_help_panel="Train and measure")(train)
 app.command("pretrain", hidden=True)(train)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
 app.command(rich_help_panel="Train and measure")(presets)
+app.command(rich_help_panel="Train and measure")(reproduce)
 app.add_typer(data_app, name="data", rich_help_panel="Train and measure")
 app.add_typer(cache_app, name="cache", rich_help_panel="Train and measure")
 app.command("help", rich_help_panel="Help")(show_help)

@@ -257,6 +257,49 @@ def run_settings() -> Part:
     return Part(5_000, make, door)
 
 
+def reproduced() -> Part:
+    """Answers and tables of `frn reproduce`: of their types and finite, or measured again."""
+    from msgspec import to_builtins
+
+    from frn.reproduce.plan import Locations, remaining_commands, stored, unmeasured
+    from frn.reproduce.table_page import markdown
+    from frn.reproduce.table_report import read, report
+    from frn.reproduce.tables import find_table
+
+    table = find_table("cifar-fs")
+    row = table.rows[0]
+    measurement = row.cells[min(row.cells)].measurement
+    shape = {"way": 5, "queries": 15, "episodes": 10_000, "seconds": 1.0}
+    answer = {
+        "model": "best", "data": "cifar-fs", "split": "test", "seed": 0,
+        "results": [{**shape, "shot": shot, "accuracy": 61.5, "ci95": 0.2} for shot in (1, 5)],
+    }  # fmt: skip
+    runs = Locations(runs=HOME / "answers", data={"cifar-fs": HOME})
+    (HOME / "answers").mkdir(parents=True, exist_ok=True)
+    runs.answer(measurement).write_text(json.dumps(answer))
+    whole = to_builtins(report(table, [row], runs, {}))
+    make_answer, make_table = damaging_json(answer), damaging_json(whole)
+
+    def make(generator: np.random.Generator) -> bytes:
+        is_table = generator.random() < 0.5
+        return bytes([is_table]) + (make_table if is_table else make_answer)(generator)
+
+    def door(data: bytes, folder: Path) -> None:
+        there = Locations(runs=folder, data={"cifar-fs": HOME})
+        if not data[0]:
+            there.answer(measurement).write_bytes(data[1:])
+            found = stored(measurement, there)
+            assert found is None or all(abs(figure.mean) < np.inf for figure in found.figures.values())
+            assert found is None or unmeasured(row, there) or not remaining_commands(row, there)
+        (folder / "table.json").write_bytes(data[1:] if data[0] else b"")
+        before, now = read(folder / "table.json"), report(table, [row], there, {})
+        if before and before.has(row):
+            now = now.with_rows_of(before, [row])
+        assert markdown(now, table)
+
+    return Part(5_000, make, door, refuses=False)
+
+
 def model_notes() -> Part:
     """Notes of an added model are listed if their types are right, and the model works without them."""
     from typer.testing import CliRunner

@@ -28,6 +28,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "locks": own_files.project_locks,
     "runs": own_files.checkpoints_of_runs,
     "config.toml": own_files.run_settings,
+    "reproduced": own_files.reproduced,
     "notes": own_files.model_notes,
     "metadata": own_files.exported_metadata,
 }

@@ -19,6 +19,7 @@ EXAMPLES = {
     "finetune": ("frn finetune photos --out runs/mine",),
     "train": ("frn train demo", "frn train cifar-fs-conv4 --data data/cifar-fs --out runs/frn"),
     "eval": ("frn eval runs/frn --data data/cifar-fs", "frn eval conv4 --data data/cifar-fs --shot 1 --json"),
+    "reproduce": ("frn reproduce --list", "frn reproduce cub-cropped --data cub-cropped=data/cub"),
 }
 """Example command lines, shown at the end of each command's help."""
 

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from frn.data.check import SplitReport
 from frn.evaluation.accuracy import Result
+from frn.reproduce.table_report import Listed, Report
 from frn.training.presets.preset import Preset
 
 Count = Annotated[int, Meta(ge=0)]
@@ -134,6 +135,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "presets": (Preset, dict[str, Preset]),
     "train": (record("Trained", {"test": list[Result]}, **TRAINED),),
     "finetune": (record("Finetuned", start=float, **TRAINED),),
+    "reproduce": (Report, list[Listed], each(record("Command", command=str))),
     "export": (EXPORTED, record("Page", web=str, runtime=str, page_difference=float)),
     "data check": (list[SplitReport],),
     "cache": (
@@ -148,7 +150,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
 }
 """Result types by command; if there are several, the output is one of them.
 
-`classify` prints one object per line. `presets` without a name prints the second type.
+`classify` prints one object per line. `reproduce --list`, and `presets` without a name, print the second type.
 """
 
 

@@ -59,6 +59,7 @@ def python(code: str, *words: object) -> subprocess.CompletedProcess[str]:
         ["--version"],
         ["presets"],
         ["models"],
+        ["reproduce", "--list"],
         *([c, "--help"] for c in ("classify", "train", "eval", "data", "export")),
     ],
 )

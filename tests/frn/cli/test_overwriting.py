@@ -32,12 +32,14 @@ TEN_CLASSES = "ten classes"
 FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("export", "--out"): ("features.onnx", ["--model", "conv4"]),
     ("export", "--web"): ("page.js", ["--model", "conv4", "--runtime", MOTHS]),
+    ("reproduce", "--out"): ("ablation.json", ["ablation"]),
     ("train", "--out"): ("config.toml", ["demo"]),
     ("finetune", "--out"): ("config.toml", [TEN_CLASSES]),
     ("data prepare", "--out"): ("train/x/y.jpg", ["folder", "--source", MOTHS]),
 }
 """Options that name a folder, and a file that the command would write there."""
 ELSEWHERE = {
+    ("reproduce", "--runs"): "the folders of runs, each by `frn train --out`",
     ("group", "--out"): "refuses whatever exists: tests/frn/inference/test_groups.py",
 }
 ALL = {**FILES, **FOLDERS}

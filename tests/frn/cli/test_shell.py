@@ -90,6 +90,7 @@ def labelled(tmp_path: Path) -> Path:
         (("presets",), "name,about,method,backbone"),
         (("presets", "demo"), "name,about,method,backbone"),
         (("cache",), ""),
+        (("reproduce", "--list"), "table,row,label,published_1,published_5,commands"),
     ],
 )
 def test_result_is_printed_as_table_csv_or_json(words: tuple[object, ...], head: str) -> None:

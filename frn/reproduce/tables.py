@@ -3,13 +3,11 @@
 import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from frn.errors import FrnError
-from frn.training.presets import PRESETS
-from frn.training.runs.run_options import RunOptions
-from reproduction.rows import (
+from frn.reproduce.rows import (
     Cell,
     Elsewhere,
     Measurement,
@@ -19,10 +17,12 @@ from reproduction.rows import (
     Table,
     run_of,
 )
+from frn.training.presets import PRESETS
+from frn.training.runs.run_options import RunOptions
 
 
 def _read() -> dict[str, Table]:
-    found = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
+    found = tomllib.loads((files("frn.reproduce") / "tables.toml").read_text(encoding="utf-8"))
     runs: dict[str, RunSpec] = {}
     for name, entry in found["runs"].items():
         start = runs[entry.pop("init")] if "init" in entry else None

@@ -1,9 +1,9 @@
 """A table as a Markdown page: published and measured figures, how they were made, and the commands."""
 
-from pathlib import Path
+from importlib.resources import files
 
-from reproduction.rows import Row, RunSpec, Table
-from reproduction.table_report import Report
+from frn.reproduce.rows import Row, RunSpec, Table
+from frn.reproduce.table_report import Report
 
 
 def figure(mean: float | None, ci95: float | None) -> str:
@@ -45,7 +45,7 @@ def markdown(found: Report, table: Table) -> str:
         if line.missing:
             absent.setdefault(line.missing, []).append(line.label)
     measured, runs = found.measurements.values(), found.runs.values()
-    text = Path(__file__).with_name("table.md.jinja").read_text(encoding="utf-8")
+    text = (files("frn.reproduce") / "table.md.jinja").read_text(encoding="utf-8")
     return Template(text, trim_blocks=True, keep_trailing_newline=True).render(
         found=found,
         heads=heads,

@@ -18,8 +18,8 @@ from frn.system.files import write_atomically
 from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
-    from reproduction.plan import Command, Locations
-    from reproduction.rows import Row, Table
+    from frn.reproduce.plan import Command, Locations
+    from frn.reproduce.rows import Row, Table
 
 
 @prints_result()
@@ -46,10 +46,11 @@ def reproduce(
     already in OUT/TABLE.json are kept, even if their runs were deleted.
     """
     from msgspec import to_builtins
-    from reproduction.plan import Locations, unmeasured
-    from reproduction.table_page import markdown
-    from reproduction.table_report import read, report
-    from reproduction.tables import TABLES, choose_rows, find_table
+
+    from frn.reproduce.plan import Locations, unmeasured
+    from frn.reproduce.table_page import markdown
+    from frn.reproduce.table_report import read, report
+    from frn.reproduce.tables import TABLES, choose_rows, find_table
 
     if list_all or table is None:
         if row:
@@ -70,7 +71,7 @@ def reproduce(
         _print_commands(to_run, locations, wants)
         return
     missing, failed = _run_rows(to_run, locations)
-    before = read(out / f"{chosen.name}.json")  # again: another call may have added rows
+    before = read(out / f"{chosen.name}.json")  # again: another `frn reproduce` may have added rows
     others = [row for row in chosen.rows if row not in rows]
     known = [row for row in chosen.rows if before and before.has(row)]
     excused = {line.row for line in before.rows if line.missing} if before else set()
@@ -91,7 +92,7 @@ def reproduce(
 
 def _print_commands(rows: "list[Row]", locations: "Locations", wants: FormatName) -> None:
     """Print the remaining commands of the rows, each once."""
-    from reproduction.plan import MissingDataError, remaining_commands
+    from frn.reproduce.plan import MissingDataError, remaining_commands
 
     commands: dict[str, None] = {}
     for row in rows:
@@ -106,7 +107,7 @@ def _print_commands(rows: "list[Row]", locations: "Locations", wants: FormatName
 
 def _run_rows(rows: "list[Row]", locations: "Locations") -> tuple[dict[str, str], bool]:
     """Run the remaining commands of each row; return why rows are missing, and whether anything failed."""
-    from reproduction.plan import MissingDataError, remaining_commands
+    from frn.reproduce.plan import MissingDataError, remaining_commands
 
     missing: dict[str, str] = {}
     failed = False
@@ -149,7 +150,7 @@ def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
 
     Notes a folder that no row needs. Raises FrnError if the name is missing or unknown, or the folder does not exist.
     """
-    from reproduction.tables import TABLES
+    from frn.reproduce.tables import TABLES
 
     folders = {}
     for word in given:
@@ -178,10 +179,11 @@ def _figures(table: str, line: dict[str, Any]) -> list[CsvRow]:
 
 def _list(tables: "list[Table]", wants: FormatName) -> None:
     from msgspec import to_builtins
-    from reproduction.table_page import figure
-    from reproduction.table_report import described
     from rich.table import Table as Grid
     from rich.text import Text
+
+    from frn.reproduce.table_page import figure
+    from frn.reproduce.table_report import described
 
     listed = to_builtins([described(table) for table in tables])
     if printed(wants, listed, [{"table": t["table"], **row} for t in listed for row in rows_of(t["rows"])]):
@@ -201,11 +203,4 @@ def _list(tables: "list[Table]", wants: FormatName) -> None:
             grid.add_row("", entry.label, entry.published, Text(entry.command))
         console.print(grid)
         console.print()
-    console.print("Figures are the published ones. `reproduce.py TABLE --list --json` has the commands of each row.")
-
-
-app = typer.Typer()
-app.command()(reproduce)
-
-if __name__ == "__main__":
-    app()
+    console.print("Figures are the published ones. `frn reproduce TABLE --list --json` has the commands of each row.")

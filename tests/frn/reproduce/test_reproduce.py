@@ -6,20 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import reproduce
 import torch
 from msgspec import to_builtins
-from reproduction.plan import (
-    Command,
-    Locations,
-    MissingDataError,
-    remaining_commands,
-    run_status,
-    stored,
-)
-from reproduction.rows import Cell, Measurement, Row, RunSpec, Table
-from reproduction.table_report import read, report
-from reproduction.tables import TABLES, choose_rows, find_table
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
@@ -27,6 +15,17 @@ from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
 from frn.models.zoo import assets_folder
+from frn.reproduce.plan import (
+    Command,
+    Locations,
+    MissingDataError,
+    remaining_commands,
+    run_status,
+    stored,
+)
+from frn.reproduce.rows import Cell, Measurement, Row, RunSpec, Table
+from frn.reproduce.table_report import read, report
+from frn.reproduce.tables import TABLES, choose_rows, find_table
 from frn.system.hardware import processor
 from frn.system.precision import choose_precision
 from frn.training.loop import train
@@ -58,10 +57,7 @@ TWO_SEEDS = replace(TABLE, rows=[*TABLE.rows, at_both("another seed", AGAIN)])
 
 
 def frn(*words: object) -> Result:
-    """Call `reproduce.py` or a command of `frn`."""
-    first, *others = map(str, words)
-    called = (reproduce.app, others) if first == "reproduce" else (app, [first, *others])
-    return CliRunner().invoke(*called, catch_exceptions=False)
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 def half_a_run(moths: Path, out: Path, options: RunOptions) -> None:
@@ -124,7 +120,7 @@ def test_row_of_an_earlier_table_is_kept_without_its_run(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
-    monkeypatch.setattr("reproduce._run", run_here)
+    monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
     words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json")
     first = json.loads(frn(*words, "--runs", tmp_path / "a", "--row", "tiny").stdout)
     commands = json.loads(frn(*words, "--runs", tmp_path / "b", "--dry-run").stdout)
@@ -144,7 +140,7 @@ def test_reason_for_a_missing_row_is_kept_until_it_is_measured(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
-    monkeypatch.setattr("reproduce._run", run_here)
+    monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
     words = ("reproduce", "tiny", "--out", tmp_path / "out", "--threads", 1, "--json", "--row")
     without = json.loads(frn(*words, "other").stdout)
     assert "cifar-fs" in without["rows"][0]["missing"]
@@ -162,11 +158,11 @@ def test_rows_of_concurrent_commands_are_both_in_the_table(
     words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json", "--row")
 
     def run_beside_another(command: Command) -> None:
-        monkeypatch.setattr("reproduce._run", run_here)
+        monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
         assert frn(*words, "tiny").exit_code == 0
         run_here(command)
 
-    monkeypatch.setattr("reproduce._run", run_beside_another)
+    monkeypatch.setattr("frn.cli.train.reproduce._run", run_beside_another)
     made = json.loads(frn(*words, "other").stdout)
     assert [line["row"] for line in made["rows"]] == ["tiny", "other"]
     assert all(figure["accuracy"] for line in made["rows"] for figure in line["figures"].values())

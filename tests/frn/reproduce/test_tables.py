@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 from msgspec import convert, to_builtins
-from reproduce import app
-from reproduction.plan import (
-    Locations,
-)
-from reproduction.rows import Row, RunSpec
-from reproduction.table_page import markdown
-from reproduction.table_report import Report, commands, report
-from reproduction.tables import TABLES
 from typer.testing import CliRunner
 
+from frn.cli.main import app
 from frn.data.prepare import BENCHMARKS
+from frn.reproduce.plan import (
+    Locations,
+)
+from frn.reproduce.rows import Row, RunSpec
+from frn.reproduce.table_page import markdown
+from frn.reproduce.table_report import Report, commands, report
+from frn.reproduce.tables import TABLES
 from frn.training.presets import PRESETS
 from frn.training.runs.run_options import RunOptions
 
@@ -185,7 +185,7 @@ def test_measurements_of_other_commands_are_referenced(tmp_path: Path) -> None:
 
 
 def test_every_table_is_listed() -> None:
-    listed = json.loads(CliRunner().invoke(app, ["--list", "--json"]).stdout)
+    listed = json.loads(CliRunner().invoke(app, ["reproduce", "--list", "--json"]).stdout)
     assert [table["table"] for table in listed] == list(TABLES)
-    text = CliRunner().invoke(app, ["ablation", "--list"]).stdout
+    text = CliRunner().invoke(app, ["reproduce", "ablation", "--list"]).stdout
     assert re.search(r"cub-cropped-conv4-no-aux +no Aux, Conv-4 +1-shot 68.38 ± 0.23, 5-shot 88.13 ± 0.13", text)

@@ -11,10 +11,10 @@ from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from frn._version import __version__
+from frn.reproduce.plan import Locations, run_status, stored
+from frn.reproduce.rows import Elsewhere, Measurement, Quoted, Row, RunSpec, Table, data_name
 from frn.system.files import read_json
 from frn.system.hardware import cores, processor
-from reproduction.plan import Locations, run_status, stored
-from reproduction.rows import Elsewhere, Measurement, Quoted, Row, RunSpec, Table, data_name
 
 
 class Figure(Struct, frozen=True):
