@@ -23,6 +23,7 @@ from frn.system.overwriting import is_ours, require_writable
 from frn_export import parity, quantise
 from frn_export.card import model_card
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
+from frn_export.formats import ENDINGS, Format, converted
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.batch import batch_graph
 from frn_export.graphs.classifier import classifier_graph, preprocess_graph, require_text
@@ -32,7 +33,7 @@ from frn_export.graphs.mirror import mirrored
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 
 GRAPHS = ("preprocess", "features", "head", "classifier", "classifier-batch")
-FILES = (*(f"{name}.onnx" for name in GRAPHS), "model.safetensors")
+FILES = (*(f"{name}{ending}" for name in GRAPHS for ending in (".onnx", *ENDINGS)), "model.safetensors")
 """Possible files of an export besides its README.md."""
 MARKED = (".onnx", ".safetensors", ".md")
 """Types of files that record which program wrote them."""
@@ -58,6 +59,8 @@ class ExportOptions:
     """Also overwrite files of other programs."""
     tta: Tta = "none"
     """`hflip` builds test-time augmentation into features.onnx and the files made from it."""
+    format: Format = "onnx"
+    """Another format to write beside ONNX."""
 
     def __post_init__(self) -> None:
         if self.precision == "int8" and self.calibrate is None:
@@ -74,6 +77,8 @@ class Exported:
     """Exported files, the difference of each graph from its original, and the cost of int8."""
 
     graphs: dict[str, Path]
+    others: list[Path]
+    """Files in the other format."""
     differences: dict[str, Difference]
     """Differences under their names in `frn export --json`."""
     cost: Cost | None
@@ -139,17 +144,20 @@ def export_model(
         allowed = parity.COARSE_TOLERANCE if options.precision == "int8" else CLASSIFIER_TOLERANCE
         graphs["classifier"], differences["classifier_difference"] = _classifier(classifier, features, allowed)
         graphs["classifier-batch"], differences["batch_difference"] = _batch(classifier, allowed)
+    others, of_others = converted(graphs, options.format)
+    differences |= of_others
     card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
     paths = {name: out / f"{name}.onnx" for name in graphs}
     weights = out / "model.safetensors" if options.weights else None
     files = {paths[name].name: data for name, data in graphs.items()} | {readme.name: card.encode()}
+    files |= others
     if weights:
         files[weights.name] = serialise(model, half=options.precision == "fp16")
     _require_writable(out, files, options)
     stale = [out / name for name in FILES if earlier and name not in files and (out / name).is_file()]
     removed = [path for path in stale if path.suffix not in MARKED or is_ours(path)]
     write_set(out, files, instead_of=[path.name for path in removed])
-    return Exported(paths, differences, cost, readme, weights, removed)
+    return Exported(paths, [out / name for name in others], differences, cost, readme, weights, removed)
 
 
 def _require_writable(out: Path, names: Iterable[str], options: ExportOptions) -> None:

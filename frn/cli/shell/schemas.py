@@ -55,7 +55,10 @@ EXPORTED = open_record(
     },
     ("features", "preprocess", "card", "precision", "difference", "preprocess_difference"),
 )
-"""Paths, relative differences from torch, and accuracy in percent before and after int8."""
+"""Paths, relative differences from torch, and accuracy in percent before and after int8.
+
+Files of other formats are listed under their names.
+"""
 
 RESULTS: dict[str, tuple[Any, ...]] = {
     "classify": (

@@ -39,7 +39,11 @@ def export(
     ] = None,
     max_drop: Annotated[float, typer.Option(min=0, help="Accuracy that int8 may lose, in percentage points.")] = 1.0,
     weights: Annotated[bool, typer.Option("--weights", help="Also write model.safetensors for torch.")] = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Write ONNX files, as without --web.")] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Short for --as onnx.")] = False,
+    file_format: Annotated[
+        Literal["onnx", "ort", "openvino"],
+        typer.Option("--as", help="Also write this format (openvino needs an extra)."),
+    ] = "onnx",
     replace: options.Replace = False,
     wants: FormatName = "table",
 ) -> None:
@@ -51,13 +55,13 @@ def export(
     --web writes a web page instead. Any file server can host it. Photos stay in the browser, and after the first visit
     it works offline.
     """
-    if onnx and web:
-        raise FrnError("--onnx writes ONNX files and --web a page. Use one of them.")
+    if onnx and (file_format != "onnx" or web):
+        raise FrnError("--onnx is short for --as onnx. Remove it if you use --as or --web.")
     if (out is None) == (web is None):
         raise FrnError("give either --out for ONNX files or --web for a page")
     if web is not None:
-        if precision != "fp32" or weights:
-            raise FrnError("--web uses the model as it is. Remove --precision and --weights.")
+        if precision != "fp32" or weights or file_format != "onnx":
+            raise FrnError("--web uses the model as it is. Remove --precision, --weights and --as out.")
         _web(web, runtime, model, classes, threshold, tta, wants, replace)
         return
     assert out is not None
@@ -83,6 +87,7 @@ def export(
         weights=weights,
         replace=replace,
         tta=tta,
+        format=file_format,
     )
     if classes and found and found.made_with and found.model and not model:
         found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
@@ -94,7 +99,7 @@ def export(
         note(f"removed {path}: it belonged to the previous export")
     cost = exported.cost
     if wants != "table":
-        paths = {**exported.graphs, "card": exported.card}
+        paths = {**exported.graphs, "card": exported.card, **{path.name: path for path in exported.others}}
         if exported.weights:
             paths["weights"] = exported.weights
         result: dict[str, object] = {"precision": precision, **{name: str(path) for name, path in paths.items()}}
@@ -104,7 +109,7 @@ def export(
             result |= judged
         printed(wants, result)
         return
-    for path in exported.graphs.values():
+    for path in [*exported.graphs.values(), *exported.others]:
         stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB")
     for difference in exported.differences.values():
         stdout().print(str(difference))
