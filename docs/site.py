@@ -1,4 +1,4 @@
-"""mkdocs calls this: pages that live outside of docs/ join the site, and the page of all commands is written."""
+"""Hooks of mkdocs: add pages from outside docs/ to the site, and write the page of all commands."""
 
 import re
 from pathlib import Path
@@ -13,15 +13,16 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def address(path: Path) -> str:
-    """Where a file of the repository is in the site."""
+    """Return the place of a repository file in the site."""
     name = path.relative_to(ROOT).as_posix()
     if name.endswith(".ipynb"):
         name = f"{name.removesuffix('.ipynb')}.md"
-    return "readme.md" if name == "README.md" else name.removeprefix("docs/")  # README.md would be the first page
+    # otherwise README.md would be the first page
+    return "readme.md" if name == "README.md" else name.removeprefix("docs/")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what is not in docs/."""
+    """Add files that are not in docs/."""
     for path in (found for pattern in JOINED for found in sorted(ROOT.glob(pattern))):
         files.append(File.generated(config, address(path), abs_src_path=str(path)))
     files.append(File.generated(config, "reference/commands.md", content=commands()))
@@ -33,7 +34,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links are written for the repository: they lead to the same file of the site, or are words if it has none."""
+    """Point links that were written for the repository to the same file of the site, or replace them by their text."""
     written = page.file.abs_src_path
     if written is None:  # made here
         return markdown
@@ -56,7 +57,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def notebook(path: Path) -> dict[str, str | bytes]:
-    """A notebook as it was executed: its page, and the pictures in it."""
+    """Convert an executed notebook to its page and images."""
     from nbconvert import MarkdownExporter
 
     page, made = MarkdownExporter().from_filename(str(path))
@@ -67,7 +68,7 @@ def notebook(path: Path) -> dict[str, str | bytes]:
 
 
 def commands() -> str:
-    """Every command with its arguments and options, as `--help` has them."""
+    """Return every command with its arguments and options, as in `--help`."""
     import typer
     from typer.cli import get_docs_for_click
 
@@ -79,7 +80,7 @@ def commands() -> str:
 
 
 def schemas() -> str:
-    """The JSON Schema of each command that prints JSON, as `frn help json COMMAND` prints it."""
+    """Return the JSON Schema of each command that prints JSON, as `frn help json COMMAND` prints it."""
     import json
 
     from typer.testing import CliRunner

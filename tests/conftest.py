@@ -1,4 +1,4 @@
-"""Shared fixtures: the oracle arrays, a private cache, a small drawn data set, reproducible threads. No test hangs."""
+"""Shared fixtures: recorded arrays, a private cache, a small drawn data set, reproducible threads and a time limit."""
 
 import faulthandler
 import gc
@@ -12,7 +12,8 @@ import pytest
 from frn.system.hardware import cores
 
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-if WORKERS > 1:  # threads of one worker do not wait for those of another: half the time. Numpy and torch read it now
+# Keep the threads of workers from waiting for each other, which halves the time. Numpy and torch read this now.
+if WORKERS > 1:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, str(max(1, cores() // WORKERS)))
 
@@ -24,26 +25,27 @@ from frn.data.synthetic import draw_moth, species  # noqa: E402
 
 SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
 TIMEOUT = 300
-"""Seconds after which a test hangs: its process shows where each thread is, and ends; with `-n`, another goes on."""
+"""Seconds after which a test counts as hung: its process prints all stacks and ends; with `-n`, another continues."""
 SHOWN = pytest.StashKey[int]()
-"""Where standard error goes while no test is run."""
+"""Where standard error goes between tests."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SHOWN] = os.dup(2)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; children inherit it
+    # as for a background job of a shell; child processes inherit it
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
-    """Garbage is looked for seldom, and not in what is imported (torch, and the tests): it took a fifth of the time."""
+    """Collect garbage rarely, and never from imported modules (torch, the tests): it took a fifth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(5_000, 10, 10)
 
 
 def pytest_sessionfinish() -> None:
-    """Before plugins sum up: Hypothesis looks for what refers to an object, which it does not find while frozen."""
+    """Unfreeze before plugins report: hypothesis looks for referrers, which it cannot find while objects are frozen."""
     gc.unfreeze()
 
 
@@ -60,7 +62,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(scope="session")
 def golden() -> Path:
-    """Arrays recorded from the authors' own code."""
+    """Arrays recorded from the authors' code."""
     folder = SHARED / "golden"
     if not folder.is_dir():
         pytest.skip(f"no recorded arrays at {folder} (set FRN_SHARED)")
@@ -69,7 +71,7 @@ def golden() -> Path:
 
 @pytest.fixture(scope="session")
 def real_images() -> Path:
-    """Zips of real images."""
+    """Zip archives of real images."""
     folder = SHARED / "data"
     if not folder.is_dir():
         pytest.skip(f"no real images at {folder} (set FRN_SHARED)")
@@ -78,7 +80,7 @@ def real_images() -> Path:
 
 @pytest.fixture(autouse=True)
 def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test sees the user's cache or added models."""
+    """Hide the user's cache and added models from all tests."""
     cache = tmp_path / "cache"
     monkeypatch.setenv("FRN_CACHE", str(cache))
     monkeypatch.setenv("FRN_MODELS", str(tmp_path / "added-models"))
@@ -87,7 +89,7 @@ def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def seeded() -> Iterator[None]:
-    """The same random numbers in every test, and the thread count as it was."""
+    """Use the same random numbers in every test, and restore the thread count."""
     threads = torch.get_num_threads()
     torch.manual_seed(0)
     yield
@@ -106,7 +108,7 @@ def write_moths(folder: Path, classes: int, images: int, *, size: int = 32, firs
 
 @pytest.fixture(scope="session")
 def moths(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set in the usual layout: 8, 5 and 5 classes of 12 moths. Not to be changed by tests."""
+    """A data set in the usual layout: 8, 5 and 5 classes of 12 moths. Tests must not change it."""
     folder = tmp_path_factory.mktemp("moths")
     write_moths(folder / "train", 8, 12)
     write_moths(folder / "val", 5, 12, first=20)

@@ -1,4 +1,4 @@
-"""Work in a fork of this process. A fork never outlives its time, and never goes on with the tests itself."""
+"""Run code in a fork of this process. A fork has a time limit and never continues with the tests itself."""
 
 import os
 import signal
@@ -6,13 +6,13 @@ import traceback
 from collections.abc import Callable
 
 SECONDS = 60
-"""Within which a fork has to end; the system ends it then, even if it waits for a thread that a fork does not have."""
+"""Seconds within which a fork must end. The system ends it then, even if it waits for a thread that does not exist."""
 RAISED = 70
-"""Exit status of a fork whose work raised."""
+"""Exit status of a fork whose code raised."""
 
 
 def fork(work: Callable[[], object]) -> int:
-    """Start work in a fork, which ends after it with status 0; its process number."""
+    """Run a function in a fork that then exits with status 0, and return its process number."""
     if process := os.fork():
         return process
     status = RAISED
@@ -28,5 +28,5 @@ def fork(work: Callable[[], object]) -> int:
 
 
 def ended(process: int) -> int:
-    """Wait for a fork: its exit status, or minus the signal that ended it."""
+    """Wait for a fork and return its exit status, or minus the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])

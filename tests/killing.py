@@ -1,4 +1,4 @@
-"""Programs that are killed at a chosen moment: a fork in which the nth step on the disk is the last."""
+"""Kill programs at a chosen moment: the fork ends at its nth file operation."""
 
 import os
 from collections.abc import Callable
@@ -14,7 +14,7 @@ STEPS = ("open", "write", "utime", "rename", "replace", "link", "unlink", "fsync
 
 
 def killed_at(step: int, work: Callable[[], object]) -> bool:
-    """Do some work in a fork that ends without a word before its step number `step`; False if it has fewer steps."""
+    """Run a function in a fork that ends silently before file operation `step`; return False if it has fewer."""
 
     def doomed() -> None:
         left = [step]

@@ -1,4 +1,4 @@
-"""Programs in processes of their own. None outlives its time or its test, nor does what it has started."""
+"""Run programs in separate processes that end with their time limit or their test, together with their children."""
 
 import contextlib
 import os
@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 SECONDS = 120
-"""Within which a program ends, on a busy machine too."""
+"""Seconds within which a program must end, even on a busy machine."""
 
 
 @contextlib.contextmanager
 def started(words: Sequence[object], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Start a program with options of `subprocess.Popen`; in the end it is killed, and all processes of its session."""
+    """Start a program with options of `subprocess.Popen`; at the end, kill it and all processes of its session."""
     with subprocess.Popen([str(word) for word in words], start_new_session=True, **options) as process:
         try:
             yield process
@@ -22,7 +22,7 @@ def started(words: Sequence[object], **options: Any) -> Iterator[subprocess.Pope
 
 
 def kill(process: subprocess.Popen[Any]) -> None:
-    """Kill a program that leads a session, and the others in it."""
+    """Kill a program that leads a session, and all others in the session."""
     if os.name == "nt":
         process.kill()
         return
@@ -33,7 +33,7 @@ def kill(process: subprocess.Popen[Any]) -> None:
 def run(
     words: Sequence[object], *, timeout: float = SECONDS, check: bool = False, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, as `subprocess.run` does; what it said, as text. TimeoutExpired if it does not end."""
+    """Run a program to its end like `subprocess.run`, with output as text. Raises TimeoutExpired at the limit."""
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
     with started(words, **settings) as process:
         said, told = process.communicate(timeout=timeout)

@@ -1,4 +1,4 @@
-"""ICC profiles made by hand: a matrix and a gamma for RGB, a gamma for grey, a table for CMYK."""
+"""Handmade ICC profiles: a matrix and a gamma for RGB, a gamma for grey, a table for CMYK."""
 
 import struct
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ _XYZ_OF_D50 = (0.9642, 1.0, 0.8249)
 
 
 def rgb_profile(primaries: Sequence[Sequence[float]], gamma: float) -> bytes:
-    """A display's profile, as Adobe RGB (1998) is one."""
+    """Profile of a display, such as Adobe RGB (1998)."""
     curve = b"curv" + bytes(4) + struct.pack(">IH", 1, round(gamma * 256)) + bytes(2)
     tags = {f"{c}XYZ": _xyz(values) for c, values in zip("rgb", primaries, strict=True)}
     return _profile("mntr", "RGB ", "XYZ ", tags | {f"{c}TRC": curve for c in "rgb"})
@@ -23,7 +23,7 @@ def grey_profile(gamma: float) -> bytes:
 
 
 def cmyk_profile() -> bytes:
-    """Inks that mix in Lab: cyan is a light blue, black the darker half of each."""
+    """Inks that mix in Lab: cyan is a light blue, and black halves the lightness."""
     identity = bytes(range(256))
     nodes = bytearray()
     for corner in range(16):

@@ -1,4 +1,4 @@
-"""What a piece of code does on the disk, in order: which files and folders it syncs and renames."""
+"""Record the file operations of some code, in order: syncs and renames of files and folders."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 
 def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Return a list that grows with each ("sync" or "rename", name); of a rename the new name."""
+    """Return a list that grows with each ("sync" or "rename", name); a rename gives the new name."""
     calls: list[tuple[str, str]] = []
     sync, names = os.fsync, ("rename", "replace")
 

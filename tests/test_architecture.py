@@ -1,6 +1,6 @@
-"""Imports point one way, no two modules import each other, and every folder can be read at a glance.
+"""Imports point one way, no two modules import each other, and folders stay small.
 
-All imports count, also those inside functions and under `TYPE_CHECKING`.
+All imports count, including those inside functions and under `TYPE_CHECKING`.
 """
 
 import ast
@@ -30,7 +30,7 @@ LAYERS = [
     {"frn.cli"},
     {"frn", "frn.__main__"},
 ]
-"""A module imports from the layers before its own, and from its own package. `frn` itself hands public names on."""
+"""A module imports only from lower layers and from its own package. `frn` itself only re-exports public names."""
 
 APP_LAYERS = [
     {"frn_tui.terminal"},
@@ -44,7 +44,7 @@ APP_LAYERS = [
     {"frn_tui.web", "frn_tui.app"},
     {"frn_tui.main"},
 ]
-"""The same within the app, of which the engine is the other process."""
+"""The same for the app, whose engine is the other process."""
 
 TORCH_FREE = (
     "frn.errors",
@@ -54,7 +54,7 @@ TORCH_FREE = (
     *(f"frn.ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning", "unlabelled")),
     *(f"frn.models.{name}" for name in ("catalogue", "zoo", "header")),
     *("frn.inference", "frn.reproduce", "frn.estimator"),
-    *(f"frn.report.{name}" for name in ("page", "charts", "photos_page", "curves", "score_page")),
+    *(f"frn.report.{name}" for name in ("page", "charts", "photos_page", "score_page")),
     "frn.evaluation.tally",
 )
 
@@ -69,7 +69,7 @@ def modules() -> dict[str, Path]:
 
 
 def imported(path: Path) -> set[str]:
-    """The dotted names that a module imports, wherever it does."""
+    """Return the dotted names that a module imports anywhere."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -82,7 +82,7 @@ def imported(path: Path) -> set[str]:
 
 @cache
 def graph() -> dict[str, set[str]]:
-    """The modules of ours that each module imports."""
+    """Map each module to the modules of this project that it imports."""
     known = modules()
 
     def module_of(name: str) -> str | None:
@@ -92,7 +92,7 @@ def graph() -> dict[str, set[str]]:
 
 
 def place(module: str, layers: list[set[str]]) -> tuple[int, str] | None:
-    """The layer of a module, and its package there: the longest name that it begins with."""
+    """Return the layer of a module and its package there: the longest matching name."""
     parts = module.split(".")
     for length in range(len(parts), 0, -1):
         name = ".".join(parts[:length])
@@ -120,7 +120,7 @@ def test_every_module_has_a_layer() -> None:
     assert [n for n in modules() if n.startswith("frn_tui.") and place(n, APP_LAYERS) is None] == []
 
 
-def test_nobody_imports_up() -> None:
+def test_imports_point_one_way() -> None:
     assert points_up(LAYERS, "frn") == []
     assert points_up(APP_LAYERS, "frn_tui") == []
 
@@ -129,13 +129,13 @@ def test_no_two_modules_import_each_other() -> None:
     left = {name: needed - {name} for name, needed in graph().items()}
     while leaves := {name for name, needed in left.items() if not needed}:
         left = {name: needed - leaves for name, needed in left.items() if name not in leaves}
-    while ends := left.keys() - set().union(*left.values()):  # what merely leads to a circle
+    while ends := left.keys() - set().union(*left.values()):  # modules that lead to a circle without being in it
         left = {name: needed for name, needed in left.items() if name not in ends}
     assert not left, f"import circles among {sorted(left)}"
 
 
 def test_folders_are_small() -> None:
-    """At most twelve modules and folders in each; in `frn` itself, folders apart, at most five modules."""
+    """Each folder has at most twelve modules and folders; `frn` itself has at most five modules."""
     modules_in, folders_in = Counter[Path](), defaultdict[Path, set[str]](set)
     for path in modules().values():
         if path.name != "__init__.py":
@@ -153,7 +153,7 @@ def test_no_file_name_occurs_twice_in_a_product() -> None:
     assert [name for name, times in names.items() if times > 1 and name[1] != "__init__.py"] == []
 
 
-def test_the_torch_free_side_names_no_torch() -> None:
+def test_torch_free_modules_do_not_import_torch() -> None:
     for name, path in modules().items():
         if name.startswith(TORCH_FREE):
             assert not [i for i in imported(path) if i.split(".")[0] == "torch"], name

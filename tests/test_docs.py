@@ -1,4 +1,4 @@
-"""What README, CONTRIBUTING and docs/ point to is there: links and files. Commands: test_docs_commands.py."""
+"""All links and files in README, CONTRIBUTING and docs/ exist. test_docs_commands.py tests the commands."""
 
 import re
 import shlex
@@ -16,13 +16,13 @@ pages = pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) 
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that headings get."""
+    """Return the anchors of the headings."""
     titles = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pages
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     for link in LINK.findall(page.read_text(encoding="utf-8")):
         if link.startswith("http"):
             continue
@@ -33,7 +33,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pages
-def test_files_that_are_named_exist(page: Path) -> None:
+def test_mentioned_files_exist(page: Path) -> None:
     for name in FILE.findall(page.read_text(encoding="utf-8")):
         assert "NAME" in name or (ROOT / name).exists(), name
 
@@ -44,15 +44,15 @@ def test_pages_stay_short(page: Path) -> None:
     assert len(page.read_text(encoding="utf-8").split()) <= 1200
 
 
-def test_the_readme_has_the_two_commands_first() -> None:
-    """`.ci/run` reads the test command by its form."""
+def test_readme_starts_with_the_two_commands() -> None:
+    """`.ci/run` finds the test command by its form."""
     first, second = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:2]
     assert re.fullmatch(r"python3 -m venv .*frn-tui\n", first)
     assert re.fullmatch(r"python3 -m venv .*pytest.*\n", second)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guides/training.md"])
-def test_runs_that_commands_use_are_made_above(page: str) -> None:
+def test_runs_in_commands_are_made_earlier_on_the_page(page: str) -> None:
     made: set[str] = set()
     for block in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
         for line in block.splitlines():
@@ -63,7 +63,7 @@ def test_runs_that_commands_use_are_made_above(page: str) -> None:
             made.add(out)
 
 
-def test_the_paper_is_cited_alike_everywhere() -> None:
+def test_paper_citation_is_the_same_everywhere() -> None:
     (bibtex,) = re.findall(r"```bibtex\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     fields = {name: " ".join(value.split()) for name, value in re.findall(r"(\w+)\s*=\s*\{(.*?)\}", bibtex, re.DOTALL)}
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8").partition("references:")[2]

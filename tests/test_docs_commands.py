@@ -1,4 +1,4 @@
-"""Every command that README and docs/ show is run here, or read by its own parser where a run takes too long."""
+"""Every command in README and docs/ is run here, or parsed by its own parser if a run takes too long."""
 
 import argparse
 import ast
@@ -24,14 +24,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("asse
 BLOCK = re.compile(r"```(sh|console)\n(.*?)```", re.DOTALL)
 ONLY_READ = {
     "train": "trains: tests/frn/cli/test_commands.py",
-    "teach": "trains: tests/frn/training/test_teaching.py",
     "finetune": "trains: tests/frn/training/test_finetuning.py",
     "eval": "thousands of episodes of a data set: tests/frn/cli/test_commands.py",
     "reproduce": "trains: tests/frn/reproduce/test_reproduce.py",
-    "visualize": "trains a decoder: tests/frn/training/test_decoder.py",
     "data": "reads the archives of a benchmark: tests/frn/data/test_benchmarks.py",
-    "average": "reads runs: tests/frn/models/test_soup.py",
-    "plot": "reads runs: tests/frn/report/test_curves.py",
     "models add": "fetches weights: tests/frn/cli/test_models.py",
     "models remove": "removes what was added: tests/frn/cli/test_models.py",
     "export --web": "needs onnxruntime-web: tests/export/web",
@@ -41,7 +37,7 @@ ONLY_READ = {
     "--model runs/mine": "needs a run of `frn finetune`",
     "--model resnet18": "needs a network of others",
 }
-"""Commands that are not run here: why, and where they are."""
+"""Commands that are not run here: the reason, and the page."""
 RUN_ALL_THE_SAME = ("reproduce --list",)
 ELSEWHERE = {
     r"python3 -m venv .*pytest": ".ci/run",
@@ -55,30 +51,32 @@ ELSEWHERE = {
     r'pip install "(ray|dask)\[\w+\]"': "tests/runtimes/test_clusters.py",
     r"npm (pack|install) .*": ".github/workflows/tests.yml",
     r"python -m http\.server --directory page": "tests/browser/conftest.py serves the same way",
-    r"pip install '\.\[\w+\]'.*": "test_extras_that_are_named_exist",
+    r"pip install '\.\[\w+\]'.*": "test_mentioned_extras_exist",
     r"python assets/benchmarks/\w+\.py.*": "tests/benchmarks/test_scripts.py",
-    r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_files_that_are_named_exist of tests/test_docs.py",
+    r"python assets/decoder/visualize\.py.*": "tests/decoder",
+    r"python assets/teaching/\w+\.py.*": "tests/teaching",
+    r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_mentioned_files_exist of tests/test_docs.py",
 }
-"""Lines of shell that start no `frn`, and what runs them."""
+"""Shell lines that do not start `frn`, and the test that runs them."""
 STAND_INS = {"DIR": "birds", "PRESET": "demo", "PHOTO": "unknown.jpg", "NAME": "proto"}
 SMALLER = {"export": ["--model", "conv4"]}
-"""Added to a command, which takes seconds less then."""
+"""Options that make a command finish in seconds."""
 
 
 def lines(page: Path) -> Iterator[tuple[str, str]]:
-    """Each line of shell of a page, and what the page shows that it prints."""
+    """Return each shell line of a page with the output that the page shows."""
     for kind, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if kind == "console":
             for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
                 line, _, shown = part.partition("\n")
                 yield line, shown
         else:
-            whole = block.replace("\\\n", " ")  # a line may go on in the next
+            whole = block.replace("\\\n", " ")  # a line may continue on the next
             yield from ((line, "") for line in whole.splitlines() if line.strip())
 
 
 def frn_words(line: str) -> list[str]:
-    """The words from `frn` on of a line, without what starts ranks, feeds it or reads it; none if it starts none."""
+    """Return the words of a line from `frn` on, without launchers and pipes; empty if it does not start `frn`."""
     for part in re.split(r" \| (?![^']*' *$)", line):
         words = shlex.split(re.sub(r"^([A-Z_]+=\S* )+", "", part), comments=True)
         if words and words[0] == "torchrun":
@@ -89,7 +87,7 @@ def frn_words(line: str) -> list[str]:
 
 
 def commands() -> dict[str, tuple[list[str], str]]:
-    """Every distinct `frn` of a block: its words, and what is shown of its output."""
+    """Return every distinct `frn` command of a block with its displayed output."""
     found: dict[str, tuple[list[str], str]] = {}
     for page in PAGES:
         for line, shown in lines(page):
@@ -113,7 +111,7 @@ RUN = {text: found for text, found in COMMANDS.items() if not why_not_run(found[
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with everything that the pages speak of."""
+    """A folder with every file that the pages mention."""
     folder = tmp_path_factory.mktemp("place")
     samples = assets_folder() / "samples"
     moths = [sorted(home.iterdir()) for home in sorted((samples / "moths").iterdir())[:2]]
@@ -128,7 +126,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(moths[0][0], folder / "unknown.jpg")
     for name in ("data/cifar-fs", "data/cub", "data/mine", "cifar-fs/val", "cub", "tiny-imagenet", "downloads"):
         (folder / name).mkdir(parents=True)
-    for name in ("runs/frn", "runs/proto", "runs/demo", "runs/decoder"):
+    for name in ("runs/frn", "runs/proto", "runs/demo"):
         (folder / name).mkdir(parents=True)
     for name in ("resnet18.pth", "model_ResNet-12.pth", "CUB_200_2011.tgz", "onnxruntime-web-1.30.0.tgz"):
         (folder / name).touch()
@@ -145,9 +143,9 @@ def _at_the_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(words: list[str], *, whole: bool) -> None:
-    """Have a command's own parser read its words: options, values, ranges, files that must be there.
+    """Let a command's own parser read its words: options, values, ranges and required files.
 
-    A mention in a sentence need not be whole.
+    A mention in a sentence may be incomplete.
     """
     command = COMMAND
     words = [STAND_INS.get(word.removesuffix("..."), word) for word in words]
@@ -164,17 +162,17 @@ def read(words: list[str], *, whole: bool) -> None:
 
 
 @pytest.mark.parametrize("text", COMMANDS)
-def test_a_command_is_read_as_its_page_has_it(text: str) -> None:
+def test_documented_command_parses(text: str) -> None:
     read(list(COMMANDS[text][0]), whole=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
-def test_commands_in_sentences_are_read(page: Path) -> None:
+def test_commands_in_sentences_parse(page: Path) -> None:
     prose = BLOCK.sub("", page.read_text(encoding="utf-8"))
     for mention in re.findall(r"`(frn [^`]+)`", prose):
         words = shlex.split(mention)[1:]
         options = [word for word in words if word.startswith("--")]
-        last_takes_a_value = len(words) > 1 and words[-1] in options  # `frn classify --report`: only named
+        last_takes_a_value = len(words) > 1 and words[-1] in options  # `frn classify --report`: only mentioned
         if last_takes_a_value or "--install-completion" in words or "--show-completion" in words:
             continue
         read(words, whole=False)
@@ -192,7 +190,7 @@ def test_a_command_runs_and_prints_the_output_shown(text: str, place: Path) -> N
 
 
 def assert_shown(printed: str, shown: str) -> None:
-    """Word by word, numbers nearly; `…` stands for anything, and lines may be broken elsewhere."""
+    """Compare word by word, numbers approximately; `…` matches anything, and lines may break elsewhere."""
     number = r"\d+(?:\.\d+)?(?:e-?\d+)?"
     words = re.split(f"({number}|…)", " ".join(shown.split()))
     pattern = "".join(
@@ -204,7 +202,7 @@ def assert_shown(printed: str, shown: str) -> None:
     assert [float(value) for value in found.groups()] == pytest.approx(wanted, abs=0.11, rel=0.01)
 
 
-def test_every_reason_names_an_existing_command() -> None:
+def test_every_skip_reason_names_an_existing_command() -> None:
     for what, why in ONLY_READ.items():
         assert any(why_not_run(words) == why for words, _ in COMMANDS.values()), what
         for path in re.findall(r"tests/[\w/.]+", why):
@@ -212,7 +210,7 @@ def test_every_reason_names_an_existing_command() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
-def test_other_lines_of_shell_are_run_somewhere(page: Path) -> None:
+def test_other_shell_lines_are_tested_elsewhere(page: Path) -> None:
     for line, _ in lines(page):
         words = shlex.split(line, comments=True)
         if frn_words(line):
@@ -224,7 +222,7 @@ def test_other_lines_of_shell_are_run_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
-def test_extras_that_are_named_exist(page: Path) -> None:
+def test_mentioned_extras_exist(page: Path) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     named = re.findall(r"'\.\[([\w,]+)\]'", page.read_text(encoding="utf-8"))
     assert {extra for names in named for extra in names.split(",")} <= set(extras)

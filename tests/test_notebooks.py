@@ -1,4 +1,4 @@
-"""The notebooks of docs/ run, and print what they show."""
+"""The notebooks in docs/ run and print the output that they show."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ NUMBER = r"\d+(?:\.\d+)?"
 
 @pytest.mark.parametrize("notebook", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_prints_its_recorded_output(notebook: Path) -> None:
-    """Every cell, in order, in one namespace, as a kernel does; numbers may differ a little between machines."""
+    """Run every cell in order in one namespace, like a kernel; numbers may differ slightly between machines."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] != "code":

@@ -1,4 +1,4 @@
-"""What is said of the package in more than one place is the same everywhere."""
+"""Facts about the package agree in all files that state them."""
 
 import re
 import subprocess
@@ -42,7 +42,7 @@ def test_overrides_exclude_heavy_packages() -> None:
 
 
 @pytest.mark.parametrize(("words", "status"), [(["train", "demo", "--out", "x"], 1), (["models"], 0)])
-def test_without_torch_a_command_works_or_names_the_install(words: list[str], status: int, tmp_path: Path) -> None:
+def test_commands_without_torch_work_or_name_the_install(words: list[str], status: int, tmp_path: Path) -> None:
     code = "import sys; sys.modules['torch'] = None; sys.argv[0] = 'frn'; from frn.cli.main import run; run()"
     done = processes.run([sys.executable, "-c", code, *words], cwd=tmp_path)
     assert done.returncode == status, done.stderr
@@ -52,7 +52,7 @@ def test_without_torch_a_command_works_or_names_the_install(words: list[str], st
         )
 
 
-def test_the_description_of_the_package_points_to_nothing_that_is_not_there() -> None:
+def test_package_description_has_no_dead_links() -> None:
     hook = PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
     text = (ROOT / hook["fragments"][0]["path"]).read_text(encoding="utf-8")
     for change in hook["substitutions"]:
@@ -61,14 +61,14 @@ def test_the_description_of_the_package_points_to_nothing_that_is_not_there() ->
     assert "the light install has" in text
 
 
-def test_the_workflow_tests_every_python_that_is_promised() -> None:
+def test_workflow_tests_every_supported_python() -> None:
     text = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
     oldest = PROJECT["requires-python"].removeprefix(">=")
     assert f'{{ python: "{oldest}", resolution: lowest-direct }}' in text
     assert all(f'"3.{minor}"' in text for minor in range(11, 15))
 
 
-def test_every_shipped_model_has_its_terms_beside_the_licence() -> None:
+def test_every_shipped_model_has_terms_in_the_licence_file() -> None:
     listed = [ROOT / name for name in PROJECT["license-files"]]
     assert all(path.is_file() for path in listed)
     terms = (ROOT / "assets/models/LICENSE-WEIGHTS").read_text(encoding="utf-8")
@@ -84,7 +84,7 @@ def test_continuous_integration_is_pinned_by_content() -> None:
 
 
 def test_every_source_file_is_packaged() -> None:
-    """Hatch leaves out what .gitignore names; `runs/` once took frn/training/runs out of the wheel."""
+    """Hatch skips everything in .gitignore; `runs/` once removed frn/training/runs from the wheel."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     words = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]

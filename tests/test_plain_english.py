@@ -26,10 +26,10 @@ PATTERNS = {
 }
 """Names of the patterns and their regular expressions. The project's style says what to write instead."""
 BUDGET = {"docs": 8, "help": 8, "docstrings": 8}
-"""Matches allowed in 10,000 words of each kind."""
+"""Allowed matches in 10,000 words of each kind."""
 
 Text = tuple[str, str]
-"""A place and a paragraph of it on one line."""
+"""A place, and a paragraph there as one line."""
 
 
 def paragraphs(text: str) -> Iterator[str]:
@@ -54,7 +54,7 @@ def help_texts(command: Any = None, name: str = "frn") -> Iterator[Text]:
 
 
 def docstrings() -> Iterator[Text]:
-    """Those of modules, classes and functions, and the strings below attributes."""
+    """Return the docstrings of modules, classes, functions and attributes."""
     for file in sorted(
         file for tree in ("frn", "export/frn_export", "tui/frn_tui") for file in ROOT.glob(f"{tree}/**/*.py")
     ):

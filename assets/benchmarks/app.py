@@ -1,6 +1,7 @@
-"""The measurements: each drives the app as a user would, on a terminal of its own.
+"""Measure the terminal app by driving it like a user, on a separate terminal.
 
-Every start has a private state folder, so nothing is recovered; all share one cache of features, as a user's do.
+Every start has a private state folder, so nothing is recovered. All starts share one feature cache, as they do for
+users.
 """
 
 import asyncio
@@ -35,7 +36,8 @@ APP = (sys.executable, "-m", "frn_tui.main")
 HELLO, STAGE = ((sys.executable, str(Path(bench.__file__).with_name(name))) for name in ("hello.py", "stage.py"))
 HEAVY = ("torch", "numpy", "onnxruntime", "PIL", "typer")
 MISLEADING = ("NO_COLOR", "TEXTUAL_DRIVER", "COLUMNS", "LINES", "PYTHONDONTWRITEBYTECODE")
-"""What the environment may say and the pseudo-terminal is to decide, and what would compile the app at each start."""
+"""Environment variables that the pseudo-terminal sets itself, or that would make Python compile the app at each start.
+"""
 AT_FIRST_PAINT = f"""
 import sys
 from frn_tui.app import FrnApp
@@ -44,13 +46,13 @@ FrnApp().run(headless=True)
 print(" ".join(name for name in {HEAVY} if name in sys.modules))
 """
 PAGING = 50
-"""Milliseconds that a page of tiles may hold up a key."""
+"""Milliseconds that a page of tiles may delay a key."""
 How = Literal["terminal", "engine", "headless"]
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number beside its target (tui.md, A1 to A10)."""
+    """One measurement with its target (A1 to A10)."""
 
     target: str
     what: str
@@ -58,13 +60,13 @@ class Measure:
     limit: float
     unit: str = "ms"
     how: How = "terminal"
-    """On a pseudo-terminal, asking the engine without one, or inside the app."""
+    """Values measured on a pseudo-terminal, in the engine alone, or inside the app."""
     hello: float | None = None
-    """The same of Textual's hello-world."""
+    """The same for Textual's hello-world app."""
 
     @property
     def ok(self) -> bool:
-        """Whether the target is met."""
+        """Return whether the target is met."""
         return self.value <= self.limit
 
     def as_json(self) -> dict[str, object]:
@@ -83,7 +85,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How often things are measured, and how large the large folders are."""
+    """Number of repetitions, and the size of the large folders."""
 
     starts: int = 5
     keys: int = 30
@@ -94,7 +96,7 @@ class Effort:
 
 
 QUICK = Effort(starts=1, keys=4, many=4_000, hundreds=30, extra=6_000, thousand=100)
-"""For a test of the measuring itself."""
+"""A short version, for a test of the measurement itself."""
 
 
 class Lab:
@@ -105,7 +107,7 @@ class Lab:
         self._numbers = count()
 
     def measure(self) -> Iterator[Measure]:
-        """All of them, in turn."""
+        """Take all measurements in turn."""
         yield from self.starts()
         yield from self.imports()
         yield from self.twenty()
@@ -125,10 +127,10 @@ class Lab:
         private = {"FRN_STATE": str(state), "FRN_CACHE": str(self.folder / "cache"), "HOME": str(self.photos.home)}
         return {**environ, **private, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
-    # A1, A3 and quitting, beside hello-world in turns
+    # A1, A3 and quitting, in turns with hello-world
 
     def starts(self) -> Iterator[Measure]:
-        """First paint, a model that is ready, and the end."""
+        """Measure the first paint, the time until the model is ready, and quitting."""
         paint, hello, ready, quits, hello_quits, helps = [], [], [], [], [], []
         orphans = 0
         for _ in range(self.effort.starts):
@@ -157,7 +159,7 @@ class Lab:
         yield Measure("A8", "processes left behind", orphans, 0, "")
 
     def imports(self) -> Iterator[Measure]:
-        """Heavy modules before the first paint."""
+        """Return the heavy modules that are imported before the first paint."""
         words = [sys.executable, "-c", AT_FIRST_PAINT]
         found = subprocess.run(words, capture_output=True, text=True, check=True, env=self._environ()).stdout.split()
         what = f"of {', '.join(HEAVY)} at first paint"
@@ -166,7 +168,7 @@ class Lab:
     # A4 to A8: 20 classes of 5
 
     def twenty(self) -> Iterator[Measure]:
-        """Memory, keys, queries, corrections and cancelling."""
+        """Measure memory, keys, queries, corrections and cancelling."""
         with self._start(*HELLO) as terminal:
             terminal.until("Hello, world")
             hello = resident(terminal.process.pid)
@@ -184,20 +186,20 @@ class Lab:
             yield Measure("A8", "cancel", terminal.until("Cancelled"), 250)
             terminal.settle()
             yield from self._questions(terminal)
-        with self._start(*APP) as terminal:  # saved, so that nothing is asked
+        with self._start(*APP) as terminal:  # saved, so that the app asks nothing
             terminal.until("explained, unknown")
             terminal.settle()
             self._add(terminal, self.photos.extra, self.effort.extra)
             terminal.until("Adding")
-            terminal.press(b"\x11")  # it asks, as what is being added would be lost
+            terminal.press(b"\x11")  # the app asks, because photos being added would be lost
             terminal.until("quit without saving")
             terminal.press(b"quit w\r")
             yield Measure("A8", "quit while embedding", terminal.wait(), 500)
 
     def _keys(self, terminal: Terminal, when: str, end: str = "") -> Iterator[Measure]:
-        """Up and down between two classes; what is printed of other work does not count.
+        """Time keys that move up and down between two classes, without the output of other work.
 
-        `end` is what that work shows when it is done and takes the keys.
+        `end` is the text that the other work shows when it is done and takes the keys.
         """
         terminal.press("down")
         first = terminal.until("moth 001", or_else=end)
@@ -232,7 +234,7 @@ class Lab:
         yield Measure("A5", f"key, {when}, p95", _p95(times) if len(times) > 1 else times[0], 60)
 
     def _questions(self, terminal: Terminal) -> Iterator[Measure]:
-        """Ask about a photo, say what it is, and so on."""
+        """Time classifying and correcting one photo after another."""
         terminal.press(b"\t")
         terminal.settle()
         terminal.press(b"\t")
@@ -250,7 +252,7 @@ class Lab:
         yield Measure("A7", "a photo becomes an example: bars", median(corrections), 150)
 
     async def engine(self) -> list[Measure]:
-        """A picture, and how soon the engine is free after a cancelled job."""
+        """Time an image, and the engine after a cancelled job."""
         os.environ["FRN_CACHE"] = str(self.folder / "cache")
         client = EngineClient()
         await client.start()
@@ -287,10 +289,10 @@ class Lab:
             Measure("A8", "engine free after a cancelled job", median(free), 1000, how="engine"),
         ]
 
-    # A9, and A5 while much is going on: a large folder
+    # A9, and A5 under load: a large folder
 
     def large(self) -> Iterator[Measure]:
-        """The large folder in the gallery, in the picker, and added; 1,000 photos imported."""
+        """Measure a large folder in the gallery and the picker, and importing 1,000 photos."""
         many = f"{self.effort.many:,} photos"
         some = f"while {self.effort.thousand:,} photos are imported"
         with self._start(*STAGE, str(self.photos.many)) as terminal:
@@ -322,7 +324,7 @@ class Lab:
 
     @staticmethod
     def _add(terminal: Terminal, folder: Path, photos: int) -> None:
-        """Drop a folder of photos, take the name that is proposed for their class, and all of them."""
+        """Drop a folder of photos, accept the suggested class name, and add all of them."""
         terminal.paste(str(folder))
         terminal.until("proposed")
         terminal.settle()
@@ -334,21 +336,21 @@ class Lab:
             terminal.press(b"\r")
 
     def _pages(self, terminal: Terminal) -> Iterator[Measure]:
-        """Page after page of the large folder in the gallery."""
+        """Time page after page of a large folder in the gallery."""
         before = resident(terminal.process.pid)
         terminal.press("f5")
         terminal.until("00000.jpg")
         terminal.settle()
         times = []
         for _ in range(self.effort.keys):
-            terminal.settle()  # pictures of the page before
+            terminal.settle()  # images of the previous page
             terminal.press("page down")
             times.append(terminal.until(".jpg"))
         yield Measure("A9", "a page of the gallery, p95", _p95(times), 60)
         yield Measure("A9", "memory for it", resident(terminal.process.pid) - before, 40, "MiB")
 
     def pixels(self) -> Iterator[Measure]:
-        """Pages of the gallery as pixels, beside half blocks: until the last tile is there, page by page in turns."""
+        """Time gallery pages with pixels and with half blocks in turns, until the last tile is drawn."""
         modes: tuple[Mode, ...] = ("half", *PIXELS)
         times: dict[Mode, list[float]] = {mode: [] for mode in modes}
         with ExitStack() as stack:
@@ -367,21 +369,21 @@ class Lab:
             yield Measure("A9", f"a page as pixels ({mode}), times that of half blocks", ratio, 1.5, "")
 
     def _list(self, terminal: Terminal) -> float:
-        """The file picker opens the large folder."""
+        """Time the file picker on the large folder."""
         terminal.press(b"p")
         terminal.until("many")
         terminal.settle()
         terminal.press(b"\r")
         time = terminal.until("00000.jpg")
         terminal.settle()
-        terminal.press("left")  # where it is left, it opens again
+        terminal.press("left")  # the picker opens in the folder where it was left
         terminal.settle()
         terminal.press("escape")
         terminal.settle()
         return time
 
     def _gap(self, terminal: Terminal, number: int, when: str, limit: float = 100) -> Measure:
-        """The gap since the last time; numbered, as the line of that time may be painted again."""
+        """Return the longest gap since the last call, with a number because an earlier line may be painted again."""
         terminal.press("f6")
         gap = terminal.number(f"longest gap ({number})")
         return Measure("A5", f"longest gap of the event loop, {when}", gap, limit)
@@ -389,10 +391,10 @@ class Lab:
     # A10: 200 classes of 5
 
     def hundreds(self) -> Iterator[Measure]:
-        """A query, and finding a class by its name."""
+        """Time a query, and finding a class by its name."""
         count = self.effort.hundreds * SHOT
         with self._start(*APP, str(self.photos.hundreds)) as terminal:
-            if count > 500:  # it asks how many of them
+            if count > 500:  # the app asks how many photos to add
                 terminal.until("photos in")
                 terminal.settle()
                 for key in ("down", "down", b"\r"):
@@ -431,7 +433,7 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="Few turns and small folders: a try, no result.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The terminal app beside Textual's hello-world and its targets, on a pseudo-terminal; about two minutes."""
+    """Compare the terminal app with Textual's hello-world and its targets, on a pseudo-terminal; about two minutes."""
     with user_errors():
         effort = QUICK if quick else Effort()
         load = os.getloadavg()[0]

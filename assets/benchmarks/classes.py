@@ -1,8 +1,8 @@
-"""Photos against many enrolled classes: ours beside one class after the other."""
+"""Score photos against many enrolled classes: all at once, and one class after the other."""
 
 import tracemalloc
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Annotated
 
@@ -17,13 +17,13 @@ from frn.ridge.enrolment import ClassScorer, EnrolledClass, Floats, enroll
 from frn.ridge.parameters import HeadParameters
 
 DRAWN = 50
-"""Classes that are drawn; others have the same numbers, in memory of their own."""
+"""Number of drawn classes; the others have the same numbers in their own memory."""
 OURS, PLAIN = "frn", "class by class"
 
 
 @dataclass(frozen=True, slots=True)
 class ClassesCase:
-    """What is scored: r locations of d channels a photo, so many photos at once."""
+    """Scored data: r locations of d channels per photo, and the number of photos at once."""
 
     d: int
     r: int
@@ -34,33 +34,33 @@ class ClassesCase:
 
 @dataclass(frozen=True, slots=True)
 class ClassesTiming:
-    """A case and what it took."""
+    """A case and its measurements."""
 
     case: ClassesCase
     milliseconds: dict[str, float]
-    """A photo's, by contestant."""
+    """Milliseconds per photo, by contestant."""
     megabytes: float
-    """What the enrolled classes take."""
+    """Bytes of the enrolled classes."""
     more_megabytes: float
-    """What scoring takes beside them at most."""
+    """Peak of the extra bytes for scoring."""
 
     @property
     def times_as_fast(self) -> float:
-        """Ours beside one class after the other."""
+        """Speed-up over one class after the other."""
         return self.milliseconds[PLAIN] / self.milliseconds[OURS]
 
     def as_json(self) -> dict[str, object]:
-        """Plain numbers, by name."""
+        """Return plain numbers by name."""
         sizes = {"megabytes": self.megabytes, "more_megabytes": self.more_megabytes}
         times = {"milliseconds": self.milliseconds, "times_as_fast": self.times_as_fast}
         return {**asdict(self.case), **times, **sizes}
 
 
 def time_classes(case: ClassesCase, *, rounds: int | None) -> ClassesTiming:
-    """Time scoring, by numpy, whose BLAS should have one thread; `rounds` as for `take_turns`."""
+    """Time scoring with numpy, whose BLAS should have one thread; `rounds` as for `take_turns`."""
     draws, head = np.random.default_rng(0), HeadParameters()
     sampled = [enroll(draws.standard_normal((case.shot, case.r, case.d)), head) for _ in range(min(case.way, DRAWN))]
-    classes = [EnrolledClass(sampled[n % DRAWN].rows.copy(), sampled[n % DRAWN].signs) for n in range(case.way)]
+    classes = [replace(sampled[n % DRAWN], rows=sampled[n % DRAWN].rows.copy()) for n in range(case.way)]
     queries = draws.standard_normal((case.photos, case.r, case.d)).astype(np.float32)
     scorer = ClassScorer(classes)
     more = _peak(lambda: [scorer.class_error(queries) for _ in range(1 + case.d // (case.r * case.photos))])
@@ -72,7 +72,7 @@ def time_classes(case: ClassesCase, *, rounds: int | None) -> ClassesTiming:
 
 
 def class_by_class(classes: Sequence[EnrolledClass], queries: NDArray[np.floating]) -> Floats:
-    """Errors (q, way) of maps (q, r, d): a product, a square and a sum for each class."""
+    """Compute errors (q, way) of maps (q, r, d): a product, a square and a sum for each class."""
     length = np.square(queries).sum(-1)
     errors = [length - np.square(queries @ enrolled.rows.T) @ enrolled.signs for enrolled in classes]
     joined: Floats = np.stack(errors, axis=-1).mean(1)
@@ -80,7 +80,7 @@ def class_by_class(classes: Sequence[EnrolledClass], queries: NDArray[np.floatin
 
 
 def _peak(work: Callable[[], object]) -> int:
-    """Bytes that arrays take at most meanwhile."""
+    """Return the peak of the bytes that arrays take during a call."""
     tracemalloc.start()
     try:
         work()
@@ -100,9 +100,9 @@ def main(
     rounds: AnyRounds = None,
     as_json: AsJson = False,
 ) -> None:
-    """Photos against many enrolled classes, from their feature maps on, beside one class after the other: one thread.
+    """Score photos' feature maps against many classes, all at once and one class after the other, on one thread.
 
-    What the classes take in memory, and what scoring takes beside them; 10,000 of 5 photos at d = 640 take 3 GB.
+    Also measures the memory of the classes and of scoring; 10,000 classes of 5 photos at d = 640 take 3 GB.
     """
     with user_errors():
         cases = [

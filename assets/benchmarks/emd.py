@@ -1,4 +1,4 @@
-"""FRN beside DeepEMD (SM, Speed comparison): one episode from feature maps or images, in training and testing."""
+"""Compare FRN with DeepEMD (SM, Speed comparison): one episode from feature maps or images, in training and testing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ PUBLISHED = {
     ("test", 1): {POT: "23,275", EQ_10: "73", EQ_8: "63"},
     ("test", 5): {POT: "> 800,000", EQ_10: "88", EQ_8: "79"},
 }
-"""The paper's milliseconds per episode, ResNet-12 included, on a GPU; its differentiable solver is qpth, not POT."""
+"""The paper's milliseconds per episode on a GPU, including ResNet-12; its differentiable solver is qpth, not POT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,38 +51,38 @@ class EmdTiming:
 
     @property
     def published(self) -> dict[str, str]:
-        """What the paper has for this phase and shot, if it has."""
+        """Return the paper's value for this phase and shot, if any."""
         return PUBLISHED.get((self.phase, self.shape.shot), {})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Maps:
-    """Random feature maps: the heads alone."""
+    """Random feature maps, for the heads alone."""
 
     d: int = 640
     r: int = 25
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Inputs of so many images."""
+        """Return inputs for a number of images."""
         return torch.randn(count, self.r, self.d, generator=generator).relu()
 
     def network(self) -> nn.Module:
-        """What makes feature maps (b, r, d) of inputs."""
+        """Return the function from inputs to feature maps (b, r, d)."""
         return nn.Identity()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Images:
-    """Random images: whole episodes, ResNet-12 included."""
+    """Random images, for whole episodes with ResNet-12."""
 
     size: int = 84
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Inputs of so many images."""
+        """Return inputs for a number of images."""
         return torch.rand(count, 3, self.size, self.size, generator=generator)
 
     def network(self) -> nn.Module:
-        """What makes feature maps (b, r, d) of inputs."""
+        """Return the function from inputs to feature maps (b, r, d)."""
         return _Mapped(build_backbone("resnet12"))
 
 
@@ -99,7 +99,7 @@ class _Mapped(nn.Module):
 def time_emd(phase: str, shot: int, *, inputs: Maps | Images, rounds: int, sfc_passes: int) -> EmdTiming:
     """Time each head on one episode, on one thread.
 
-    In testing that is the logits; in training, also the loss and its gradients, of the maps or of the network.
+    Testing computes the logits. Training also computes the loss and its gradients for the maps or the network. Raises
     FrnError if DeepEMD's solver is not installed.
     """
     shape = EpisodeShape(way=5, shot=shot, queries=QUERIES[phase])
@@ -143,16 +143,16 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each contestant.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """FRN beside DeepEMD (the extra `emd`): 5-way, 15 queries in training, 16 in testing, one thread.
+    """Compare FRN with DeepEMD (extra `emd`): 5-way, 15 queries in training, 16 in testing, one thread.
 
-    The heads alone, from random feature maps on; with `--whole` episodes as the paper times them.
+    Times the heads alone, starting from random feature maps; `--whole` times whole episodes as in the paper.
     """
     with user_errors():
         if whole and (d, r) != (640, 25):
             raise FrnError("ResNet-12 makes maps of 640 channels at 25 locations. Leave --whole out for others.")
         inputs = Images() if whole else Maps(d=d, r=r)
         phases: tuple[Phase, ...] = (phase,) if phase else ("train", "test")
-        import_solver()  # known before minutes of timing, not after them
+        import_solver()  # report this before minutes of timing, not after
         asked = product(phases, shot or (1, 5))
         timings = [time_emd(name, k, inputs=inputs, rounds=rounds, sfc_passes=sfc_passes) for name, k in asked]
     if as_json:

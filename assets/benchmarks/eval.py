@@ -1,4 +1,4 @@
-"""Episodes a second of `frn eval` beside the authors' test loop, in one run."""
+"""Compare `frn eval` with the authors' test loop in episodes per second, in one run."""
 
 import tempfile
 import time
@@ -29,31 +29,31 @@ from frn.training.presets import find_preset
 from frn.training.setup import new_model
 
 TEST_EPISODES = 10_000
-"""Of the paper's figures; features are computed once for all of them."""
+"""Number of episodes in the paper; features are computed once for all of them."""
 IMAGES, CLASSES = 12_000, 20
-"""Of mini-ImageNet's test split; CUB's has about 2,950 images."""
+"""Number of images in mini-ImageNet's test split; CUB's has about 2,950."""
 WAY, QUERIES = 5, 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationTiming:
-    """What a test over `TEST_EPISODES` episodes takes, in seconds."""
+    """Seconds of a test over `TEST_EPISODES` episodes."""
 
     backbone: str
     shot: int
     images: int
-    """Of all test classes."""
+    """Number of images of all test classes."""
     precision: Precision
     extraction: float
-    """Feature maps of all images."""
+    """Seconds for the feature maps of all images."""
     scoring: float
-    """All episodes, from feature maps."""
+    """Seconds for all episodes, from feature maps."""
     plain: float
-    """All episodes by the authors' loop, every image through the network each time it is drawn."""
+    """Seconds for all episodes with the authors' loop, in which every drawn image goes through the network."""
 
     @property
     def times_as_fast(self) -> dict[str, float]:
-        """How many times as fast as the authors' loop it is: with features, and once they are there."""
+        """Return the speed-up over the authors' loop, with the time for features and without it."""
         return {"with features": self.plain / (self.extraction + self.scoring), "episodes": self.plain / self.scoring}
 
     def as_json(self) -> dict[str, object]:
@@ -65,7 +65,7 @@ class EvaluationTiming:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effort:
-    """How much is timed; the rest of a test is reckoned from it."""
+    """Number of timed repetitions; the time of a whole test is extrapolated from them."""
 
     images: int = GPU_BATCH
     episodes: int = 400
@@ -86,9 +86,9 @@ def time_evaluation(
     precision: str = "fp32",
     device: str = "auto",
 ) -> list[EvaluationTiming]:
-    """Time a 5-way test with 16 queries at each shot, as `frn eval` does it and as the authors' loop does, in fp32.
+    """Time a 5-way test with 16 queries at each shot, with `frn eval` and with the authors' loop in fp32.
 
-    `data` is a folder of class folders; rendered photos otherwise. `images` are those of all test classes together.
+    `data` is a folder of class folders; without it photos are rendered. `images` counts all test classes together.
     """
     sizes = [images // CLASSES] * CLASSES
     effort = effort or Effort()
@@ -108,7 +108,7 @@ def time_evaluation(
         def extract() -> None:
             maps[:] = [extract_features(model, timed_images, precision=wanted, device=where)]
 
-        extract()  # memory is taken for the first time
+        extract()  # memory is allocated for the first time
         extraction = timed(extract, where) / len(timed_images) * sum(sizes)
         feature_maps = maps[0][torch.arange(sum(sizes), device=where) % len(timed_images)]
         for shot in shots:
@@ -128,7 +128,7 @@ def time_evaluation(
 
 
 def _scoring(head: Head, feature_maps: Tensor, sizes: Sequence[int], shape: EpisodeShape, episodes: int) -> float:
-    """Seconds of a whole test: of what is done once, and of as many episodes by the pace of those that are timed."""
+    """Return the seconds of a whole test: the time spent once, plus that of all episodes at the measured pace."""
     began = time.perf_counter()
     marks: list[tuple[int, float]] = []
     evaluate_episodes(
@@ -145,7 +145,7 @@ def _scoring(head: Head, feature_maps: Tensor, sizes: Sequence[int], shape: Epis
 
 
 def _plain(model: Model, files: Sequence[Path], shape: EpisodeShape, count: int, where: torch.device) -> float:
-    """Seconds of a whole test by the median of so many of its episodes."""
+    """Return the seconds of a whole test from the median of some of its episodes."""
     each = len(files) // shape.way
     sampled = [evaluation_episode([each] * shape.way, shape, seed=0, index=index) for index in range(count + 1)]
     episodes = [[*e[:, : shape.shot].ravel().tolist(), *e[:, shape.shot :].ravel().tolist()] for e in sampled]
@@ -164,7 +164,7 @@ def main(
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
-    """A test of 10,000 episodes over some images beside the authors' loop: 5-way, 16 queries, 84 x 84, one thread."""
+    """Compare a test of 10,000 episodes with the authors' loop: 5-way, 16 queries, 84 x 84, one thread."""
     with user_errors():
         torch.set_num_threads(1)
         timings = []

@@ -1,8 +1,8 @@
-"""Fine-tuning on classes that a model has not seen, before and after: what `frn finetune` is worth on own photos.
+"""Measure the gain of `frn finetune` on classes that a model has not seen: accuracy before and after.
 
-A draw takes classes at random from a pool of class folders, some to learn from, some to validate on and some to test
-on, each with at most so many photos, and gives them to `frn finetune` as a folder with train/ and val/. The test
-classes are looked at once before and once after, by the same episodes.
+A draw takes random classes from a pool of class folders, some for training, some for validation and some for testing,
+with a limited number of photos each. It passes them to `frn finetune` as a folder with train/ and val/. The test
+classes are used once before and once after, in the same episodes.
 """
 
 import tempfile
@@ -35,10 +35,10 @@ from frn.training.runs.run_options import RunOptions
 
 TEST = EpisodeShape(way=5, shot=5, queries=16)
 EPISODES = 200
-"""Each of the 360 test photos is a query in some 40 of them."""
+"""Number of test episodes; each of the 360 test photos is a query in about 40 of them."""
 CLASSES = {"train": 18, "val": 6, "test": 6}
 PHOTOS = 60
-"""Of a class at most: what people have, where research has 600."""
+"""Most photos per class: users have this many, research data sets 600."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,15 +52,15 @@ class Gain:
     test_before: Accuracy
     test_after: Accuracy
     gain: Accuracy
-    """Of the same test episodes."""
+    """Gain in the same test episodes."""
     seconds: float
-    """From photos to the fine-tuned model, decoding included."""
+    """Minutes from photos to the fine-tuned model, including decoding."""
     processor_seconds: float
-    """Of that, how long a processor worked on it: what one thread would take on an idle machine."""
+    """Processor minutes of that: the time of one thread on an idle machine."""
 
     @property
     def row(self) -> tuple[str, ...]:
-        """Pool, seed, validation, test, gain, minutes and minutes of a processor, in words."""
+        """Return pool, seed, validation, test, gain, minutes and processor minutes as text."""
         return (
             self.pool,
             str(self.seed),
@@ -80,14 +80,17 @@ class Gain:
 
 
 def drawn_splits(classes: Classes, seed: int, photos: int) -> dict[str, Classes]:
-    """The classes of a draw, split by split, with at most `photos` photos each. FrnError if there are too few."""
+    """Return the classes of a draw by split, with at most `photos` photos each.
+
+    Raises FrnError if there are too few.
+    """
     sampled = draw_classes(classes, sum(CLASSES.values()), photos, seed, least=TEST.per_class)
     names = iter(sampled)
     return {split: {name: sampled[name] for name in islice(names, count)} for split, count in CLASSES.items()}
 
 
 def measure_gain(roots: Sequence[Path], options: RunOptions, *, photos: int = PHOTOS, episodes: int = EPISODES) -> Gain:
-    """Fine-tune `options.init` on a draw by `options.seed` from folders of class folders, and test it on the rest."""
+    """Fine-tune `options.init` on a draw, seeded by `options.seed`, and test it on the remaining classes."""
     assert options.init is not None
     sampled = drawn_splits(pooled_classes(roots), options.seed, photos)
     with tempfile.TemporaryDirectory() as place:
@@ -115,7 +118,7 @@ def measure_gain(roots: Sequence[Path], options: RunOptions, *, photos: int = PH
 
 
 def episode_shares(model: str, folders: ClassFolders, options: RunOptions, episodes: int) -> NDArray[np.float64]:
-    """Share of right answers in each test episode; the same episodes for every model."""
+    """Return the share of right answers in each test episode; the episodes are the same for every model."""
     device = choose_device(options.device)
     extractor = TorchExtractor(load_model(model), choose_precision(options.precision, device), device)
     seen: list[Inspection] = []
@@ -136,7 +139,7 @@ def main(
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """`frn finetune` on 18 classes of a pool, with 6 to validate on: accuracy on 6 others, before and after."""
+    """Fine-tune on 18 classes of a pool, with 6 for validation, and measure accuracy on 6 others before and after."""
     with user_errors():
         resolve(model)
         common = RunOptions(preset="finetune", init=model, precision=precision, device=device, threads=threads)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Correctness on a GPU, then timings beside the authors' loops, as a page of Markdown; about eight minutes.
-# From a checkout in which `pip install '.[test]'` was done: assets/benchmarks/gpu.sh [cuda|cpu] [FILE]
-# With `cpu` correctness alone. FRN_SHARED may name a folder of recorded arrays of the authors' code.
+# Test correctness on a GPU, then time training and testing beside the authors' loops. Writes a Markdown page in about eight
+# minutes. Install with `pip install '.[test]'` first, then run in the checkout: assets/benchmarks/gpu.sh [cuda|cpu] [FILE]
+# `cpu` tests correctness only. FRN_SHARED can name a folder with recorded arrays of the authors' code.
 set -eu
 device=${1:-cuda}
 page=${2:-gpu.md}

@@ -1,4 +1,4 @@
-"""How well unlabelled photos are grouped, beside k-means and Ward's clusters of pooled features (scikit-learn).
+"""Measure how well unlabelled photos are grouped, compared with k-means and Ward's clusters of pooled features.
 
     python assets/benchmarks/groups.py DATA... --split val --model resnet9-photo
 
@@ -31,30 +31,32 @@ from frn.ridge.unlabelled.groups import group
 CLASSES, SIZES, DRAWS = 20, (10, 41), 3
 Maps = NDArray[np.float32]
 Labels = NDArray[np.intp]
+Draw = tuple[Maps, list[bytes], Labels]
 
 
-def drawn(extractor: Extractor, root: Path, seed: int) -> tuple[Maps, Labels]:
-    """Maps (n, r, d) and labels of the photos of a draw."""
+def drawn(extractor: Extractor, root: Path, seed: int) -> Draw:
+    """Return maps (n, r, d), perceptual hashes and labels of the photos of a draw."""
     generator, store = np.random.default_rng(seed), FeatureStore()
     homes = sorted(home for home in root.iterdir() if home.is_dir())
-    maps, labels = [], []
+    found: list[Embedded] = []
+    labels: list[int] = []
     for label, place in enumerate(generator.permutation(len(homes))[:CLASSES]):
         files = sorted(path for path in homes[place].rglob("*") if path.is_file())
         chosen = [files[i] for i in generator.permutation(len(files))[: generator.integers(*SIZES)]]
-        own = [outcome.maps for _, outcome in extractor.read(chosen, store=store) if isinstance(outcome, Embedded)]
-        maps += own
+        own = [outcome for _, outcome in extractor.read(chosen, store=store) if isinstance(outcome, Embedded)]
+        found += own
         labels += [label] * len(own)
-    return np.stack(maps), np.array(labels)
+    return np.stack([each.maps for each in found]), [each.look for each in found], np.array(labels)
 
 
-def measure(maps: Maps, labels: Labels, prior: Prior) -> dict[str, float]:
+def measure(maps: Maps, looks: list[bytes], labels: Labels, prior: Prior) -> dict[str, float]:
     """One draw's figures."""
     count = len(np.unique(labels))
     pooled = maps.mean(1)
     pooled = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
     kmeans = KMeans(count, n_init=10, random_state=0).fit_predict(pooled)
     ward = AgglomerativeClustering(count).fit_predict(pooled)
-    given, free = (_labels(group(maps, prior, number), len(labels)) for number in (count, None))
+    given, free = (_labels(group(maps, looks, prior, number), len(labels)) for number in (count, None))
     return {
         "kmeans": adjusted_rand_score(labels, kmeans),
         "ward": adjusted_rand_score(labels, ward),
@@ -74,16 +76,16 @@ def _labels(groups: list[list[list[int]]], count: int) -> Labels:
 
 
 def keys(labels: Labels, groups: Labels) -> int:
-    """Merges and moves to a right set of classes."""
+    """Count the merges and moves needed for a correct set of classes."""
     owners = [np.bincount(labels[groups == number]).argmax() for number in range(groups.max() + 1)]
     return len(owners) - len(set(owners)) + int((labels != np.array(owners)[groups]).sum())
 
 
-def rows(sets: dict[str, list[tuple[Maps, Labels]]], prior: Prior) -> Iterator[str]:
-    """One line per data set, and the mean."""
+def rows(sets: dict[str, list[Draw]], prior: Prior) -> Iterator[str]:
+    """Return one line per data set, and the mean."""
     means = []
     for name, draws in sets.items():
-        found = [measure(maps, labels, prior) for maps, labels in draws]
+        found = [measure(*draw, prior) for draw in draws]
         means.append({key: float(np.mean([row[key] for row in found])) for key in found[0]})
         yield _line(name, means[-1])
     yield _line("mean", {key: float(np.mean([row[key] for row in means])) for key in means[0]})
@@ -111,8 +113,8 @@ def main(
     prior = extractor.prior
     if channels:
         for name, draws in sets.items():
-            maps, prior = fewer_channels([maps for maps, _ in draws], channels, extractor.prior)
-            sets[name] = list(zip(maps, (labels for _, labels in draws), strict=True))
+            maps, prior = fewer_channels([maps for maps, _, _ in draws], channels, extractor.prior)
+            sets[name] = [(fewer, *draw[1:]) for fewer, draw in zip(maps, draws, strict=True)]
     for line in rows(sets, prior):
         print(line, flush=True)
 

@@ -1,6 +1,6 @@
-"""The closed form beside the paper's formulations (Sec. 3.2; SM, Pseudo-codes): one episode's errors from its maps.
+"""Compare the closed form with the paper's formulations (Sec. 3.2; SM, Pseudo-codes) on one episode's maps.
 
-As in testing, or as in training: with the gradients of maps, alpha and beta.
+Times testing, or training with the gradients of maps, alpha and beta.
 """
 
 from collections.abc import Callable
@@ -28,28 +28,28 @@ from frn.ridge.parameters import HeadParameters
 from frn.system.precision import keep_freed_memory
 
 INITIAL = HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)
-"""What every contestant runs with: an untrained head."""
+"""Parameters of every contestant: an untrained head."""
 OURS = "frn, torch"
 
 
 @dataclass(frozen=True, slots=True)
 class HeadCase:
-    """What is timed."""
+    """The timed case."""
 
     d: int
     shot: int
     r: int = 25
     way: int = 5
     backward: bool = False
-    """Gradients too, with the 15 queries per class of training in the place of 16."""
+    """Also compute gradients, with 15 queries per class, as in training, instead of 16."""
 
     @property
     def shape(self) -> EpisodeShape:
-        """The episode."""
+        """Return the shape of the episode."""
         return EpisodeShape(way=self.way, shot=self.shot, queries=15 if self.backward else 16)
 
     def draw(self) -> tuple[Tensor, Tensor]:
-        """Random maps of supports (way, shot, r, d) and of queries (queries, r, d)."""
+        """Return random maps of supports (way, shot, r, d) and of queries (queries, r, d)."""
         generator = torch.Generator().manual_seed(0)
         support = torch.randn(self.way, self.shot, self.r, self.d, generator=generator).relu()
         query = torch.randn(self.way * self.shape.queries, self.r, self.d, generator=generator).relu()
@@ -69,7 +69,7 @@ class HeadTiming:
         return {**asdict(self.case), "milliseconds": self.milliseconds, "times_as_fast": ratios}
 
     def times_as_fast(self, plain: str) -> dict[str, float]:
-        """How many times as fast as one of the `PLAIN` formulations each is."""
+        """Return the speed-up of each over one of the `PLAIN` formulations."""
         return {name: self.milliseconds[plain] / value for name, value in self.milliseconds.items()}
 
 
@@ -78,7 +78,7 @@ def time_head(case: HeadCase, graph: bytes, *, rounds: int | None = None) -> Hea
 
     `graph` is the bytes of the `head.onnx` of `INITIAL`; `rounds` as for `take_turns`.
     """
-    keep_freed_memory()  # as training and evaluation do: nobody is timed while the system hands out pages
+    keep_freed_memory()  # as in training and evaluation: no contestant is timed while the system allocates pages
     support, query = case.draw()
     contestants = _steps(support, query) if case.backward else _answers(support, query, graph)
     return HeadTiming(case, take_turns(contestants, rounds=rounds, gradients=case.backward))
@@ -117,7 +117,7 @@ def main(
     rounds: AnyRounds = None,
     as_json: AsJson = False,
 ) -> None:
-    """The closed-form head beside the paper's formulations: 16 queries per class, 15 in training; one thread."""
+    """Compare the closed-form head with the paper's formulations: 16 queries per class, 15 in training; one thread."""
     with user_errors():
         graph = head_graph(INITIAL).SerializeToString()
         cases = [

@@ -1,4 +1,4 @@
-"""An exported model beside what it was made from: its extractor and torch, a whole classifier and its extractor."""
+"""Compare an exported model with its original: extractor and torch, whole classifier and extractor."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -23,7 +23,7 @@ from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll
 
 
 def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: int | None) -> dict[str, float]:
-    """Milliseconds per batch of "torch" (eager) and "onnxruntime", from pixels in [0, 1] to feature maps.
+    """Return the milliseconds per batch of "torch" (eager) and "onnxruntime", from pixels in [0, 1] to feature maps.
 
     The extractor is made from the model and has one thread; `rounds` as for `take_turns`.
     """
@@ -46,12 +46,12 @@ def time_classifier(
     width: int,
     rounds: int | None,
 ) -> dict[str, float]:
-    """Milliseconds per image of the whole "classifier", of the "library" doing the same, and of the bare "extractor".
+    """Return the milliseconds per image of the whole "classifier", of the "library" and of the bare "extractor".
 
-    The first two go from any image to class errors, the library with Pillow, the extractor and numpy; the extractor
+    The first two go from any image to class errors; the library uses Pillow, the extractor and numpy. The extractor
     goes from prepared pixels to a feature map.
 
-    The bytes of `classifier.onnx` are made from the extractor and its enrolled classes; the image is of any size.
+    The bytes of `classifier.onnx` come from the extractor and its enrolled classes. The image may have any size.
     """
     session = open_session(classifier, "classifier.onnx", device="cpu", threads=1)
     bare = open_session(extractor.data, "features.onnx", device="cpu", threads=1)
@@ -71,7 +71,7 @@ def time_classifier(
 
 
 def enroll_moths(extractor: Extractor, way: int = 5) -> dict[str, EnrolledClass]:
-    """Enroll classes of five rendered moths. FrnError if the model has no FRN head."""
+    """Enroll classes of five rendered moths. Raises FrnError if the model has no FRN head."""
     if extractor.head is None:
         raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")
     side = extractor.transform.size
@@ -81,7 +81,7 @@ def enroll_moths(extractor: Extractor, way: int = 5) -> dict[str, EnrolledClass]
 
 
 IMAGES = ((64, 64), (480, 640))
-"""Heights and widths of the photos that a whole classifier is timed on, beside an image of the model's own size."""
+"""Heights and widths of the photos for the whole classifier, in addition to an image of the model's own size."""
 
 
 def main(
@@ -91,7 +91,7 @@ def main(
     rounds: AnyRounds = None,
     as_json: AsJson = False,
 ) -> None:
-    """An exported model beside torch, and a whole classifier beside its parts: 5 shots, one thread."""
+    """Compare an exported model with torch, and a whole classifier with its parts: 5 shots, one thread."""
     with user_errors():
         loaded = load_model(model)
         features = features_graph(loaded).SerializeToString()

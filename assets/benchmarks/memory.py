@@ -1,4 +1,4 @@
-"""Peak memory of one training step, CTX beside FRN (SM, Memory comparisons), each in a process of its own."""
+"""Compare the peak memory of one training step for CTX and FRN (SM, Memory comparisons), each in a separate process."""
 
 import multiprocessing
 import re
@@ -37,7 +37,7 @@ PUBLISHED = {
     EQ_8: {(25, 1): 6305, (25, 5): 5317, (100, 1): 7125, (100, 5): 6767},
     EQ_10: {(25, 1): 6305, (25, 5): 6529, (100, 1): 7125, (100, 5): 6727},
 }
-"""The paper's megabytes by contestant, and by r and shot: Conv-4 on a GPU, network and framework included."""
+"""The paper's megabytes by contestant, r and shot: Conv-4 on a GPU, including network and framework."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,25 +45,25 @@ class MemoryCase:
     """One training episode."""
 
     part: Part
-    """The whole "step" of Conv-4, from images on; or the "head" alone, from feature maps on."""
+    """The whole "step" of Conv-4, from images; or the "head" alone, from feature maps."""
     r: int
     shot: int
     d: int = 64
     way: int | None = None
-    """None: the supplement's."""
+    """Number of classes; None uses the supplement's."""
     queries: int = QUERIES
 
     @property
     def classes(self) -> int:
-        """How many classes the episode has."""
+        """Return the number of classes of the episode."""
         return self.way or WAYS.get(self.shot, 20)
 
 
 def measure_memory(case: MemoryCase, contestant: str, device: Device = "cpu") -> float:
-    """Megabytes (10^6 bytes) that one forward and backward pass takes at its peak, beyond what was there before.
+    """Return the peak megabytes (10^6 bytes) of one forward and backward pass, beyond the memory before it.
 
-    On a processor the peak resident size of a fresh process, less its size before the episode; on a GPU what torch
-    holds there at its peak.
+    On a processor this is the peak resident size of a fresh process minus its size before the episode; on a GPU, the
+    peak of torch's memory.
     """
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=fresh) as pool:
@@ -71,9 +71,9 @@ def measure_memory(case: MemoryCase, contestant: str, device: Device = "cpu") ->
 
 
 def take_step(case: MemoryCase, contestant: str, device: Device) -> float:
-    """Take the step in this process, and say what it took at its peak: see `measure_memory`."""
+    """Take the step in this process and return its peak: see `measure_memory`."""
     torch.set_num_threads(1)
-    # A first step, of next to nothing, loads what libraries load when first called: tens of megabytes, now and then.
+    # A tiny first step loads what libraries load on their first call, which can be tens of megabytes.
     _step(replace(case, r=min(case.r, 25), shot=1, way=2, queries=1), contestant, device)
     before = _resident(peak=False) if device == "cpu" else torch.cuda.memory_allocated()
     _step(case, contestant, device)
@@ -117,10 +117,10 @@ def _head(contestant: str, d: int) -> nn.Module:
 
 
 def _resident(*, peak: bool) -> int:
-    """Bytes of memory that this process holds, or has held at most.
+    """Return the bytes of memory that this process holds, or has held at most.
 
-    Linux says both exactly (`getrusage` would count what the parent held before it became this process). Elsewhere only
-    the peak is known, which does as well before the episode as after it.
+    Linux reports both exactly (`getrusage` would include the parent's memory before the fork). Other systems report
+    only the peak, which serves for both.
     """
     status = Path("/proc/self/status")
     if status.is_file():
@@ -143,7 +143,7 @@ def main(
     device: DeviceOption = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Peak memory of a training step: CTX beside FRN, Conv-4 at 84 x 84, each in a process of its own.
+    """Measure the peak memory of a training step for CTX and FRN, Conv-4 at 84 x 84, each in a separate process.
 
     The 10 x 10 maps take up to 8 GB.
     """

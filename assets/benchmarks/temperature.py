@@ -1,6 +1,6 @@
-"""Probabilities at few shots: how well they are calibrated with gamma as it was learned, and with its temperature.
+"""Measure calibration of probabilities at few shots, with the learned gamma and with its temperature.
 
-The expected calibration error is of the queries of random episodes; labels are the same under both.
+The expected calibration error is computed over the queries of random episodes; the labels are the same in both cases.
 """
 
 import tempfile
@@ -32,7 +32,7 @@ from frn.ridge.parameters import temperature
 from frn.system.precision import set_threads
 
 CLASSES, PHOTOS = 30, 20
-"""Of a draw, and of a class at most."""
+"""Number of classes of a draw, and most photos per class."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,11 +43,11 @@ class FewShotCalibration:
     way: int
     shot: int
     learned: float
-    """With gamma as it was learned."""
+    """Error with the learned gamma."""
     tempered: float
-    """With `frn.ridge.parameters.temperature`, as photos are classified."""
+    """Error with `frn.ridge.parameters.temperature`, as in classifying photos."""
     accuracy: float
-    """In percent."""
+    """Accuracy in percent."""
 
     def as_json(self) -> dict[str, object]:
         """Return the record that `temperature.py --json` prints."""
@@ -59,7 +59,7 @@ def measure_calibration(
 ) -> list[FewShotCalibration]:
     """Draw classes from folders of class folders and measure every shape on them.
 
-    FrnError if the model has no FRN head, or the classes are too few or too small.
+    Raises FrnError if the model has no FRN head, or the classes are too few or too small.
     """
     head = extractor.new_head()
     if not isinstance(head, FRNHead) or extractor.model.config.untrained_head:
@@ -88,7 +88,7 @@ def measure_calibration(
 
 
 class _TwoTallies(Tally):
-    """A tally of the answers, and one of the same answers at the temperature of their shots."""
+    """Return a tally of the answers, and one of the same answers at the temperature of their shots."""
 
     def __init__(self, sizes: Sequence[int], shape: EpisodeShape, episodes: int) -> None:
         super().__init__(sizes, shape, episodes)
@@ -96,7 +96,7 @@ class _TwoTallies(Tally):
         self.factor = temperature(1.0, shape.shot)
 
     def add(self, start: int, sampled: NDArray[np.int64], logits: NDArray[np.floating]) -> None:
-        """Note episodes with their logits."""
+        """Record episodes with their logits."""
         super().add(start, sampled, logits)
         self.tempered.add(start, sampled, self.factor * logits)
 
@@ -112,7 +112,7 @@ def main(
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Calibration of probabilities at few shots, with gamma as learned and with its temperature: 30 classes a draw."""
+    """Measure calibration at few shots, with the learned gamma and with its temperature: 30 classes per draw."""
     with user_errors():
         resolve(model)
         set_threads(threads)

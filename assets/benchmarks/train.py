@@ -1,4 +1,4 @@
-"""A training step beside the authors' loop and the machine's matrix products, in one run."""
+"""Compare a training step with the authors' loop and the machine's matrix products, in one run."""
 
 import math
 import multiprocessing
@@ -35,7 +35,7 @@ OURS, PLAIN, PLAIN_CAST = "frn train", "authors' loop", "authors' loop, bf16"
 WAYS = {"resnet12": 5, "conv4": 20}
 """Classes of an episode: the paper's for Conv-4, half of it for ResNet-12, whose authors' loop takes long."""
 UNTIMED, UNTIMED_PLAIN = 8, 2
-"""First steps, in which memory is taken for the first time: of ours, which keeps it then, and of the authors' loop."""
+"""First steps, in which memory is allocated: of `frn train`, which then keeps it, and of the authors' loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +47,20 @@ class TrainingTiming:
     precision: Precision
     milliseconds: Mapping[str, float]
     augmentation: float
-    """Of `OURS`, in milliseconds: from stored pixels to a batch."""
+    """Milliseconds of `OURS` from stored pixels to a batch."""
     peak: float
     """Operations per second of the machine's fastest matrix products in that precision."""
     operations: int
-    """Of the network's convolutions in a step."""
+    """Operations of the network's convolutions in a step."""
 
     @property
     def shares_of_peak(self) -> dict[str, float]:
-        """What each contestant reaches of the fastest matrix products, over the whole of its step, in percent."""
+        """Return the percentage of the fastest matrix products that each contestant achieves over its whole step."""
         return {name: 1e5 * self.operations / ms / self.peak for name, ms in self.milliseconds.items()}
 
     @property
     def times_as_fast(self) -> dict[str, float]:
-        """How many times as fast as each other loop ours is."""
+        """Return the speed-up over each other loop."""
         return {name: ms / self.milliseconds[OURS] for name, ms in self.milliseconds.items() if name != OURS}
 
     def as_json(self) -> dict[str, object]:
@@ -85,20 +85,20 @@ def time_training(
     device: str = "auto",
     compiled: bool = False,
 ) -> TrainingTiming:
-    """Time whole steps of the paper's run on birds, as `frn train` does it and as the authors' loop does.
+    """Time whole steps of the paper's run on birds, with `frn train` and with the authors' loop.
 
-    Each contestant has a fresh process: in one they would hand each other torn memory.
+    Each contestant has a fresh process, because they would fragment each other's memory.
 
     Args:
         backbone: one of `PRESETS`.
-        data: folder of class folders; rendered photos otherwise.
+        data: folder of class folders; photos are rendered by default.
         way: classes of an episode; `WAYS` by default.
-        shot: supports of each.
-        queries: of each.
-        rounds: steps of each contestant that count.
-        precision: of ours. The authors' loop runs in fp32, and under autocast as well where ours is in bf16.
-        device: of all.
-        compiled: whether ours runs with `--compile`.
+        shot: supports per class.
+        queries: queries per class.
+        rounds: timed steps of each contestant.
+        precision: precision of `frn train`. The authors' loop runs in fp32, and also under autocast for bf16.
+        device: device of all contestants.
+        compiled: whether `frn train` runs with `--compile`.
     """
     where = choose_device(device)
     wanted = choose_precision(precision, where)
@@ -133,9 +133,9 @@ def time_training(
 def our_steps(
     preset: Preset, episode: Classes, how: Precision, where: torch.device, count: int, *, compiled: bool = False
 ) -> list[float]:
-    """Seconds of so many steps of `frn train`, reports and metrics included."""
+    """Return the seconds of some steps of `frn train`, including reports and metrics."""
     torch.set_num_threads(1)
-    # One epoch holds all steps: no checkpoint comes between them.
+    # One epoch holds all steps, so that no checkpoint comes between them.
     images = in_memory({name: files * (count + 1) for name, files in episode.items()}, preset.data.max_side)
     ends = [time.perf_counter()]
     settings = RunSettings(precision=how, device=where, compiled=compiled, save_every=math.inf)
@@ -153,7 +153,7 @@ def our_steps(
 
 
 def plain_steps(preset: Preset, episode: Classes, how: Precision, where: torch.device, count: int) -> list[float]:
-    """Seconds of so many steps of the authors' loop."""
+    """Return the seconds of some steps of the authors' loop."""
     torch.set_num_threads(1)
     shot = preset.episode.shot
     files = [file for of_class in episode.values() for file in of_class[:shot]]
@@ -163,7 +163,7 @@ def plain_steps(preset: Preset, episode: Classes, how: Precision, where: torch.d
 
 
 def _augmentation(preset: Preset, episode: Classes, where: torch.device, rounds: int) -> float:
-    """Seconds."""
+    """Return the seconds."""
     images, generator = in_memory(episode, preset.data.max_side), np.random.default_rng(0)
     sampled = np.arange(len(images))
     return median(
@@ -185,7 +185,7 @@ def main(
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
-    """A training step beside the authors' loop and this machine's matrix products: 5 shots, 15 queries, one thread."""
+    """Compare a training step with the authors' loop and this machine's products: 5 shots, 15 queries, one thread."""
     with user_errors():
         timings = []
         names = [backbone] if backbone else list(PRESETS)

@@ -1,16 +1,17 @@
-"""What queries that refine the classes gain, beside other transductive methods on the pooled features of the network.
+"""Measure transductive inference, compared with other transductive methods on the network's pooled features.
 
     python assets/benchmarks/transductive.py DATA... --split val --model resnet9-photo
 
-Episodes of 5 classes, 1 and 5 shots, and 75 queries: as many of each class; sizes from a Dirichlet distribution (2,
-Veilleux et al., NeurIPS 2021); and those with 30 queries of five other classes, which have no right answer. Columns:
+Episodes have 5 classes, 1 and 5 shots, and 75 queries in three settings: equal classes; class sizes from a Dirichlet
+distribution (2, Veilleux et al., NeurIPS 2021); and 30 more queries of five other classes, which have no right answer.
+Columns:
 
-    alone       as `frn classify` answers, top-1 in percent
-    together    with `--transductive`, and how many points more, with the 95 % interval of the paired difference
+    alone       as in `frn classify`, top-1 in percent
+    together    with `--transductive`, and the gain in points with the 95 % interval of the paired difference
     bd-cspn     Liu et al., ECCV 2020: prototypes rectified by the queries, after a shift of their mean
-    laplacian   LaplacianShot (Ziko et al., ICML 2020): near queries get alike answers
+    laplacian   LaplacianShot (Ziko et al., ICML 2020): similar queries get similar answers
     ece         expected calibration error, alone and together
-    seconds     of refinement in one episode, median, on one core
+    seconds     median time of refinement in one episode, on one core
 """
 
 import math
@@ -31,11 +32,11 @@ from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unlabelled.transductive import refine
 
 WAY, QUERIES, STRANGERS, EPISODES = 5, 75, 30, 60
-KINDS = ("balanced", "dirichlet", "strangers")
+KINDS = ("balanced", "dirichlet", "unknown")
 NEIGHBOURS, SMOOTHNESS, STEPS = 3, 0.5, 20
-"""Of LaplacianShot."""
+"""Parameters of LaplacianShot."""
 SHARPNESS = 10.0
-"""Of the cosines in BD-CSPN, as published."""
+"""Temperature of the cosines in BD-CSPN, as published."""
 Floats = NDArray[np.floating]
 Labels = NDArray[np.int64]
 
@@ -49,7 +50,7 @@ def draw(classes: list[Floats], shot: int, kind: str, seed: int) -> tuple[list[F
     drawn = [classes[c][generator.permutation(len(classes[c]))] for c in order[:WAY]]
     asked = [maps[shot : shot + size] for maps, size in zip(drawn, sizes, strict=True)]
     labels = [np.full(len(maps), label) for label, maps in enumerate(asked)]
-    if kind == "strangers":
+    if kind == "unknown":
         others = np.concatenate([classes[c] for c in order[WAY : 2 * WAY]])
         asked.append(others[generator.permutation(len(others))[:STRANGERS]])
         labels.append(np.full(STRANGERS, -1))
@@ -57,19 +58,19 @@ def draw(classes: list[Floats], shot: int, kind: str, seed: int) -> tuple[list[F
 
 
 def pooled(pools: list[Floats], queries: Floats) -> tuple[Floats, Floats]:
-    """Supports (way, shot, d) and queries (q, d): means of the maps around their common mean, of length one."""
+    """Return supports (way, shot, d) and queries (q, d): centred means of the maps, of length one."""
     supports, asked = np.stack([pool.mean(1) for pool in pools]), queries.mean(1)
     centre = np.concatenate([supports.reshape(-1, asked.shape[1]), asked]).mean(0)
     return unit(supports - centre), unit(asked - centre)
 
 
 def unit(vectors: Floats) -> Floats:
-    """Vectors (..., d) of length one."""
+    """Scale vectors (..., d) to length one."""
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def bd_cspn(supports: Floats, queries: Floats) -> Labels:
-    """Labels (q,) by bias diminishing and cosine-similarity-based prototypes."""
+    """Return labels (q,) by bias diminishing and cosine-similarity-based prototypes."""
     queries = queries + supports.mean((0, 1)) - queries.mean(0)
     prototypes = supports.mean(1)
     shares = softmax(SHARPNESS * unit(queries) @ unit(prototypes).T)
@@ -82,7 +83,7 @@ def bd_cspn(supports: Floats, queries: Floats) -> Labels:
 
 
 def laplacian_shot(supports: Floats, queries: Floats) -> Labels:
-    """Labels (q,) by distances from the means, and by those of the nearest queries."""
+    """Return labels (q,) by distances from the means, and by those of the nearest queries."""
     unary = np.square(queries[:, None] - supports.mean(1)).sum(-1)
     distances = np.square(queries[:, None] - queries).sum(-1)
     np.fill_diagonal(distances, np.inf)
@@ -95,7 +96,7 @@ def laplacian_shot(supports: Floats, queries: Floats) -> Labels:
 
 
 def softmax(logits: Floats) -> Floats:
-    """Shares (q, way)."""
+    """Return probabilities (q, way)."""
     return np.asarray(probabilities(-logits, 1.0))
 
 
@@ -129,7 +130,7 @@ def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes:
 
 
 def fewer_channels(classes: list[Floats], channels: int, prior: Prior) -> tuple[list[Floats], Prior]:
-    """The maps in their principal channels (96 of 384 hold 96 % of the energy), and the prior of the same lambda."""
+    """Return the maps in principal channels (96 of 384 hold 96 % of the energy), and the prior of the same lambda."""
     every = np.concatenate(classes)
     d = every.shape[-1]
     rows = every.reshape(-1, d)[::4]

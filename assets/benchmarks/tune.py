@@ -1,16 +1,18 @@
-"""What choosing alpha and gamma at enrolment gains, beside other classifiers on the same features.
+"""Measure the gain of choosing alpha and gamma at enrolment, compared with other classifiers on the same features.
 
     python assets/benchmarks/tune.py DATA... --split val --model resnet9-photo
-    python assets/benchmarks/tune.py                  how long the choice takes
+    python assets/benchmarks/tune.py DATA... --split val test --way 5 20 50 --unknown
+    python assets/benchmarks/tune.py                  measures how long the choice takes
 
-Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random; the photos that are not enrolled are
-queries, and as many classes again are strangers if there are that many. Every figure is the mean over data sets of the
-mean over draws, in percent:
+Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random. Photos that are not enrolled are
+queries. If possible, as many other classes are unknown. Every figure is the mean over data sets of the mean over draws,
+in percent:
 
-    trained, tuned      top-1 with the model's own alpha, and as `frn classify` enrolls
-    logreg, ridge, knn, nearest-mean    top-1 on pooled features of the same model, as `frn eval --method` fits them
+    trained, tuned      top-1 with the model's own alpha, and as in `frn classify`
+    logreg, ...         top-1 of `CLASSICAL` on pooled features of the same model, as in `frn eval --method`
     ece                 expected calibration error of `tuned`
-    rejected, caught    known photos and strangers called unknown; `stated` expects 5 and what it says
+    rejected, caught    share of known and of unknown photos rejected; `stated` is the expected share
+                        (--unknown measures only these and the AUROC)
     share, auroc        AUROC of the explained share with the trained alpha, and of the familiarity
 """
 
@@ -26,7 +28,7 @@ from numpy.typing import NDArray
 from frn.estimator.loading import load_extractor
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.inference.extractor import Embedded, Extractor
-from frn.inference.unknown import Calibration, auroc, calibrate, explained, familiarity
+from frn.inference.unknown import Calibration, auroc, calibrate, explained, familiarity, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
@@ -34,14 +36,14 @@ from frn.ridge.tuning import Prior, tune_by_leave_one_out
 
 PHOTOS, QUERIES, BINS = 60, 15, 10
 SHOTS, WAYS, DRAWS = (1, 5, 20), (5, 20, 0), {5: 12, 20: 3, 0: 1}
-"""No way: all classes that a data set has."""
+"""Without a way, all classes of a data set are used."""
 Floats = NDArray[np.floating]
 
 
-def features(extractor: Extractor, root: Path) -> list[Floats]:
-    """Maps (n, r, d) of up to `PHOTOS` photos of every class."""
+def features(extractor: Extractor, roots: list[Path]) -> list[Floats]:
+    """Return maps (n, r, d) of up to `PHOTOS` photos of every class."""
     found = []
-    for number, home in enumerate(sorted(root.iterdir())):
+    for number, home in enumerate(home for root in roots for home in sorted(root.iterdir())):
         files = sorted(path for path in home.rglob("*") if path.is_file())
         chosen = np.random.default_rng(number).permutation(len(files))[:PHOTOS]
         read = extractor.read(files[place] for place in sorted(chosen))
@@ -49,7 +51,9 @@ def features(extractor: Extractor, root: Path) -> list[Floats]:
     return found
 
 
-def measure(extractor: Extractor, classes: list[Floats], way: int, shot: int, seed: int) -> dict[str, object]:
+def measure(
+    extractor: Extractor, classes: list[Floats], way: int, shot: int, seed: int, *, unknown_only: bool
+) -> dict[str, object]:
     """One draw's figures; shares of one."""
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(classes))
@@ -69,41 +73,45 @@ def measure(extractor: Extractor, classes: list[Floats], way: int, shot: int, se
     row: dict[str, object] = {
         "trained": float((before.argmin(1) == labels).mean()),
         "tuned": float((errors.argmin(1) == labels).mean()),
-        **others(pools, queries, labels),
+        **({} if unknown_only else others(pools, queries, labels)),
         "sure": shares.max(1).tolist(),
         "right": (shares.argmax(1) == labels).tolist(),
         "seconds": took,
     }
+    known = familiarity(errors, energy(queries), scorer.centres.distance(queries))
+    calibrated = left_out(pools, scorer, head)
+    if shot > 1:
+        row["rejected"] = float((known < calibrated.rule.least).mean())
+        row["stated"], row["expected"] = calibrated.caught, calibrated.auroc
     if strangers:
         unknown = np.concatenate(strangers)
         foreign = scorer.class_error(unknown).astype(float)
-        sides = familiarity(errors, energy(queries)), familiarity(foreign, energy(unknown))
-        row["auroc"] = auroc(*sides)
+        familiar = familiarity(foreign, energy(unknown), scorer.centres.distance(unknown))
+        row["auroc"] = auroc(known, familiar)
         row["share"] = auroc(explained(before, queries).max(1), explained(trained.class_error(unknown), unknown).max(1))
         if shot > 1:
-            found = left_out(pools, scorer, head)
-            row["rejected"], row["caught"] = (float((side < found.rule.least).mean()) for side in sides)
-            row["stated"] = found.caught
+            row["caught"] = float((familiar < calibrated.rule.least).mean())
     return row
 
 
 def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters) -> Calibration:
-    """The calibration of the enrolled classes."""
+    """Return the calibration of the enrolled classes."""
     photos, labels = np.concatenate(pools), np.repeat(np.arange(len(pools)), [len(pool) for pool in pools])
     errors = scorer.class_error(photos).astype(float)
     errors[np.arange(len(labels)), labels] = np.concatenate([leave_one_out(pool, head) for pool in pools])
-    return calibrate(errors, labels, energy(photos))
+    counts = np.array([len(pool) for pool in pools])
+    return calibrate(errors, labels, energy(photos), without_itself(scorer.centres.distance(photos), labels, counts))
 
 
 def others(pools: list[Floats], queries: Floats, labels: NDArray[np.int64]) -> dict[str, float]:
-    """Top-1 of classifiers on pooled features."""
+    """Return top-1 accuracy of classifiers on pooled features."""
     support, asked = (torch.from_numpy(np.asarray(maps, dtype=np.float32)) for maps in (np.stack(pools), queries))
     found = {name: ClassicalHead(fit)(support, asked).argmax(1).numpy() for name, fit in CLASSICAL.items()}
     return {name: float((answers == labels).mean()) for name, answers in found.items()}
 
 
 def calibration_error(rows: list[dict[str, object]]) -> float:
-    """Expected calibration error of all draws' queries together."""
+    """Return the expected calibration error of all draws' queries together."""
     sure, right = (np.concatenate([row[name] for row in rows]) for name in ("sure", "right"))
     bins = np.minimum((sure * BINS).astype(int), BINS - 1)
     gaps = [abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
@@ -126,7 +134,9 @@ def main() -> None:
     """Print a table, or JSON lines of each data set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="*", help="Data sets; none measures the time of the choice.")
-    parser.add_argument("--split", default="val")
+    parser.add_argument("--split", nargs="+", default=["val"])
+    parser.add_argument("--way", type=int, nargs="+", default=WAYS)
+    parser.add_argument("--unknown", action="store_true")
     parser.add_argument("--model", default="resnet9-photo")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -134,15 +144,16 @@ def main() -> None:
     if not options.data:
         speed(extractor.prior)
         return
-    sets = {root.name: features(extractor, root / options.split) for root in options.data}
+    sets = {root.name: features(extractor, [root / split for split in options.split]) for root in options.data}
     print("way shot " + " ".join(f"{name:>8}" for name in NAMES))
-    for way in WAYS:
+    for way in options.way:
         for shot in SHOTS:
             table = []
             for name, classes in sets.items():
                 enough = [maps for maps in classes if len(maps) >= shot + 5]
                 size = min(way or len(enough), len(enough))
-                rows = [measure(extractor, enough, size, shot, seed) for seed in range(DRAWS[way])]
+                draws = range(DRAWS.get(way, 1))
+                rows = [measure(extractor, enough, size, shot, seed, unknown_only=options.unknown) for seed in draws]
                 means = {key: float(np.mean([row[key] for row in rows])) for key in NAMES if key in rows[0]}
                 table.append(means | {"ece": calibration_error(rows)})
                 if options.json:
@@ -152,7 +163,7 @@ def main() -> None:
             print(f"{way or 'all':>3} {shot:4d} " + " ".join(cells), flush=True)
 
 
-NAMES = ("trained", "tuned", *CLASSICAL, "ece", "rejected", "caught", "stated", "share", "auroc")
+NAMES = ("trained", "tuned", *CLASSICAL, "ece", "rejected", "caught", "stated", "expected", "share", "auroc")
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""Draws the sample images beside this file, and the picture of them in the guide to the app."""
+"""Draw the sample images beside this file, and the image of them in the guide to the app."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from PIL import Image
 
 from frn.data.synthetic import Species, draw_moth
 
-SPECIES = {  # look-alikes of one genus: same colours, other markings and shapes
+SPECIES = {  # similar species of one genus: same colours, other markings and shapes
     name: Species((222, 190, 128), (88, 52, 40), *numbers)
     for name, numbers in {
         "banded footman": (0.78, 0.40, 0.00, 0, 0.10, False, 3, 0.25, 0.00, False),

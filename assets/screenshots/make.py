@@ -1,7 +1,7 @@
-"""Makes the pictures of the terminal app beside this file: `python assets/screenshots/make.py`.
+"""Make the screenshots of the terminal app beside this file: `python assets/screenshots/make.py`.
 
-Drives the app itself, with its engine, on the shipped samples, and draws what is on its screen then. Nothing in the
-pictures depends on the terminal, the time or the user's settings: a second run writes the same bytes.
+The script drives the app with its engine on the shipped samples and draws its screen. Nothing in the images depends on
+the terminal, the time or the user's settings, so a second run writes the same bytes.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pathlib import Path
 here = Path(__file__).parent
 home = Path(tempfile.mkdtemp())
 os.chdir(home)  # the file picker starts there
-# Before Textual reads them.
+# before Textual reads them
 os.environ |= {
     "HOME": str(home),
     "FRN_STATE": str(home / ".state"),
@@ -32,23 +32,23 @@ from frn_tui.widgets import jobs  # noqa: E402
 from svg import draw  # noqa: E402
 from textual.pilot import Pilot  # noqa: E402
 
-jobs.PASSING = 600.0  # a message stays until the picture is taken, however slow the machine is
+jobs.PASSING = 600.0  # keep messages on the screen until the image is taken
 
 
 class Stage:
-    """The app, someone at its keys, and a camera."""
+    """The app, its user, and a camera."""
 
     def __init__(self, app: FrnApp, pilot: Pilot[None]) -> None:
         self.app, self.pilot = app, pilot
 
     async def press(self, *keys: str) -> None:
-        """Press keys one after the other, each when the last one's work is done."""
+        """Press keys one after the other, each when the previous one's work is done."""
         for key in keys:
             await self.pilot.press(key)
             await self.settle()
 
     async def settle(self, reached: Callable[[], object] = lambda: True) -> None:
-        """Wait until no work is under way."""
+        """Wait until no work is in progress."""
         for _ in range(3000):
             await self.pilot.pause(0.02)
             screens = self.app.screen_stack
@@ -59,7 +59,7 @@ class Stage:
 
     def take(self, name: str, label: str) -> None:
         """Draw the screen into a file."""
-        strips = self.app.screen._compositor.render_strips()  # what `App.export_screenshot` draws, too
+        strips = self.app.screen._compositor.render_strips()  # `App.export_screenshot` also draws this
         path = here / f"{name}.svg"
         path.write_text(draw(strips, self.app.size.width, label), encoding="utf-8")
         print(f"{path.name}  {path.stat().st_size / 1000:.0f} kB")
@@ -67,7 +67,7 @@ class Stage:
 
 @asynccontextmanager
 async def opened(width: int, height: int) -> AsyncIterator[Stage]:
-    """The app on the samples, as a new user meets it."""
+    """The app on the samples, as a new user sees it."""
     shutil.rmtree(home / ".state", ignore_errors=True)
     app = FrnApp(images="half")
     async with app.run_test(size=(width, height), tooltips=False) as pilot:
@@ -79,7 +79,7 @@ async def opened(width: int, height: int) -> AsyncIterator[Stage]:
 
 
 async def show(stage: Stage, name: str) -> None:
-    """Go on until the photo of this name is on show."""
+    """Step on until the photo of this name is on show."""
     for _ in stage.app.controller.query.answers:
         if Path(stage.app.controller.query.answers[stage.app.controller.query.at]["path"]).stem == name:
             return
@@ -116,7 +116,7 @@ async def tour() -> None:
 
 
 async def main() -> None:
-    """All of them."""
+    """Make all images."""
     try:
         await screens()
         await tour()

@@ -1,8 +1,8 @@
-"""Draws the pictures of reports and of the page in docs/: wide and light beside narrow and dark, by headless Chromium.
+"""Make the images of reports and of the web page in docs/, wide and light beside narrow and dark, by headless Chromium.
 
-    python assets/screenshots/pages.py onnxruntime-web-1.30.0.tgz
+python assets/screenshots/pages.py onnxruntime-web-1.30.0.tgz
 
-It needs selenium, Chromium, chromedriver and the archive of `npm pack onnxruntime-web`. All photos in the pictures are
+It needs selenium, Chromium, chromedriver and the archive of `npm pack onnxruntime-web`. All photos in the images are
 drawn moths.
 """
 
@@ -33,7 +33,7 @@ WAIT = 300
 
 
 def main(runtime: Path) -> None:
-    """Make the reports and the page in a folder of their own, and the pictures of them."""
+    """Make the reports and the page in a temporary folder, and the images of them."""
     browser = _browser()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -74,7 +74,7 @@ def _click(element: str) -> str:
 
 
 def _draw_data(folder: Path) -> None:
-    """Twelve species of moths, 24 of each."""
+    """Draw twelve species of moths, 24 of each."""
     for label in range(12):
         home = folder / "test" / f"species {label + 1:02d}"
         home.mkdir(parents=True)
@@ -95,7 +95,7 @@ def _browser() -> Any:
 
 
 def _picture(browser: Any, address: str | None, name: str, *, dark_script: str) -> None:
-    """Wide and light on the left; narrow, dark and after a script on the right."""
+    """Photograph a page wide and light on the left; narrow, dark and after a script on the right."""
     canvas = Image.new("RGB", (WIDE + GAP + PHONE, HEIGHT), (128, 128, 128))
     for left, width, dark in ((0, WIDE, False), (WIDE + GAP, PHONE, True)):
         metrics = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": dark}
@@ -105,7 +105,7 @@ def _picture(browser: Any, address: str | None, name: str, *, dark_script: str) 
         if address:
             browser.get(address)
         browser.execute_script(dark_script if dark else "window.scrollTo(0, 0)")
-        time.sleep(1)  # until lazy pictures and colours are drawn
+        time.sleep(1)  # until lazy images and colours are drawn
         canvas.paste(Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB"), (left, 0))
     canvas.quantize(COLOURS, dither=Image.Dither.NONE).save(HERE / name, optimize=True)
 

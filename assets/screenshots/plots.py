@@ -14,7 +14,7 @@ plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False}
 
 
 def table(page: str, heading: str) -> list[list[str]]:
-    """Return the cells of the first table below a heading, without its own head."""
+    """Return the cells of the first table below a heading, without its header row."""
     text = (PAGES / page).read_text(encoding="utf-8").partition(f"{heading}\n")[2]
     rows = re.search(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
     assert rows is not None, heading
@@ -24,7 +24,7 @@ def table(page: str, heading: str) -> list[list[str]]:
 
 
 def number(cell: str) -> tuple[float, float]:
-    """Return the value and the half width of a cell such as `71.71 ± 0.23`, `4.1-4.2` or `290`."""
+    """Return the value and the half-width of a cell such as `71.71 ± 0.23`, `4.1-4.2` or `290`."""
     if "±" in cell:
         value, _, half = cell.partition("±")
         return float(value.strip(" *")), float(half)
@@ -40,7 +40,7 @@ def save(figure: plt.Figure, name: str) -> None:
 
 
 def accuracy() -> None:
-    """FRN beside ProtoNet on classes that neither has seen, at 1 and 5 shots."""
+    """Plot FRN and ProtoNet on classes that neither has seen, at 1 and 5 shots."""
     rows = table("results.md", "## The default model")
     figure, sides = plt.subplots(1, 2, figsize=(7, 2.4), sharey=True)
     for side, title, columns in zip(sides, ("1-shot", "5-shot"), ((1, 3), (2, 4)), strict=True):
@@ -61,7 +61,7 @@ def accuracy() -> None:
 
 
 def speed() -> None:
-    """How many times as fast as the paper's formulation or the authors' loop, on a logarithmic axis."""
+    """Plot the speed-up over the paper's formulations and the authors' loops, on a logarithmic axis."""
     rows = table("speed.md", "# Speed and memory")
     figure, axes = plt.subplots(figsize=(7, 2.4))
     values = [number(row[2])[0] for row in rows]

@@ -1,7 +1,7 @@
-"""A terminal's screen as SVG: small, the same bytes for the same screen, and without seams in its pictures.
+"""Draw a terminal's screen as SVG: small, reproducible, and without seams in its images.
 
-An SVG in an `<img>` loads no web font, so text asks for whatever monospace font there is and is stretched to its
-cells; block and line characters, which must touch their neighbours, are drawn as shapes instead.
+An SVG in an `<img>` loads no web font, so text uses any available monospace font and is stretched to its cells. Block
+and line characters, which must touch their neighbours, are drawn as shapes instead.
 """
 
 from collections import defaultdict
@@ -15,13 +15,13 @@ from rich.segment import Segment
 from rich.style import Style
 
 WIDTH, HEIGHT = 9, 18
-"""Of a cell. Half of one is a square: a pixel of a picture."""
+"""Width and height of a cell. Half of a cell is a square: a pixel of an image."""
 FONT = "ui-monospace, 'DejaVu Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace"
 INK, GROUND = "#e0e0e0", "#121212"
-"""Where a cell has no colours of its own."""
+"""Default colours of a cell."""
 
 Box = tuple[float, float, float, float]
-"""x, y, width and height, as shares of a cell."""
+"""x, y, width and height, in fractions of a cell."""
 
 BLOCKS: dict[str, list[Box]] = {
     **{char: [(0, 1 - n / 8, 1, n / 8)] for n, char in enumerate("▁▂▃▄▅▆▇█", 1)},
@@ -44,15 +44,15 @@ LINES = {
 
 
 def draw(lines: Sequence[Iterable[Segment]], width: int, label: str) -> str:
-    """The screen as an SVG document.
+    """Return the screen as an SVG document.
 
     Args:
-        lines: of the screen, from the top.
-        width: of the screen in cells.
-        label: what it shows, for those who cannot see it.
+        lines: lines of the screen, from the top.
+        width: width of the screen in cells.
+        label: description for people who cannot see it.
     """
     grounds: dict[str, list[str]] = defaultdict(list)
-    blocks: dict[str, list[str]] = defaultdict(list)  # over the grounds
+    blocks: dict[str, list[str]] = defaultdict(list)  # over the backgrounds
     strokes: dict[str, list[str]] = defaultdict(list)
     texts: list[str] = []
     for y, line in enumerate(lines):
@@ -99,7 +99,7 @@ def draw(lines: Sequence[Iterable[Segment]], width: int, label: str) -> str:
 
 
 def _runs(line: Iterable[Segment]) -> Iterable[tuple[str, Style]]:
-    """Texts of one style: neighbours that look the same are one."""
+    """Join neighbouring texts of the same style."""
     segments = [(segment.text, segment.style or Style.null()) for segment in line]
     for style, run in groupby(segments, key=lambda segment: segment[1].without_color + _only_colours(segment[1])):
         yield "".join(text for text, _ in run), style
@@ -124,7 +124,7 @@ def _box(found: list[str], x: int, y: int, left: float, top: float, across: floa
 
 
 def _moved(path: str, x: int, y: int) -> str:
-    """A cell's path at its place: only the first move is absolute."""
+    """Return a cell's path at its place; only the first move is absolute."""
     start, letter, rest = _first(path)
     return f"M{_short(x * WIDTH + start[0])} {_short(y * HEIGHT + start[1])}{letter}{rest}"
 

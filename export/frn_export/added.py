@@ -73,7 +73,7 @@ def add_model(
     """
     network = CATALOGUE.get(wanted)
     if network is None and ":" not in wanted:
-        raise FrnError(f"{wanted}: is not known. Known: {', '.join(CATALOGUE)}, and any torchvision:NAME or timm:NAME.")
+        raise FrnError(f"{wanted}: is unknown. Known: {', '.join(CATALOGUE)}, and any torchvision:NAME or timm:NAME.")
     network = network or Network(backbone=wanted, about=wanted)
     name = name or (wanted if wanted in CATALOGUE else wanted.partition(":")[2].partition(".")[0])
     place_for(name, network.backbone)
@@ -113,7 +113,7 @@ def _weights(wanted: str, network: Network, file: Path | None, progress: Progres
     if file is None and network.package:
         file = packaged_weights(network.package)
         if file is None:
-            raise FrnError(f"{wanted}: its weights come in a package: {install_command('efficientnet')}")
+            raise FrnError(f"{wanted}: its weights are in a Python package: {install_command('efficientnet')}")
     found = find_weights(network.backbone, file, download=True, progress=progress)
     if network.sha256 and hashlib.sha256(read_regular(found, MAX_WEIGHTS)).hexdigest() != network.sha256:
         raise FrnError(f"{found}: is not the file of {wanted} (SHA-256 {network.sha256[:12]}…)")

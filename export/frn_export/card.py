@@ -5,10 +5,11 @@ It is generated from the files, so it always describes them, and the same files 
 
 import json
 from collections.abc import Mapping
-from string import Template
+from importlib.resources import files as resource_files
 from typing import Any
 
 import onnx
+from jinja2 import StrictUndefined, Template
 from onnx import TensorProto
 
 from frn._version import __version__
@@ -28,22 +29,29 @@ TYPES = {
     TensorProto.STRING: "string",
 }
 MEANINGS = {
-    "images": "prepared images: RGB in [0, 1], resized and cropped as below; normalisation is inside",
+    "images": "prepared images: RGB in [0, 1], resized and cropped as below; normalisation is included",
     "feature_map": "r locations of d channels",
-    "support": "feature maps of each class's examples, zeros where a class has fewer than the others",
-    "shots": "how many examples each class really has",
-    "query": "feature maps of the images in question",
-    "logits": "the largest is the answer; softmax gives probabilities",
-    "class_error": "mean squared error with which the class rebuilds the image; the smallest is the answer",
-    "image": "RGB of any size, upright; resizing and cropping are inside",
-    "label": "the class that rebuilds the image best",
-    "probability": "softmax over the classes; sums to 1, also for an image that is none of them",
-    "explained": "share of the image's feature energy that the class rebuilds, 1 - class_error / mean \\|q\\|^2",
-    "threshold": "share that a class must explain, or the image is unknown",
+    "support": "feature maps of each class's examples, padded with zeros if a class has fewer than the others",
+    "shots": "number of examples of each class",
+    "query": "feature maps of the images to classify",
+    "logits": "the largest value is the answer; softmax gives probabilities",
+    "class_error": "mean squared error of the class's reconstruction; the smallest is the answer",
+    "image": "RGB of any size, upright; resizing and cropping are included",
+    "label": "the class that reconstructs the image best",
+    "probability": "softmax over the classes; sums to 1, even for an image of no class",
+    "explained": "share of the image's feature energy that the class reconstructs, 1 - class_error / mean \\|q\\|^2",
+    "threshold": "share that a class must explain; below it the image is unknown",
     "error_map": "squared error of each location for each class; its mean is `class_error`",
 }
 
-TITLE = "# An exported few-shot classifier"
+OTHER_MEANINGS = MEANINGS | {
+    "support": "feature maps of each class's examples, repeated if a class has fewer than the others",
+    "class_error": "negative logarithm of the probability; the smallest is the answer",
+    "label": "the likeliest class",
+    "explained": "1 - class_error, at least 0",
+}
+"""Meanings that differ for heads other than FRN's."""
+
 OPEN_PHOTO = """\
 import io
 from PIL import Image, ImageCms, ImageOps
@@ -57,127 +65,6 @@ def open_photo(path):  # upright by its EXIF tag, sRGB by its ICC profile
 """
 """Code that opens a photo in every example; docs/guides/export.md and docs/tutorials/deployment.md repeat it."""
 
-CARD = Template("""\
-$title
-
-| | |
-|---|---|
-| backbone | $backbone |
-| method | $method |
-| image | $size x $size pixels, RGB: $geometry |
-| feature map | r = $r locations ($grid) of d = $d channels |
-| trained on | $data |
-| precision | $precision |
-| format | ONNX, opset $opset, IR version $ir, standard operators, each file self-contained |
-| runs in | onnxruntime $oldest and newer, onnxruntime-node, onnxruntime-web |
-| program | frn $version |
-
-What the model's file says of its training:
-
-```json
-$record
-```
-
-The examples need numpy, pillow and onnxruntime, and open photos so; one with transparency belongs on white first:
-
-```python
-$open_photo```
-
-$sections""")
-
-CLASSIFIER = Template("""\
-## classifier.onnx
-
-A photo of any size in, one of $way classes out.
-
-$signature
-
-The photo is none of the classes, "unknown", if `explained.max() < threshold`. Metadata: `frn.classes`, the names in the
-order of `way` (a JSON list).
-
-```python
-import numpy as np
-import onnxruntime
-
-session = onnxruntime.InferenceSession("classifier.onnx", providers=["CPUExecutionProvider"])
-image = np.asarray(open_photo("photo.jpg"))
-label, explained, threshold = session.run(["label", "explained", "threshold"], {"image": image})
-print("unknown" if explained.max() < threshold else label)
-```
-""")
-
-PREPARE = Template("""\
-## preprocess.onnx
-
-A photo of any size in, the `images` of `features.onnx` out: $geometry.
-
-$signature
-""")
-
-FEATURES = Template("""\
-## features.onnx
-
-An image in, its feature map out.
-
-$signature
-
-An image must be prepared as the model was trained, $geometry; by `preprocess.onnx`, or so:
-
-```python
-import numpy as np
-import onnxruntime
-
-features = onnxruntime.InferenceSession("features.onnx", providers=["CPUExecutionProvider"])
-def embed(path):
-    image = open_photo(path)
-    image = $resized
-    left, top = (round((side - $size) / 2) for side in image.size)
-    pixels = np.asarray(image.crop((left, top, left + $size, top + $size)), np.float32) / 255
-    return features.run(["feature_map"], {"images": pixels.transpose(2, 0, 1)[None]})[0]
-```
-""")
-
-HEAD = Template("""\
-## head.onnx
-
-Classes from a few examples, for any number of classes, examples and query photos. It uses the model's trained lambda;
-`classifier.onnx` has the one that was chosen from its examples.
-
-$signature
-
-With `embed` from above:
-
-```python
-head = onnxruntime.InferenceSession("head.onnx", providers=["CPUExecutionProvider"])
-classes = {"jay": ["jay-1.jpg", "jay-2.jpg"], "wren": ["wren-1.jpg"]}
-maps = [np.concatenate([embed(path) for path in paths]) for paths in classes.values()]
-support = np.zeros((len(maps), max(map(len, maps)), $r, $d), np.float32)
-for row, found in zip(support, maps):
-    row[: len(found)] = found
-inputs = {"support": support, "shots": np.array([len(found) for found in maps]), "query": embed("photo.jpg")}
-(logits,) = head.run(["logits"], inputs)
-print(list(classes)[logits[0].argmax()])
-```
-""")
-
-BATCH = Template("""\
-## classifier-batch.onnx
-
-The same classes for any number of prepared images at once.
-
-$signature
-
-The metadata is that of `classifier.onnx`. `images` are what `embed` below gives to `features.onnx`, stacked.
-""")
-SECTIONS = {
-    "classifier": CLASSIFIER,
-    "classifier-batch": BATCH,
-    "preprocess": PREPARE,
-    "features": FEATURES,
-    "head": HEAD,
-}
-"""Sections by file name, in the order of the card."""
-
 
 def model_card(
     files: Mapping[str, bytes], record: Mapping[str, object], *, precision: str = "fp32", cost: str = ""
@@ -188,43 +75,32 @@ def model_card(
     config = json.loads(metadata["frn.config"])
     transform, grid = EvaluationTransform(**config["transform"]), json.loads(metadata["frn.grid"])
     r, d = _shape(models["features"].graph.output[0])[1:]
-    facts = {
-        "title": TITLE,
-        "open_photo": OPEN_PHOTO,
-        "backbone": config["backbone"],
-        "method": config["method"],
-        "size": transform.size,
-        "geometry": _geometry(transform),
-        "resized": _resized(transform),
-        "r": r,
-        "d": d,
-        "grid": f"{grid[0]} x {grid[1]}",
-        "data": _cell(record.get("data", "not recorded")),
-        "precision": PRECISIONS[precision] + (f" ({cost})" if cost else ""),
-        "opset": models["features"].opset_import[0].version,
-        "ir": models["features"].ir_version,
-        "oldest": OLDEST_RUNTIME,
-        "version": __version__,
-        "record": json.dumps(record, indent=2, sort_keys=True),
-    }
-    sections = []
-    for name, section in SECTIONS.items():
-        if name in models:
-            graph = models[name].graph
-            own = {"signature": _signature(graph), "way": _way(graph)}
-            sections.append(section.substitute(facts, **own))
-    return CARD.substitute(facts, sections="\n".join(sections))
-
-
-def _signature(graph: onnx.GraphProto) -> str:
-    """Return a Markdown table of inputs and outputs."""
-    rows = ["| | name | type | shape | |", "|---|---|---|---|---|"]
-    for kind, values in (("in", graph.input), ("out", graph.output)):
-        for value in values:
-            dimensions = ", ".join(map(str, _shape(value)))
-            elements = TYPES[value.type.tensor_type.elem_type]
-            rows.append(f"| {kind} | `{value.name}` | {elements} | ({dimensions}) | {MEANINGS[value.name]} |")
-    return "\n".join(rows)
+    source = (resource_files("frn_export") / "card.md.jinja").read_text(encoding="utf-8")
+    template = Template(source, trim_blocks=True, undefined=StrictUndefined)
+    text = template.render(
+        graphs={name: model.graph for name, model in models.items()},
+        shape=_shape,
+        way=_way,
+        types=TYPES,
+        meanings=MEANINGS if config["method"] == "frn" else OTHER_MEANINGS,
+        open_photo=OPEN_PHOTO,
+        backbone=config["backbone"],
+        method=config["method"],
+        size=transform.size,
+        geometry=_geometry(transform),
+        resized=_resized(transform),
+        r=r,
+        d=d,
+        grid=f"{grid[0]} x {grid[1]}",
+        data=_cell(record.get("data", "not recorded")),
+        precision=PRECISIONS[precision] + (f" ({cost})" if cost else ""),
+        opset=models["features"].opset_import[0].version,
+        ir=models["features"].ir_version,
+        oldest=OLDEST_RUNTIME,
+        version=__version__,
+        record=json.dumps(record, indent=2, sort_keys=True),
+    )
+    return text.rstrip("\n") + "\n"
 
 
 def _shape(value: onnx.ValueInfoProto) -> list[int | str]:
@@ -238,7 +114,7 @@ def _way(graph: onnx.GraphProto) -> int | str:
 def _geometry(transform: EvaluationTransform) -> str:
     size = transform.size
     how = f"{'both sides' if transform.square else 'the shorter side'} to {transform.length}"
-    exempt = "" if transform.resize else f" (not where the image is {size} x {size} already)"
+    exempt = "" if transform.resize else f" (unless the image is already {size} x {size})"
     return f"{how}{exempt}, then the centre {size} x {size}"
 
 

@@ -18,13 +18,13 @@ class Difference:
     unit: str
 
     def __str__(self) -> str:
-        return f"{self.what}: within {self.share:.1e} of {self.unit} of what it was exported from"
+        return f"{self.what}: within {self.share:.1e} of {self.unit} of the original"
 
     def require(self) -> "Difference":
         """Raise FrnError with the difference if it is too large."""
         if not self.share <= self.allowed:
             raise FrnError(
-                f"{self.what} differs from what it was exported from by {self.share:.1e} of {self.unit}; at most "
+                f"{self.what} differs from the original by {self.share:.1e} of {self.unit}; at most "
                 f"{self.allowed:.0e} is allowed. Nothing was written."
             )
         return self

@@ -17,7 +17,6 @@ from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.model import Model, serialise
-from frn.ridge.enrolment import energy
 from frn.ridge.parameters import HeadParameters
 from frn.system.file_sets import write_set
 from frn.system.overwriting import is_ours, require_writable
@@ -28,6 +27,7 @@ from frn_export.formats import ENDINGS, Format, converted
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.batch import batch_graph
 from frn_export.graphs.classifier import classifier_graph, preprocess_graph, require_text
+from frn_export.graphs.enrolled_head import classifier_with, enrolled
 from frn_export.graphs.head import head_graph
 from frn_export.graphs.mirror import mirrored
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
@@ -97,12 +97,12 @@ def export_model(
     bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
 ) -> Exported:
-    """Write an FRN model as ONNX files and a README.md, with both classifiers if classes are given.
+    """Write a model as ONNX files and a README.md, with both classifiers if classes are given.
 
     The files are preprocess.onnx, features.onnx and head.onnx. The model must be in evaluation mode; `warn` receives
     the reasons for skipped images of the classes. Raises FrnError if a file differs from its original, or int8 loses
-    too much accuracy; then nothing is written. Files that only the earlier export has are removed, since they would
-    belong to another model.
+    too much accuracy; then nothing is written. A head that cannot be exported is skipped with a warning, unless classes
+    need it. Files that only the earlier export has are removed, since they would belong to another model.
     """
     require_text(classes or ())
     readme = out / "README.md"
@@ -129,8 +129,16 @@ def export_model(
     if isinstance(model.head, FRNHead):
         graphs["head"] = head_graph(HeadParameters.of(model.head)).SerializeToString(deterministic=True)
         differences["head_difference"] = parity.compare_head(model, graphs["head"]).require()
+    else:
+        try:
+            graphs["head"], differences["head_difference"] = parity.verified_head(model)
+        except FrnError as error:
+            if classes is not None:
+                raise
+            warn([str(error)])
     if classes is not None:
-        classifier = Classifier(Extractor(features, "the extractor", trusted=True))
+        extractor = Extractor(features, "the extractor", trusted=True)
+        classifier = Classifier(extractor) if extractor.head else classifier_with(extractor, graphs["head"])
         warn([str(error) for error in classifier.enroll(dict(classes))])
         classifier.threshold_override = options.threshold
         allowed = parity.COARSE_TOLERANCE if options.precision == "int8" else CLASSIFIER_TOLERANCE
@@ -190,7 +198,7 @@ def _int8(
 
 def _classifier(classifier: Classifier, features: bytes, allowed: float) -> tuple[bytes, Difference]:
     """Return the classifier as one file, and its difference from its parts."""
-    graph = classifier_graph(features, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
+    graph = classifier_graph(features, enrolled(classifier), rule=classifier.rule, gamma=classifier.head.gamma)
     photos = [entry.supports[0].path for entry in classifier.state.classes[:COMPARED]]
     data = graph.SerializeToString(deterministic=True)
     return data, parity.compare_classifier(classifier, data, photos, allowed=allowed).require()
@@ -200,7 +208,7 @@ def _batch(classifier: Classifier, allowed: float) -> tuple[bytes, Difference]:
     """Return the classifier of prepared images, and its difference from its parts."""
     extractor = classifier.extractor
     graph = batch_graph(
-        extractor, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma
+        extractor, enrolled(classifier), rule=classifier.rule, gamma=classifier.head.gamma
     ).SerializeToString(deterministic=True)
     photos = [open_image(entry.supports[0].path) for entry in classifier.state.classes[:COMPARED]]
     crops = np.stack([extractor.transform(photo) for photo in photos])
@@ -208,5 +216,6 @@ def _batch(classifier: Classifier, allowed: float) -> tuple[bytes, Difference]:
     images = np.ascontiguousarray(crops.transpose(0, 3, 1, 2), dtype=np.float32) / 255
     (errors,) = run_session(session, ["class_error"], {"images": images})
     maps = extractor.feature_maps(crops)
-    share = float((np.abs(errors - classifier.scorer.class_error(maps)) / energy(maps)[:, None]).max())
+    expected = [list(answer.errors.values()) for answer in classifier.predict_all(maps, [None] * len(maps))]
+    share = float((np.abs(errors - expected) / classifier.energy(maps)[:, None]).max())
     return graph, Difference("classifier-batch.onnx", share, allowed, "a photo's energy").require()

@@ -61,8 +61,8 @@ class Cost:
 
     def __str__(self) -> str:
         return (
-            f"{self.shape} accuracy {self.before:.2f} % in fp32, {self.after:.2f} % in int8, on images of the "
-            f"kind it was calibrated on; on rendered moths it changes {self.changed} of {LABELS:,} labels"
+            f"{self.shape} accuracy {self.before:.2f} % in fp32, {self.after:.2f} % in int8, on images like "
+            f"the calibration images; on rendered moths it changes {self.changed} of {LABELS:,} labels"
         )
 
     @property
@@ -95,7 +95,7 @@ def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress
     size, name = min(zip(images.sizes, images.names, strict=True))
     if size < NEEDED:
         raise FrnError(
-            f"{folder}: class {name!r} has {size} readable images, but judging int8 takes {NEEDED} of every class (2 "
+            f"{folder}: class {name!r} has {size} readable images, but int8 needs {NEEDED} images of every class (2 "
             f"to calibrate, {SHOT + QUERIES} for an episode). Add some, or remove the class."
         )
     calibrates = np.concatenate([np.arange(size) % SHARE == 0 for size in images.sizes])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
+from frn.inference.any_head import HEAD_FILE
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.inference.onnx_runtime import open_session, run_session
@@ -19,6 +20,7 @@ from frn.models.model import Model
 from frn.ridge.enrolment import energy
 from frn.ridge.parameters import HeadParameters
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
+from frn_export.graphs.traced_head import traced_head_graph
 
 IMAGES = 4
 """Random images on which an extractor is tested."""
@@ -30,10 +32,12 @@ HALF_TOLERANCE = 1e-2
 Each weight is off by up to 2^-11; the twelve layers of a ResNet-12 add up to 3e-3.
 """
 HEAD_TOLERANCE = 5e-6
-"""Tolerance, as a fraction of the query's energy, mean |q|^2, times (rho - 1)^2 where that is more than one.
+"""Tolerance, as a fraction of the query's energy, mean |q|^2, times (rho - 1)^2 if that is more than one.
 
-Usual models stay below 1e-6; with 640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 where rho is
+Usual models stay below 1e-6; with 640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 if rho is
 small."""
+TRACED_TOLERANCE = 2e-5
+"""Tolerance for other heads, as a fraction of the largest logit or of 1, whichever is larger."""
 COARSE_TOLERANCE = 2e-2
 """Tolerance for int8, where one grey level can move an activation to its next step."""
 
@@ -79,6 +83,26 @@ def compare_head(model: Model, graph: bytes) -> Difference:
     return Difference("head.onnx", share, HEAD_TOLERANCE, "the query's energy")
 
 
+def verified_head(model: Model) -> tuple[bytes, Difference]:
+    """Return `head.onnx` of any head, and its difference from torch in float64 on episodes of other sizes.
+
+    Raises FrnError if the head cannot be exported.
+    """
+    data = traced_head_graph(model).SerializeToString(deterministic=True)
+    session, head = open_session(data, HEAD_FILE, device="cpu"), copy.deepcopy(model.head).double()
+    h, w = model.grid
+    generator, share = np.random.default_rng(0), 0.0
+    for way, shot, queries in ((5, 1, 3), (2, 5, 1), (6, 3, 4)):
+        support, query = (_features(generator, *sizes, h * w, model.d) for sizes in ((way, shot), (queries,)))
+        (logits,) = run_session(session, ["logits"], {"support": support, "query": query})
+        with torch.no_grad():
+            truth = head(torch.from_numpy(support).double(), torch.from_numpy(query).double()).numpy()
+        if logits.shape != truth.shape:
+            raise FrnError(f"the head of {model.config.method} cannot be exported as ONNX (its sizes are fixed)")
+        share = max(share, float(np.abs(logits - truth).max() / max(1.0, np.abs(truth).max())))
+    return data, Difference(HEAD_FILE, share, TRACED_TOLERANCE, "the largest logit").require()
+
+
 def compare_classifier(
     classifier: Classifier, graph: bytes, images: Sequence[Path], *, allowed: float = CLASSIFIER_TOLERANCE
 ) -> Difference:
@@ -93,12 +117,12 @@ def compare_classifier(
         image = open_image(path)
         label, errors = run_session(session, ["label", "class_error"], {"image": np.asarray(image)})
         maps = classifier.extractor.feature_maps(classifier.extractor.transform(image)[None])
-        expected, whole = classifier.predict(maps[0]), float(energy(maps)[0]) or 1.0
+        expected, whole = classifier.predict(maps[0]), float(classifier.energy(maps)[0]) or 1.0
         truth = expected.errors
         share = max(share, float(np.abs(errors - list(truth.values())).max()) / whole)
         if not truth[str(label)] - truth[expected.label] <= 2 * allowed * whole:
             raise FrnError(
-                f"classifier.onnx says {str(label)!r} of {path}, but its classes say {expected.label!r}. "
+                f"classifier.onnx labels {path} {str(label)!r}, but its classes say {expected.label!r}. "
                 "Nothing was written."
             )
     return Difference("classifier.onnx", share, allowed, "the photo's energy")

@@ -33,7 +33,7 @@ BACKBONES: dict[str, BackboneFactory] = {
 
 
 def build_backbone(name: str, *, last_pool: bool = True, size: int = 84) -> Backbone:
-    """Return a new backbone with random weights; `size` matters for backbones of other packages only.
+    """Return a new backbone with random weights; only backbones of other packages use `size`.
 
     Raises FrnError if no backbone has that name.
     """

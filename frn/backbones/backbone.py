@@ -30,10 +30,13 @@ class Backbone(nn.Module):
 
 
 class ForeignBackbone(Backbone):
-    """A network of another package, whose map is known once it has looked at an image of `size` pixels."""
+    """A network of another package; it learns the shape of its map from an image of `size` pixels."""
 
     def probe(self, make: Callable[[], Network], name: str, size: int) -> Network:
-        """Build the network and look at its map of a black image. FrnError, beginning with `name`, if it has none."""
+        """Build the network and inspect its map of a black image.
+
+        Raises FrnError, starting with `name`, if it has none.
+        """
         try:
             network = make()
             training = network.training
@@ -43,21 +46,21 @@ class ForeignBackbone(Backbone):
             raise
         except (RuntimeError, ValueError, TypeError, AssertionError, IndexError) as error:
             raise FrnError(
-                f"{name}: gives no feature map for {size} x {size} images ({shorten(error)}). Give another --size."
+                f"{name}: returns no feature map for {size} x {size} images ({shorten(error)}). Give another --size."
             ) from error
         network.train(training)
         if not isinstance(maps, Tensor) or maps.ndim != 4:
             found = f"a tensor of {tuple(maps.shape)}" if isinstance(maps, Tensor) else f"a {type(maps).__name__}"
-            raise FrnError(f"{name}: gives {found}, not maps (b, d, h, w)")
+            raise FrnError(f"{name}: returns {found}, not maps (b, d, h, w)")
         _, self.d, h, w = maps.shape
         self.size, self.own_grid = size, (h, w)
         self.stride = max(1, size // max(h, w))
         """Approximate pixels per location."""
         self.map_scale = float(self.d) ** 0.5
-        """As for ResNet-12: a location's mean energy is then one, and lambda has its usual size."""
+        """As for ResNet-12: the mean energy of a location is then one, and lambda has its usual size."""
         return network
 
     def grid(self, size: int) -> tuple[int, int]:
-        """Height and width of the map of the images that it has looked at."""
+        """Height and width of the map of the inspected image."""
         assert size == self.size
         return self.own_grid

@@ -1,10 +1,10 @@
-"""What follows a convolution in training as one function of few passes over memory: norm, sum, pooling and activation.
+"""The operations after a convolution in training as one function with few memory passes: norm, sum, pool, activate.
 
-On a processor these wait for memory, not for arithmetic: torch's own functions, one after the other, read and write a
-map a dozen times. Here y = act(pool(sum of s_i x_i + t)), with s_i and t from the moments of a batch, and its gradient
-are loops of one pass each below, which `torch.compile` writes in C++: it takes a compiler, and half a
-minute when it is first used. Sums are in float32 and only results are rounded to the maps' format, where the plain
-functions round after each of them.
+On a processor these operations wait for memory, not for arithmetic: torch's separate functions read and write a map a
+dozen times. Here y = act(pool(sum of s_i x_i + t)), with s_i and t from the moments of a batch. It and its gradient are
+loops of one pass each below, which `torch.compile` turns into C++. This needs a compiler, and half a minute at first
+use. Sums are in float32 and only results are rounded to the maps' format; the plain functions round after each
+operation.
 """
 
 import functools
@@ -27,10 +27,10 @@ FEWEST = 64
 
 
 def compile_blocks(backbone: nn.Module) -> None:
-    """Have the blocks of a backbone finish by compiled loops where they train. FrnError if it has no such blocks."""
+    """Make the blocks of a backbone use compiled loops in training. Raises FrnError if it has no such blocks."""
     blocks: list[Any] = [module for module in backbone.modules() if hasattr(module, "finish")]
     if not blocks:
-        raise FrnError(f"--compile: nothing of a {type(backbone).__name__} is made for it. Leave it out.")
+        raise FrnError(f"--compile: does not support {type(backbone).__name__}. Leave it out.")
     for block in blocks:
         block.finish = functools.partial(_finish, type(block).finish, block.slope)
 
@@ -42,7 +42,7 @@ def _finish(
 
 
 def _fits(maps: Sequence[Tensor], norms: Sequence[nn.Module]) -> bool:
-    """Return whether `_compiled` does what plain functions do: batch statistics, on a processor, with a gradient."""
+    """Return whether `_compiled` can replace the plain functions: batch statistics, on a processor, with a gradient."""
     usual = all(type(norm) is nn.BatchNorm2d and norm.training and norm.momentum is not None for norm in norms)
     enough = all(x.numel() >= FEWEST * x.shape[1] for x in maps)
     learned = torch.is_grad_enabled() and all(x.requires_grad for x in maps)
@@ -132,9 +132,9 @@ def _statistics(x: Tensor, norm: nn.BatchNorm2d) -> _Batch:
 
 @functools.cache
 def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop as `torch.compile` has it, for maps of any size; it is written when it is first called.
+    """A loop compiled by `torch.compile` for maps of any size, at its first call.
 
-    A call is an FrnError if the compiler fails.
+    A call raises FrnError if the compiler fails.
     """
     from torch._dynamo.exc import TorchDynamoException  # imported here: it takes a second and is rarely needed
 
@@ -146,7 +146,7 @@ def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
             return compiled(*tensors)
         except TorchDynamoException as error:
             first = str(error).splitlines()[0]
-            raise FrnError(f"--compile: {first}. Leave it out, or mend the compiler.") from error
+            raise FrnError(f"--compile: {first}. Remove the option, or fix the compiler.") from error
 
     return call
 

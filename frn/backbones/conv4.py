@@ -29,7 +29,7 @@ class ConvBlock(nn.Module):
 
     @staticmethod
     def finish(maps: Sequence[Tensor], norms: Sequence[nn.Module], *, pool: bool) -> Tensor:
-        """What follows the convolution; `compile_blocks` puts one function in its place."""
+        """Operations after the convolution; `compile_blocks` replaces them by one function."""
         x: Tensor = norms[0](maps[0])
         return F.relu(F.max_pool2d(x, 2) if pool else x)
 
@@ -37,8 +37,8 @@ class ConvBlock(nn.Module):
 class Conv4(Backbone):
     """Four blocks of 64 channels: 84 x 84 images become 5 x 5 maps, 32 x 32 become 2 x 2.
 
-    Without the last pooling a 32 x 32 image keeps a 4 x 4 map (r = 16) at no cost. The maps are not scaled: the
-    authors scale those of ResNet-12 only.
+    Without the last pooling a 32 x 32 image keeps a 4 x 4 map (r = 16) at no cost. The maps are not scaled: the authors
+    scale only those of ResNet-12.
     """
 
     d = 64

@@ -21,8 +21,8 @@ TOLERANCE = 1e-3
 def folded(backbone: Backbone, size: int) -> Backbone:
     """Return a copy of a backbone in evaluation mode with folded batch normalisations, equal up to rounding.
 
-    A convolution and a normalisation that follow each other among a module's parts are taken for a pair. If the copy's
-    map of an image of `size` pixels differs, they are not used as pairs, and the backbone itself is returned.
+    A convolution and a normalisation that follow each other in a module's list of parts are treated as a pair. If the
+    copy's map of an image of `size` pixels differs, the pairs are wrong, and the backbone itself is returned.
     """
     lean = copy.deepcopy(backbone)
     for module in list(lean.modules()):

@@ -47,7 +47,7 @@ class Pretrained(ForeignBackbone):
     def __init__(self, name: str, size: int) -> None:
         """Build the network for images of `size` pixels, with random weights.
 
-        Raises FrnError if the network does not exist, gives no map, or does not accept images of that size.
+        Raises FrnError if the network does not exist, has no map, or does not accept images of that size.
         """
         super().__init__()
         self.maps = self.probe(lambda: adapter(name)(name.partition(":")[2], size), name, size)
@@ -78,7 +78,7 @@ class Pretrained(ForeignBackbone):
         for what, keys in (("lacks", missing), ("also holds", surplus), ("has another shape of", sorted(odd))):
             if keys:
                 more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-                raise FrnError(f"{where}: is not of this network: it {what} {keys[0]}{more}")
+                raise FrnError(f"{where}: does not belong to this network: it {what} {keys[0]}{more}")
         self.maps.net.load_state_dict(fitted)
 
 
@@ -99,7 +99,7 @@ class TorchvisionMaps(nn.Module):
         self.net = models.get_model(name, weights=None, **({"image_size": size} if self.tokens else {}))
         if not self.tokens and type(self.net).__name__ not in FAMILIES:
             names = ", ".join((*FAMILIES, "VisionTransformer"))
-            raise FrnError(f"torchvision:{name}: is of none of the families that give a map: {names}")
+            raise FrnError(f"torchvision:{name}: belongs to no family with feature maps: {names}")
         self.head = next(head for head in ("fc", "heads", "head", "classifier") if hasattr(self.net, head))
         setattr(self.net, self.head, nn.Identity())
 
@@ -142,14 +142,14 @@ class TorchvisionMaps(nn.Module):
 
     @classmethod
     def download(cls, name: str, progress: Progress | None = None) -> Path:
-        """Download the default weights to torch's cache; the file's name holds the beginning of its SHA-256."""
+        """Download the default weights to torch's cache; the file's name contains the start of its SHA-256."""
         place = cls.places(name)[0]
         found = re.search(r"-([0-9a-f]{8,})\.", place.name)
 
         def check(path: Path) -> None:
             digest = sha256(path)
             if found and not digest.startswith(found[1]):
-                raise FrnError(f"what came has the SHA-256 {digest[:8]}..., not {found[1]}..., and was deleted")
+                raise FrnError(f"the download has the SHA-256 {digest[:8]}..., not {found[1]}..., and was deleted")
 
         for left in place.parent.glob(f".*.{PART}"):
             remove_unfinished(left.with_name(left.name[1:].removesuffix(f".{PART}")))
@@ -181,7 +181,7 @@ class TimmMaps(nn.Module):
         sized = {"img_size": size} if config["fixed_input_size"] else {}
         self.net = _timm().create_model(name, pretrained=False, num_classes=0, **sized)
         if not hasattr(self.net, "forward_intermediates"):
-            raise FrnError(f"timm:{name}: gives no map (it has no forward_intermediates)")
+            raise FrnError(f"timm:{name}: has no feature maps (no forward_intermediates)")
         heads = config["classifier"] or ()
         self.heads = (heads,) if isinstance(heads, str) else tuple(heads)
 
@@ -271,7 +271,7 @@ def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
     """Return the class that handles networks of `SOURCE:NAME`. Raises FrnError if the name has another form."""
     source, colon, rest = name.partition(":")
     if source not in ADAPTERS or not colon or not rest:
-        raise FrnError(f"{name}: a pretrained backbone is called {' or '.join(f'{s}:NAME' for s in ADAPTERS)}")
+        raise FrnError(f"{name}: a pretrained backbone is named {' or '.join(f'{s}:NAME' for s in ADAPTERS)}")
     return ADAPTERS[source]
 
 
@@ -300,11 +300,12 @@ def find_weights(name: str, file: Path | None, *, download: bool = False, progre
             return source.download(own, progress)
         except FrnError as error:
             raise FrnError(
-                f"{name}: its weights could not be fetched ({error}). Try again online, or pass them by --weights FILE."
+                f"{name}: its weights could not be downloaded ({error}). Try again online, or pass them with "
+                "--weights FILE."
             ) from error
     looked = ", ".join(map(str, places))
     raise FrnError(
-        f"{name}: no weights found (looked for {looked}). Pass them by --weights FILE, or let "
+        f"{name}: no weights found (looked for {looked}). Pass them with --weights FILE, or let "
         "`frn models add` fetch them."
     )
 

@@ -40,12 +40,12 @@ def registered() -> dict[str, EntryPoint]:
 def build_registered(entry: EntryPoint, size: int) -> Registered:
     """Return another package's backbone with random weights.
 
-    Raises FrnError if it cannot be imported or gives no feature map.
+    Raises FrnError if it cannot be imported or has no feature map.
     """
     try:
         network = entry.load()()
     except Exception as error:  # another package may raise anything
         raise FrnError(
-            f"backbone {entry.name!r} ({entry.value}) cannot be made: {type(error).__name__}: {error}"
+            f"backbone {entry.name!r} ({entry.value}) cannot be created: {type(error).__name__}: {error}"
         ) from error
     return Registered(network, entry.name, size)

@@ -1,11 +1,13 @@
-"""Several networks as one backbone: their maps lie side by side in the channels."""
+"""Several networks, or several stages of one, as a backbone whose maps lie side by side in the channels."""
 
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.backbones.backbone import Backbone
+from frn.errors import FrnError
 
 
 class Several(Backbone):
@@ -30,3 +32,56 @@ class Several(Backbone):
     def grid(self, size: int) -> tuple[int, int]:
         """Return height and width of the feature map of a square image of `size` pixels."""
         return self._first.grid(size)
+
+
+class Stages(Backbone):
+    """Maps of several blocks of one network, the last one last.
+
+    The locations of a finer map that lie in one of the last map's become its channels, so nothing is lost but the rim
+    that pooling drops.
+    """
+
+    def __init__(self, network: Backbone, blocks: Sequence[int], size: int) -> None:
+        """Take the maps of some blocks, by their places in the network, of images of `size` pixels.
+
+        Raises:
+            FrnError: if the network has no such blocks.
+        """
+        super().__init__()
+        parts = getattr(network, "blocks", None)
+        if not isinstance(parts, nn.Sequential) or not all(-len(parts) <= block < len(parts) for block in blocks):
+            raise FrnError(f"a {type(network).__name__} has no blocks {', '.join(map(str, blocks))} to take maps of")
+        self.network, self.places = network, sorted(block % len(parts) for block in blocks)
+        self.stride, self.map_scale, self.last_pool = network.stride, network.map_scale, network.last_pool
+        training = network.training
+        network.eval()  # the probe leaves the running statistics alone
+        with torch.no_grad():
+            maps = self._maps(torch.zeros(1, 3, size, size))
+        network.train(training)
+        self.sizes = tuple((each.shape[-1] // maps[-1].shape[-1], each.shape[1]) for each in maps)
+        """Of each block, how many of its locations lie along a side of one of the last map's, and its channels."""
+        self.d = sum(side**2 * d for side, d in self.sizes)
+
+    def _maps(self, images: Tensor) -> list[Tensor]:
+        """Return the blocks' maps of normalised images (b, 3, H, W)."""
+        stem, found = getattr(self.network, "stem", 1), []
+        x = F.pixel_unshuffle(images, stem) if stem > 1 else images
+        for place, block in enumerate(self.network.get_submodule("blocks").children()):
+            x = block(x)
+            if place in self.places:
+                found.append(x)
+        return found
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map normalised images (b, 3, H, W) to feature maps (b, d, h, w)."""
+        maps = self._maps(images)
+        h, w = maps[-1].shape[-2:]
+        packed = (
+            F.pixel_unshuffle(each[..., : h * side, : w * side], side)
+            for each, (side, _) in zip(maps, self.sizes, strict=True)
+        )
+        return torch.cat(list(packed), 1)
+
+    def grid(self, size: int) -> tuple[int, int]:
+        """Return height and width of the feature map of a square image of `size` pixels."""
+        return self.network.grid(size)

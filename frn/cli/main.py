@@ -12,15 +12,11 @@ from frn.cli.shell.console import plain_ending, user_errors
 from frn.cli.shell.environment import name_variables
 from frn.cli.shell.guesses import OTHER_NAMES, as_meant
 from frn.cli.shell.help import prepare_help, show_help
-from frn.cli.train.average import average
 from frn.cli.train.data import app as data_app
 from frn.cli.train.evaluate import evaluate
-from frn.cli.train.plot import plot
 from frn.cli.train.presets import presets
 from frn.cli.train.reproduce import reproduce
-from frn.cli.train.teach import teach
 from frn.cli.train.train import finetune, train
-from frn.cli.train.visualize import app as visualize_app
 from frn.cli.use.cache import app as cache_app
 from frn.cli.use.classify import classify
 from frn.cli.use.enroll import enroll
@@ -97,15 +93,11 @@ app.add_typer(models_app, name="models", rich_help_panel="Use a model")
 app.command(rich_help_panel="Train and measure")(finetune)
 app.command(rich_help_panel="Train and measure")(train)
 app.command("pretrain", hidden=True)(train)
-app.command(rich_help_panel="Train and measure")(teach)
-app.command(rich_help_panel="Train and measure")(average)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
-app.command(rich_help_panel="Train and measure")(plot)
 app.command(rich_help_panel="Train and measure")(presets)
 app.command(rich_help_panel="Train and measure")(reproduce)
 app.add_typer(data_app, name="data", rich_help_panel="Train and measure")
 app.add_typer(cache_app, name="cache", rich_help_panel="Train and measure")
-app.add_typer(visualize_app, name="visualize", rich_help_panel="Train and measure")
 app.command("help", rich_help_panel="Help")(show_help)
 
 

@@ -46,7 +46,7 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         if self.size < 8 or self.padding < 0 or not 0 <= self.jitter < 1 or not 0 < self.scale[0] <= self.scale[1] <= 1:
-            raise FrnError(f"this augmentation cannot work: {self}")
+            raise FrnError(f"these augmentation settings are invalid: {self}")
 
     def whole(self, size: int, least: float) -> "Augmentation":
         """Return an augmentation for images of `size` that shows at least that fraction, without colour jitter."""

@@ -1,4 +1,4 @@
-"""Check of a split before hours are spent on it."""
+"""Check of a split, before hours of training."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +25,7 @@ class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
     too_small: dict[str, int]
     """Classes with too few images for an episode."""
     skipped: list[Broken]
-    """Entries that are not images, by name or place."""
+    """Entries that are not images, named by path."""
 
     def __str__(self) -> str:
         counts = self.classes.values()
@@ -39,7 +39,7 @@ def check_split(folder: Path, per_class: int, progress: Progress | None = None) 
     """Decode every image of a split and count those of each class; an episode needs `per_class` of them.
 
     Raises:
-        FrnError: if the folder holds no class folders, or one is empty.
+        FrnError: if the folder has no class folders, or one is empty.
     """
     folders = scan(folder)
     labels = [name for name, files in zip(folders.names, folders.files, strict=True) for _ in files]

@@ -9,6 +9,8 @@ from frn.data.names import normal
 from frn.errors import FrnError
 from frn.images.kinds import RAW, RAW_NAMES
 from frn.images.opening import EXTENSIONS
+from frn.system.archives import find_zip
+from frn.system.caches import TAG
 from frn.system.files import is_there
 
 SPLITS = ("train", "val", "test")
@@ -20,7 +22,7 @@ SPLIT_NAMES = {
 """Folder names in lower case, mapped to their splits."""
 SYSTEM_FOLDERS = frozenset(
     {*("__macosx", "@eadir", "@recycle", "@recently-snapshot", "@tmp", "#recycle", "#snapshot"),
-     *("$recycle.bin", "system volume information", "lost+found", "found.000")}
+     *("$recycle.bin", "system volume information", "lost+found", "found.000", "lost.dir", "__pycache__")}
 )  # fmt: skip
 """Folders of systems and servers to ignore, in lower case; names that begin with a dot are also ignored."""
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
@@ -70,22 +72,25 @@ class ClassFolders:
 
 
 def scan(root: Path) -> ClassFolders:
-    """List the class folders of `root`, and the entries in them that are not images.
+    """List the class folders of `root`, a folder or a zip, and the entries in them that are not images.
 
-    Raises FrnError if `root` is not a readable folder, has no class folders, or a class folder has no images.
+    Raises FrnError if `root` cannot be read, has no class folders, or a class folder has no images.
     """
     loose, folders = _list(root)
+    while find_zip(root) and not loose and len(folders) == 1 and _list(root / folders[0])[1]:
+        root /= folders[0]  # a zip often holds one folder with everything
+        loose, folders = _list(root)
     photos = [name for name in loose if looks_like_image(name)]
     if not folders:
-        own = f" Its {len(photos)} photos belong into such folders." if photos else ""
-        raise FrnError(f"{root}: has no class folders. It must hold one folder of images per class.{own}")
+        own = f" Its {len(photos)} photos belong in such folders." if photos else ""
+        raise FrnError(f"{root}: has no class folders. It must contain one folder of images per class.{own}")
     if len(folders) > 1 and all(name.lower() in SPLIT_NAMES for name in folders):
         listed = ", ".join(str(root / name) for name in folders)
-        raise FrnError(f"{root}: has the parts of a data set in it, not classes. Give one of them: {listed}")
+        raise FrnError(f"{root}: contains the splits of a data set, not classes. Choose one of them: {listed}")
     _refuse_twins(root, folders)
-    skipped = [_left_out(root / name, "it lies in no class folder") for name in photos]
+    skipped = [_left_out(root / name, "it is not in a class folder") for name in photos]
     odd = [name for name in loose if not looks_like_image(name) and not is_there(root / name)]
-    skipped += [_left_out(root / name, "its link leads nowhere") for name in odd]
+    skipped += [_left_out(root / name, "it is a broken link") for name in odd]
     files = []
     for name in folders:
         found = list_images(root / name)
@@ -102,13 +107,13 @@ def _refuse_twins(root: Path, names: Sequence[str]) -> None:
     for name in names:
         if (twin := seen.setdefault(normal(name), name)) is not name:
             raise FrnError(
-                f"{root}: has two folders called {normal(name)!r}, which differ only in how their letters are encoded "
-                f"({twin!a} and {name!a}). Put their photos into one."
+                f"{root}: has two folders named {normal(name)!r}, which differ only in how their letters are encoded "
+                f"({twin!a} and {name!a}). Move their photos into one."
             )
 
 
 def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
-    """Say what a class folder without photos holds instead, and what to do."""
+    """Describe the content of a class folder without photos, and say what to do."""
     folder = root / name
     if not found.skipped:
         return f"{folder}: is empty. Put photos of this class there, or remove the folder."
@@ -120,8 +125,8 @@ def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
             f"if {name!r} is the class, move their photos up."
         )
     return (
-        f"{folder}: has no photos that can be read ({', '.join(sorted(EXTENSIONS))}). "
-        f"It holds {len(found.skipped)} others; the first: {found.skipped[0].reason}"
+        f"{folder}: has no readable photos ({', '.join(sorted(EXTENSIONS))}). "
+        f"It has {len(found.skipped)} other files; the first: {found.skipped[0].reason}"
     )
 
 
@@ -148,6 +153,11 @@ def is_of_the_system(name: str) -> bool:
     return name.startswith(".") or name.lower() in SYSTEM_FILES or name.lower() in SYSTEM_FOLDERS
 
 
+def is_ignored(entry: "os.DirEntry[str]") -> bool:
+    """Return whether an entry is of the system (`is_of_the_system`), or a folder marked as some program's cache."""
+    return is_of_the_system(entry.name) or is_there(Path(entry.path, TAG))  # https://bford.info/cachedir
+
+
 def looks_like_image(name: str) -> bool:
     """Return whether a file name looks like that of an image."""
     return Path(name).suffix.lower() in EXTENSIONS
@@ -158,20 +168,26 @@ def why_skipped(name: str) -> str:
     suffix = Path(name).suffix
     if suffix.lower() in RAW_NAMES:
         return f"it is {RAW}"
-    return f"{suffix} is no kind of image that is read" if suffix else "its name has no extension"
+    return f"{suffix} is not a supported image format" if suffix else "its name has no extension"
 
 
 def _left_out(path: Path, why: str) -> Broken:
-    return Broken(str(path), f"{path}: is left out: {why}")
+    return Broken(str(path), f"{path}: is skipped: {why}")
 
 
 def _list(folder: Path) -> tuple[list[str], list[str]]:
-    """List the files and the folders in a folder, sorted."""
+    """List the files and the folders in a folder, sorted; neither those of the system nor caches."""
     files: list[str] = []
     folders: list[str] = []
+    if inside := find_zip(folder):
+        zipped, parts = inside
+        for name in zipped.folders.get(parts, ()):
+            if not is_of_the_system(name):
+                (folders if (*parts, name) in zipped.folders else files).append(name)
+        return sorted(files), sorted(folders)
     try:
         for entry in os.scandir(folder):
-            if not is_of_the_system(entry.name):
+            if not is_ignored(entry):
                 (folders if _is_folder(entry) else files).append(entry.name)
     except OSError as error:
         raise FrnError(f"{folder}: cannot be listed ({error.strerror})") from error
@@ -195,7 +211,7 @@ def find_splits(data: Path) -> dict[str, Path]:
         if (split := SPLIT_NAMES.get(name.lower())) is None:
             continue
         if split in found:
-            raise FrnError(f"{data}: both {found[split].name}/ and {name}/ mean {split!r}. Keep one of them there.")
+            raise FrnError(f"{data}: both {found[split].name}/ and {name}/ are names of the split {split!r}. Keep one.")
         found[split] = data / name
     return {split: found[split] for split in SPLITS if split in found}
 
@@ -206,7 +222,7 @@ def unused_folders(data: Path, used: Collection[Path]) -> list[str]:
 
 
 def split_folder(data: Path, split: str) -> Path:
-    """Return the folder of a split. If there is none, the FrnError says what `data` holds instead."""
+    """Return the folder of a split. If it is missing, the FrnError lists the content of `data`."""
     if not data.is_dir():
         raise FrnError(f"{data}: no such folder")
     named = data / split
@@ -214,7 +230,7 @@ def split_folder(data: Path, split: str) -> Path:
     if folder is None:
         found = sorted(entry.name for entry in data.iterdir() if entry.is_dir())
         raise FrnError(
-            f"{data}: has no folder {split!r} (it has {', '.join(found[:8]) or 'no folders'}). A data set holds "
-            "train/, val/ and test/, each with one folder per class; `frn data prepare` makes one."
+            f"{data}: has no folder {split!r} (it has {', '.join(found[:8]) or 'no folders'}). A data set has train/, "
+            "val/ and test/, each with one folder per class; `frn data prepare` makes one."
         )
     return folder

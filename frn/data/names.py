@@ -34,7 +34,7 @@ def match_names(given: Iterable[str], classes: Sequence[str]) -> tuple[Mapping[s
         if len(candidates) == 1 and candidates[0] not in taken:
             found[name] = candidates[0]
             taken.add(candidates[0])
-            notes.append(f"{name!r} is taken for the class {candidates[0]!r}")
+            notes.append(f"{name!r} is matched to the class {candidates[0]!r}")
         elif nearest := difflib.get_close_matches(loose(name), loosely, n=1):
             notes.append(f"{name!r} is not a class; the nearest name is {loosely[nearest[0]][0]!r}")
         else:

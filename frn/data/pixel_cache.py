@@ -1,10 +1,10 @@
 """Cache of decoded pixels: one memory-mapped file per split.
 
-A cache folder is named by its input: each file's path, size and times of change, the transform, and the format version.
-A changed data set therefore gets another cache. A cache is written beside its place, synced and renamed. Its lengths
-and checksums are verified, and a damaged one is built again. If several ranks or runs need the same cache, one builds
-it while the others wait. All pixels are verified at first use, and again after their file has changed. If the caches
-exceed their limit, the least recently used pixels are removed (`frn.system.caches`).
+A cache folder is named after its input: each file's path, size and times of change, the transform, and the format
+version. A changed data set therefore gets another cache. A cache is written to a temporary folder, synced and renamed.
+Its lengths and checksums are verified, and a damaged cache is built again. If several ranks or runs need the same
+cache, one builds it while the others wait. All pixels are verified at first use, and again after their file has
+changed. If the caches exceed their limit, the least recently used pixels are removed (`frn.system.caches`).
 """
 
 import contextlib
@@ -129,7 +129,7 @@ def load_images(
                 stored = _open(home)
                 if stored is None:
                     _check_space(home.parent, folders, paths, transform)
-                    discard(home)  # a torn one
+                    discard(home)  # a torn cache
                     with new_folder(home) as work:
                         _build(work, folders, paths, transform, progress or (lambda done, total: None))
                     stored = _open(home)
@@ -179,7 +179,7 @@ def _decoded(path: Path, folders: ClassFolders, transform: EvaluationTransform |
 
 def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> str:
     what = transform if isinstance(transform, int) else asdict(transform)
-    made_by = ["heif"] if heif.is_readable() else []  # more files are readable with it
+    made_by = ["heif"] if heif.is_readable() else []  # a higher limit makes more files readable
     digest = hashlib.sha256(json.dumps([PIXEL_CACHE_VERSION, what, str(folders.root.resolve()), *made_by]).encode())
     for path in paths:
         status = path.stat()
@@ -232,7 +232,7 @@ def _pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def _open(home: Path) -> StoredImages | None:
-    """Open a cache; return None if it does not exist or is damaged."""
+    """Open a cache; return None if it is missing or damaged."""
     try:
         index: dict[str, Any] = read_json(home / INDEX, MAX_INDEX)
         if index["version"] != PIXEL_CACHE_VERSION or index.pop("crc32") != _crc32_of(index):
@@ -245,14 +245,14 @@ def _open(home: Path) -> StoredImages | None:
         pixels: Pixels = np.memmap(home / PIXELS, dtype=np.uint8, mode="r") if length else np.empty(0, dtype=np.uint8)
         status, stamp = (home / PIXELS).stat(), home / USED
         state = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
-        # Pixels are compared with their checksum once; the stamp says of which state that was.
+        # Pixels are compared with their checksum once; the stamp records the state that was checked.
         is_checked = stamp.is_file() and stamp.read_bytes() == state.encode()
         if not is_checked and _crc32(pixels) != index["pixels_crc32"]:
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a malformed index means a damaged cache
         return None
     with contextlib.suppress(OSError):  # the cache may be read-only
-        stamp.write_text(state, encoding="utf-8")  # its date tells what has been unused for the longest
+        stamp.write_text(state, encoding="utf-8")  # its date shows which cache was unused for the longest time
     return StoredImages(
         names=tuple(body["names"]),
         sizes=tuple(body["sizes"]),

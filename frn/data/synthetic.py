@@ -1,6 +1,6 @@
-"""Rendered moths: look-alike classes without a download, for the demo, the samples and the tests.
+"""Rendered moths: similar classes without a download, for the demo, the samples and the tests.
 
-A species is a handful of numbers (wing shape, eyespots, bands, border, ground colour). An image shows a species in a
+A species is a small set of numbers (wing shape, eyespots, bands, border, ground colour). An image shows a species in a
 random pose, light and place. Species of one genus share their colours and differ only in markings and shape.
 """
 
@@ -75,7 +75,7 @@ def species(seed: int) -> Species:
 
 
 def draw_moth(kind: Species, generator: np.random.Generator, size: int) -> Image.Image:
-    """Draw one moth of a species in a random pose and place: (size x size) RGB."""
+    """Draw one moth of a species in a random pose and place, as RGB of size x size."""
     side = size * OVERSAMPLING
     picture, moth = _background(generator, side), _Moth(kind, generator, side)
     for mirror in (-1.0, 1.0):
@@ -114,9 +114,9 @@ def draw_classes(classes: int, images: int, *, size: int, seed: int) -> StoredIm
 
 
 class _Moth:
-    """A moth on a transparent layer, where and how it sits.
+    """A moth on a transparent layer, with its position and pose.
 
-    Drawing units (half a picture, origin in the middle) become pixels here.
+    Drawing units (half an image, origin in the middle) become pixels here.
     """
 
     def __init__(self, kind: Species, generator: np.random.Generator, side: int) -> None:
@@ -138,7 +138,7 @@ class _Moth:
         return max(1, round(length * self.scale))
 
     def draw_wing(self, outline: Points, bands: Sequence[Points] = ()) -> None:
-        """Draw a wing in the ground colour, its bands and border in that of the markings."""
+        """Draw a wing in the ground colour, with its bands and border in the colour of the markings."""
         wing, mask = Image.new("RGBA", self.layer.size, (0, 0, 0, 0)), Image.new("L", self.layer.size, 0)
         shape, pen = self.place(outline), ImageDraw.Draw(wing)
         ImageDraw.Draw(mask).polygon(shape, fill=255)

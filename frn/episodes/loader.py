@@ -67,7 +67,7 @@ class EpisodeSampler(Sampler[list[int]]):
         if len(known) != len(dataset):
             raise FrnError(f"the dataset has {len(dataset)} images, but there are {len(known)} labels")
         if known.ndim != 1:
-            raise FrnError(f"an image has one label; these are {known.shape}. Give EpisodeSampler one of each image.")
+            raise FrnError(f"an image has one label; these are {known.shape}. Pass one per image to EpisodeSampler.")
         names, of_each = np.unique(known, return_inverse=True)
         members = [np.flatnonzero(of_each == index) for index in range(len(names))]
         check_classes(
@@ -110,5 +110,5 @@ def labels_of(dataset: Any) -> np.typing.NDArray[Any]:
     if (samples := getattr(dataset, "samples", None)) is not None:
         return np.asarray([label for _, label in samples])
     raise FrnError(
-        f"{type(dataset).__name__} has no targets, labels or samples: give EpisodeSampler the labels of its images"
+        f"{type(dataset).__name__} has no targets, labels or samples: pass the labels of its images to EpisodeSampler"
     )

@@ -1,4 +1,4 @@
-"""Images that episodes consist of. Plain numpy; the same seed gives the same episodes on every machine.
+"""Image indices of episodes, in plain numpy; the same seed gives the same episodes on every machine.
 
 The functions are stateless: an epoch depends on (seed, epoch), an evaluation episode on (seed, shape, index). A killed
 run can therefore resume, and ranks or workers share a stream without communication.
@@ -20,7 +20,7 @@ Episode = NDArray[np.int64]
 def check_classes(
     names: Sequence[str], sizes: Sequence[int], shape: EpisodeShape, *, where: str, every_class: bool
 ) -> None:
-    """Refuse a data set that is too small for `shape`; the message calls it `where`.
+    """Refuse a data set that is too small for `shape`; the message names it `where`.
 
     Evaluation draws from every class, so each must be large enough. Training skips small classes if at least `way`
     others are large enough.
@@ -61,7 +61,7 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
     if np.count_nonzero(left) < shape.way:
         raise FrnError(
             f"only {np.count_nonzero(left)} classes have the {shape.per_class} images that a {shape} episode with "
-            f"{shape.queries} queries takes, but it needs {shape.way}. Lower --way, --shot or --queries."
+            f"{shape.queries} queries needs; {shape.way} classes are required. Lower --way, --shot or --queries."
         )
     episodes = []
     while np.count_nonzero(left) >= shape.way:
@@ -84,7 +84,7 @@ Balance = float | tuple[float, ...]
 def balanced_shares(lengths: Sequence[int], balance: Balance) -> list[int]:
     """Return each data set's part of an epoch; the total is unchanged.
 
-    Raises FrnError if there are weights, but not one for each set.
+    Raises FrnError if the number of weights differs from the number of sets.
     """
     if isinstance(balance, tuple) and len(balance) != len(lengths):
         raise FrnError(f"data sets have {len(balance)} weights, but there are {len(lengths)} of them. Give all --data.")
@@ -97,7 +97,8 @@ def concat_epoch(
 ) -> list[Episode]:
     """Draw one epoch of several data sets: `training_epoch` of each, shuffled, so that no episode mixes them.
 
-    Images of different sets differ in style, and an episode of both would teach that. `balance` determines a set's part
+    Images of different sets differ in style, and a mixed episode would teach that difference. `balance` determines a
+    set's part
     of the episodes: at 1, each image is used about once.
 
     Raises:

@@ -20,7 +20,7 @@ class EpisodeShape:
 
     @property
     def per_class(self) -> int:
-        """Images that an episode takes from each of its classes."""
+        """Number of images that an episode takes from each of its classes."""
         return self.shot + self.queries
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Which model suits some classes best: each one enrolls them, and classifies every example without itself."""
+"""Compare models on some classes: each model enrolls them, and classifies every example without itself."""
 
 import statistics
 import time
@@ -10,25 +10,25 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
-from frn.estimator.other_heads import classifier_over
 from frn.evaluation.labelled import wilson
+from frn.inference.any_head import classifier_over
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.onnx_runtime import Device
 
 ROUNDS = 5
-"""Timed runs of an extractor, of which the median counts."""
+"""Number of timed runs of an extractor; the median counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
-    """What one model makes of the classes."""
+    """Results of one model on the classes."""
 
     model: str
     right: int
     """Examples that leave-one-out classifies correctly."""
     photos: int
-    """Examples of classes with at least two; of more than 1,000, an even selection."""
+    """Examples of classes with at least two; an even selection if there are more than 1,000."""
     auroc: float
     """Chance that an example is more familiar than a photo of an unknown class; NaN if there is one class."""
     milliseconds: float
@@ -36,7 +36,7 @@ class ModelComparison:
     bytes: int
     """Size of the extractor."""
     answers: Mapping[Path, str]
-    """Label of each of those examples without itself."""
+    """Label of each of those examples, classified without itself."""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -55,8 +55,8 @@ def compare_models(
     for model in models:
         classifier = classifier_over(load_extractor(model, device), FeatureStore())
         classifier.enroll(classes)
-        assert classifier.left_out is not None  # there are classes
-        errors, labels, _ = classifier.left_out
+        assert classifier.left_out is not None  # the classes exist
+        errors, labels, *_ = classifier.left_out
         if not len(labels):
             raise FrnError("comparing models needs a class with two photos: each is classified without itself")
         names = list(classifier.classes)

@@ -16,9 +16,9 @@ from frn.estimator import on_demand
 from frn.estimator.fitted import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind, distinct, joined, names
 from frn.estimator.loading import load_extractor
-from frn.estimator.other_heads import classifier_over
 from frn.estimator.photos import NO_FILE, Photo, list_photos, path_of, several
 from frn.estimator.protocol import Estimator, not_fitted
+from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Prediction
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore, Maps
@@ -107,16 +107,16 @@ class FewShotClassifier(Estimator):
         *,
         labels: Iterable[Any] | None = None,
     ) -> "FewShotClassifier":
-        """Add shots to the classes that are there, and classes that are new; the result is that of one `fit` of all.
+        """Add shots to existing classes, and new classes; the result equals one `fit` of all photos.
 
         Args:
             X: as for `fit`.
             y: as for `fit`.
-            classes: all labels there will be, as scikit-learn passes them; those without a photo are not classes yet.
+            classes: all labels, as in scikit-learn; those without a photo are not classes yet.
             labels: another name of `y`.
 
         Raises:
-            FrnError: as `fit`, or if a label is not in `classes`. The classes are then as they were.
+            FrnError: as `fit`, or if a label is not in `classes`. The classes are then unchanged.
         """
         listed, given = _flat(X, _one_of(y, labels))
         if classes is not None and (odd := set(given.tolist()) - set(as_labels(classes).tolist())):
@@ -129,7 +129,7 @@ class FewShotClassifier(Estimator):
     def classes_(self) -> Labels:
         """Labels of the classes."""
         if self._now is None:
-            raise AttributeError("classes_ is there after fit")
+            raise AttributeError("classes_ exists only after fit")
         return self._now.labels
 
     @property
@@ -138,7 +138,7 @@ class FewShotClassifier(Estimator):
         return self._fitted.classifier.threshold
 
     def predict(self, photos: Sequence[Photo], *, transductive: bool = False) -> Labels:
-        """The label of each photo, (n,). A photo of none of the classes gets one too: see `is_unknown`.
+        """Return the label of each photo, (n,). A photo of no class also gets one: see `is_unknown`.
 
         With `transductive`, all photos refine the classes first, so each label depends on the other photos.
         """
@@ -146,7 +146,7 @@ class FewShotClassifier(Estimator):
         return fitted.labels_of(answer.label for answer in fitted.predictions(photos, transductive))
 
     def predict_proba(self, photos: Sequence[Photo], *, transductive: bool = False) -> NDArray[np.float64]:
-        """Probability of each class (Eq. 9), (n, way); `transductive` as for `predict`."""
+        """Return the probability of each class (Eq. 9), (n, way); `transductive` as for `predict`."""
         return self._table(photos, lambda answer: answer.probabilities, transductive)
 
     def explained(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
@@ -179,7 +179,7 @@ class FewShotClassifier(Estimator):
         *,
         labels: Iterable[Any] | None = None,
     ) -> float:
-        """Share of the photos that get their label, each with its weight.
+        """Return the share of photos with the right label, each with its weight.
 
         Raises:
             FrnError: if there are not as many labels or weights, no photos, weights that sum to zero, or labels that
@@ -191,7 +191,7 @@ class FewShotClassifier(Estimator):
         if len(photos) != len(truth):
             raise FrnError(f"{len(photos)} photos but {len(truth)} labels")
         if not photos:
-            raise FrnError("no photo to score")
+            raise FrnError("there is no photo to score")
         if sample_weight is not None and len(sample_weight) != len(photos):
             raise FrnError(f"{len(photos)} photos but {len(sample_weight)} weights")
         if sample_weight is not None and not np.sum(sample_weight):
@@ -251,7 +251,7 @@ class FewShotClassifier(Estimator):
         return self._now is not None
 
     def __getstate__(self) -> dict[str, Any]:
-        """All of it, the extractor's file too: a pickle opens without the model's file."""
+        """Return the state with the extractor's file, so that a pickle opens without the model's file."""
         state: dict[str, Any] = {"params": self.get_params()}
         if (fitted := self._now) is not None:
             classifier = fitted.classifier
@@ -266,7 +266,7 @@ class FewShotClassifier(Estimator):
             setattr(self, name, value)
         self._forget()
         if "extractor" in state:
-            trusted = state["trusted"]  # as when it was opened
+            trusted = state["trusted"]  # as at the first opening
             extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
             known, labels, maps, threshold, opened = (
                 state[name] for name in ("classes", "labels", "maps", "threshold", "opened")
@@ -283,7 +283,7 @@ class FewShotClassifier(Estimator):
     @property
     def _fitted(self) -> Fitted:
         if (fitted := self._now) is None:
-            raise not_fitted("there is no class yet: fit some first")
+            raise not_fitted("there is no class yet: call fit first")
         return fitted
 
     @property
@@ -301,10 +301,10 @@ class FewShotClassifier(Estimator):
         """Enroll photos together with the examples of existing classes."""
         extractor, before = self._open(), State() if fitted is None else fitted.classifier.state
         if fitted and extractor.sha256 != fitted.classifier.extractor.sha256:
-            raise FrnError("the classes are of another model or tta: fit them again, or set the parameters back")
+            raise FrnError("the classes belong to another model or tta: fit them again, or restore the parameters")
         found = list(embed_all(extractor, photos))
         together = joined(fitted.labels, labels) if fitted else labels
-        all_labels = distinct(together)  # of one type: next to 2.5, 1 becomes 1.0
+        all_labels = distinct(together)  # of one type: with 2.5, 1 becomes 1.0
         named = names(together, all_labels)
         examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}
         for entry, name in zip(before.classes, named, strict=False):
@@ -343,9 +343,9 @@ class FewShotClassifier(Estimator):
 
 
 def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[Any] | None:
-    """Labels by either name. FrnError if both are given."""
+    """Return the labels given by either name. Raises FrnError if both are given."""
     if y is not None and labels is not None:
-        raise FrnError("y and labels are the same: give one of them")
+        raise FrnError("y and labels mean the same: give only one")
     return labels if y is None else y
 
 
@@ -361,16 +361,16 @@ def _flat(
         if len(given) != len(listed):
             raise FrnError(f"{len(listed)} photos need as many labels, not {len(given)}")
     elif labels is not None:
-        raise FrnError("labels go with a list of photos; a mapping has them as its keys")
+        raise FrnError("labels are for a list of photos; a mapping has labels as its keys")
     else:
         members = [(label, list_photos(of_class)) for label, of_class in photos.items()]
         for label, of_class in members:
             if not of_class:
-                raise FrnError(f"class {label!r} has no photos. Give it at least one, or leave it out.")
+                raise FrnError(f"class {label!r} has no photos. Give it at least one, or remove it.")
         listed = [photo for _, of_class in members for photo in of_class]
         given = as_labels([label for label, of_class in members for _ in of_class])
     if not listed:
-        raise FrnError("no class to enroll: give at least one with a photo")
+        raise FrnError("there is no class to enroll: give at least one with a photo")
     return listed, given
 
 

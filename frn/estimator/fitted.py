@@ -1,4 +1,4 @@
-"""Answers of a fitted `FewShotClassifier`: photos to predictions, a batch at a time. Free of torch."""
+"""Answers of a fitted `FewShotClassifier`: photos to predictions, in batches. This module does not need torch."""
 
 import itertools
 import math
@@ -30,7 +30,7 @@ class Answer:
     unknown: bool = False
     """Whether this fraction is below the threshold."""
     error: FrnError | None = None
-    """Why the photo could not be read; the other fields are then unset."""
+    """Reason why the photo could not be read; the other fields are then unset."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Fitted:
         return found
 
     def predictions(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction]:
-        """Yield predictions, a batch at a time. Raises FrnError if a photo cannot be read."""
+        """Yield predictions in batches. Raises FrnError if a photo cannot be read."""
         for outcome in self.outcomes(list_photos(photos), transductive):
             if isinstance(outcome, FrnError):
                 raise outcome
@@ -69,19 +69,19 @@ class Fitted:
                 yield Answer(photo, at[found.label], probability, explained, found.unknown)
 
     def outcomes(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction | FrnError]:
-        """Predictions and errors of photos, in order, a batch at a time; all of them at once if `transductive`."""
+        """Yield predictions and errors of photos, in order and in batches; all at once if `transductive`."""
         return self.classifier.answers(embed(self.classifier.extractor, photos), transductive=transductive)
 
 
 def embed(extractor: Extractor, photos: Iterable[Photo]) -> Iterator[Embedded | FrnError]:
-    """Feature maps of photos, in order, a batch at a time; or why one cannot be read."""
+    """Yield feature maps of photos, or errors, in order and in batches."""
     remaining = iter(photos)
     while batch := list(itertools.islice(remaining, extractor.batch)):
         yield from extractor.embed([_seen(extractor, photo) for photo in batch])
 
 
 def embed_all(extractor: Extractor, photos: Iterable[Photo]) -> Iterator[Embedded]:
-    """As `embed`, of a list of photos. FrnError if one of them cannot be read."""
+    """As `embed`, for a list of photos. Raises FrnError if one of them cannot be read."""
     for found in embed(extractor, list_photos(photos)):
         if isinstance(found, FrnError):
             raise found

@@ -18,9 +18,9 @@ Labels: TypeAlias = NDArray[Any]
 
 
 def as_labels(given: Iterable[Any]) -> Labels:
-    """Labels (n,) as an array of their own type; of mixed types, where numpy would make text of all, of objects.
+    """Return labels (n,) as an array of their own type; mixed types become objects, where numpy would make text.
 
-    FrnError if they are not a list of single labels.
+    Raises FrnError if they are not a list of single labels.
     """
     if isinstance(given, str):
         raise FrnError("labels is a list, one for each photo")
@@ -63,7 +63,7 @@ def joined(labels: Labels, more: Labels) -> Labels:
 
 
 def distinct(labels: Labels) -> Labels:
-    """Each label once, sorted if they can be; FrnError if two of them have the same name."""
+    """Return each label once, sorted if possible. Raises FrnError if two of them have the same name."""
     try:
         found: Labels = np.unique(labels)
     except TypeError:  # not comparable: keep the given order
@@ -82,7 +82,7 @@ def names(labels: Labels, classes: Labels | None = None) -> list[str]:
 
 
 def check_kind(labels: Labels, classes: Labels) -> None:
-    """Refuse, by an FrnError, text where the classes are numbers, or the other way round: none would be right."""
+    """Raise FrnError for text labels of numeric classes, or the other way round, since none could be right."""
     text = [array.dtype.kind in "US" for array in (labels, classes)]
     numbers = [array.dtype.kind in "biuf" for array in (labels, classes)]
     if (text[0] and numbers[1]) or (numbers[0] and text[1]):

@@ -1,4 +1,4 @@
-"""Extractors and classifiers from what users name: a model, a folder of class folders, or a project."""
+"""Open extractors and classifiers that users name: a model; classes in a folder, zip, CSV or project."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import get_args
 from frn.data.folders import scan
 from frn.errors import FrnError
 from frn.estimator import on_demand
-from frn.estimator.other_heads import classifier_over
+from frn.estimator.class_table import is_table, read_table
+from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore
@@ -18,9 +19,9 @@ from frn.system.files import read_regular
 
 
 def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none") -> Extractor:
-    """Open a model to run in onnxruntime; one that is not exported yet is exported on demand.
+    """Open a model in onnxruntime; a model that is not exported yet is exported on demand.
 
-    FrnError if there is no such model, it is refused, or there is no such device or tta.
+    Raises FrnError if the model, device or tta does not exist, or the model is refused.
     """
     for name, given, known in (("device", device, get_args(Device)), ("tta", tta, get_args(Tta))):
         if given not in known:
@@ -37,7 +38,7 @@ def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none"
 
 @dataclass(frozen=True, slots=True)
 class ClassFiles:
-    """Contents of a folder of class folders or of a project."""
+    """Classes by the files of their photos, and what a project says of them."""
 
     members: dict[str, list[Path]]
     model: str | None = None
@@ -46,7 +47,7 @@ class ClassFiles:
     tta: Tta = "none"
     """The project's test-time augmentation."""
     skipped: list[str] = field(default_factory=list)
-    """Why other files in a class folder were skipped."""
+    """Reasons for skipped files in the class folders."""
     made_with: ModelReference | None = None
     """The project's reference to its model."""
 
@@ -55,11 +56,19 @@ class ClassFiles:
         return not model or not self.made_with or load_extractor(model, "cpu").plain_sha256 == self.made_with.sha256
 
 
-def class_files(classes: Path) -> ClassFiles:
-    """Return the files of each class of a folder of class folders, or of a project.
+def is_file_of_classes(path: Path) -> bool:
+    """Return whether the name of a file is that of a project, a CSV or a zip."""
+    return is_project(path) or is_table(path) or path.suffix.lower() == ".zip"
 
-    Raises FrnError if there are no classes, or the project cannot be read.
+
+def class_files(classes: Path) -> ClassFiles:
+    """Return the files of each class of a folder or zip of class folders, a CSV of paths and labels, or a project.
+
+    Raises FrnError if there are no classes, or it cannot be read.
     """
+    if is_table(classes):
+        rows, reasons = read_table(classes)
+        return ClassFiles(rows, skipped=reasons)
     if not is_project(classes):
         found = scan(classes)
         return ClassFiles(found.members, skipped=[entry.reason for entry in found.skipped])
@@ -73,15 +82,15 @@ def class_files(classes: Path) -> ClassFiles:
 def load_classifier(
     classes: Path, model: str | None = None, device: Device = "auto", tta: Tta = "none"
 ) -> tuple[Classifier, list[FrnError]]:
-    """Enroll a folder of class folders, or the classes of a project file.
+    """Enroll the classes of a folder, zip or CSV (`class_files`), or those of a project file.
 
-    By default, the model is the project's, or the default model for a folder. Returns the classifier, and why some of
-    its files were skipped. Raises FrnError if there are no classes, or a project was made with another model.
+    By default, the model is the project's, or the default model for a folder. Returns the classifier, and the reasons
+    for skipped files. Raises FrnError if there are no classes, or a project was made with another model.
     """
     if not is_project(classes):
-        found = scan(classes)  # before loading the model, to report a wrong path at once
+        found = class_files(classes)  # before loading the model, to report a wrong path at once
         classifier = classifier_over(load_extractor(model or DEFAULT_MODEL, device, tta), FeatureStore())
-        return classifier, classifier.enroll(found.members) + [FrnError(entry.reason) for entry in found.skipped]
+        return classifier, classifier.enroll(found.members) + list(map(FrnError, found.skipped))
     project = load_project(classes)
     name = model or project.model.locate(classes.parent)
     if model is None and project.model.tta == "hflip":

@@ -1,14 +1,18 @@
-"""Export on demand: the one lazy door from the estimator to `frn_export`, as bytes of ONNX files."""
+"""Export on demand, as bytes of ONNX files; the only lazy import of `frn_export` from the estimator."""
 
 from pathlib import Path
 
 from frn.errors import FrnError
+from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
 from frn.system.extras import needs_torch
 
 
 def features_file(weights: Path) -> bytes:
-    """`features.onnx` of a model that is not exported yet. FrnError if it cannot be read, or torch is not installed."""
+    """Return `features.onnx` of a model that is not exported yet.
+
+    Raises FrnError if the model cannot be read, or torch is not installed.
+    """
     try:
         from frn_export.graphs.backbone import features_graph
 
@@ -21,17 +25,24 @@ def features_file(weights: Path) -> bytes:
 
 
 def mirrored_file(features: bytes) -> bytes:
-    """A `features.onnx` that looks at mirror images as well."""
+    """Return a `features.onnx` that also uses mirror images."""
     from frn_export.graphs.mirror import mirrored
 
     return mirrored(features)
 
 
 def classifier_file(classifier: Classifier) -> bytes:
-    """`classifier.onnx` of enrolled classes. FrnError if there is no class yet."""
+    """Return `classifier.onnx` of enrolled classes. Raises FrnError without classes, or if the head has no export."""
     from frn_export.graphs.classifier import classifier_graph
+    from frn_export.graphs.enrolled_head import enrolled
 
+    if isinstance(classifier, OtherHeadClassifier) and classifier.graph is None:
+        from frn_export.parity import verified_head
+
+        from frn.models.model import load_model  # the head already runs in torch
+
+        classifier.graph, _ = verified_head(load_model(classifier.extractor.where))
     graph = classifier_graph(
-        classifier.extractor.data, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma
+        classifier.extractor.data, enrolled(classifier), rule=classifier.rule, gamma=classifier.head.gamma
     )
     return graph.SerializeToString(deterministic=True)

@@ -34,18 +34,18 @@ def path_of(photo: Photo) -> Path:
 
 
 def list_photos(photos: Iterable[Photo]) -> list[Photo]:
-    """The photos of a list, a column of a table, or an array (n, h, w, 3). FrnError as `several`."""
+    """Return the photos of a list, a column of a table, or an array (n, h, w, 3). Raises FrnError as `several`."""
     return list(several(photos))
 
 
 def several(photos: Iterable[Photo]) -> Iterable[Photo]:
-    """Return photos that are more than one.
+    """Return a list of photos.
 
-    FrnError if it is one photo: it would be taken apart into letters or rows of pixels.
+    Raises FrnError for a single photo, which would be split into letters or rows of pixels.
     """
     one_array = getattr(photos, "ndim", 0) == 3 and tuple(getattr(photos, "shape", ()))[-1:] == (3,)
     if isinstance(photos, str | Path | bytes | Image.Image) or hasattr(photos, "read") or one_array:
-        raise FrnError("photos must be a list: put a single one in brackets")
+        raise FrnError("photos must be a list: put a single photo in brackets")
     if isinstance(photos, np.ndarray) and photos.ndim == 2 and photos.shape[1] == 1 and photos.dtype.kind in "OUS":
         column: list[Photo] = photos[:, 0].tolist()
         return column
@@ -53,9 +53,9 @@ def several(photos: Iterable[Photo]) -> Iterable[Photo]:
 
 
 def open_photo(photo: Photo) -> tuple[str, Image.Image]:
-    """A photo's content key and its pixels.
+    """Return a photo's content key and its pixels.
 
-    FrnError if a file cannot be read, or an array is not a picture.
+    Raises FrnError if a file cannot be read, or an array is not an image.
     """
     if isinstance(photo, str | Path):
         path = path_of(photo)
@@ -64,14 +64,14 @@ def open_photo(photo: Photo) -> tuple[str, Image.Image]:
     if isinstance(photo, bytes) or hasattr(photo, "read"):
         data, where = (photo, "bytes") if isinstance(photo, bytes) else (photo.read(), getattr(photo, "name", "bytes"))
         if not data:
-            raise FrnError(f"{where}: is empty, or was read to its end before")
+            raise FrnError(f"{where}: is empty, or was already read to its end")
         return content_key(data), decode(data, Path(str(where)))
     image = upright_rgb(photo) if isinstance(photo, Image.Image) else _picture(photo)
     return content_key(b"%dx%d" % image.size + image.tobytes()), image
 
 
 def _picture(given: Any) -> Image.Image:
-    """Pixels as an image in RGB. FrnError if they are not."""
+    """Return pixels as an RGB image. Raises FrnError if the pixels are invalid."""
     is_tensor = hasattr(given, "detach")
     pixels = np.asarray(given.detach().cpu() if is_tensor else given)
     shape = pixels.shape
@@ -83,7 +83,9 @@ def _picture(given: Any) -> Image.Image:
         raise FrnError(f"an array of pixels is (h, w), (h, w, 3) or (3, h, w), not {pixels.dtype} {shape}")
     if pixels.dtype.kind == "f":
         if not (pixels.min() >= 0 and pixels.max() <= 1):
-            raise FrnError(f"pixels of {pixels.dtype} lie between 0 and 1, not {pixels.min():g} and {pixels.max():g}")
+            raise FrnError(
+                f"pixels of {pixels.dtype} must be between 0 and 1, not {pixels.min():g} and {pixels.max():g}"
+            )
         pixels = (pixels * 255).round().astype(np.uint8)
     if pixels.dtype != np.uint8:
         raise FrnError(f"an array of pixels is uint8 from 0 to 255 or floats from 0 to 1, not {pixels.dtype} {shape}")

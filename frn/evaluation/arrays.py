@@ -1,4 +1,4 @@
-"""Few-shot accuracy of any features: arrays, `.npy` files or Parquet columns in, results as of `frn eval` out."""
+"""Few-shot accuracy of any features: arrays, `.npy` files or Parquet columns, with results as in `frn eval`."""
 
 import struct
 import time
@@ -24,7 +24,7 @@ from frn.ridge.tuning import tune_on_episodes
 from frn.system.files import require_regular
 
 Table: TypeAlias = NDArray[Any] | Sequence[Any] | str | Path
-"""Values, or a file that holds them: `.npy`, or `.parquet` with columns `features` and `labels`."""
+"""Values, or a file with them: `.npy`, or `.parquet` with columns `features` and `labels`."""
 
 MAX_BYTES = 1 << 40
 """Size limit of a features file."""
@@ -66,11 +66,11 @@ def evaluate(
             small.
     """
     if episodes < 1:
-        raise FrnError(f"an accuracy needs episodes >= 1, not {episodes}")
+        raise FrnError(f"accuracy needs episodes >= 1, not {episodes}")
     maps, sizes, names = _by_class(features, labels)
     head = build_head(method, maps.shape[-1]).eval()
     if layers := [name for name, parameter in head.named_parameters() if parameter.dim()]:
-        raise FrnError(f"method {method!r} has layers to be trained ({', '.join(layers)})")
+        raise FrnError(f"method {method!r} has layers that need training ({', '.join(layers)})")
     unit = float(np.sqrt(np.square(maps, dtype=np.float64).sum(-1).mean())) or 1.0
     tensor = torch.from_numpy(maps / np.float32(unit))
     others = None if validation is None else _by_class(*validation)
@@ -99,7 +99,7 @@ def _by_class(features: Table, labels: Table | None) -> tuple[NDArray[np.float32
         raise FrnError(f"the features are {found.dtype}, not numbers")
     maps = found.astype(np.float32)
     if labels is None and not is_parquet(features):
-        raise FrnError("give the labels of the features, or a Parquet file with a column of them")
+        raise FrnError("pass the labels of the features, or a Parquet file with a label column")
     known = np.asarray(_read(features if labels is None else labels, "labels"))
     if known.dtype.kind not in "biufUSO":
         raise FrnError(f"the labels are {known.dtype}, not numbers or names")
@@ -139,7 +139,7 @@ def _read(table: Table, column: str) -> Any:
         raise FrnError(f"{table}: cannot be read as .npy or .parquet ({shorten(error)})") from error
     if not isinstance(array, np.ndarray):
         array.close()
-        raise FrnError(f"{table}: holds several arrays. Save each as .npy and give the one of the {column}.")
+        raise FrnError(f"{table}: contains several arrays. Save each as .npy and pass the one with the {column}.")
     return array
 
 

@@ -1,4 +1,4 @@
-"""Accuracy over random episodes enrolled as `frn classify` does: alpha and gamma are chosen for each."""
+"""Accuracy over random episodes that are enrolled like `frn classify`: each chooses its own alpha and gamma."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unlabelled.transductive import refine
 
 CONCENTRATION = 2.0
-"""Of the Dirichlet distribution that class sizes are drawn from (Veilleux et al., NeurIPS 2021)."""
+"""Parameter of the Dirichlet distribution of class sizes (Veilleux et al., NeurIPS 2021)."""
 
 
 def enrolled_accuracies(
@@ -26,10 +26,10 @@ def enrolled_accuracies(
     transductive: bool = False,
     progress: Progress | None = None,
 ) -> Array:
-    """Share of right answers in each episode, (e, 1), from the maps (n, r, d) of all images class by class.
+    """Return the share of right answers in each episode, (e, 1), from the maps (n, r, d) of all images by class.
 
-    With `transductive` there are three more columns, (e, 4): the same queries refine the classes; as many queries with
-    unequal classes; and these refine the classes.
+    `transductive` adds three columns, (e, 4): the same queries refine the classes; as many queries with unequal
+    classes; and these refine the classes.
     """
     shares = np.empty((len(episodes), 4 if transductive else 1))
     for place, index in enumerate(episodes):
@@ -56,7 +56,7 @@ def enrolled_accuracies(
 def _unequal(
     drawn: NDArray[np.int64], sizes: Sequence[int], shape: EpisodeShape, generator: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """Draw as many queries again, each class's share from a Dirichlet distribution, as far as its images go."""
+    """Draw as many queries again, with class shares from a Dirichlet distribution, as far as images suffice."""
     counts = generator.multinomial(shape.way * shape.queries, generator.dirichlet(np.full(shape.way, CONCENTRATION)))
     ends = np.cumsum(sizes)
     owners = np.searchsorted(ends, drawn[:, 0], side="right")

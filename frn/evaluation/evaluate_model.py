@@ -56,7 +56,7 @@ class EvaluationOptions:
     """Image preparation for an authors' `.pth`, which does not contain it."""
     tta: Tta = "none"
     method: str | None = None
-    """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/.
+    """Another, untrained head on the model's backbone: SimpleShot's is centred on train/, FRN's tuned on val/.
 
     Or one of `CLASSICAL`, which is fitted to each episode.
     """
@@ -129,12 +129,12 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
     method = None if options.method in CLASSICAL else options.method
     if is_exported(Path(options.model)):
         if method:
-            raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
+            raise FrnError("--method: an exported model keeps its head. Pass the torch model itself.")
         if options.precision != "fp32":
-            raise FrnError("--precision: an exported model keeps its own. Leave it out, or give the torch model.")
+            raise FrnError("--precision: an exported model keeps its own. Remove the option, or pass the torch model.")
         if options.transform:
             raise FrnError(
-                "--preset is for the authors' .pth files; an exported model already says how its images are prepared."
+                "--preset is for the authors' .pth files; an exported model already contains its preprocessing."
             )
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
         return OnnxExtractor(exported, mirror=options.tta == "hflip")
@@ -157,18 +157,19 @@ def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None
 
 
 def with_method(model: Model, method: str) -> Model:
-    """The backbone of `model` under a new head at the values that it starts from, in evaluation mode.
+    """Return the backbone of `model` with a new head at its initial values, in evaluation mode.
 
-    SimpleShot's centre is still to be set: the mean feature of the training images.
+    The caller must still set SimpleShot's centre, the mean feature of the training images.
 
     Raises:
-        FrnError: if the new head has layers of its own, which only training can fill.
+        FrnError: if the new head has its own layers, which need training.
     """
     other = Model(replace(model.config, method=method))
     layers = [name for name, parameter in other.head.named_parameters() if parameter.dim()]
     if layers:
         raise FrnError(
-            f"--method {method} has layers to be trained ({', '.join(layers)}): `frn train --method {method} --init "
+            f"--method {method} has layers that need training ({', '.join(layers)}): `frn train --method "
+            f"{method} --init "
             "MODEL` does that"
         )
     other.backbone.load_state_dict(model.backbone.state_dict())

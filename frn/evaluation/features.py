@@ -36,14 +36,14 @@ class FeatureExtractor(Protocol):
     def new_head(self) -> Head:
         """Return a copy of the head, which the caller may change.
 
-        Raises FrnError if the model does not hold its whole head.
+        Raises FrnError if the model does not contain its whole head.
         """
 
 
 class TorchExtractor:
     """A torch model in evaluation mode, which is moved to `device`.
 
-    With `mirror`, maps are the mean of the image's own and of its mirror image's, turned back.
+    With `mirror`, maps are the mean of the image's map and of its mirror image's, flipped back.
     """
 
     def __init__(
@@ -116,13 +116,13 @@ class OnnxExtractor:
     def new_head(self) -> Head:
         """Return a head with the learned parameters in the file's metadata.
 
-        Raises FrnError if the head has its own layers, which an extractor does not hold.
+        Raises FrnError if the head has its own layers, which an extractor does not contain.
         """
         learned = self.extractor.learned
         head = build_head(self.method, self.extractor.shape[1])
         if missing := sorted(set(head.state_dict()) ^ set(learned)):
             raise FrnError(
-                f"an exported {self.method} model does not hold its whole head ({', '.join(missing)}). "
+                f"an exported {self.method} model does not contain its whole head ({', '.join(missing)}). "
                 "Evaluate the torch model itself."
             )
         head.load_state_dict({name: torch.tensor(value) for name, value in learned.items()})
@@ -142,5 +142,5 @@ def extract_features(
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Tensor:
-    """Return feature maps (n, r, d), float32, of uniform images, on the device that the model is on."""
+    """Return feature maps (n, r, d), float32, of uniform images, on the model's device."""
     return TorchExtractor(model, precision, device).extract(images, progress)

@@ -1,11 +1,11 @@
 """Classifier results on photos of known classes: accuracy, calibration, unknown photos. Does not need torch.
 
-A photo that is also an example is skipped, because it would be right without meaning. Photos of classes that are not
-enrolled have no right answer; they show how many such photos are called unknown.
+A photo that is an example, or a near copy of one, is skipped, because it would be trivially right. Photos
+of classes that are not enrolled have no right answer; they show how many such photos are rejected as unknown.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from frn.data.names import match_names
 from frn.errors import FrnError
 from frn.evaluation.tally import Calibration
+from frn.images.near_copies import nearest_copies
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.feature_cache import Maps
 from frn.inference.session import check_name
@@ -57,6 +58,18 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class NearCopy:
+    """A photo that is a near copy of an example: saved again, or in another size."""
+
+    path: Path
+    example: Path
+    class_name: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: skipped as a near copy of {self.example} (class {self.class_name!r})"
+
+
+@dataclass(frozen=True, slots=True)
 class ClassScore:
     """Scores of one class; undefined fractions are NaN."""
 
@@ -91,6 +104,8 @@ class LabelledScore:
     """Photos that are skipped because they are examples of a class."""
     broken: tuple[FrnError, ...]
     """Errors of unreadable files."""
+    near_copies: tuple[NearCopy, ...] = ()
+    """Photos that are skipped because they are near copies of an example."""
     notes: tuple[str, ...] = ()
     """Notes on folders whose names match a class only loosely or not at all, and on classes without photos."""
 
@@ -140,19 +155,19 @@ class LabelledScore:
 
     @property
     def false_rejections(self) -> float:
-        """Fraction of the photos of enrolled classes that are called unknown."""
+        """Fraction of the photos of enrolled classes that are rejected as unknown."""
         return sum(answer.prediction.unknown for answer in self.known) / len(self.known)
 
     @property
     def true_positive_rate(self) -> float:
-        """Fraction of the other photos that are called unknown; NaN without any."""
+        """Fraction of the other photos that are rejected as unknown; NaN without such photos."""
         return (
             sum(answer.prediction.unknown for answer in self.unknown) / len(self.unknown) if self.unknown else math.nan
         )
 
     @property
     def auroc(self) -> float:
-        """Probability that a photo of an enrolled class is more familiar than another photo; NaN without any other."""
+        """Probability that a photo of an enrolled class is more familiar than another photo; NaN without others."""
         if not self.unknown:
             return math.nan
         return auroc(
@@ -178,33 +193,42 @@ class LabelledScore:
 
 
 def score_labelled(
-    classifier: Classifier, members: Mapping[str, Sequence[Path]], *, transductive: bool = False
+    classifier: Classifier,
+    members: Mapping[str, Sequence[Path]],
+    *,
+    transductive: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> LabelledScore:
     """Classify the photos of each class and compare; with `transductive`, all photos refine the classes first.
 
-    FrnError if no class of `members` is enrolled, or none of the photos of those that are can be used.
+    Raises FrnError if no class of `members` is enrolled, or none of their photos can be used.
     """
     names = tuple(classifier.classes)
     called, notes = match_names(map(check_name, members), names)  # in the spelling of the classes' folders
     truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
     if not called:
         raise FrnError(
-            f"none of its folders ({_some(members)}) has the name of a class ({_some(names)}): nothing can be right"
+            f"none of its folders ({_some(members)}) has the name of a class ({_some(names)}), so no answer "
+            "could be right"
         )
-    notes += [f"the class {name!r} has no photo there" for name in names if name not in called.values()]
-    holders = classifier.state.holders()
+    notes += [f"the class {name!r} has no photo in the folder" for name in names if name not in called.values()]
+    holders, (twins, looks) = classifier.state.holders(), _looks(classifier)
     files = (path for paths in members.values() for path in paths)
     answers: dict[bool, list[Answer]] = {True: [], False: []}
     examples: list[Path] = []
+    near_copies: list[NearCopy] = []
     broken: list[FrnError] = []
 
     def queries() -> Iterator[tuple[str, Path, Maps]]:
         read = classifier.extractor.read(files, store=classifier.store)
-        for truth, (path, outcome) in zip(truths, read, strict=True):
+        for done, (truth, (path, outcome)) in enumerate(zip(truths, read, strict=True), 1):
+            progress(done, len(truths))
             if isinstance(outcome, FrnError):
                 broken.append(outcome)
             elif outcome.key in holders:
                 examples.append(path)
+            elif (place := nearest_copies([outcome.look], looks)[0]) is not None:
+                near_copies.append(NearCopy(path, *twins[place]))
             else:
                 yield truth, path, outcome.maps
 
@@ -216,12 +240,28 @@ def score_labelled(
             answers[truth in classifier.classes].append(Answer(path, truth, prediction))
     if not answers[True]:
         raise FrnError(
-            f"no photo to score: {len(examples)} are examples of the classes, {len(broken)} cannot "
-            "be read. Give photos that are not examples."
+            f"there is no photo to score: {len(examples)} are examples, {len(near_copies)} are near copies of one, "
+            f"{len(broken)} cannot be read. Give photos that are not examples."
         )
     return LabelledScore(
-        names, tuple(answers[True]), tuple(answers[False]), tuple(examples), tuple(broken), tuple(notes)
+        names,
+        tuple(answers[True]),
+        tuple(answers[False]),
+        tuple(examples),
+        tuple(broken),
+        tuple(near_copies),
+        tuple(notes),
     )
+
+
+def _looks(classifier: Classifier) -> tuple[list[tuple[Path, str]], list[bytes]]:
+    """Return the examples and their classes, and their perceptual hashes."""
+    holders = classifier.state.holders().values()
+    owners = {support.path: entry.name for entry, support in holders}
+    known = {support.path: support.key for _, support in holders}
+    read = classifier.extractor.read(known, store=classifier.store, known=known)
+    found = {path: outcome.look for path, outcome in read if not isinstance(outcome, FrnError)}
+    return [(path, owners[path]) for path in found], list(found.values())
 
 
 def wilson(right: int, photos: int) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Unknown, summarise
-from frn.inference.unknown import auroc, calibrate, explained, familiarity
+from frn.inference.unknown import auroc, calibrate, explained, familiarity, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
@@ -84,18 +84,20 @@ def judge_episode(
     sampled = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
     supports = feature_maps[sampled[: shape.way, : shape.shot]]  # way, shot, r, d
     bank = ClassScorer([enroll(pool, head) for pool in supports])
-    least = 0.0
+    least = -np.inf
     if shape.shot > 1:
         labels = np.repeat(np.arange(shape.way), shape.shot)
         examples = supports.reshape(-1, *supports.shape[2:])
         errors = bank.class_error(examples).astype(np.float64)
         errors[np.arange(len(labels)), labels] = np.concatenate([leave_one_out(pool, head) for pool in supports])
-        least = calibrate(errors, labels, energy(examples)).rule.least
+        away = bank.centres.distance(examples)
+        away = without_itself(away, labels, np.full(shape.way, shape.shot))
+        least = calibrate(errors, labels, energy(examples), away).rule.least
     best, likeliest, familiar = [], [], []
     for half in (sampled[: shape.way], sampled[shape.way :]):
         queries = feature_maps[half[:, shape.shot :].flatten()]
         errors = bank.class_error(queries).astype(np.float64)
         best.append(explained(errors, queries).max(1))
-        familiar.append(familiarity(errors, energy(queries)))
+        familiar.append(familiarity(errors, energy(queries), bank.centres.distance(queries)))
         likeliest.append(probabilities(errors, head.gamma).max(1))
     return Judged((best[0], best[1]), (likeliest[0], likeliest[1]), (familiar[0], familiar[1]), least)

@@ -28,7 +28,7 @@ from frn.system.precision import keep_freed_memory
 
 
 class Sampling(TypedDict):
-    """What every measurement over episodes takes."""
+    """Common arguments of every measurement over episodes."""
 
     seed: int
     progress: Progress | None
@@ -62,7 +62,7 @@ class EvaluationPlan:
     seed: int = 0
     """Seed of the random episodes."""
     head: Head | None = None
-    """In place of the model's own."""
+    """Scorer that replaces the model's own."""
     tune: bool = False
     """Also enroll each episode's classes as `frn classify` does: alpha and gamma chosen by leave-one-out."""
     transductive: bool = False

@@ -71,7 +71,7 @@ class Tally:
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Whether each query got its own class, (e, q)."""
+        """Return whether each query got its own class, (e, q)."""
         return self.answer == self.class_of(self.image)
 
     def confusion(self) -> Counts:

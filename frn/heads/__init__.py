@@ -6,7 +6,8 @@ A new head is a file here, a line in `HEADS`, and a test. Other packages registe
     [project.entry-points."frn.heads"]
     my-head = "my_package:MyHead"
 
-`MyHead(d)` returns a `Head` for maps of d channels.
+`MyHead(d)` returns a `Head` for maps of d channels. If it compares maps of several blocks of the backbone
+(`Head.maps`), it is called with their `Sizes` instead.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from frn.heads.ctx import CTXHead
 from frn.heads.deepemd import DeepEMDHead
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head as Head
+from frn.heads.head import Sizes
 from frn.heads.lccrn import LCCRNHead
 from frn.heads.mcl import MCLHead
 from frn.heads.srm import SRMHead
@@ -57,47 +59,53 @@ HEADS: dict[str, Callable[[int], Head]] = {
 
 
 def head_names() -> list[str]:
-    """Names of all heads: ours, and those of other packages."""
+    """Return the names of all heads, built in or from other packages."""
     return [*HEADS, *(entry.name for entry in entry_points(group=GROUP))]
 
 
-def build_head(name: str, d: int) -> Head:
-    """Return a new head for maps of d channels.
+def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
+    """Return a new head for maps of d channels, or for those of several blocks with these sizes.
 
     Raises:
-        FrnError: if there is no head of that name, or another package's cannot be made.
+        FrnError: if there is no head with that name, or another package's cannot be created.
     """
     if name in HEADS:
         return HEADS[name](d)
     with _named(name):
-        head = _registered(name)(d)
+        head = _registered(name)(sizes or d)
         if not isinstance(head, Head):
             raise TypeError(f"it is a {type(head).__name__}, not a frn.heads.Head")
         return head
 
 
 def networks_for(name: str) -> int:
-    """Return how many networks the maps of a head come from. Errors are those of `build_head`."""
+    """Return how many networks make the maps of a head. Errors are those of `build_head`."""
     with _named(name):
         networks: int = getattr(HEADS.get(name) or _registered(name), "networks", 1)
         return networks
 
 
-def _registered(name: str) -> Callable[[int], object]:
-    """The factory of another package's head."""
+def blocks_for(name: str) -> tuple[int, ...]:
+    """Return which blocks of the backbone the maps of a head come from. Errors are those of `build_head`."""
+    with _named(name):
+        return tuple(getattr(HEADS.get(name) or _registered(name), "maps", Head.maps))
+
+
+def _registered(name: str) -> Callable[[int | Sizes], object]:
+    """Return the factory of another package's head."""
     found = entry_points(group=GROUP, name=name)
     if not found:
         raise FrnError(f"unknown method {name!r}; choose one of: {', '.join(head_names())}")
-    factory: Callable[[int], object] = next(iter(found)).load()
+    factory: Callable[[int | Sizes], object] = next(iter(found)).load()
     return factory
 
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Turn whatever another package raises into one line."""
+    """Turn any exception of another package into one line."""
     try:
         yield
     except FrnError:
         raise
     except Exception as error:
-        raise FrnError(f"method {name!r}: its head cannot be made ({type(error).__name__}: {error})") from error
+        raise FrnError(f"method {name!r}: its head cannot be created ({type(error).__name__}: {error})") from error

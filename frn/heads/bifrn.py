@@ -1,8 +1,8 @@
 """Bi-FRN (Wu et al., AAAI 2023): query and supports reconstruct themselves, then each other.
 
-Followed is the authors' code (PRIS-CV/Bi-FRN). Its two modules: feature self-reconstruction (FSRM), a small transformer
-within each map, and feature mutual reconstruction (FMRM), softmax attention between learned projections. It shares
-with FRN what is measured, not how: no ridge regression, no lambda and rho, no auxiliary loss.
+This follows the authors' code (PRIS-CV/Bi-FRN). It has two modules: feature self-reconstruction (FSRM), a small
+transformer within each map, and feature mutual reconstruction (FMRM), softmax attention between learned projections.
+Like FRN it measures reconstruction, but without ridge regression, lambda, rho and auxiliary loss.
 
 Shape letters: way classes, p pool rows (p = shot * r), r locations per map, d channels, q queries; m rows to
 reconstruct, g groups of n rows to use for it.
@@ -50,7 +50,7 @@ class BiFRNHead(Head):
             return -self.gamma * (self.weight_forth * forth + self.weight_back * back) / (r * d)
 
     def attention_error(self, rows: Tensor, groups: Tensor) -> Tensor:
-        """Squared error of the values of rows (m, 3 d), reconstructed from each of the groups (g, n, 3 d): (g, m)."""
+        """Return the squared error (g, m) of rows (m, 3 d), reconstructed from each of the groups (g, n, 3 d)."""
         asked, _, value = rows.chunk(3, -1)
         _, keys, values = groups.chunk(3, -1)
         attention = (asked @ keys.mT / value.shape[-1] ** 0.5).softmax(-1)  # g, m, n

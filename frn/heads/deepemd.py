@@ -108,7 +108,7 @@ def transport_cost(cost: Tensor, supply: Tensor, demand: Tensor) -> Tensor:
 
 
 class _Transport(torch.autograd.Function):
-    """Value of a linear program, differentiable by its optimal flow and the dual variables of supply and demand."""
+    """Value of a linear program, differentiable through its optimal flow and dual variables."""
 
     @staticmethod
     def forward(ctx: Any, cost: Tensor, supply: Tensor, demand: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """LCCRN, locally-enriched cross-reconstruction (Li et al., TCSVT 2023): two maps of an image reconstruct each other.
 
-The formulas follow the authors' code (lutsong/LCCRN). An image has two maps, each of a network of its own. The second
-is enriched by its neighbourhoods. The query's maps are reconstructed from the class's, both from both, and the four
-errors are added up with learned weights.
+The formulas follow the authors' code (lutsong/LCCRN). An image has two maps from two separate networks. The second map
+is enriched by its neighbourhoods. Each of the query's maps is reconstructed from each of the class's maps, and the four
+errors are summed with learned weights.
 
 Shape letters: way classes, p pool rows (p = shot * r), r locations per map, d channels of each of the two maps.
 """
@@ -20,7 +20,7 @@ from frn.ridge.reconstruction import class_error
 WINDOW = 5
 """Side of a neighbourhood, in locations."""
 WIDTH = 64
-"""Channels that neighbourhoods are looked at with; maps of more are narrowed before and widened after."""
+"""Channels of the neighbourhood convolutions; wider maps are narrowed before and widened after."""
 
 
 class LCCRNHead(Head):
@@ -29,7 +29,7 @@ class LCCRNHead(Head):
     networks = 2
 
     def __init__(self, d: int) -> None:
-        """Take maps of d channels in all: the first network's, then as many of the second's."""
+        """Take maps with d channels in total: half from the first network, half from the second."""
         super().__init__()
         self.enrich = LocalEnrichment(d // 2)
         self.alpha = nn.Parameter(torch.zeros(4))
@@ -40,7 +40,7 @@ class LCCRNHead(Head):
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from support (way, shot, r, 2 d) and query (queries, r, 2 d).
 
-        ValueError unless the maps are square.
+        Raises ValueError unless the maps are square.
         """
         with torch.autocast(query.device.type, enabled=False):
             way, shot = support.shape[:2]
@@ -57,12 +57,12 @@ class LCCRNHead(Head):
             return -self.gamma * (torch.stack(errors, -1) @ self.weights)
 
     def auxiliary_supports(self, support: Tensor) -> Tensor:
-        """The first network's maps, at unit length."""
+        """Return the first network's maps, scaled to unit length."""
         return F.normalize(support.chunk(2, -1)[0], dim=-1)
 
 
 class LocalEnrichment(nn.Module):
-    """Replaces each location by what two convolutions make of its neighbourhood (LCEM)."""
+    """Replaces each location by the output of two convolutions over its neighbourhood (LCEM)."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -75,11 +75,11 @@ class LocalEnrichment(nn.Module):
         self.after = nn.Sequential(*_convolution(width, d, 1)) if narrow else nn.Identity()
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Map (n, r, d) to (n, r, d), each location of unit length. ValueError unless r is a square."""
+        """Map (n, r, d) to (n, r, d), each location of unit length. Raises ValueError unless r is a square."""
         n, r, d = maps.shape
         side = math.isqrt(r)
         if side**2 != r:
-            raise ValueError(f"neighbourhoods are those of square maps; {r} locations make none")
+            raise ValueError(f"neighbourhoods need a square map, but the map has {r} locations")
         grid = F.normalize(maps.relu(), dim=-1).mT.unflatten(2, (side, side))
         windows = F.unfold(grid, WINDOW, padding=WINDOW // 2).mT.reshape(n * r, d, WINDOW, WINDOW)
         looked_at = self.inside(self.before(windows)).unflatten(0, (n, r)).flatten(2)  # n, r, width

@@ -1,8 +1,8 @@
-"""MCL, mutual centralized learning (Liu et al., CVPR 2022): a class scores by how central its locations are.
+"""MCL, mutual centralized learning (Liu et al., CVPR 2022): a class scores by the centrality of its locations.
 
-The formulas follow LibFewShot (RL-VIG/LibFewShot), which adapts the authors' code. A random walk goes between the
-query's locations and the locations of all classes, with chances that grow with their cosines. The Katz centrality of a
-class's locations, as a share of that of all classes, is its probability. Nothing is learned in the head.
+The formulas follow LibFewShot (RL-VIG/LibFewShot), which adapts the authors' code. A random walk alternates between the
+query's locations and the locations of all classes; the probability of a step grows with the cosine. The probability of
+a class is the share of its locations in the Katz centrality of all classes. The head has no learned parameters.
 
 Shape letters: way classes, r locations per map, q queries.
 """
@@ -28,10 +28,10 @@ class MCLHead(Head):
             dtype = torch.promote_types(query.dtype, torch.float32)
             prototypes = F.normalize(support.to(dtype).mean(1), dim=-1)  # way, r, d
             cosines = F.normalize(query.to(dtype), dim=-1) @ prototypes.flatten(0, 1).mT  # q, r, way * r
-            to_classes = (TO_CLASSES * cosines).softmax(2)  # each row is the steps from a location of the query
+            to_classes = (TO_CLASSES * cosines).softmax(2)  # each row holds the steps from one location of the query
             to_query = (TO_QUERY * cosines).softmax(1)  # each column is the steps from a location of a class
             system = torch.eye(query.shape[1], dtype=dtype, device=query.device) - KATZ**2 * to_query @ to_classes.mT
-            of_query = torch.linalg.solve(system, 1 + KATZ * to_query.sum(2))  # q, r
-            of_classes = (of_query[:, None] @ to_classes)[:, 0]  # q, way * r
+            of_query = torch.linalg.solve(system, 1 + KATZ * to_query.sum(2, keepdim=True))  # q, r, 1
+            of_classes = (of_query.mT @ to_classes)[:, 0]  # q, way * r
             of_classes = of_classes.unflatten(1, prototypes.shape[:2]).sum(2)
             return (of_classes / of_classes.sum(1, keepdim=True)).log()

@@ -1,8 +1,8 @@
 """SRM, self-reconstruction (Li et al., Pattern Recognition 2024): the query is also reconstructed from itself.
 
 The formulas follow the authors' code (liz-lut/SRM-main). A class's reconstruction is compared with the query and with
-the query's reconstruction from its own map, and both errors add up. The code's loss has one more term, 0.001 times the
-cross-entropy of the wrong classes; it is omitted here.
+the query's reconstruction from its own map, and both errors are summed. The code's loss has one more term, 0.001 times
+the cross-entropy of the wrong classes, which is omitted here.
 
 Shape letters: way classes, r locations per map, d channels, q queries.
 """
@@ -17,7 +17,7 @@ from frn.ridge.reconstruction import reconstruct
 
 
 class SRMHead(Head):
-    """Scores a query by how near each class's reconstruction is to it and to its self-reconstruction."""
+    """Scores a query by the distance of each class's reconstruction from it and from its self-reconstruction."""
 
     scaled_maps = True
 

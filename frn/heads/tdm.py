@@ -29,7 +29,8 @@ class ChannelWeights(nn.Module):
         """Return weights (way, q, d) from support (way, shot, r, d) and query (q, r, d)."""
         prototypes = support.mean(1)  # way, r, d
         distances = channel_distances(prototypes, prototypes.mean(-1))  # way, way, d
-        own = torch.eye(len(prototypes), dtype=torch.bool, device=prototypes.device)
+        number = torch.arange(prototypes.shape[0], device=prototypes.device)
+        own = number[:, None] == number
         others = distances.masked_fill(own[..., None], torch.inf).amin(1)
         classes = (self.within(distances[own]) + self.between(others)) / 2
         of_queries = (query - query.mean(-1, keepdim=True)).square().mean(1)  # q, d

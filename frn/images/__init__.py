@@ -1,1 +1,1 @@
-"""Image files: this package is the only way to open them."""
+"""Image files; all other packages open images through this one."""

@@ -74,7 +74,7 @@ def decode_in_process(
                     image.draft(None, (width // COARSE, height // COARSE))
                 if (needed := len(data) + _memory(image, width * height)) > MAX_MEMORY:
                     raise FrnError(
-                        f"{where}: decoding {width} x {height} pixels of this kind of {image.format} takes "
+                        f"{where}: decoding {width} x {height} pixels of this type of {image.format} takes "
                         f"{needed >> 20} MiB; the limit is {MAX_MEMORY >> 20} MiB. Scale it down."
                     )
                 raw = depth.raw_mode(image)
@@ -134,7 +134,7 @@ class MustBeAloneError(Exception):
 
 
 def _memory(image: Image.Image, pixels: int) -> int:
-    """Estimate the most memory that decoding takes, from the header; `pixels` is the file's pixel count."""
+    """Estimate the peak memory of decoding from the header; `pixels` is the file's pixel count."""
     decoded = (4 * image.width + ROW) * image.height
     if image.format in ("WEBP", "AVIF", heif.FORMAT):  # the image, the decoder's planes, and copies of them
         return 4 * decoded

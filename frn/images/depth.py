@@ -41,7 +41,7 @@ def white_level(image: Image.Image, most: float) -> float:
         return 1.0
     white = float(max(255, 2 ** int(most).bit_length() - 1))
     if 255 < white < WHITE:
-        say(f"an image uses {int(most).bit_length()} of 16 bits: values of such images are scaled to that range")
+        say(f"an image uses {int(most).bit_length()} of 16 bits: values of such images are scaled to the full range")
     return white
 
 

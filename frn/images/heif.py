@@ -28,7 +28,7 @@ def require(data: bytes, where: str) -> None:
     """Raise FrnError for a HEIC photo if the extra is not installed."""
     if is_heif(data) and not is_readable():
         raise FrnError(
-            f"{where}: is a HEIC photo; reading it takes pi-heif, which is not installed: {install_command('heif')}"
+            f"{where}: is a HEIC photo; reading it needs pi-heif, which is not installed: {install_command('heif')}"
         )
 
 

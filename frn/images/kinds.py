@@ -22,11 +22,11 @@ BEGINNINGS = (
     (b"FLV", "a video. Save single frames as JPEG or PNG"),
     (b"8BPS", "a Photoshop document. Export it as JPEG or PNG"),
     (b"gimp xcf", "a GIMP document. Export it as JPEG or PNG"),
-    (b"\x00\x00\x00\x0cjP  ", "a JPEG 2000 image, which is not read. Convert it to JPEG or PNG"),
-    (b"\xff\x4f\xff\x51", "a JPEG 2000 image, which is not read. Convert it to JPEG or PNG"),
-    (b"\xff\x0a", "a JPEG XL image, which is not read. Convert it to JPEG or PNG"),
-    (b"\x00\x00\x00\x0cJXL ", "a JPEG XL image, which is not read. Convert it to JPEG or PNG"),
-    (b"\x00\x00\x01\x00", "an icon, which is not read. Convert it to PNG"),
+    (b"\x00\x00\x00\x0cjP  ", "a JPEG 2000 image, which is not supported. Convert it to JPEG or PNG"),
+    (b"\xff\x4f\xff\x51", "a JPEG 2000 image, which is not supported. Convert it to JPEG or PNG"),
+    (b"\xff\x0a", "a JPEG XL image, which is not supported. Convert it to JPEG or PNG"),
+    (b"\x00\x00\x00\x0cJXL ", "a JPEG XL image, which is not supported. Convert it to JPEG or PNG"),
+    (b"\x00\x00\x01\x00", "an icon, which is not supported. Convert it to PNG"),
     (b"FUJIFILMCCD-RAW", RAW),
     (b"FOVb", RAW),
 )
@@ -56,7 +56,7 @@ def describe(data: bytes, name: str) -> str | None:
     if re.match(rb"(<\?xml.*?)?(<!--.*?-->|<!doctype svg.*?>|\s)*<svg\b", text, re.DOTALL):
         return "an SVG drawing. Export it as PNG"
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
-        return "a web page, not the image that it shows. Fetch the image itself"
+        return "a web page, not the image on it. Fetch the image itself"
     return None
 
 

@@ -13,6 +13,7 @@ from frn.errors import FrnError
 from frn.images import heif
 from frn.images.decoding import DecodeRequest, decode_in_process
 from frn.images.transforms import EvaluationTransform, Pixels
+from frn.system.archives import find_zip
 from frn.system.files import read_regular
 
 EXTENSIONS = heif.EXTENSIONS | set(
@@ -41,11 +42,12 @@ def open_image(path: Path) -> Image.Image:
 
 
 def read_file(path: Path) -> bytes:
-    """Read the bytes of an image file. Pipes and devices, which may never end, are not read.
+    """Read the bytes of an image file, which may be in a zip. Pipes and devices, which may never end, are not read.
 
     Raises FrnError if the file is missing, not a regular file, empty, or larger than `MAX_BYTES`.
     """
-    data = read_regular(path, MAX_BYTES)
+    inside = find_zip(path)
+    data = inside[0].read(inside[1], path, MAX_BYTES) if inside and inside[1] else read_regular(path, MAX_BYTES)
     if not data:
         raise FrnError(f"{path}: is empty (0 bytes)")
     return data
@@ -73,7 +75,7 @@ def decode_crop(data: bytes, where: Path, transform: EvaluationTransform) -> Pix
 
 
 def decode_preview(data: bytes, where: Path, transform: EvaluationTransform) -> tuple[Pixels, tuple[int, int]]:
-    """Decode as `decode_crop`, for display: a JPEG only as finely as the crop needs, in a third of the time.
+    """Decode as `decode_crop`, for display: a JPEG only at the resolution that the crop needs, in a third of the time.
 
     Returns the crop, and the (width, height) of the whole upright image. Raises FrnError as `decode` does.
     """
@@ -102,9 +104,9 @@ def _decode(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Imag
 
 
 def is_quick(data: bytes) -> bool:
-    """Return whether the size of the file and its pixels bound the decoding work.
+    """Return whether the size of the file and its pixels limit the decoding work.
 
-    They do not for compressed TIFF and BMP, whose decoders have loops of their own, or for a JPEG with many scans over
+    This is not so for compressed TIFF and BMP, whose decoders have their own loops, or for a JPEG with many scans over
     all of its pixels.
     """
     if len(data) > QUICK_BYTES:

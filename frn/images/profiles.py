@@ -1,8 +1,9 @@
-"""ICC profiles: conversion of a file's colours to sRGB by littleCMS."""
+"""ICC profiles: conversion of a file's colours to sRGB by littleCMS, to the same bytes as libvips and sharp."""
 
 import functools
 import io
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -15,6 +16,8 @@ MAX_BYTES = 8 << 20
 SAME = 2
 """Largest difference in grey levels between sRGB and a profile that counts as sRGB."""
 STEPS = 9
+SRGB = Path(__file__).with_name("srgb.icc")
+"""The sRGB profile of libvips (Compact ICC Profiles, CC0); littleCMS's own leads to other rounding."""
 
 
 def srgb_converter(profile: object, mode: str) -> Convert:
@@ -42,12 +45,17 @@ def _transform(profile: bytes, mode: str) -> Convert | None:
 
     try:
         described = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-        transform = ImageCms.buildTransform(described, ImageCms.createProfile("sRGB"), mode, "RGB")
+        transform = ImageCms.buildTransform(described, ImageCms.ImageCmsProfile(io.BytesIO(_srgb())), mode, "RGB")
         probe = _probe(mode)
         changed = np.asarray(transform.apply(probe), dtype=int) - np.asarray(probe.convert("RGB"), dtype=int)
     except (OSError, ValueError, TypeError, ImageCms.PyCMSError):  # errors of littleCMS for a damaged profile
         return None
     return None if np.abs(changed).max() <= SAME else transform.apply
+
+
+@functools.cache
+def _srgb() -> bytes:
+    return SRGB.read_bytes()
 
 
 def _probe(mode: str) -> Image.Image:

@@ -1,4 +1,4 @@
-"""Evaluation geometry: resize and centre crop, byte for byte as in training the networks."""
+"""Evaluation geometry: resize and centre crop, byte for byte as for training the networks."""
 
 from dataclasses import dataclass
 
@@ -33,11 +33,14 @@ class EvaluationTransform:
     """Whether to resize both sides to `resize` (changing the aspect) instead of the shorter one."""
 
     def __post_init__(self) -> None:
-        for side in (self.size, self.length):
+        for name in ("size", "length"):  # size first, because length is computed from it
+            side = getattr(self, name)
             if not isinstance(side, int) or not 8 <= side <= MAX_SIDE:
                 raise FrnError(f"an image cannot be resized to {self.resize} and cropped to {self.size} pixels")
         if self.length < self.size:
-            raise FrnError(f"an image is resized to {self.resize} and cropped to {self.size}: the crop must fit")
+            raise FrnError(
+                f"images are resized to {self.resize} and cropped to {self.size}: the crop must not be larger"
+            )
 
     @property
     def length(self) -> int:

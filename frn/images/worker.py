@@ -65,7 +65,7 @@ def decode_in_worker(
                 with alone:
                     answer, blobs = child.ask({**question, "alone": True}, [data], SECONDS)
         except WorkerKilledError as stopped:
-            raise FrnError(f"{where}: cannot be decoded: its decoder {stopped}") from stopped
+            raise FrnError(f"{where}: cannot be decoded: the decoder {stopped}") from stopped
     for message in answer["told"]:
         say(message)
     width, height = answer["whole"]

@@ -1,1 +1,1 @@
-"""Use of a model without torch: enrolment and scoring in numpy."""
+"""Use a model without torch: enrolment and scoring in numpy."""

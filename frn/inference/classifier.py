@@ -1,4 +1,4 @@
-"""Classifier from a few images per class: a query gets the enrolled class that reconstructs it best."""
+"""Classifier from a few images per class: it assigns a query to the enrolled class that reconstructs it best."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +24,7 @@ from frn.inference.unknown import (
     familiarity,
     share_of,
     stride,
+    without_itself,
 )
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll
 from frn.ridge.leave_one_out import left_out_location_error
@@ -32,27 +33,27 @@ from frn.ridge.tuning import tune_by_leave_one_out
 from frn.ridge.unlabelled.transductive import refine
 
 CHUNK = 64
-"""Examples compared with all classes at a time."""
+"""Number of examples that are compared with all classes at a time."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Result of the enrolled classes for one image."""
+    """The scores of the enrolled classes for one image."""
 
     probabilities: dict[str, float]
     """Probability of each class (Eq. 9); they sum to one."""
     errors: dict[str, float]
     """Mean squared reconstruction error of each class (Eq. 4)."""
     explained: dict[str, float]
-    """Share of the image's energy that each class reconstructs by its examples alone."""
+    """Fraction of the image's energy that each class explains from its examples alone."""
     threshold: float
     """Explained fraction below which the image is unknown; it depends on how well all classes reconstruct it."""
     familiarity: float
     """Statistic that separates known from unknown images (`unknown`)."""
     example_of: str | None = None
-    """The class of which the image is an example; it was then judged without itself."""
+    """The class that already has the image as an example; the image was then judged by leave-one-out."""
     transductive: bool = False
-    """Whether the answer depends on the other images that were classified with this one."""
+    """Whether the answer depends on the other images that were classified together with this one."""
 
     @cached_property
     def label(self) -> str:
@@ -66,7 +67,7 @@ class Prediction:
 
 
 class Classifier:
-    """Enrolled classes with an extractor. Classes may have different numbers of images."""
+    """An extractor with enrolled classes. Classes may have different numbers of images."""
 
     def __init__(
         self, extractor: Extractor, store: FeatureStore | None = None, head: HeadParameters | None = None
@@ -74,7 +75,7 @@ class Classifier:
         """Start without classes. The store keeps feature maps of example images between programs.
 
         Raises:
-            FrnError: if neither the extractor nor `head` says what FRN's head has learned.
+            FrnError: if neither the extractor nor `head` gives the learned parameters of FRN's head.
         """
         head = head or extractor.head
         if head is None:
@@ -87,11 +88,11 @@ class Classifier:
         self.head = head
         """Alpha, beta and gamma; chosen again whenever the classes change (`ridge.tuning`)."""
         self.kept_head: object = None
-        """What a project says of the head (`head_document`); it is used as long as the classes are the same."""
+        """The head that a project stores (`head_document`); it is used as long as the classes are the same."""
         self.state = State()
         """Files of the enrolled classes."""
         self.threshold_override: float | None = None
-        """Fraction that a class must explain; None calibrates the rule from the examples."""
+        """Fraction that a class must explain; None calibrates the rule on the examples."""
         self.false_rejections = FALSE_REJECTIONS
         """Fraction of known images that the calibrated rule rejects."""
         self.classes: dict[str, EnrolledClass] = {}
@@ -102,10 +103,10 @@ class Classifier:
         self._own_errors: dict[str, tuple[str, Array]] = {}
         """Class and location errors (r,) of each example by leave-one-out, by content key."""
         self._scorer: ClassScorer | None = None
-        self.left_out: tuple[Array, NDArray[np.intp], Shares] | None = None
-        """Errors (n, way) of examples without themselves, their classes and their energies."""
+        self.left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None = None
+        """Errors (n, way) of examples without themselves, their classes, their energies and distances (n, way)."""
         self._others: Shares | None = None
-        """Familiarity of photos that a person said are of none of the classes."""
+        """Familiarity of photos that the user marked as none of the classes."""
 
     @property
     def rule(self) -> RejectRule:
@@ -119,7 +120,7 @@ class Classifier:
 
     @property
     def calibration(self) -> Calibration:
-        """Rule calibrated from the examples, and its expected results."""
+        """Rule calibrated on the examples, and its expected results."""
         if self.left_out is None:
             raise FrnError("there is no class yet: enroll some first")
         return calibrate(*self.left_out, self.false_rejections, self._others)
@@ -150,7 +151,7 @@ class Classifier:
                 feature_maps[outcome.key] = outcome.maps
                 supports[name].append(Support.of(path, outcome.key))
         state, duplicates = build_state(supports.items())
-        for given, entry in zip(classes, state.classes, strict=True):  # its name no longer has blanks around it
+        for given, entry in zip(classes, state.classes, strict=True):  # the name no longer has blanks around it
             if not entry.supports:
                 tried = classes[given]
                 reasons = [*map(str, broken[given]), *(str(d) for d in duplicates if d.path in tried)]
@@ -181,10 +182,10 @@ class Classifier:
         self._others = self._familiarity(state.others)
         used = self.state.holders()
         changed = [s.path for s in supports if s.path not in known and s.key not in used]
-        return notes + [FrnError(f"{p}: has changed since it was added; it is used as it is now") for p in changed]
+        return notes + [FrnError(f"{p}: has changed since it was added; its current content is used") for p in changed]
 
     def _familiarity(self, photos: Sequence[Support]) -> Shares | None:
-        """How familiar photos are to the classes, (n,); those that cannot be read are skipped."""
+        """Return how familiar photos are to the classes, (n,); unreadable ones are skipped."""
         if not photos:
             return None
         known = {photo.path: photo.key for photo in photos if photo.is_unchanged()}
@@ -193,10 +194,11 @@ class Classifier:
         if not found:
             return None
         maps = np.stack(found)
-        return familiarity(self._class_errors(maps, [None] * len(maps)), self._energy(maps))
+        keys = [None] * len(maps)
+        return familiarity(self._class_errors(maps, keys), self.energy(maps), self._distances(maps, keys))
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
-        """Return the classes of a state as the store has them, or None."""
+        """Return the classes of a state from the store, or None if it does not have them."""
         if self.store is None:
             return None
         data = self.store.get_bytes(self.extractor.sha256, form_key(state, self.extractor.prior))
@@ -210,7 +212,7 @@ class Classifier:
         self._scorer = self._others = self.maps = None
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
-        """Enroll the classes of a state whose feature maps (r, d) are given by content key."""
+        """Enroll the classes of a state from feature maps (r, d), given by content key."""
         if form := self._stored_form(state):
             self._use(state, form)
             return
@@ -241,31 +243,34 @@ class Classifier:
             form = EnrolledForm(self.head, classes, shares, own_errors, self.left_out)
             self.store.put_bytes(self.extractor.sha256, form_key(state, self.extractor.prior), to_bytes(form))
 
-    def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares]:
-        """Return leave-one-out errors (n, way) of examples, their classes, and their energies.
+    def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares, Array]:
+        """Return leave-one-out errors (n, way) of examples, their classes, energies and distances (n, way).
 
         Only examples of classes with at least two are used.
         """
         places = {entry.name: label for label, entry in enumerate(self.state.classes)}
         keys = [(places[self._own_errors[support.key][0]], support.key) for support in self.left_out_photos]
         errors, energies = [np.zeros((0, len(self.classes)))], [np.zeros(0)]
+        distances = [np.zeros((0, len(self.classes)))]
         for start in range(0, len(keys), CHUNK):
             chunk = [key for _, key in keys[start : start + CHUNK]]
             maps = np.stack([feature_maps[key] for key in chunk])
             errors.append(self._class_errors(maps, chunk))
-            energies.append(self._energy(maps))
-        return np.concatenate(errors), np.array([label for label, _ in keys], dtype=np.intp), np.concatenate(energies)
+            energies.append(self.energy(maps))
+            distances.append(self._distances(maps, chunk))
+        labels = np.array([label for label, _ in keys], dtype=np.intp)
+        return np.concatenate(errors), labels, np.concatenate(energies), np.concatenate(distances)
 
     @property
     def left_out_photos(self) -> list[Support]:
-        """The examples that `left_out` is about: those that their class can do without, an even selection of many."""
+        """Return the examples for `left_out`: those of classes with at least two, or an even selection of many."""
         supports = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
         return supports[:: stride(len(supports))]
 
     def classify(
         self, paths: Iterable[Path], *, transductive: bool = False
     ) -> Iterator[tuple[Path, Prediction | FrnError]]:
-        """Classify image files, in order; one that cannot be read yields its error and stops nothing.
+        """Classify image files, in order; an unreadable file yields its error, and the others are still classified.
 
         With `transductive`, all images refine the classes before the first answer.
         """
@@ -286,9 +291,9 @@ class Classifier:
                 yield outcome if isinstance(outcome, FrnError) else next(predictions)
 
     def example_maps(self) -> Mapping[str, Maps]:
-        """Feature maps (r, d) of every example, by its content key; most are in the store.
+        """Return the feature maps (r, d) of every example by content key; most are in the store.
 
-        FrnError if an example cannot be read, or has changed since it was enrolled.
+        Raises FrnError if an example cannot be read, or has changed since it was enrolled.
         """
         if self.maps is None:
             known = {s.path: s.key for entry in self.state.classes for s in entry.supports}
@@ -303,22 +308,23 @@ class Classifier:
         return self.maps
 
     def predict(self, feature_maps: Maps, key: str | None = None) -> Prediction:
-        """Classify one feature map (r, d); an example, identified by its content key, by leave-one-out."""
+        """Classify one feature map (r, d). If its content key is that of an example, it is judged by leave-one-out."""
         return self.predict_all([feature_maps], [key])[0]
 
     def predict_all(
         self, feature_maps: Sequence[Maps], keys: Sequence[str | None], *, transductive: bool = False
     ) -> list[Prediction]:
-        """Classify feature maps (r, d); those that are examples, by their content keys, without themselves.
+        """Classify feature maps (r, d); examples, recognised by their content keys, are judged by leave-one-out.
 
-        With `transductive`, those that are not examples refine the classes.
+        With `transductive`, the maps that are not examples refine the classes.
         """
         if not len(feature_maps):
             return []
         maps = np.stack(feature_maps)
-        errors, whole = self._class_errors(maps, keys), self._energy(maps)
-        known, familiar = share_of(whole, errors), familiarity(errors, whole)
-        thresholds = self.rule.thresholds(errors, whole)
+        errors, whole = self._class_errors(maps, keys), self.energy(maps)
+        distances = self._distances(maps, keys)
+        known, familiar = share_of(whole, errors), familiarity(errors, whole, distances)
+        thresholds = self.rule.thresholds(errors, whole, distances)
         errors, gamma = self._refined(errors, maps, keys) if transductive else (errors, self.head.gamma)
         shares = probabilities(errors, gamma)
 
@@ -345,15 +351,15 @@ class Classifier:
         return self._own_errors[key][0] if key in self._own_errors else None
 
     def error_maps(self, feature_maps: Maps, key: str | None = None) -> Floats:
-        """Return squared errors of every location for every class, (r, d) to (way, h, w); examples by leave-one-out."""
+        """Return the squared error of each location by each class, (r, d) to (way, h, w); examples by leave-one-out."""
         error = self.scorer.location_error(feature_maps[None])[0]
         if key in self._own_errors:
             name, own = self._own_errors[key]
             error[:, list(self.classes).index(name)] = own
         return error.T.reshape(-1, *self.extractor.grid)
 
-    def _energy(self, maps: Maps) -> Shares:
-        """Return the energy of each map (n, r, d), (n,)."""
+    def energy(self, maps: Maps) -> Shares:
+        """Return the energies (n,) of maps (n, r, d)."""
         return energy(maps)
 
     def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
@@ -366,8 +372,18 @@ class Classifier:
                 errors[row, columns[name]] = own.mean()
         return errors
 
+    def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
+        """Return distances (n, way) of maps (n, r, d) from the classes' centres; of examples, without themselves."""
+        distances = self.scorer.centres.distance(maps)
+        columns = {name: column for column, name in enumerate(self.classes)}
+        counts = np.array([len(entry.supports) for entry in self.state.classes])
+        rows = [row for row, key in enumerate(keys) if key in self._own_errors]
+        labels = np.array([columns[self._own_errors[key][0]] for key in keys if key in self._own_errors], dtype=np.intp)
+        distances[rows] = without_itself(distances[rows], labels, counts)
+        return distances
+
     def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
-        """Class errors (n, way) by classes that the maps (n, r, d) refine, and gamma; examples keep their errors."""
+        """Return errors (n, way) of classes that the maps (n, r, d) refine, and gamma; examples keep their errors."""
         queries = [row for row, key in enumerate(keys) if key not in self._own_errors]
         if not queries:
             return errors, self.head.gamma
@@ -378,7 +394,7 @@ class Classifier:
 
     @property
     def scorer(self) -> ClassScorer:
-        """Scorer of all classes together."""
+        """Return the scorer of all classes together."""
         if self._scorer is None:
             if not self.classes:
                 raise FrnError("there is no class yet: enroll some first")

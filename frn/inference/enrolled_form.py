@@ -1,7 +1,7 @@
-"""Enrolled classes as bytes, so that opening a project again computes nothing.
+"""Enrolled classes as bytes, so that reopening a project computes nothing.
 
 The form holds everything that enrolment computes from the feature maps of the examples, so answers are the same to the
-last bit. The feature cache keeps it. Its key covers the class names, the content of the photos and the code that
+last bit. The feature cache stores it. Its key covers the class names, the content of the photos and the code that
 computes it, so a change of any of them leads to another form.
 
 Shape letters: way classes, m rows of all classes together, k supports of all classes together, r locations, d channels,
@@ -28,22 +28,22 @@ from frn.ridge.enrolment import Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters
 
 COMPUTED_BY = (enrolment, leave_one_out, parameters, tuning, unknown)
-"""Modules whose code decides what a form holds."""
+"""Modules whose code determines the content of a form."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnrolledForm:
-    """Everything that a classifier knows of its classes."""
+    """Everything that a classifier knows about its classes."""
 
     head: HeadParameters
     """Alpha, beta and gamma, chosen for these classes."""
     classes: Mapping[str, EnrolledClass]
     leave_one_out: Mapping[str, Shares]
-    """Share of each example that the rest of its class explains, for classes with at least two."""
+    """Fraction of each example that the rest of its class explains, for classes with at least two."""
     own_errors: Mapping[str, tuple[str, Array]]
     """Class and location errors (r,) of each example by leave-one-out, by content key."""
-    left_out: tuple[Array, NDArray[np.intp], Shares]
-    """Errors (n, way) of examples without themselves, their classes and their energies."""
+    left_out: tuple[Array, NDArray[np.intp], Shares, Array]
+    """Errors (n, way) of examples without themselves, their classes, their energies and distances (n, way)."""
 
 
 def form_key(state: State, prior: object) -> str:
@@ -54,12 +54,12 @@ def form_key(state: State, prior: object) -> str:
 
 
 def head_document(head: HeadParameters, state: State, prior: object) -> dict[str, object]:
-    """Return what a project keeps of the chosen head: its numbers, and the key of the classes they were chosen for."""
+    """Return the chosen head as a project stores it: its numbers, and the key of the classes they were chosen for."""
     return {"of": form_key(state, prior), **asdict(head)}
 
 
 def head_of(document: object, state: State, prior: object) -> HeadParameters | None:
-    """Return the head that a project keeps, if it was chosen for these classes by this code; otherwise None."""
+    """Return the head that a project stores, if it was chosen for these classes by this code; otherwise None."""
     if not isinstance(document, dict) or document.get("of") != form_key(state, prior):
         return None
     try:
@@ -86,12 +86,14 @@ def to_bytes(form: EnrolledForm) -> bytes:
         head=np.array(astuple(form.head)),
         rows=np.concatenate([each.rows for each in classes]),
         signs=np.concatenate([each.signs for each in classes]),
+        centres=np.stack([each.centre for each in classes]),
         own_errors=np.stack([error for _, error in form.own_errors.values()]),
         shares=np.concatenate([np.zeros(0), *form.leave_one_out.values()]),
         lengths=np.array([len(each.rows) for each in classes]),
         errors=form.left_out[0],
         labels=form.left_out[1],
         energies=form.left_out[2],
+        distances=form.left_out[3],
     )
     return file.getvalue()
 
@@ -109,8 +111,8 @@ def from_bytes(data: bytes, state: State) -> EnrolledForm:
         own_errors = {key: (name, row) for (key, name), row in zip(owners, held["own_errors"], strict=True)}
         return EnrolledForm(
             HeadParameters(*held["head"].tolist()),
-            dict(zip(names, map(EnrolledClass, rows, signs), strict=True)),
+            dict(zip(names, map(EnrolledClass, rows, signs, held["centres"]), strict=True)),
             shares,
             own_errors,
-            (held["errors"], held["labels"], held["energies"]),
+            (held["errors"], held["labels"], held["energies"], held["distances"]),
         )

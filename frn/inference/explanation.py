@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
+from frn.images.ramp import RAMP
 from frn.images.transforms import Pixels
-from frn.inference.ramp import RAMP
 from frn.system.overwriting import MARK
 
 MIN_COVER, MAX_COVER = 0.15, 0.75
@@ -32,7 +32,7 @@ Map = NDArray[np.floating]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A class's error map and the text below it."""
+    """The error map of a class and the text below it."""
 
     title: str
     note: str

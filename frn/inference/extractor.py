@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from frn.errors import FrnError, shorten
+from frn.images.near_copies import look
 from frn.images.opening import decode_crop, read_file
 from frn.images.transforms import Pixels
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
@@ -33,7 +34,7 @@ BATCH = 16
 AHEAD = 3
 """Batches in progress: one at the caller, one in the network, one being decoded."""
 PIXELS = 16 * 256 * 256
-"""Pixels of all images of a run: larger images run in smaller batches, to save gigabytes in the layers."""
+"""Most pixels in a run: larger images run in smaller batches, which saves gigabytes of memory in the layers."""
 MAX_FEATURE = 1e12
 """Largest value of a feature; squared sums of larger ones overflow float32."""
 
@@ -46,6 +47,8 @@ class Embedded:
     """Hash of the file's bytes."""
     maps: Maps
     """Feature map, (r, d)."""
+    look: bytes
+    """Perceptual hash of the crop (`near_copies`)."""
 
 
 class Extractor:
@@ -56,7 +59,7 @@ class Extractor:
     ) -> None:
         """Open the bytes of a `features.onnx`; error messages refer to it as `where`.
 
-        A trusted file is one that we made ourselves; it is not checked. Any other file is checked and run in a child
+        A trusted file was made by `frn` itself and is not checked. Any other file is checked and run in a child
         process with limits. `threads=0` uses all cores. Raises FrnError if the file is not an extractor of a known
         version, fails the checks of `onnx_runtime`, or exceeds the limits of `onnx_sandbox`.
         """
@@ -100,7 +103,7 @@ class Extractor:
             or found_out != [("feature_map", "tensor(float)", [int, int])]
             or outputs[0][2][1:] != [r, max(outputs[0][2][2], 1)]
         ):
-            raise FrnError(f"{where}: its inputs and outputs are not those of an extractor of {side}-pixel images")
+            raise FrnError(f"{where}: its inputs and outputs do not match an extractor of {side}-pixel images")
         self.shape: tuple[int, int] = (r, outputs[0][2][2])
         """Locations r and channels d of a feature map."""
 
@@ -123,12 +126,12 @@ class Extractor:
         """Return the feature maps (n, r, d) of prepared images (n, S, S, 3), uint8."""
         images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), dtype=np.float32)
         images /= 255
-        maps = self.session.run(images)
+        maps = self.session.run({"images": images})
         if maps.shape != (len(pixels), *self.shape):
-            raise FrnError(f"{self.where}: made maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
+            raise FrnError(f"{self.where}: returned maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
         if not np.abs(maps).max(initial=0) <= MAX_FEATURE:  # also catches NaN
             raise FrnError(
-                f"{self.where}: made a feature map that is not finite, or above {MAX_FEATURE:g}: it is damaged"
+                f"{self.where}: returned a feature map that is not finite, or exceeds {MAX_FEATURE:g}: it is damaged"
             )
         return maps
 
@@ -152,7 +155,7 @@ class Extractor:
             opening: called with each file before it is read; an exception from it ends the reading.
         """
         remaining = iter(paths)
-        # If the caller may stop between two files, nothing is read ahead.
+        # If the caller may stop between two files, no file is read ahead.
         at_once = 1 if opening else AHEAD
         with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(1) as network:
 
@@ -178,26 +181,26 @@ class Extractor:
     def embed(
         self, seen: "Sequence[Embedded | Prepared | FrnError]", store: FeatureStore | None = None
     ) -> list[Embedded | FrnError]:
-        """Look at the prepared images of a batch, all at once; the store keeps their maps."""
+        """Embed the prepared images of a batch in one run, and store their maps."""
         fresh = [entry for entry in seen if isinstance(entry, Prepared)]
-        maps = iter(self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ())
-        found = [Embedded(entry.key, next(maps)) if isinstance(entry, Prepared) else entry for entry in seen]
-        if store and fresh:
-            keys = {entry.key for entry in fresh}
-            store.put(self.sha256, {e.key: e.maps for e in found if isinstance(e, Embedded) and e.key in keys})
-        return found
+        maps = self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ()
+        new = [Embedded(entry.key, each, look(entry.pixels)) for entry, each in zip(fresh, maps, strict=True)]
+        if store and new:
+            store.put(self.sha256, {each.key: each.maps for each in new}, {each.key: each.look for each in new})
+        left = iter(new)
+        return [next(left) if isinstance(entry, Prepared) else entry for entry in seen]
 
     def _look(
         self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]
     ) -> "Embedded | Prepared | FrnError":
         """Return a file's stored map, or else the pixels to embed."""
-        if store and path in known and (maps := store.get(self.sha256, known[path], self.shape)) is not None:
-            return Embedded(known[path], maps)
+        if store and path in known and (kept := store.get_with_look(self.sha256, known[path], self.shape)):
+            return Embedded(known[path], *kept)
         try:
             data = read_file(path)
             key = content_key(data)
-            if store and (maps := store.get(self.sha256, key, self.shape)) is not None:
-                return Embedded(key, maps)
+            if store and (kept := store.get_with_look(self.sha256, key, self.shape)):
+                return Embedded(key, *kept)
             return Prepared(key, decode_crop(data, path, self.transform))
         except FrnError as error:
             return error
@@ -205,7 +208,7 @@ class Extractor:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What the network needs of an image: its content key, and its crop."""
+    """What the network needs to embed an image: its content key and its crop."""
 
     key: str
     pixels: Pixels

@@ -5,7 +5,8 @@ The cache is one SQLite file in the user's cache folder. A row belongs to an ext
 or not permitted, results are the same, only slower; deleting it is always safe. Every row has a checksum; a damaged row
 is computed again and replaced. A file not marked as ours is left alone.
 
-Maps are stored in float32 as computed, so a cached result equals a fresh one to the last bit.
+Maps are stored in float32 as computed, after the image's perceptual hash, so a cached result equals a fresh one to the
+last bit.
 """
 
 import contextlib
@@ -22,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.images.near_copies import BYTES as LOOK
 from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 
-FEATURE_CACHE_VERSION = 3
+FEATURE_CACHE_VERSION = 4
 """Version of the table and of image decoding; a file of another version is replaced."""
 MAX_BYTES = 2 << 30
 BUSY = 5.0
@@ -96,22 +98,29 @@ class FeatureStore:
 
     def get(self, extractor: str, key: str, shape: tuple[int, int]) -> Maps | None:
         """Return the map (r, d) of an image, or None if the store does not have it."""
-        data = self._find(extractor, key, shape)
-        return None if data is None else np.frombuffer(data, dtype="<f4").reshape(shape)
+        found = self.get_with_look(extractor, key, shape)
+        return found and found[0]
 
-    def put(self, extractor: str, maps: Mapping[str, Maps]) -> None:
-        """Store maps (r, d) by key."""
+    def get_with_look(self, extractor: str, key: str, shape: tuple[int, int]) -> tuple[Maps, bytes] | None:
+        """Return the map (r, d) of an image and its perceptual hash, or None."""
+        data = self._find(extractor, key, shape)
+        if data is None or len(data) != LOOK + 4 * shape[0] * shape[1]:
+            return None
+        return np.frombuffer(data, dtype="<f4", offset=LOOK).reshape(shape), data[:LOOK]
+
+    def put(self, extractor: str, maps: Mapping[str, Maps], looks: Mapping[str, bytes] | None = None) -> None:
+        """Store maps (r, d), and perceptual hashes, by key."""
         self._keep(
-            (extractor, key, *value.shape, np.ascontiguousarray(value, dtype="<f4").tobytes())
+            (extractor, key, *value.shape, (looks or {}).get(key, bytes(LOOK)) + value.astype("<f4").tobytes())
             for key, value in maps.items()
         )
 
     def get_bytes(self, extractor: str, key: str) -> bytes | None:
-        """Return what `put_bytes` kept, or None if the store does not have it."""
+        """Return the bytes that `put_bytes` stored, or None if the store does not have them."""
         return self._find(extractor, key, None)
 
     def put_bytes(self, extractor: str, key: str, data: bytes) -> None:
-        """Keep what was computed from several maps; a tenth of the store's limit at most."""
+        """Store a result computed from several maps; it may take at most a tenth of the store's limit."""
         if len(data) <= self.limit // 10:
             self._keep([(extractor, key, len(data), 0, data)])
 
@@ -127,7 +136,7 @@ class FeatureStore:
             if row is None:
                 return None
             r, d, used, data, checksum = row
-            # Damage can change the type of a value; a wrong type gives another text here.
+            # Damage can change the type of a value; the checksum's text then differs.
             if not isinstance(data, bytes) or checksum != _crc32(extractor, key, r, d, data):
                 return None
             if (r, d) != (shape or (len(data), 0)):
@@ -173,7 +182,7 @@ class FeatureStore:
         excess = (pages - free) * page - self.limit
         if excess <= 0:
             return
-        excess += self.limit // 10  # some room, or every further map would cause a deletion
+        excess += self.limit // 10  # free some extra space, or every further map would cause a deletion
         for extractor, image, length in database.execute(_BY_USE).fetchall():
             database.execute("DELETE FROM maps WHERE extractor = ? AND image = ?", (extractor, image))
             excess -= length
@@ -184,10 +193,10 @@ class FeatureStore:
 def _connect(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)  # a lock admits one thread at a time
     try:
-        if database.execute("PRAGMA application_id").fetchone() != (APPLICATION,):  # a new one
+        if database.execute("PRAGMA application_id").fetchone() != (APPLICATION,):  # start with an empty file
             database.execute(f"PRAGMA application_id = {APPLICATION}")  # before WAL, which would keep it from the file
         database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = OFF")  # a cache: what a power cut loses is computed again
+        database.execute("PRAGMA synchronous = OFF")  # a cache: anything lost in a power cut is computed again
         with database:
             database.execute("BEGIN IMMEDIATE")
             (version,) = database.execute("PRAGMA user_version").fetchone()

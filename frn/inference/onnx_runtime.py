@@ -25,6 +25,8 @@ Kind = TypeVar("Kind")
 
 FEATURES_FORMAT = "frn-features"
 """Value of the metadata entry `frn.format` of an extractor."""
+TRACED_HEAD = "frn-traced-head"
+"""The same for a head other than FRN's."""
 MAX_BYTES = 1 << 30
 MAX_METADATA = 4 << 20
 MAX_ELEMENTS = 1 << 25
@@ -45,6 +47,12 @@ Resize Round Shape Sigmoid Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose U
 """
 OPERATORS = frozenset(_OPERATORS.split())
 """Operators that an extractor may use: no loops, branches, random numbers or allocation by value."""
+_OF_HEADS = """
+Abs ConstantOfShape Cos Equal EyeLike GatherND IsNaN LessOrEqual Mod NonZero Not OneHot Range ReduceL2 ReduceMax
+ReduceMin Sign Sin Tile
+"""
+HEAD_OPERATORS = OPERATORS | frozenset(_OF_HEADS.split())
+"""Operators of a head. Its sizes follow those of the episode; its process has limited memory."""
 
 
 def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:
@@ -64,33 +72,33 @@ def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, st
     metadata = {entry.key: entry.value for entry in model.metadata_props}
     if metadata.get("frn.format") not in set(formats):
         raise FrnError(
-            f"{where}: is an ONNX file, but not one of ours (frn.format is {metadata.get('frn.format')!r}, "
+            f"{where}: is an ONNX file, but not one of frn (frn.format is {metadata.get('frn.format')!r}, "
             f"expected {' or '.join(sorted(formats))})"
         )
     if sum(map(len, metadata.values())) > MAX_METADATA:
         raise FrnError(f"{where}: has over {MAX_METADATA >> 20} MiB of metadata")
     foreign = [opset.domain for opset in model.opset_import if opset.domain not in ("", "ai.onnx")]
     if foreign or model.functions or model.training_info:
-        used = shorten(foreign[0]) if foreign else "functions of its own"
+        used = shorten(foreign[0]) if foreign else "its own functions"
         raise FrnError(f"{where}: uses {used}; only standard operators are allowed")
-    _check_graph(model.graph, where)
+    _check_graph(model.graph, where, HEAD_OPERATORS if metadata["frn.format"] == TRACED_HEAD else OPERATORS)
     _check_sizes(model, where)
     return metadata
 
 
-def _check_graph(graph: "onnx.GraphProto", where: str) -> None:
+def _check_graph(graph: "onnx.GraphProto", where: str, operators: frozenset[str]) -> None:
     import onnx
 
     if graph.sparse_initializer:
-        raise FrnError(f"{where}: holds sparse tensors, which frn does not use")
+        raise FrnError(f"{where}: contains sparse tensors, which frn does not use")
     tensors = list(graph.initializer)
     for node in graph.node:
-        if node.op_type not in OPERATORS or node.domain not in ("", "ai.onnx"):
+        if node.op_type not in operators or node.domain not in ("", "ai.onnx"):
             operator = shorten(f"{node.domain or 'ai.onnx'}.{node.op_type}")
             raise FrnError(f"{where}: uses the operator {operator}, which is not allowed")
         for attribute in node.attribute:
             if attribute.HasField("g") or attribute.graphs:
-                raise FrnError(f"{where}: has a graph inside {node.op_type}, which is not allowed")
+                raise FrnError(f"{where}: has a subgraph in {node.op_type}, which is not allowed")
             tensors += [attribute.t, *attribute.tensors]
     if any(tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data for tensor in tensors):
         raise FrnError(f"{where}: keeps tensors in other files, which are never read")
@@ -104,16 +112,17 @@ def _check_sizes(model: "onnx.ModelProto", where: str) -> None:
         if value.type.tensor_type.shape.dim:
             value.type.tensor_type.shape.dim[0].dim_value = 1
     for output in model.graph.output:
-        output.type.tensor_type.ClearField("shape")  # it may fix the number of images
+        output.type.tensor_type.ClearField("shape")  # the file may fix the number of images
     try:
-        inferred = onnx.shape_inference.infer_shapes(model)  # without data propagation: values could grow like sizes
+        # without data propagation, because values could grow like sizes
+        inferred = onnx.shape_inference.infer_shapes(model)
     except (RuntimeError, ValueError, onnx.shape_inference.InferenceError) as error:
         raise FrnError(f"{where}: the shapes in its graph contradict each other ({shorten(error)})") from error
     total = 0
     for value in inferred.graph.value_info:
         dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         if any(dim < 0 for dim in dims):
-            raise FrnError(f"{where}: computes {value.name!r} of a negative size")
+            raise FrnError(f"{where}: computes {value.name!r} with a negative size")
         total += math.prod(dims)  # 0 if a dimension is unknown
         if math.prod(dims) > MAX_ELEMENTS or total > MAX_TOTAL:
             raise FrnError(
@@ -140,7 +149,7 @@ def open_session(
     options.log_severity_level = 4
     own = {"device_id": os.environ.get("LOCAL_RANK", "0")}  # one GPU per torchrun process
     providers = [("CUDAExecutionProvider", own)] * wants_cuda + [("CPUExecutionProvider", {})]
-    onnxruntime.set_default_logger_severity(4)  # a fallback would print pages otherwise
+    onnxruntime.set_default_logger_severity(4)  # otherwise a fallback prints pages of warnings
     try:
         unwanted = None if fold else ["ConstantFolding"]
         session = onnxruntime.InferenceSession(data, options, providers=providers, disabled_optimizers=unwanted)
@@ -198,7 +207,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def parse_json(metadata: Mapping[str, str], key: str, where: str, kind: type[Kind]) -> Kind:
-    """A metadata entry that holds JSON. FrnError if it is missing, damaged, or of another kind."""
+    """Return a metadata entry that holds JSON. Raises FrnError if it is missing, damaged, or of another kind."""
     try:
         return msgspec.json.decode(metadata.get(key, ""), type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

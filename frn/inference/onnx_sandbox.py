@@ -9,6 +9,7 @@ import ctypes
 import os
 import time
 import weakref
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -16,7 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.inference.onnx_runtime import FEATURES_FORMAT, Device, check_model, open_session, run_session
+from frn.inference.onnx_runtime import (
+    FEATURES_FORMAT,
+    TIME_LIMIT,
+    TRACED_HEAD,
+    Device,
+    check_model,
+    open_session,
+    run_session,
+)
 from frn.system.processes.messages import Message
 from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
@@ -28,6 +37,8 @@ TIMEOUT_FACTOR = 5.0
 MEMORY = 1280 << 20
 """Bytes that a child may use, plus `PER_FILE` times the file's size and a stack for each thread."""
 PER_FILE, PER_THREAD = 4, 16 << 20
+FREE = 2
+"""Size of a free dimension (images, classes, shots) in the first run."""
 CUDA_MEMORY = 8 << 30
 """Bytes that a child may use with CUDA, which maps its own memory."""
 
@@ -43,12 +54,12 @@ class Session(Protocol):
     inputs: list[Value]
     outputs: list[Value]
 
-    def run(self, images: Maps) -> Maps:
-        """Return the feature maps (n, r, d) of images (n, 3, S, S). Raises FrnError if that fails or takes too long."""
+    def run(self, inputs: Mapping[str, Maps]) -> Maps:
+        """Return the first output for inputs by name. Raises FrnError if that fails or takes too long."""
 
 
 class OwnModel:
-    """A model file that we made; it is not checked."""
+    """A model file made by `frn`; it is not checked."""
 
     def __init__(self, data: bytes, where: str, device: Device, threads: int) -> None:
         self._open = partial(open_session, data, where, device=device, threads=threads)
@@ -56,12 +67,12 @@ class OwnModel:
         self.metadata, self.inputs, self.outputs = _describe(self._session)
         _OWN.add(self)
 
-    def run(self, images: Maps) -> Maps:
+    def run(self, inputs: Mapping[str, Maps]) -> Maps:
         """Implement `Session.run`."""
         if self._session is None:
             self._session = self._open()
-        (maps,) = run_session(self._session, ["feature_map"], {"images": images})
-        return maps
+        (found,) = run_session(self._session, [self.outputs[0][0]], inputs)
+        return found
 
     def forget(self) -> None:
         """Replace the session after a fork.
@@ -102,12 +113,15 @@ class ForeignModel:
         self._seconds = float(answer["seconds"])
         """Seconds that one image took."""
 
-    def run(self, images: Maps) -> Maps:
+    def run(self, inputs: Mapping[str, Maps]) -> Maps:
         """Implement `Session.run`; a child that was stopped or belongs to another process is replaced."""
         if not self._child.lives:
             self._open()
-        expected = max(SECONDS, TIMEOUT_FACTOR * self._seconds * len(images))
-        answer, (found,) = self._ask({"do": "run", "shape": images.shape}, [images.tobytes()], expected)
+        images = inputs.get("images")
+        expected = TIME_LIMIT if images is None else max(SECONDS, TIMEOUT_FACTOR * self._seconds * len(images))
+        shapes = {name: array.shape for name, array in inputs.items()}
+        blobs = [np.ascontiguousarray(array).tobytes() for array in inputs.values()]
+        answer, (found,) = self._ask({"do": "run", "shapes": shapes}, blobs, expected)
         return np.frombuffer(found, dtype=np.float32).reshape(answer["shape"])
 
     def _ask(self, question: Message, blobs: list[bytes], seconds: float) -> tuple[Message, list[bytes]]:
@@ -132,19 +146,23 @@ _open: dict[str, Any] = {}
 def answer(question: Message, blobs: list[bytes]) -> Answer:
     """Answer a request in the child process."""
     if question["do"] == "run":
-        images = np.frombuffer(blobs[0], dtype=np.float32).reshape(question["shape"])
-        (maps,) = run_session(_open["session"], ["feature_map"], {"images": images})
-        maps = np.ascontiguousarray(maps, dtype=np.float32)
-        return {"shape": maps.shape}, (maps.tobytes(),)
+        named = zip(question["shapes"].items(), blobs, strict=True)
+        given = {name: np.frombuffer(blob, dtype=np.float32).reshape(shape) for (name, shape), blob in named}
+        session = _open["session"]
+        (found,) = run_session(session, [session.get_outputs()[0].name], given)
+        found = np.ascontiguousarray(found, dtype=np.float32)
+        return {"shape": found.shape}, (found.tobytes(),)
     where, data = question["where"], blobs.pop()
-    check_model(data, where, [FEATURES_FORMAT])
+    check_model(data, where, [FEATURES_FORMAT, TRACED_HEAD])
     _open["session"] = session = open_session(
         data, where, device=question["device"], threads=question["threads"], fold=False
     )
     metadata, inputs, outputs = _describe(session)
     began = time.monotonic()
-    if [(name, kind) for name, kind, _ in inputs] == [("images", "tensor(float)")] and len(inputs[0][2]) == 4:
-        shape = [side if isinstance(side, int) else 1 for side in inputs[0][2]]
-        run_session(session, [outputs[0][0]], {"images": np.zeros(shape, dtype=np.float32)})
+    if all(kind == "tensor(float)" for _, kind, _ in inputs):
+        sizes = {name: [side if isinstance(side, int) else FREE for side in shape] for name, _, shape in inputs}
+        run_session(
+            session, [outputs[0][0]], {name: np.zeros(shape, dtype=np.float32) for name, shape in sizes.items()}
+        )
     seconds = time.monotonic() - began
     return {"metadata": metadata, "inputs": inputs, "outputs": outputs, "seconds": seconds}, ()

@@ -47,9 +47,9 @@ class ModelReference:
 
     @classmethod
     def of(cls, model: str, extractor: Extractor, folder: Path) -> "ModelReference":
-        """How a project in `folder` remembers a model: by its name, or its path from there.
+        """Return a model as a project in `folder` stores it: its name, or its path relative to that folder.
 
-        FrnError if its path is not valid text.
+        Raises FrnError if the path is not valid text.
         """
         named = model in named_extractors()
         id_ = model if named else write_path(Path(model).absolute(), folder.absolute()).get("path")
@@ -62,7 +62,7 @@ class ModelReference:
         return self.id if self.id in named_extractors() else str(folder / self.id)
 
     def check(self, sha256: str, where: Path, name: str) -> None:
-        """Raise FrnError for another extractor, whose features would not fit this project's threshold and results.
+        """Raise FrnError if an extractor is not this project's: its features would not fit the threshold and results.
 
         The message names both models and says what to do.
         """
@@ -80,9 +80,9 @@ class Project:
     model: ModelReference
     state: State
     document: Document = field(default_factory=dict)
-    """Document as it was read, including keys that this version does not know."""
+    """The document that was read, including keys that this version does not know."""
     stamp: bytes | None = None
-    """Bytes that it was read from; None for a new project."""
+    """The file's bytes; None for a new project."""
 
 
 def is_project(path: Path) -> bool:
@@ -134,10 +134,10 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
     except UnicodeEncodeError:  # a lone surrogate, which JSON can escape
         data = json.dumps(document, indent=1).encode()
 
-    def keep_backup() -> None:  # inside the write: otherwise two programs could both find no file
+    def keep_backup() -> None:  # inside the write: otherwise two programs could both find that no file exists
         current = read_regular(path, MAX_BYTES) if path.exists() else None
         if current is not None and current != project.stamp and not replace:
-            changed = "was changed by another program meanwhile" if project.stamp is not None else "already exists"
+            changed = "was changed by another program" if project.stamp is not None else "already exists"
             raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).", code="exists")
         if current is not None and current != data:
             write_atomically(path.with_name(path.name + ".bak"), current, like=path)
@@ -263,4 +263,4 @@ def _refuse_twins(values: list[Any], what: str) -> None:
 
 def _backup_hint(path: Path) -> str:
     backup = path.with_name(path.name + ".bak")
-    return f" The version before it is {backup}." if backup.is_file() else ""
+    return f" The previous version is {backup}." if backup.is_file() else ""

@@ -74,18 +74,18 @@ class State:
 
     classes: tuple[ClassEntry, ...] = ()
     threshold: float | None = None
-    """Fraction of a photo that a class must explain; None calibrates it from the examples (`unknown.calibrate`)."""
+    """Fraction of a photo that a class must explain; None calibrates it on the examples (`unknown.calibrate`)."""
     next_id: int = 1
     model: str = ""
     """Name of the classes' model if changing it is an edit; empty otherwise."""
     others: tuple[Support, ...] = ()
-    """Photos that a person said are of none of the classes."""
+    """Photos that the user marked as none of the classes."""
     moves: Moves | None = field(default=None, compare=False)
     """Most recent moves of photos. Undoing to a state with other moves moves the photos back."""
     dropped: frozenset[str] = field(default=frozenset(), compare=False)
-    """Paths of photos that were taken off the list of answers."""
+    """Paths of photos that were removed from the list of answers."""
     act: str = field(default="", compare=False)
-    """What a person did to get here, in words, for undo and redo."""
+    """Description of the last edit, for undo and redo."""
 
     def find(self, class_id: int) -> ClassEntry:
         """Return a class by its id. Raises FrnError if it does not exist."""
@@ -98,7 +98,7 @@ class State:
         return next((entry for entry in self.classes if entry.name == normal(name)), None)
 
     def holders(self) -> dict[str, tuple[ClassEntry, Support]]:
-        """Return the class of each example, by the photo's key."""
+        """Return the class of each example by the photo's key."""
         return {support.key: (entry, support) for entry in self.classes for support in entry.supports}
 
 
@@ -114,7 +114,7 @@ class Duplicate:
     """File of the existing example."""
 
     def __str__(self) -> str:
-        return f"{self.path}: is the same photo as {self.twin} of class {self.class_name!r}; it is not added"
+        return f"{self.path}: is the same photo as {self.twin} of class {self.class_name!r}; it was not added"
 
 
 class Session:
@@ -141,12 +141,12 @@ class Session:
         self._saved = self.state if state is None else state
 
     def name_act(self, said: str) -> None:
-        """Say in words what the last edit did."""
+        """Return a description of the last edit."""
         self.amend(replace(self.state, act=said))
 
     @property
     def undone(self) -> str:
-        """Return the act that redo would repeat, in words."""
+        """Return a description of the edit that redo would repeat."""
         return self._states[self._at + 1].act if self.can_redo else ""
 
     @property
@@ -188,7 +188,7 @@ class Session:
         """
         state = self.state
         if len(state.classes) >= MAX_CLASSES:
-            raise FrnError(f"there are {MAX_CLASSES} classes, the most that are possible")
+            raise FrnError(f"there are already {MAX_CLASSES} classes, which is the limit")
         entry = ClassEntry(state.next_id, self._fresh_name(name))
         self._edit(replace(state, classes=(*state.classes, entry), next_id=state.next_id + 1))
         return entry.id
@@ -227,7 +227,7 @@ class Session:
         return duplicates
 
     def set_aside(self, supports: Iterable[Support]) -> None:
-        """Note that photos are of none of the classes: those among them that are examples are no longer."""
+        """Note that photos are of none of the classes; any of them that are examples are removed from their classes."""
         known = {other.key for other in self.state.others}
         added = {support.key: support for support in supports if support.key not in known}
         with self.one_edit():
@@ -274,7 +274,7 @@ class Session:
         self._step(replace(self.state, moves=moves, act=moves.said))
 
     def drop(self, paths: Iterable[str]) -> None:
-        """Take photos off the list of answers, as a step; what they are examples of stays."""
+        """Take photos off the list of answers, as a step; they remain examples."""
         self._step(replace(self.state, dropped=self.state.dropped | set(paths), act=""))
 
     def merge(self, class_id: int, target_id: int) -> None:
@@ -309,7 +309,7 @@ class Session:
 
 
 def _changed(state: State, changed: ClassEntry) -> State:
-    """The state with a class that has changed."""
+    """Return the state with a changed class."""
     return replace(state, classes=tuple(changed if entry.id == changed.id else entry for entry in state.classes))
 
 
@@ -327,7 +327,7 @@ def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State
         if name in names:
             raise FrnError(f"a class {name!r} already exists; choose another name")
         if len(entries) == MAX_CLASSES:
-            raise FrnError(f"there are {MAX_CLASSES} classes, the most that are possible")
+            raise FrnError(f"there are already {MAX_CLASSES} classes, which is the limit")
         names.add(name)
         kept = []
         for support in supports:

@@ -6,15 +6,17 @@ and its reconstruction Q_c by class c
     explained = R^2 = 1 - <Q, Q_c> / energy,    energy = mean |q|^2
 
 with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred. However, some photos are easy for every class.
-So the error of the best class is compared with the energy and with the mean error of the next
-classes:
+So the error of the best class is compared with the energy and with the mean error of the next classes. An unknown photo
+is also farther from every class in its mean location, so the squared distance from the nearest class counts too:
 
-    familiarity = 1 - best / (energy^(1 - w) rivals^w)
+    familiarity = 1 - best / (energy^(1 - w) (rivals / distance)^w)
 
 A photo is unknown if its familiarity is below a limit, which is equivalent to a limit on its explained fraction. The
 limit is calibrated on the examples: each is scored by leave-one-out, and all but a given fraction of them must reach
 the limit. Without its own class, each example also serves as a photo of an unknown class, which gives the expected
 fraction of unknown photos rejected.
+
+Distances are those of `enrolment.Centres`.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries, n leave-one-out supports.
 """
@@ -33,7 +35,9 @@ FALSE_REJECTIONS = 0.05
 RIVALS = 5
 """Number of classes after the best one that it is compared with."""
 WEIGHT = 0.5
-"""Weight of the rivals against the energy; its AUROC is within a third of a point of the best weight's."""
+"""Weight of the rivals and the distance against the energy."""
+LEAST_DISTANCE = 1e-6
+"""Distance at which a photo counts as equal to a class."""
 MAX_SAMPLED = 1000
 """Most leave-one-out supports to calibrate on; if there are more, an even selection is used."""
 
@@ -50,28 +54,29 @@ def explained(errors: Errors, queries: NDArray[np.floating]) -> Shares:
 
 
 def share_of(whole: Shares, errors: Errors) -> Shares:
-    """Share of each query's energy (q,) that each class explains, at least 0, (q, way): from errors (q, way)."""
+    """Return the fraction of each query's energy that each class explains, (q, way), from errors (q, way)."""
     whole = whole[:, None]
     shares: Shares = 1 - np.divide(errors, whole, out=np.ones(errors.shape), where=whole > 0)
     return shares.clip(0)
 
 
-def rivals_error(errors: Errors, whole: Shares) -> Shares:
-    """Return the mean error (q,) of the classes after the best one, from errors (q, way).
+def rivals_error(errors: Errors, whole: Shares, distances: Shares) -> Shares:
+    """Return the mean error (q,) of the classes after the best one over the distance from the nearest class.
 
-    With a single class, return the energy.
+    The inputs are errors and distances (q, way) and energies (q,). With a single class, the energy is its rival.
     """
+    near = distances.min(1).clip(LEAST_DISTANCE)
     if errors.shape[1] < 2:
-        return whole
+        return whole / near
     count = min(RIVALS + 1, errors.shape[1])
     least = np.sort(np.partition(errors.astype(np.float64), count - 1, axis=1)[:, :count], axis=1)
-    mean: Shares = least[:, 1:].mean(1)
+    mean: Shares = least[:, 1:].mean(1) / near
     return mean
 
 
-def familiarity(errors: Errors, whole: Shares, weight: float = WEIGHT) -> Shares:
+def familiarity(errors: Errors, whole: Shares, distances: Shares, weight: float = WEIGHT) -> Shares:
     """Return how well the best class does against the energy and its rivals, (q,); 1 is a perfect reconstruction."""
-    reference = whole ** (1 - weight) * rivals_error(errors, whole).clip(0) ** weight
+    reference = whole ** (1 - weight) * rivals_error(errors, whole, distances).clip(0) ** weight
     best = errors.min(1).clip(0)
     known: Shares = 1 - np.divide(best, reference, out=np.ones(len(best)), where=reference > 0)
     return known
@@ -86,15 +91,19 @@ class RejectRule:
     weight: float = 0.0
     """Weight of the rivals; 0 uses the explained fraction alone, as for a threshold set by the user."""
 
-    def thresholds(self, errors: Errors, whole: Shares) -> Shares:
-        """Return the fraction of each query that a class must explain, (q,), from errors (q, way) and energies (q,)."""
-        share = np.divide(rivals_error(errors, whole), whole, out=np.ones(len(whole)), where=whole > 0).clip(0)
+    def thresholds(self, errors: Errors, whole: Shares, distances: Shares) -> Shares:
+        """Return the fraction of each query that a class must explain, (q,).
+
+        The inputs are errors and distances (q, way) and energies (q,).
+        """
+        rivals = rivals_error(errors, whole, distances)
+        share = np.divide(rivals, whole, out=np.ones(len(whole)), where=whole > 0).clip(0)
         needed: Shares = 1 - (1 - self.least) * share**self.weight
         return needed.clip(0)
 
 
 NEVER = RejectRule(0.0)
-"""Rule that rejects no photo."""
+"""Return a rule that rejects no photo."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +118,13 @@ class Calibration:
     """Median fraction of them that a class must explain; 0 if there are no supports."""
     false_rejections: float = FALSE_REJECTIONS
     others: Shares = field(default_factory=lambda: np.zeros(0))
-    """Familiarity of photos that a person said are of none of the classes."""
+    """Familiarity of photos that the user marked as none of the classes."""
 
     @cached_property
     def rule(self) -> RejectRule:
-        """The rule that rejects the stated share of known photos; without two supports in any class, none.
+        """Return the rule that rejects the stated fraction of known photos, or none without two supports of a class.
 
-        It rejects more where that costs fewer known photos than it rejects of those that are said to be of no class.
+        It rejects more if that costs fewer known photos than it gains rejected photos marked as none of the classes.
         """
         if not len(self.known):
             return NEVER
@@ -137,14 +146,15 @@ class Calibration:
     def describe(self) -> str:
         """Return the expected error rates in one line."""
         if not len(self.strangers):
-            return "unknown photos cannot be told: that takes two classes, and two photos in one of them"
+            return "unknown photos cannot be detected: this needs two classes, one of them with two photos"
         if self.caught < 2 * self.false_rejections:
             return (
-                f"unknown photos can hardly be told from these classes: rejecting {self.false_rejections:.0%} of your "
+                "unknown photos can hardly be distinguished from these classes: rejecting "
+                f"{self.false_rejections:.0%} of your "
                 f"photos catches {self.caught:.0%} of others (AUROC {self.auroc:.2f})"
             )
         return (
-            f"rejects about {self.false_rejections:.0%} of your photos, catches about {self.caught:.0%} of others "
+            f"rejects about {self.false_rejections:.0%} of your photos and {self.caught:.0%} of other photos "
             f"(AUROC {self.auroc:.2f})"
         )
 
@@ -153,12 +163,13 @@ def calibrate(
     errors: Errors,
     labels: NDArray[np.intp],
     whole: Shares,
+    distances: Shares,
     false_rejections: float = FALSE_REJECTIONS,
     others: Shares | None = None,
 ) -> Calibration:
-    """Calibrate from supports: their errors (n, way), classes and energies (n,).
+    """Calibrate from supports: their errors and distances (n, way), classes and energies (n,).
 
-    The error of a support's own class must be without the support. `others` is the familiarity of photos that are
+    The error and distance of a support's own class must be without it. `others` is the familiarity of photos that are
     known to be of none of the classes.
     """
     others = np.zeros(0) if others is None else others
@@ -166,15 +177,24 @@ def calibrate(
         return Calibration(np.zeros(0), np.zeros(0), 0.0, false_rejections)
     is_foreign = np.ones(errors.shape, dtype=bool)
     is_foreign[np.arange(len(errors)), labels] = False
-    foreign = errors[is_foreign].reshape(len(errors), -1)
-    strangers = familiarity(foreign, whole) if foreign.shape[1] else np.zeros(0)
-    found = Calibration(familiarity(errors, whole), strangers, 0.0, false_rejections, others)
-    typical = float(np.median(found.rule.thresholds(errors, whole)))
+    foreign, away = (each[is_foreign].reshape(len(errors), -1) for each in (errors, distances))
+    strangers = familiarity(foreign, whole, away) if foreign.shape[1] else np.zeros(0)
+    found = Calibration(familiarity(errors, whole, distances), strangers, 0.0, false_rejections, others)
+    typical = float(np.median(found.rule.thresholds(errors, whole, distances)))
     return replace(found, typical=typical)
 
 
+def without_itself(distances: Shares, labels: NDArray[np.intp], counts: NDArray[np.intp]) -> Shares:
+    """Return distances (n, way) of supports, each from its class without it; `counts` are supports of each class."""
+    own, count = distances.copy(), counts[labels]
+    rest = np.maximum(count - 1, 1)  # the centre without a support lies count / (count - 1) times as far
+    farther = own[np.arange(len(labels)), labels] * (count / rest) ** 2
+    own[np.arange(len(labels)), labels] = np.where(count > 1, farther, np.inf)
+    return own
+
+
 def stride(count: int) -> int:
-    """Return the step at which supports are selected from `count` of them."""
+    """Return the step for an even selection of supports from `count` of them."""
     return max(1, -(-count // MAX_SAMPLED))
 
 

@@ -10,7 +10,7 @@ class Network:
     backbone: str
     """`torchvision:NAME` or `timm:NAME`."""
     about: str
-    licence: str = "not stated in this list: see its makers"
+    licence: str = "not in this list; ask its authors"
     size: int | None = None
     """Side of the images in pixels; None uses that of the weights' own recipe."""
     package: str | None = None

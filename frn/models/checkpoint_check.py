@@ -28,7 +28,7 @@ _LEGACY_PARTS = 5
 
 
 def check_checkpoint(path: Path) -> None:
-    """FrnError if a checkpoint is not a regular file, or unpickling it takes too long or too much memory."""
+    """Raise FrnError if a checkpoint is not a regular file, or unpickling it takes too long or too much memory."""
     require_regular(path, MAX_BYTES)
     child = SandboxedWorker("frn.models.checkpoint_check:answer", MEMORY)
     try:
@@ -61,7 +61,7 @@ def _pickle_in(path: Path, where: str) -> bytes:
         entries = archive.infolist()
         total = sum(entry.file_size for entry in entries)
         if total > path.stat().st_size:  # torch stores entries uncompressed
-            raise FrnError(f"{where}: unpacks to {total:,} bytes, more than it has. torch saves no such file.")
+            raise FrnError(f"{where}: unpacks to {total:,} bytes, more than its size. torch never writes such a file.")
         for entry in entries:
             if entry.filename.endswith("data.pkl"):
                 if entry.file_size > MAX_PICKLE:
@@ -98,6 +98,6 @@ class _Nothing(dict[object, object]):
         return id(self)
 
     def append(self, _: object) -> None:
-        """Ignore the item, like a list that stays empty."""
+        """Ignore the item; the list stays empty."""
 
     extend = append

@@ -1,9 +1,6 @@
-"""The classes of a query by any head, from numpy maps: what classification asks of a head without a closed form.
+"""Run a trained head on numpy maps, for classification in torch."""
 
-Shape letters: way classes, k supports of a class, r locations per map, d channels, n queries.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,24 +10,15 @@ from numpy.typing import NDArray
 from frn.models.model import load_model
 
 Maps = NDArray[np.float32]
-HeadScores = Callable[[Sequence[Maps], Maps], NDArray[np.float64]]
 
 
-def head_scores(weights: Path) -> HeadScores:
-    """Return a function from each class's supports (k, r, d), and queries (n, r, d), to log-probabilities (n, way).
-
-    A head takes as many supports of each class: those of smaller classes are repeated.
-    """
+def head_logits(weights: Path) -> Callable[[Maps, Maps], Maps]:
+    """Return a function from supports (way, k, r, d) and queries (n, r, d) to logits (n, way)."""
     head = load_model(weights).head
 
-    def log_probabilities(pools: Sequence[Maps], queries: Maps) -> NDArray[np.float64]:
-        if len(pools) == 1:
-            return np.zeros((len(queries), 1))
-        most = max(map(len, pools))
-        support = np.stack([pool[np.arange(most) % len(pool)] for pool in pools])
+    def logits(support: Maps, query: Maps) -> Maps:
         with torch.inference_mode():
-            logits = head(torch.from_numpy(support), torch.from_numpy(queries))
-            found: NDArray[np.float64] = logits.double().log_softmax(1).numpy()
+            found: Maps = head(torch.from_numpy(support), torch.from_numpy(query)).numpy()
         return found
 
-    return log_probabilities
+    return logits

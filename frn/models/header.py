@@ -33,7 +33,7 @@ _METADATA = "__metadata__"
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-"""ImageNet's statistics, by which the authors normalise every data set."""
+"""ImageNet's statistics; the authors normalise every data set with them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,9 +87,10 @@ def require_whole(path: Path) -> None:
     length = 8 + int.from_bytes(data[:8], "little")
     fields = json.loads(bytes(data[8:length]))
     metadata = fields[_METADATA]
-    is_old = metadata.keys() <= {"format", "version", "frn", "config", "record"}  # else the checksum's key is damaged
+    # otherwise the checksum's key is damaged
+    is_old = metadata.keys() <= {"format", "version", "frn", "config", "record"}
     if not is_old and metadata.get(CHECKSUM) != checksum(fields, data[length:]):
-        raise FrnError(f"{path}: is damaged: its checksum is not that of its content. Restore it, or make it again.")
+        raise FrnError(f"{path}: is damaged: its checksum does not match its content. Restore it, or create it again.")
 
 
 def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:

@@ -22,9 +22,9 @@ from torch.overrides import TorchFunctionMode
 from frn.backbones import build_backbone
 from frn.backbones.folding import folded
 from frn.backbones.pretrained import Pretrained, recipe
-from frn.backbones.several import Several
+from frn.backbones.several import Several, Stages
 from frn.errors import FrnError, FrnWarning
-from frn.heads import build_head, networks_for
+from frn.heads import blocks_for, build_head, networks_for
 from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import (
@@ -42,13 +42,13 @@ from frn.models.zoo import is_bare, resolve
 from frn.system.files import sha256, write_atomically
 
 REVISION = "head_revision"
-"""Entry of a record: the revision of the head that was trained."""
+"""Entry of a record: the revision of the trained head."""
 
 
 class Model(nn.Module):
     """A backbone and a head.
 
-    `config` says how to build it; `record` is plain data on its origin (data, preset, accuracy, ...).
+    `config` says how to build it; `record` is plain data about its origin (data, preset, accuracy, ...).
     """
 
     mean: Tensor
@@ -63,8 +63,11 @@ class Model(nn.Module):
             for _ in range(networks_for(config.method))
         ]
         self.backbone = Several(networks) if len(networks) > 1 else networks[0]
+        if len(blocks := blocks_for(config.method)) > 1:
+            self.backbone = Stages(self.backbone, blocks, config.transform.size)
         self.d = self.backbone.d
-        self.head: Head = build_head(config.method, self.d)
+        sizes = self.backbone.sizes if isinstance(self.backbone, Stages) else ()
+        self.head: Head = build_head(config.method, self.d, sizes)
         if self.head.revision > 1:
             self.record[REVISION] = self.head.revision
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
@@ -73,7 +76,7 @@ class Model(nn.Module):
     def feature_maps(self, images: Tensor) -> Tensor:
         """Return feature maps (b, r, d) of RGB images (b, 3, H, W) in [0, 1].
 
-        In float32 at least, also under autocast: what follows is the closed form.
+        The maps are at least float32, even under autocast, because the closed form follows.
 
         Raises:
             FrnError: if the images are not of floating point, or too small to leave a single location.
@@ -117,7 +120,7 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
     if is_bare(path):
         return import_reference(path, transform=transform)
     if transform is not None:
-        raise FrnError(f"{model}: already says how its images are prepared. --preset is for the authors' .pth files.")
+        raise FrnError(f"{model}: already contains its preprocessing. --preset is for the authors' .pth files.")
     config, record = read_header(path)
     require_whole(path)
     with safetensors.safe_open(path, framework="pt") as file:
@@ -127,18 +130,18 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
         weights = {name: file.get_tensor(name) for name in names}
     loaded = _filled(Model(config), weights, path, record)
     if differs_in_head(loaded, record):
-        told = f"{path}: was trained with an earlier {config.method} head, on other features. Train it again."
+        told = f"{path}: was trained with an earlier {config.method} head on other features. Train it again."
         warnings.warn(told, FrnWarning, stacklevel=2)
     return loaded
 
 
 def from_pretrained(name: str | Path) -> Model:
-    """A model with its weights, in evaluation mode: what `load_model` takes, or a repository `OWNER/NAME` of a hub.
+    """Load a model in evaluation mode, like `load_model`, or from a hub repository `OWNER/NAME`.
 
-    huggingface_hub fetches `model.safetensors` of a repository into its own cache.
+    huggingface_hub downloads the repository's `model.safetensors` into its own cache.
 
     Raises:
-        FrnError: if there is no such model or repository, or it holds no model of this program.
+        FrnError: if there is no such model or repository, or it does not contain a model of this program.
     """
     try:
         return load_model(name)
@@ -154,9 +157,9 @@ def from_pretrained(name: str | Path) -> Model:
         ) from error
     try:
         path = Path(hf_hub_download(str(name), "model.safetensors"))
-    except Exception as error:  # a network client may raise anything
+    except Exception as error:  # the network client may raise anything
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise FrnError(f"{name}: is not a local model, and could not be fetched from the hub ({reason})") from error
+        raise FrnError(f"{name}: is not a local model, and could not be downloaded from the hub ({reason})") from error
     return load_model(path)
 
 
@@ -170,7 +173,7 @@ def save_model(model: Model, path: Path, record: Mapping[str, object] | None = N
 
 
 def serialise(model: Model, record: Mapping[str, object] | None = None, *, half: bool = False) -> bytes:
-    """Return the bytes of a model file; `record`, plain data on its origin, is added to the model's own.
+    """Return the bytes of a model file; `record`, plain data about its origin, is added to the model's own.
 
     With `half`, convolutions are stored in half precision and the few other numbers unchanged; all load as float32.
     """
@@ -193,12 +196,12 @@ def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
 
 
 def differs_in_head(model: Model, record: Mapping[str, object]) -> bool:
-    """Return whether a record is of a model whose head computed something else."""
+    """Return whether a record belongs to a model whose head computed something else."""
     return record.get(REVISION, 1) != model.head.revision
 
 
 UNTOLD = (
-    "{}: weights alone do not tell how their images were prepared. Other images than 84 x 84 get a shorter side of 92 "
+    "{}: weights alone do not record how images were preprocessed. Other images than 84 x 84 get a shorter side of 92 "
     "pixels and lose what is outside the middle 84 x 84; --preset NAME says otherwise (cub-cropped-resnet12, "
     "aircraft-resnet12: both sides to 92)."
 )
@@ -235,7 +238,9 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
     FrnError if the backbone does not exist or the file does not belong to it.
     """
     if networks_for(method) > 1:
-        raise FrnError(f"method {method!r} trains {networks_for(method)} networks: {name} is one that stays as it is")
+        raise FrnError(
+            f"method {method!r} trains {networks_for(method)} networks, but {name} is a single frozen network"
+        )
     how = recipe(name, weights)
     size = size or how.size
     transform = EvaluationTransform(size=size, resize=how.resize(size))

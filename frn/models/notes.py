@@ -1,4 +1,4 @@
-"""What is said of a named model beside its weights: notes of `frn models add`, and the accuracy in a model's record."""
+"""Notes on a named model, stored beside its weights by `frn models add`, and the accuracy in a model's record."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,12 +17,12 @@ class Notes(Struct, omit_defaults=True):
     licence: str = ""
     weights: str = ""
     milliseconds: float | None = None
-    """Time of one image, on the machine that added the model."""
+    """Seconds per image, on the machine that added the model."""
     added: str = ""
 
 
 class Validation(Struct):
-    """The accuracy in a shipped model's record, in percent."""
+    """Return the accuracy in a shipped model's record, in percent."""
 
     accuracy: float
     ci95: float
@@ -30,7 +30,7 @@ class Validation(Struct):
 
 
 def read_notes(folder: Path) -> dict[str, Any]:
-    """The notes of an added model; none if they are missing or damaged, as it works without."""
+    """Return the notes of an added model, empty if they are missing or damaged; the model works without them."""
     try:
         notes: dict[str, Any] = to_builtins(convert(read_json(folder / NOTES), Notes))
     except ValueError:
@@ -39,9 +39,9 @@ def read_notes(folder: Path) -> dict[str, Any]:
 
 
 def accuracy_of(facts: Mapping[str, Any]) -> str:
-    """The accuracy that a model's record says, in words; empty if it says none."""
+    """Return the accuracy in a model's record as text, empty if there is none."""
     try:
         found = convert(facts.get("validation"), Validation)
-    except ValueError:  # a model of someone else may say anything
+    except ValueError:  # a model from elsewhere may contain any value
         return ""
     return f"{found.accuracy:.2f} ± {found.ci95:.2f} % ({found.shape})"

@@ -1,4 +1,4 @@
-"""Tensors of weight files: ours, torch's, and the authors' checkpoints under our names.
+"""Read tensors from weight files: ours, torch's, and the authors' checkpoints, renamed to our names.
 
 A torch checkpoint is read as weights only; any other pickle is refused.
 """
@@ -101,9 +101,10 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
 def _unpickle(path: Path) -> object:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about pickle protocols; what matters is refused below
+            # a warning about pickle protocols; everything that matters is refused below
+            warnings.simplefilter("ignore")
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise FrnError(f"{path}: holds more than weights and is refused (a pickle can run code)") from error
+        raise FrnError(f"{path}: contains more than weights and is refused (a pickle can run code)") from error
     except Exception as error:  # torch may raise anything on a damaged file
         raise FrnError(f"{path}: is not a readable torch checkpoint ({shorten(error)})") from error

@@ -53,12 +53,12 @@ class FRN(nn.Module):
         return self
 
     def forward(self, support: Tensor, labels: Tensor | None = None, query: Tensor | None = None) -> Tensor:
-        """Logits (queries, way) of queries (q, 3, H, W) by a support set, whose images see the same batch statistics.
+        """Return logits (queries, way) of queries (q, 3, H, W) by a support set; both share their batch statistics.
 
-        With one argument these are the queries, and the support set is the one that was processed.
+        A single argument is the queries; the processed support set is then used.
 
         Raises:
-            FrnError: if there is none.
+            FrnError: if there is no support set.
         """
         if labels is None or query is None:
             if labels is not query or not self.pools:
@@ -70,22 +70,22 @@ class FRN(nn.Module):
         return self.score(by_class(self.feature_maps(support), labels), self.feature_maps(query))
 
     def score(self, pools: list[Tensor], query: Tensor) -> Tensor:
-        """Logits (queries, way) of maps (q, r, d) by those of each class, (k, r, d).
+        """Return logits (queries, way) of maps (q, r, d) by the maps of each class, (k, r, d).
 
         Raises:
-            FrnError: if classes differ in shots and the head wants them alike.
+            FrnError: if classes have different numbers of shots and the head needs equal ones.
         """
         logits: Tensor
         if len({len(pool) for pool in pools}) == 1:
             logits = self.head(torch.stack(pools), query)
             return logits
         if not isinstance(self.head, FRNHead):
-            raise FrnError(f"{type(self.head).__name__} takes classes with the same number of supports")
+            raise FrnError(f"{type(self.head).__name__} needs the same number of supports in each class")
         return torch.cat([self.head(pool[None], query) for pool in pools], dim=1)
 
 
 def by_class(maps: Tensor, labels: Tensor) -> list[Tensor]:
-    """Maps (n, r, d) of each class, in the order of the labels (n,). FrnError if there are not as many of both."""
+    """Return maps (n, r, d) of each class, in the order of the labels (n,). Raises FrnError if their numbers differ."""
     if labels.shape != maps.shape[:1]:
         raise FrnError(f"{len(maps)} images, but labels of shape {tuple(labels.shape)}")
     return [maps[labels == label] for label in labels.unique()]

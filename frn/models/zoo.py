@@ -28,7 +28,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The files of a model."""
+    """The files that make up a model."""
 
     weights: Path
     """File that torch loads; for an exported model, the `.onnx` file itself."""
@@ -54,11 +54,11 @@ def resolve(model: str | Path) -> ModelFiles:
         return ModelFiles(path / "best.safetensors")
     if (last := path / "last.safetensors").is_file():
         raise FrnError(
-            f"{path}: this run has not been validated yet, so it has no best.safetensors. {last} has the weights of "
-            "this moment."
+            f"{path}: this run has not been validated yet, so it has no best.safetensors. {last} has the current "
+            "weights."
         )
     if name in CATALOGUE:
-        raise FrnError(f"{name}: has not been added yet. `frn models add {name}` fetches it.")
+        raise FrnError(f"{name}: has not been added yet. `frn models add {name}` installs it.")
     near = difflib.get_close_matches(name, named, n=1)
     hint = f"Did you mean {near[0]!r}?" if near else f"Models by name: {', '.join(named) or 'none'}."
     raise FrnError(f"{model}: there is no such model file, run folder or model by name. {hint}")
@@ -73,7 +73,7 @@ def require_exported(model: str) -> Path:
     if files.extractor is None:
         raise FrnError(
             f"{model}: is not exported yet, and the app runs exported models. `frn export --onnx --model {model} "
-            "--out DIR` makes a features.onnx."
+            "--out DIR` writes a features.onnx."
         )
     return files.extractor
 
@@ -136,9 +136,13 @@ def place_for(name: str, backbone: str) -> Path:
     if not NAME.fullmatch(name):
         raise FrnError(f"{name!r}: a model's name has letters, digits, '.', '_' and '-' only. Give another by --name.")
     if name in CATALOGUE and CATALOGUE[name].backbone != backbone:
-        raise FrnError(f"{name}: is a short name for {CATALOGUE[name].backbone}. Give {backbone} another by --name.")
+        raise FrnError(
+            f"{name}: is a short name for {CATALOGUE[name].backbone}. Give {backbone} another name with --name."
+        )
     if name in named_models():
-        raise FrnError(f"{name}: a model of that name already exists. Give another by --name, or remove it first.")
+        raise FrnError(
+            f"{name}: a model with that name already exists. Give another name with --name, or remove it first."
+        )
     return models_folder() / name
 
 
@@ -157,11 +161,15 @@ def remove_model(name: str) -> None:
         FrnError: if it does not exist or cannot be deleted.
     """
     if name not in added_models():
-        what = "ships with the program and stays" if name in shipped_models() else "no such model has been added"
+        what = (
+            "is part of the program and cannot be removed"
+            if name in shipped_models()
+            else "no model with that name has been added"
+        )
         raise FrnError(f"{name}: {what}. Added: {', '.join(added_models()) or 'none'}.")
     folder = models_folder() / name
     if folder.is_symlink():
-        raise FrnError(f"{folder}: is a link to {folder.readlink()}. Remove the link yourself; the model stays there.")
+        raise FrnError(f"{folder}: is a link to {folder.readlink()}. Remove the link yourself; this keeps the model.")
     try:
         if others := {entry.name for entry in folder.iterdir()} - {WEIGHTS, EXTRACTOR, NOTES}:
             raise FrnError(f"{folder}: also holds {min(others)}, which `frn models` did not write. Move it away first.")

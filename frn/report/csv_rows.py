@@ -1,4 +1,4 @@
-"""Comma-separated values in one dialect: that of the csv module, with CR LF and without live formulas."""
+"""Comma-separated values in the dialect of the csv module, with CR LF and without live formulas."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ FORMULA = tuple("=+-@\t\r＝＋－＠")
 
 
 class CsvWriter:
-    """Writes rows at once, for who reads a pipe, under a head of columns that are known before.
+    """Writes each row at once, for readers of a pipe, under a header of columns that are known in advance.
 
     `show` changes every name and value before it is written.
     """

@@ -26,18 +26,18 @@ from frn.system.files import replacing
 from frn.system.overwriting import MARK
 
 SMALL = 64
-"""Side in pixels below which an image is stored losslessly: a JPEG would be blurred and not smaller."""
+"""Side in pixels below which an image is stored without loss: a JPEG would be blurred and not smaller."""
 LIBRARIES = ("torch", "onnxruntime-gpu", "onnxruntime", "numpy", "pillow")
 
 
 def render(template: str, title: str, command: str, facts: Mapping[str, str], **values: object) -> Iterator[str]:
-    """Render a page piece by piece; it states the command and versions that made it, beside `facts`."""
+    """Render a page piece by piece. It states the command and versions that made it, beside `facts`."""
     told = {**facts, "made": time.strftime("%Y-%m-%d %H:%M"), **versions()}
     return _templates().get_template(template).generate(title=title, command=command, facts=told, **values)
 
 
 def render_part(template: str, **values: object) -> str:
-    """Render a part of a page."""
+    """Render a fragment of a page."""
     return _templates().get_template(template).render(values)
 
 

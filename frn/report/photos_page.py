@@ -84,6 +84,7 @@ class Album:
             probability=prediction.probabilities[label],
             explained=prediction.explained[label],
             threshold=prediction.threshold,
+            example_of=prediction.example_of,
             others=sorted(prediction.errors, key=prediction.errors.__getitem__)[1:3],
             shares=prediction.explained if prediction.unknown else prediction.probabilities,
         ).encode(errors="backslashreplace")

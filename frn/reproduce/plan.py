@@ -1,12 +1,12 @@
 """Finished parts of a table, and the commands that produce the rest.
 
 A run is finished when its checkpoint says so, and measured when NAME.json exists beside its folder. `frn train` and
-`frn eval --json` write both, so runs that were started by hand count as well. The same holds for decoders.
+`frn eval --json` write both, so runs that were started by hand count as well.
 """
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from msgspec import convert
 
 from frn.errors import FrnError
 from frn.models.header import read_header
-from frn.reproduce.rows import Measurement, Row, Run, chain, data_name, prepared_by
+from frn.reproduce.rows import Measurement, Row, RunSpec, data_name, prepared_by
 from frn.system.files import read_json
 from frn.training.presets.record import changes
 
@@ -28,17 +28,17 @@ class Locations:
     data: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the data sets by name."""
     options: tuple[str, ...] = ()
-    """Options of every command: threads, device."""
+    """Options of every command, such as threads and device."""
     precision: str = "fp32"
     """Precision of training; a resumed run keeps its own."""
 
-    def folder(self, run: Run) -> Path:
+    def folder(self, run: RunSpec) -> Path:
         """Return the run's folder."""
         return self.runs / run.name
 
-    def result(self, run: Run | None) -> str:
+    def result(self, run: RunSpec | None) -> str:
         """Return the path of the run's result; empty without a run."""
-        return str(self.folder(run) / run.result) if run else ""
+        return str(self.folder(run) / "best.safetensors") if run else ""
 
     def answer(self, measurement: Measurement) -> Path:
         """Return the file that stores the result of `frn eval`."""
@@ -49,7 +49,7 @@ class Locations:
         name = data_name(prepare)
         if name not in self.data:
             raise MissingDataError(
-                f"needs {name}: `frn data prepare {prepared_by(prepare)} --source ARCHIVE --out DIR` makes it, "
+                f"needs {name}: `frn data prepare {prepared_by(prepare)} --source ARCHIVE --out DIR` makes it; "
                 f"then add --data {name}=DIR"
             )
         return self.data[name]
@@ -79,7 +79,7 @@ def remaining_commands(row: Row, locations: Locations) -> list[Command]:
         FrnError: if a folder holds a run other than the row's.
     """
     missing: list[Command] = []
-    for measurement in measurements(row):
+    for measurement in row.measurements:
         if stored(measurement, locations) is None:
             missing += _training(measurement.run, locations)
             missing.append(_evaluation(measurement, locations))
@@ -88,21 +88,7 @@ def remaining_commands(row: Row, locations: Locations) -> list[Command]:
 
 def unmeasured(row: Row, locations: Locations) -> bool:
     """Return whether any result behind a row is missing."""
-    return any(stored(measurement, locations) is None for measurement in measurements(row))
-
-
-def measurements(row: Row) -> Iterator[Measurement]:
-    """Yield the distinct measurements behind a row's figures."""
-    yield from {cell.measurement.name: cell.measurement for cell in row.cells.values()}.values()
-
-
-def data_sets(row: Row) -> set[str]:
-    """Return the names of the data sets behind a row."""
-    return {
-        data_name(prepare)
-        for measurement in measurements(row)
-        for prepare in (measurement.prepare, *(run.prepare for run in chain(measurement.run)))
-    }
+    return any(stored(measurement, locations) is None for measurement in row.measurements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +101,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """Result of a measurement: figures by shot, or by what the images were regenerated from."""
+    """Result of a measurement, with figures by shot."""
 
     figures: Mapping[str, Interval]
     way: int
@@ -125,17 +111,10 @@ class Answer:
 
     @classmethod
     def from_json(cls, found: Any) -> "Answer":
-        """Read `frn eval --json` or `frn visualize render --json`.
-
-        KeyError, TypeError, IndexError or ValueError if it is neither.
-        """
-        if "l2" in found:
-            shape = {"way": found["way"], "queries": 1, "episodes": found["trials"]}
-            figures = found["l2"]
-        else:
-            results = found["results"]
-            shape = {key: results[0][key] for key in ("way", "queries", "episodes")}
-            figures = {str(one["shot"]): {"mean": one["accuracy"], "ci95": one["ci95"]} for one in results}
+        """Read output of `frn eval --json`. Raises KeyError, TypeError, IndexError or ValueError if it is not such."""
+        results = found["results"]
+        shape = {key: results[0][key] for key in ("way", "queries", "episodes")}
+        figures = {str(one["shot"]): {"mean": one["accuracy"], "ci95": one["ci95"]} for one in results}
         answer = convert({"figures": figures, "seed": found["seed"], **shape}, cls)
         if not all(math.isfinite(figure.mean + figure.ci95) for figure in answer.figures.values()):
             raise ValueError("a figure is not finite")
@@ -143,7 +122,7 @@ class Answer:
 
 
 def stored(measurement: Measurement, locations: Locations) -> Answer | None:
-    """The answer of a measurement, or None if it does not exist or is damaged."""
+    """Return the result of a measurement, or None if it does not exist or is damaged."""
     try:
         return Answer.from_json(read_json(locations.answer(measurement)))
     except (ValueError, KeyError, TypeError, IndexError):
@@ -152,7 +131,7 @@ def stored(measurement: Measurement, locations: Locations) -> Answer | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStatus:
-    """Status of a run according to its checkpoint."""
+    """Status of a run as stored in its checkpoint."""
 
     finished: bool
     seconds: float
@@ -161,7 +140,7 @@ class RunStatus:
     """Processor and threads, if the run recorded them."""
 
 
-def run_status(run: Run, locations: Locations) -> RunStatus | None:
+def run_status(run: RunSpec, locations: Locations) -> RunStatus | None:
     """Return the progress of a run, or None if it has not started. Raises FrnError if the folder holds another run."""
     folder = locations.folder(run)
     if not (folder / "last.safetensors").is_file():
@@ -171,7 +150,7 @@ def run_status(run: Run, locations: Locations) -> RunStatus | None:
         position, settings = record["training"]["place"], record["training"]["run"]
         status = convert(
             {
-                "finished": position["epoch"] >= settings.get("schedule", settings)["epochs"],
+                "finished": position["epoch"] >= settings["schedule"]["epochs"],
                 "seconds": position["seconds"],
                 "precision": settings["precision"],
                 "machine": record.get("machine"),
@@ -180,17 +159,17 @@ def run_status(run: Run, locations: Locations) -> RunStatus | None:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FrnError(
-            f"{folder}: its last.safetensors is not of a run. Move it away, or give another --runs."
+            f"{folder}: its last.safetensors does not belong to a run. Move it away, or give another --runs."
         ) from error
     if differing := changes(settings, run.decides):
         raise FrnError(
-            f"{folder}: holds another run than `{Command(run.words(locations.result(run.init)))}` "
+            f"{folder}: contains a different run from `{Command(run.words(locations.result(run.init)))}` "
             f"({', '.join(differing[:4])}). Move it away, or give another --runs."
         )
     return status
 
 
-def _training(run: Run, locations: Locations) -> list[Command]:
+def _training(run: RunSpec, locations: Locations) -> list[Command]:
     before = run_status(run, locations)
     if before and before.finished:
         return []
@@ -204,6 +183,6 @@ def _training(run: Run, locations: Locations) -> list[Command]:
 
 
 def _evaluation(measurement: Measurement, locations: Locations) -> Command:
-    run, data = measurement.run, locations.data_for(measurement.prepare)
-    tested = measurement.words(locations.result(run.init), locations.result(run))
-    return Command((*tested, "--data", str(data), "--json", *locations.options), locations.answer(measurement))
+    data = locations.data_for(measurement.prepare)
+    words = ("eval", locations.result(measurement.run), *measurement.flags, "--data", str(data), "--json")
+    return Command((*words, *locations.options), locations.answer(measurement))

@@ -2,37 +2,31 @@
 
 from importlib.resources import files
 
-from frn.reproduce.plan import measurements
-from frn.reproduce.rows import Row, Run, Table
+from frn.reproduce.rows import Row, RunSpec, Table
 from frn.reproduce.table_report import Report
 
 
-def figure(mean: float | None, ci95: float | None, digits: int = 2) -> str:
-    """Return a figure with its interval, as far as they exist."""
+def figure(mean: float | None, ci95: float | None) -> str:
+    """Return a figure and its interval, if they exist."""
     if mean is None:
         return ""
-    return f"{mean:.{digits}f}" if ci95 is None else f"{mean:.{digits}f} ± {ci95:.{digits}f}"
-
-
-def heading(column: str) -> str:
-    """Return the heading of figures by shot, or by what the images are regenerated from."""
-    return f"{column}-shot" if column.isdigit() else column.replace("_", " ")
+    return f"{mean:.2f}" if ci95 is None else f"{mean:.2f} ± {ci95:.2f}"
 
 
 def minutes(row: Row, found: Report) -> str:
-    """Return the training time of the runs behind a row, one or one per shot, and of the runs they start from."""
+    """Return the training time of the runs behind a row and of the runs they start from: one time, or one per shot."""
 
-    def told(run: Run) -> str:
+    def told(run: RunSpec) -> str:
         before = told(run.init) if run.init and run.init.name in found.runs else ""
         return f"{found.runs[run.name].seconds / 60:.0f} min" + (f" after {before}" if before else "")
 
-    behind = {m.run.name: m.run for m in measurements(row) if m.name in found.measurements}
+    behind = {m.run.name: m.run for m in row.measurements if m.name in found.measurements}
     return " + ".join(told(run) for name, run in behind.items() if name in found.runs)
 
 
 def markdown(found: Report, table: Table) -> str:
-    """A table as a Markdown page, as `table.md.jinja` has it."""
-    from jinja2 import Template  # here: only pages need it
+    """Render a table as a Markdown page with `table.md.jinja`."""
+    from jinja2 import Template  # imported here because only pages need it
 
     known = {row.name: row for row in table.rows}
     heads: list[str] = []
@@ -42,10 +36,10 @@ def markdown(found: Report, table: Table) -> str:
         if not any(figures):
             continue
         if any(f and f.published is not None for f in figures):
-            heads.append(f"{heading(column)} published")
-            columns.append([figure(f.published, f.published_ci95, table.digits) if f else "" for f in figures])
-        heads.append(f"{heading(column)} here")
-        columns.append([figure(f.accuracy, f.ci95, table.digits) if f else "" for f in figures])
+            heads.append(f"{column}-shot published")
+            columns.append([figure(f.published, f.published_ci95) if f else "" for f in figures])
+        heads.append(f"{column}-shot here")
+        columns.append([figure(f.accuracy, f.ci95) if f else "" for f in figures])
     absent: dict[str, list[str]] = {}
     for line in found.rows:
         if line.missing:
@@ -54,14 +48,13 @@ def markdown(found: Report, table: Table) -> str:
     text = (files("frn.reproduce") / "table.md.jinja").read_text(encoding="utf-8")
     return Template(text, trim_blocks=True, keep_trailing_newline=True).render(
         found=found,
-        unit=table.unit,
         heads=heads,
         rows=[
             (line.label, cells, minutes(known[line.row], found))
             for line, cells in zip(found.rows, zip(*columns, strict=True), strict=True)
         ],
         protocols={f"{m.way}-way, {m.queries} queries, {m.episodes:,} episodes, seed {m.seed}" for m in measured},
-        machines={f"{run.machine or 'machine not noted'}, {run.precision}" for run in runs},
+        machines={f"{run.machine or 'unknown machine'}, {run.precision}" for run in runs},
         absent=absent,
         called=[entry.command for part in (runs, measured) for entry in part],
     )

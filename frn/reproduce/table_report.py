@@ -11,14 +11,14 @@ from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from frn._version import __version__
-from frn.reproduce.plan import Locations, measurements, run_status, stored
-from frn.reproduce.rows import Elsewhere, Measurement, Quoted, Row, Run, Table, chain, data_name
+from frn.reproduce.plan import Locations, run_status, stored
+from frn.reproduce.rows import Elsewhere, Measurement, Quoted, Row, RunSpec, Table, data_name
 from frn.system.files import read_json
 from frn.system.hardware import cores, processor
 
 
 class Figure(Struct, frozen=True):
-    """One shot of a row in percent, or one error of regenerated images; None if missing."""
+    """One shot of a row, in percent; None if missing."""
 
     measurement: str
     published: float | None
@@ -28,7 +28,7 @@ class Figure(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True, omit_defaults=True):
-    """A row, with figures by shot or by what the images are regenerated from."""
+    """A row, with figures by shot."""
 
     row: str
     label: str
@@ -48,7 +48,7 @@ class FinishedRun(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    """A stored result of `frn eval` or `frn visualize render`."""
+    """A stored result of `frn eval`."""
 
     command: str
     run: str
@@ -104,10 +104,10 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
     """Return the known figures of some rows of a table; `missing` says why a row could not be measured."""
     runs: dict[str, FinishedRun] = {}
     measured: dict[str, Measured] = {}
-    for measurement in (measurement for row in rows for measurement in measurements(row)):
+    for measurement in (measurement for row in rows for measurement in row.measurements):
         if (answer := stored(measurement, locations)) is None:
             continue
-        for run in chain(measurement.run):
+        for run in measurement.run.chain:
             if run.name not in runs and (done := run_status(run, locations)) is not None:
                 runs[run.name] = FinishedRun(
                     training_command(run), round(done.seconds, 1), done.precision, done.machine
@@ -150,26 +150,26 @@ def _line(row: Row, locations: Locations, missing: str | None) -> Line:
     return Line(row.name, row.label, figures, missing or None)
 
 
-def _place(run: Run | None) -> str:
+def _place(run: RunSpec | None) -> str:
     return f"runs/{run.name}" if run else ""
 
 
-def training_command(run: Run) -> str:
+def training_command(run: RunSpec) -> str:
     """Return the command of a run, with locations by name."""
     return shlex.join(("frn", *run.words(_place(run.init)), "--data", data_name(run.prepare), "--out", _place(run)))
 
 
 def evaluation_command(measurement: Measurement) -> str:
     """Return the command of a measurement, with locations by name."""
-    words = measurement.words(_place(measurement.run.init), _place(measurement.run))
-    return shlex.join(("frn", *words, "--data", data_name(measurement.prepare), "--json"))
+    words = ("frn", "eval", _place(measurement.run), *measurement.flags)
+    return shlex.join((*words, "--data", data_name(measurement.prepare), "--json"))
 
 
 def commands(row: Row) -> list[str]:
     """Return all commands behind a row, in order."""
     lines: list[str] = []
-    for measurement in measurements(row):
-        lines += [*map(training_command, chain(measurement.run)), evaluation_command(measurement)]
+    for measurement in row.measurements:
+        lines += [*map(training_command, measurement.run.chain), evaluation_command(measurement)]
     return list(dict.fromkeys(lines))
 
 
@@ -204,8 +204,8 @@ def described(table: Table) -> Listed:
 
 
 def read(path: Path) -> Report | None:
-    """The table that `frn reproduce` wrote as JSON, or None if it does not exist or is damaged."""
+    """Return the table that `frn reproduce` wrote as JSON, or None if it does not exist or is damaged."""
     try:
         return convert(read_json(path), Report)
-    except ValueError:  # also a lone surrogate, in a key of a table
+    except ValueError:  # also a lone surrogate in a key of a table
         return None

@@ -9,11 +9,9 @@ from typing import Any
 from frn.errors import FrnError
 from frn.reproduce.rows import (
     Cell,
-    DecoderSpec,
     Elsewhere,
     Measurement,
     Quoted,
-    Regeneration,
     Row,
     RunSpec,
     Table,
@@ -21,9 +19,6 @@ from frn.reproduce.rows import (
 )
 from frn.training.presets import PRESETS
 from frn.training.runs.run_options import RunOptions
-
-REGENERATED_FROM = ("ground_truth", "same_class", "other_class")
-"""Columns of Table 10: an image's own feature map, and those reconstructed from its class and from others."""
 
 
 def _read() -> dict[str, Table]:
@@ -41,7 +36,7 @@ def _table(name: str, entry: dict[str, Any], runs: Mapping[str, RunSpec]) -> Tab
         Elsewhere(label, published, command, f"{label.replace('qpth', 'POT')}: {aside}" if aside else "")
         for label, published in entry.pop("elsewhere", ())
     ]
-    rows = [_regenerated(row) if "decoder_of" in row else _row(row, runs) for row in entry.pop("rows", ())]
+    rows = [_row(row, runs) for row in entry.pop("rows", ())]
     lines = [line.split("|") for line in entry.pop("quoted", "").splitlines()]
     quoted = [Quoted(*map(str.strip, line)) for line in lines]
     return Table(name, rows=rows, elsewhere=elsewhere, quoted=quoted, **entry)
@@ -49,7 +44,7 @@ def _table(name: str, entry: dict[str, Any], runs: Mapping[str, RunSpec]) -> Tab
 
 def _row(entry: Mapping[str, Any], runs: Mapping[str, RunSpec]) -> Row:
     """Build a row; the figure of each shot comes from the first run tested at it."""
-    cells: dict[int | str, Cell] = {}
+    cells: dict[int, Cell] = {}
     for run in (runs.get(name) or run_of(name) for name in entry["runs"]):
         preset = PRESETS[run.options.preset]
         measurement = Measurement(
@@ -67,18 +62,6 @@ def _row(entry: Mapping[str, Any], runs: Mapping[str, RunSpec]) -> Row:
                 cells[shot] = Cell(measurement, *published)
     name = entry.get("name", entry["runs"][-1].removesuffix("-5shot"))
     return Row(name=name, label=entry["label"], cells=dict(sorted(cells.items())))
-
-
-def _regenerated(entry: Mapping[str, Any]) -> Row:
-    """Build a row of Table 10: a decoder of a model trained at 5 shot, on validation images."""
-    decoder = DecoderSpec(name=entry["name"], init=run_of(entry["decoder_of"]), epochs=entry["epochs"])
-    measurement = Regeneration(
-        name=decoder.name, run=decoder, flags=("--split", "val", "--trials", "1000"), prepare=decoder.prepare
-    )
-    figures = zip(REGENERATED_FROM, entry["published"], strict=True)
-    return Row(
-        name=decoder.name, label=entry["label"], cells={name: Cell(measurement, figure) for name, figure in figures}
-    )
 
 
 TABLES = _read()

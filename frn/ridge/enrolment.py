@@ -19,7 +19,7 @@ from frn.errors import FrnError
 from frn.ridge.parameters import HeadParameters
 
 MAX_FACTOR = 1e6
-"""Limit of a row's values, which are about rho at most; squared products of larger ones may overflow float32."""
+"""Limit of a row's values; products of two larger ones may overflow float32. Normal values are at most about rho."""
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
@@ -32,26 +32,29 @@ class EnrolledClass:
     """(m, d)."""
     signs: Floats
     """+1 or -1, (m,)."""
+    centre: Floats
+    """Mean location of the supports, (d,)."""
 
 
 def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> EnrolledClass:
     """Enroll a class from feature maps of its supports, (k, r, d); lambda follows their number.
 
-    FrnError if the maps are empty or not finite, or the head is that of no trained model.
+    Raises FrnError if the maps are empty or not finite, or no trained model has such head parameters.
     """
     pool = pool_rows(feature_maps)
     p, d = pool.shape
+    centre = pool.mean(0)
     lam, rho = head.lam(p, d), head.rho()
-    if p > d:  # the triangular factor of its QR has the same S^T S
+    if p > d:  # the triangular factor of its QR decomposition has the same S^T S
         pool = np.asarray(np.linalg.qr(pool, mode="r"), dtype=np.float64)
     try:  # several times as fast
         rows = _rows_by_cholesky(pool, lam, rho)
         signs = np.ones(len(rows))
-    except np.linalg.LinAlgError:  # rho h > 2 somewhere: not a sum of squares
+    except np.linalg.LinAlgError:  # rho h > 2 for some direction, so it is not a sum of squares
         rows, signs = _rows_by_svd(pool, lam, rho)
     if not np.abs(rows).max(initial=0) <= MAX_FACTOR:
         raise FrnError(f"the model's head is damaged: with rho = {rho:g} no class can be enrolled")
-    return EnrolledClass(rows.astype(np.float32), signs.astype(np.float32))
+    return EnrolledClass(rows.astype(np.float32), signs.astype(np.float32), centre.astype(np.float32))
 
 
 def _rows_by_cholesky(pool: Array, lam: float, rho: float) -> Array:
@@ -71,7 +74,7 @@ def _rows_by_svd(pool: Array, lam: float, rho: float) -> tuple[Array, Array]:
 
 
 BLOCK = 1 << 19
-"""Values of class rows that are joined for one product: few enough for the processor's cache."""
+"""Number of values of class rows that are joined for one product: few enough for the processor's cache."""
 OPERATORS = 1 << 28
 """Most values of residual operators to keep, unless the rows take at least as many."""
 READ_COST = 20
@@ -111,6 +114,32 @@ class JoinedClasses:
         return taken
 
 
+@dataclass(frozen=True, slots=True)
+class Centres:
+    """Mean locations of classes, for the distance of a photo's mean location."""
+
+    origin: Array
+    """Mean of the centres, (d,)."""
+    offsets: Array
+    """Centres from the origin, (way, d)."""
+    scale: float
+    """Mean squared length of the centres: the unit of distances."""
+
+    @classmethod
+    def of(cls, classes: Iterable[EnrolledClass]) -> "Centres":
+        """Collect the centres of one or more classes."""
+        centres = np.stack([enrolled.centre for enrolled in classes]).astype(np.float64)
+        origin = centres.mean(0)
+        return cls(origin, centres - origin, float(np.square(centres).sum(1).mean()) or 1.0)
+
+    def distance(self, feature_maps: NDArray[np.floating]) -> Array:
+        """Return the squared distance of each map's mean location from each centre: (q, r, d) to (q, way)."""
+        offsets = feature_maps.mean(1, dtype=np.float64) - self.origin
+        squares = np.square(offsets).sum(1)[:, None] + np.square(self.offsets).sum(1) - 2 * offsets @ self.offsets.T
+        distance: Array = squares.clip(0) / self.scale
+        return distance
+
+
 class ClassScorer:
     """Scores queries against several enrolled classes with any numbers of supports.
 
@@ -124,6 +153,7 @@ class ClassScorer:
         if not classes:
             raise FrnError("a classifier needs at least one class")
         self.classes = list(classes)
+        self.centres = Centres.of(classes)
         self._blocks = _in_blocks(classes)
         self._whole = JoinedClasses.of(self._blocks[0]) if len(self._blocks) == 1 else None
         d = classes[0].rows.shape[1]
@@ -186,15 +216,15 @@ def _in_blocks(classes: Sequence[EnrolledClass]) -> list[list[EnrolledClass]]:
 
 
 def energy(feature_maps: NDArray[np.floating]) -> Array:
-    """Mean squared length of the locations of maps (n, r, d): (n,)."""
+    """Return the mean squared length (n,) of the locations of maps (n, r, d)."""
     mean: Array = np.square(feature_maps, dtype=np.float64).sum(-1).mean(-1)
     return mean
 
 
 def pool_rows(feature_maps: NDArray[np.floating]) -> Array:
-    """The supports' locations as one pool, in float64: (k, r, d) to (p, d).
+    """Return the supports' locations as one pool in float64: (k, r, d) to (p, d).
 
-    FrnError if the maps are empty or not finite.
+    Raises FrnError if the maps are empty or not finite.
     """
     pool = np.asarray(feature_maps, dtype=np.float64).reshape(-1, feature_maps.shape[-1])
     if pool.size == 0 or not np.isfinite(pool).all():

@@ -1,20 +1,20 @@
-"""Which form of the class error (Eq. 4) takes the least work, by the sizes alone.
+"""Choice of the form of the class error (Eq. 4) that takes the least work, from the sizes alone.
 
-Work is counted in multiplications of large float32 products on one core, as assets/benchmarks/head.py measures it;
-products whose result is as large as their factors count twice, because they wait for memory. Gradients take about twice
-the forward's work in each form.
+Work is counted in multiplications of large float32 products on one core, as measured by assets/benchmarks/head.py.
+Products whose result is as large as their factors count twice, because they wait for memory. Gradients take about twice
+the work of the forward pass in each form.
 
 Shape letters: way classes, p pool rows, r locations per map, d channels, n = queries * r query locations.
 """
 
 
 def whitened_pays(p: int, d: int) -> bool:
-    """Return whether the whitened pool (p, d) and a damping (p, p) are less work than the residual operator (d, d)."""
+    """Return whether the whitened pool (p, d) and a damping (p, p) take less work than the residual operator (d, d)."""
     return p * (p + d) < d * d
 
 
 def moments_pay(way: int, p: int, queries: int, r: int, d: int) -> bool:
-    """Return whether second moments of `queries` maps are less work than their locations one by one."""
+    """Return whether second moments of `queries` maps take less work than their locations one by one."""
     n = queries * r
     by_location = n * way * (p * (p + d) if whitened_pays(p, d) else d * d)
     return 2 * d**2 * (n + queries * way) + way * d**3 < by_location

@@ -12,18 +12,18 @@ from frn.ridge.parameters import HeadParameters
 
 
 def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
-    """Class error of every support (k, r, d), k >= 2, reconstructed by the other k - 1, (k,): large for an outlier."""
+    """Return the class error (k,) of each support (k, r, d), reconstructed by the others, for k >= 2."""
     error: Array = left_out_location_error(feature_maps, head).mean(axis=1)
     return error
 
 
 def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
-    """Squared error of every location of every support (k, r, d), k >= 2, when the others reconstruct it, (k, r).
+    """Return the squared error (k, r) of every location of supports (k, r, d), reconstructed by the others; k >= 2.
 
-    With A = S S^T + lam I, B = A^-1 and the blocks of image i, the ridge weights of its rows on the others' are
-    -B_i^-1 B_(i, rest), so z.w and w.w of the low-rank distance are the diagonals of A_i - B_i^-1 and of
-    B_i^-1 (B B)_i B_i^-1 - I. Lambda is that of k - 1 supports. FrnError if there are fewer than two supports, or
-    the maps are not finite, and as `_inverse`.
+    With A = S S^T + lam I, B = A^-1 and the blocks of image i, the ridge weights of its rows on the others' are -B_i^-1
+    B_(i, rest), so z.w and w.w of the low-rank distance are the diagonals of A_i - B_i^-1 and of B_i^-1 (B B)_i B_i^-1
+    - I. Lambda is that of k - 1 supports. Raises FrnError if there are fewer than two supports, or the maps are not
+    finite, and like `_inverse`.
     """
     k, r, d = feature_maps.shape
     if k < 2:

@@ -10,7 +10,7 @@ from torch import Tensor
 from frn.system.hardware import OPENBLAS_THREADS, processor
 
 SMALL, SMALL_SINGLE_THREADED = 1 << 18, 1 << 28
-"""Multiplications of two matrices up to which OpenBLAS uses one thread; the second, if it may start no other."""
+"""Largest number of multiplications for which OpenBLAS uses one thread; the second, if it may start no other."""
 FEW_THREADS = 2
 """Number of torch threads up to which a single thread of OpenBLAS is not slower."""
 
@@ -30,15 +30,15 @@ def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
 def matmul_small(a: Tensor, b: Tensor) -> Tensor:
     """Return A_i B_i of stacks of matrices, (..., n, k) and (..., k, m), that may be small.
 
-    torch again has only MKL; on an AMD processor numpy's OpenBLAS takes half the time on one thread. But OpenBLAS has
-    no gradient and does not divide the stack among many threads. For larger matrices it starts its own threads, which
-    then contend with each other.
+    For these, too, torch has only MKL; on an AMD processor numpy's OpenBLAS takes half the time on one thread. But
+    OpenBLAS has no gradient and does not divide the stack among many threads. For larger matrices it starts its own
+    threads, which then contend with each other.
     """
     if transformed():
         return a @ b
     n, k, m = *a.shape[-2:], b.shape[-1]
     if a.is_cpu and not _wants_gradient(a, b) and n * k * m <= _small() and torch.get_num_threads() <= FEW_THREADS:
-        result = a.new_empty(*a.shape[:-1], m)  # starts on a cache line; numpy's own may not
+        result = a.new_empty(*a.shape[:-1], m)  # the memory starts at a cache line; that of numpy may not
         np.matmul(a.detach().numpy(), b.detach().numpy(), out=result.numpy())
         return result
     return a @ b

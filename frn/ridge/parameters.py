@@ -52,10 +52,10 @@ class HeadParameters:
 
     @classmethod
     def from_metadata(cls, learned: Mapping[str, float]) -> "HeadParameters":
-        """The entry `frn.head` of an ONNX file's metadata. FrnError if it holds others."""
+        """Read the entry `frn.head` of an ONNX file's metadata. Raises FrnError if its values are not plausible."""
         if learned.keys() != {"alpha", "beta", "gamma"}:
             raise FrnError(f"an FRN head has alpha, beta and gamma, not {', '.join(learned)}")
-        if not all(abs(value) <= MAX_PARAMETER[name] for name, value in learned.items()):  # nor is NaN
+        if not all(abs(value) <= MAX_PARAMETER[name] for name, value in learned.items()):  # this also refuses NaN
             raise FrnError(f"alpha, beta and gamma are {learned}")
         return cls(**learned)
 

@@ -45,14 +45,14 @@ def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 
 
 def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
-    """Squared distance of every query location from its reconstruction (the summand of Eq. 4), (way, n).
+    """Return the squared distance (way, n) of query locations from their reconstructions (the summand of Eq. 4).
 
-    No reconstruction is formed: it is |q|^2 less what the class's whitened pool takes off, or, where supports are many,
-    |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Either way one product of all queries with all classes. The
+    No reconstruction is formed. The result is |q|^2 minus a term of the class's whitened pool or, for many supports,
+    |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Both are one product of all queries with all classes. The
     arguments are those of `reconstruct`.
 
     Raises:
-        FrnError: as `reconstruct`.
+        FrnError: like `reconstruct`.
     """
     with torch.autocast(query.device.type, enabled=False):
         query, pool, lam, rho = _prepared(query, pool, lam, rho)
@@ -67,12 +67,12 @@ def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor
 
 
 def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
-    """Mean squared reconstruction error of query maps (queries, r, d), <Q, Q_c> of Eq. 4, (queries, way).
+    """Return the mean squared error <Q, Q_c> of Eq. 4 (queries, way) of query maps (queries, r, d).
 
     The other arguments are those of `reconstruct`.
 
     Raises:
-        FrnError: as `reconstruct`.
+        FrnError: like `reconstruct`.
     """
     queries, r, d = query.shape
     way, p, _ = pool.shape
@@ -86,11 +86,11 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 def _prepared(
     query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Features in one dtype, float32 at least; lambda and rho as float64 scalars. FrnError as `reconstruct`."""
+    """Convert features to one dtype, at least float32, and lambda and rho to float64. Raises like `reconstruct`."""
     if query.shape[-1] != pool.shape[-1]:
         raise FrnError(f"query has {query.shape[-1]} channels but pool has {pool.shape[-1]}")
     dtype = torch.promote_types(torch.promote_types(query.dtype, pool.dtype), torch.float32)
     lam, rho = (torch.as_tensor(value, dtype=torch.float64, device=query.device) for value in (lam, rho))
-    if not transformed() and lam.device.type == "cpu" and lam <= 0:  # reading it on a GPU would block
+    if not transformed() and lam.device.type == "cpu" and lam <= 0:  # reading its value on a GPU would block
         raise FrnError(f"lambda is {lam.item()}, but must be positive")
     return query.to(dtype), pool.to(dtype), lam, rho

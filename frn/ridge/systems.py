@@ -27,15 +27,15 @@ def gram(rows: Tensor) -> Tensor:
 
 
 def ridge_factor(columns: Tensor, lam: Tensor) -> Tensor:
-    """Cholesky factor of X^T X + lam I, lower: (way, n, m) to (way, m, m). SingularError as `_checked`."""
+    """Return the lower Cholesky factor of X^T X + lam I, (way, n, m) to (way, m, m). Raises like `_checked`."""
     factor, failed = torch.linalg.cholesky_ex(_ridge(gram(columns), lam))
     return _checked(factor, failed != 0, lam)
 
 
 def residual_operator(system: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
-    """B = I - rho (S^T S + lam I)^-1 S^T S = (1 - rho) I + rho lam (S^T S + lam I)^-1, symmetric.
+    """Return B = I - rho (S^T S + lam I)^-1 S^T S = (1 - rho) I + rho lam (S^T S + lam I)^-1, which is symmetric.
 
-    From S^T S of every class, (..., d, d); `query @ B` is the query less its reconstruction. SingularError as
+    The input is S^T S of every class, (..., d, d); `query @ B` is the query minus its reconstruction. Raises like
     `_checked`.
     """
     ridge = _ridge(system, lam)
@@ -44,13 +44,13 @@ def residual_operator(system: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
 
 
 def _inverse(ridge: Tensor) -> tuple[Tensor, Tensor]:
-    """Inverses of positive definite (..., m, m), and which of them (...) are not."""
+    """Return the inverses of positive definite (..., m, m), and which of them (...) are not positive definite."""
     factor, info = torch.linalg.cholesky_ex(ridge)
     return torch.cholesky_inverse(factor), info != 0
 
 
 class _Inverse(torch.autograd.Function):
-    """`_inverse`, with the gradient of an inverse: torch takes that of the factor, several times as slow."""
+    """Compute `_inverse` with the gradient of an inverse; torch's, through the factor, is several times slower."""
 
     @staticmethod
     def forward(ctx: Any, ridge: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,9 +70,10 @@ def _ridge(system: Tensor, lam: Tensor) -> Tensor:
 
 
 def _checked(solved: Tensor, failed: Tensor, lam: Tensor) -> Tensor:
-    """Refuse what was solved (..., m, m) if some systems (...) were not positive definite, by a SingularError.
+    """Return solutions (..., m, m); raise SingularError if some systems (...) were not positive definite.
 
-    On other devices, and under a compiler or a transform, those are NaN instead, because nothing can look at values.
+    On other devices, and under a compiler or a transform, such solutions become NaN, because values cannot be
+    inspected.
     """
     if transformed() or not solved.is_cpu:
         return solved.masked_fill(failed[..., None, None], torch.nan)
@@ -86,11 +87,11 @@ def _checked(solved: Tensor, failed: Tensor, lam: Tensor) -> Tensor:
 
 
 def squared_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
-    """B^2 of the residual operator, in the pool's dtype: (way, p, d) to (way, d, d)."""
+    """Return B^2 of the residual operator, in the pool's dtype: (way, p, d) to (way, d, d)."""
     if not whitened_pays(*pool.shape[1:]):
         residual = residual_operator(gram(pool), lam, rho).to(pool.dtype)
         return matmul_small(residual, residual)
-    # In float64 up to here: rounded any earlier, few rows lose the gradient of lambda.
+    # float64 up to here: if rounded earlier, few rows lose the gradient of lambda.
     rows, _ = whiten(pool, lam)
     small = gram(rows.mT)
     taken = rows.mT @ (rho * (2 * identity_like(small) - rho * small)) @ rows
@@ -98,7 +99,7 @@ def squared_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
 
 
 def whiten(pool: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
-    """V = L^-1 S (way, p, d) and sqrt(lam) L^-1 (way, p, p), with S S^T + lam I = L L^T; no norm is above one."""
+    """Return V = L^-1 S (way, p, d) and sqrt(lam) L^-1 (way, p, p) with S S^T + lam I = L L^T; no norm exceeds one."""
     rows = pool.double()
     factor = ridge_factor(rows.mT, lam)
     inverse = torch.linalg.solve_triangular(factor, identity_like(factor), upper=False)

@@ -36,7 +36,7 @@ GOLDEN_SECTION_STEPS = 24
 TUNING_EPISODES = 10
 """Number of episodes of other classes used in the search."""
 FEW = 10
-"""Most shots for which rivals also lack a support, so that a class of k - 1 is not compared with classes of k."""
+"""Largest number of shots for which rivals also lack a support, so that classes of k - 1 and k are not compared."""
 MAX_CLASSES = 64
 MAX_QUERIES = 400
 MAX_WORK = 30 * 10**9
@@ -59,7 +59,7 @@ class Prior:
 
     @classmethod
     def trained(cls, head: HeadParameters) -> "Prior":
-        """Return the prior of a trained head."""
+        """Return the prior for a trained head."""
         return cls(head.alpha, head.beta, head.gamma)
 
     def head(self, shots: float) -> HeadParameters:

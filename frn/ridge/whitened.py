@@ -1,10 +1,10 @@
 """Errors of query locations by a class's whitened pool.
 
-With S S^T + lam I = L L^T, V = L^-1 S and M = sqrt(lam) L^-1, neither with a norm above one, the error of Eq. 4 is
+With S S^T + lam I = L L^T, V = L^-1 S and M = sqrt(lam) L^-1, whose norms are at most one, the error of Eq. 4 is
 
-    |q - rho S^T (L L^T)^-1 S q|^2 = |q|^2 - rho (2 - rho) |V q|^2 - rho^2 |M^T V q|^2,
+|q - rho S^T (L L^T)^-1 S q|^2 = |q|^2 - rho (2 - rho) |V q|^2 - rho^2 |M^T V q|^2,
 
-so no reconstruction is formed, and one product of all queries with all classes does nearly all of it.
+so no reconstruction is formed, and one product of all queries with all classes does nearly all the work.
 
 Shape letters: way classes, p pool rows, d channels, n query locations.
 """
@@ -12,7 +12,7 @@ Shape letters: way classes, p pool rows, d channels, n query locations.
 import torch
 from torch import Tensor
 
-from frn.ridge.matmul import matmul_nt
+from frn.ridge.matmul import matmul_nt, transformed
 from frn.ridge.systems import whiten
 
 CACHED = 1024
@@ -33,4 +33,4 @@ def whitened_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Ten
 
 def in_blocks(query: Tensor) -> tuple[Tensor, ...]:
     """Split query locations (n, d) into blocks that stay in a CPU's cache."""
-    return query.split(CACHED) if query.is_cpu else (query,)
+    return query.split(CACHED) if query.is_cpu and not transformed() else (query,)

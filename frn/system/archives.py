@@ -1,4 +1,7 @@
-"""Untrusted archives: the number of entries and their unpacked size are checked before unpacking."""
+"""Untrusted archives: the number of entries and their unpacked size are checked before unpacking.
+
+A path may lead into a zip, as if it were a folder: `birds.zip/jay/1.jpg` (`find_zip`).
+"""
 
 import bz2
 import gzip
@@ -7,14 +10,16 @@ import lzma
 import re
 import struct
 import tarfile
+import threading
 import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from frn.errors import FrnError
+from frn.errors import FrnError, shorten
 
 MAX_ENTRIES = 3_000_000
 """Most entries of an archive; all of ImageNet has 1.3 million images."""
@@ -23,9 +28,11 @@ MAX_ENTRY = 16 << 30
 MAX_ARCHIVE = 1 << 40
 """Most bytes of all entries together."""
 FREE_ENTRIES, BYTES_PER_ENTRY = 100_000, 512
-"""Entries allowed for any archive, and its bytes required for each further one; image archives have far more."""
+"""Number of entries allowed for any archive, and bytes that it must have for each further one; image archives have far
+more.
+"""
 FREE_BYTES, MAX_RATIO = 1 << 30, 50
-"""Unpacked bytes allowed for any archive, and how many times its own size beyond them."""
+"""Unpacked bytes allowed for any archive, and the multiple of its own size allowed beyond them."""
 MAX_READ = 64 << 20
 """Most bytes that listing a tar may read at once, because a name or header may claim any length."""
 MAX_DIRECTORY, DIRECTORY_SHARE = 8 << 20, 3
@@ -68,16 +75,16 @@ class Limits:
         """
         path = PurePosixPath(name.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
-            raise FrnError(f"{self.archive}: {name!r} points outside the archive. Nothing of it is used.")
+            raise FrnError(f"{self.archive}: {name!r} points outside the archive. The archive is not used.")
         if size < 0:
-            raise FrnError(f"{self.archive}: is not a whole archive ({name!r} has {size} bytes). Fetch it again.")
+            raise FrnError(f"{self.archive}: is not a complete archive ({name!r} has {size} bytes). Download it again.")
         self.entries += 1
         self.size += size
         most = min(MAX_ENTRIES, FREE_ENTRIES + self.length // BYTES_PER_ENTRY)
         most_bytes = min(MAX_ARCHIVE, FREE_BYTES + MAX_RATIO * self.length)
         if self.entries > most or size > MAX_ENTRY or self.size > most_bytes:
             raise FrnError(
-                f"{self.archive}: unpacks to more than an image data set would hold, at {name!r}: limits are "
+                f"{self.archive}: unpacks to more than an image data set needs, at {name!r}: limits are "
                 f"{most:,} entries, {MAX_ENTRY >> 30} GiB each, {most_bytes / 2**30:.3g} GiB in all."
             )
         hidden = any(part[0] == "." or part == "__MACOSX" for part in path.parts)
@@ -90,9 +97,65 @@ def open_zip(path: Path) -> zipfile.ZipFile:
     directory = _directory_size(path, size)
     if directory > max(MAX_DIRECTORY, size // DIRECTORY_SHARE):
         raise FrnError(
-            f"{path}: is almost only file names ({directory:,} of {size:,} bytes), which no image data set is"
+            f"{path}: contains almost only file names ({directory:,} of {size:,} bytes), unlike any image data set"
         )
     return zipfile.ZipFile(path)
+
+
+class ZippedFiles:
+    """Files of a zip by the parts of their paths; for any number of threads."""
+
+    def __init__(self, path: Path) -> None:
+        """List a zip. Raises FrnError if it is damaged or exceeds the limits."""
+        self._lock = threading.Lock()
+        self._files: dict[tuple[str, ...], zipfile.ZipInfo] = {}
+        self.folders: dict[tuple[str, ...], set[str]] = {(): set()}
+        """Names of the files and folders in each folder."""
+        try:
+            self._zip, limits = open_zip(path), Limits(path, path.stat().st_size)
+            for info in self._zip.infolist():
+                if (parts := limits.check(_name(info), info.file_size)) and not info.is_dir():
+                    self._files[parts] = info
+                    for depth in range(len(parts)):
+                        self.folders.setdefault(parts[:depth], set()).add(parts[depth])
+        except DAMAGE as error:
+            raise FrnError(f"{path}: is not a whole zip ({shorten(error)})") from error
+
+    def read(self, parts: tuple[str, ...], where: Path, most: int) -> bytes:
+        """Return the bytes of a file. Raises FrnError if it does not exist, is damaged or has more than `most`."""
+        if (info := self._files.get(parts)) is None:
+            raise FrnError(f"{where}: cannot be read (the zip has no such file)")
+        if info.file_size > most:
+            raise FrnError(f"{where}: has {info.file_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
+        try:
+            with self._lock, self._zip.open(info) as file:
+                return file.read(info.file_size)
+        except DAMAGE as error:
+            raise FrnError(f"{where}: cannot be read from the zip ({shorten(error)})") from error
+
+
+def find_zip(path: Path) -> tuple[ZippedFiles, tuple[str, ...]] | None:
+    """Return the zip that a path is or leads into, and the parts of the path inside it; None if there is none."""
+    for place in (path, *path.parents):
+        if place.suffix.lower() == ".zip" and place.is_file():
+            status = place.stat()
+            return _listed(place, status.st_size, status.st_mtime_ns), path.relative_to(place).parts
+    return None
+
+
+@lru_cache(maxsize=4)
+def _listed(path: Path, size: int, mtime_ns: int) -> ZippedFiles:
+    return ZippedFiles(path)
+
+
+def _name(info: zipfile.ZipInfo) -> str:
+    """Return the name of an entry; systems also write UTF-8 without the flag that says so."""
+    if info.flag_bits & 0x800:
+        return info.filename
+    try:
+        return info.filename.encode("cp437").decode()
+    except ValueError:
+        return info.filename
 
 
 def _directory_size(path: Path, size: int) -> int:

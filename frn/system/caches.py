@@ -72,7 +72,7 @@ def make_cache_folder() -> Path:
     folder = cache_folder()
     if not _is_free(folder):
         raise FrnError(
-            f"{folder}: holds something else, and caches need a folder of their own. Set FRN_CACHE to a new folder."
+            f"{folder}: contains other files, and caches need a separate folder. Set FRN_CACHE to a new folder."
         )
     if not _is_tagged(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -189,7 +189,7 @@ def trim(limit: int | None = None) -> int:
         discard(split.path)
         total, freed = total - split.size, freed + split.size
     if (images := cache_folder() / IMAGES).is_symlink():
-        warnings.warn(f"{images}: is a link, so nothing in it is ever removed", FrnWarning, stacklevel=2)
+        warnings.warn(f"{images}: is a link, so its content is never removed", FrnWarning, stacklevel=2)
     return freed
 
 

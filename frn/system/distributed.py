@@ -24,7 +24,7 @@ Thing = TypeVar("Thing")
 Made = TypeVar("Made")
 
 PIECE = 64
-"""Items per rank between two gathers: photos, whose maps pass through memory."""
+"""Items per rank between two gathers, because the maps of photos are sent through memory."""
 
 RENDEZVOUS_TIMEOUT = timedelta(hours=1)
 """Timeout of the other ranks: rank 0 may be decoding a data set."""
@@ -81,8 +81,8 @@ class ProcessGroup:
         said = self._all(what)
         if other := _odd(said):
             raise FrnError(
-                f"rank {other} has other data, settings or another version than rank 0 ({shorten(said[other], 200)}; "
-                f"{shorten(said[0], 200)}). Give all ranks the same."
+                f"rank {other} has different data, settings or version from rank 0 ({shorten(said[other], 200)}; "
+                f"{shorten(said[0], 200)}). Start all ranks with the same."
             )
 
     def together(self, module: nn.Module, *, uses_all: bool) -> nn.Module:
@@ -105,8 +105,9 @@ class ProcessGroup:
             digest.update(weight.detach().cpu().numpy().tobytes())
         if other := _odd(self._all(digest.digest())):
             raise FrnError(
-                f"rank {other} has other weights than rank 0, which never should be: a fault of its memory or device? "
-                "Go on from the last checkpoint, without that machine."
+                f"rank {other} has different weights from rank 0, which should never happen. Its memory or "
+                "device may be faulty. "
+                "Continue from the last checkpoint without that machine."
             )
 
     def _all(self, what: Made) -> list[Made]:
@@ -121,7 +122,7 @@ class ProcessGroup:
         return range(total * self.rank // self.world, total * (self.rank + 1) // self.world)
 
     def each(self, things: Sequence[Thing], work: Callable[[Sequence[Thing]], Iterable[Made]]) -> Iterator[Made]:
-        """Yield on rank 0 the results of `work` for things, in order; each rank works on a share of each piece."""
+        """Yield the results of `work` for things on rank 0, in order; each rank works on a share of each piece."""
         size = PIECE * self.world
         for start in range(0, len(things), size):
             piece = things[start : start + size]
@@ -179,8 +180,8 @@ def joined(device: str) -> Iterator[ProcessGroup]:
     except (dist.DistError, RuntimeError) as error:
         if isinstance(error, dist.DistError) or "Connection" in str(error) or "peer" in str(error):
             raise FrnError(
-                f"rank {rank} of {ranks} lost another rank ({shorten(error, 120)}). Call the command again, a run "
-                "with --resume; torchrun --max-restarts does that by itself."
+                f"rank {rank} of {ranks} lost another rank ({shorten(error, 120)}). Repeat the command (with --resume "
+                "for a run); torchrun --max-restarts does this automatically."
             ) from error
         raise
     finally:

@@ -9,7 +9,6 @@ EXTRAS = {
     "tensorboard": ("tensorboard>=2.19",),
     "timm": ("timm>=1.0.15",),
     "web": ("textual-serve>=1.1",),
-    "plots": ("matplotlib>=3.10",),
     "openvino": ("openvino>=2024.6",),
     "emd": ("POT>=0.9.5",),
 }
@@ -24,4 +23,4 @@ def install_command(extra: str) -> str:
 def needs_torch(what: str) -> str:
     """Return a message that something needs torch, with the command that installs it into this environment."""
     command = shlex.join([sys.executable or "python3", "-m", "pip", "install", "torch>=2.11", "torchvision>=0.26"])
-    return f"{what} needs torch, which the light install leaves out: {command}"
+    return f"{what} needs torch, which is not in the light install: {command}"

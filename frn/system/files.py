@@ -59,7 +59,7 @@ def replacing(
     """
     try:
         if is_there(path) and not path.is_file() and not path.is_dir():
-            raise FrnError(f"{path}: is a device or pipe, which a file would replace. Give another name.")
+            raise FrnError(f"{path}: is a device or pipe, and a file would replace it. Give another name.")
         place = Path(os.path.realpath(path)) if path.is_symlink() else path
         place.parent.mkdir(parents=True, exist_ok=True)
         part = beside(place, PART)

@@ -69,5 +69,5 @@ def _number(name: str) -> int:
         return int(said)
     except ValueError as error:
         raise FrnError(
-            f"{name} is {said!r}; torchrun sets it to a number. Start with torchrun, or unset it."
+            f"{name} is {said!r}, but torchrun sets it to a number. Use torchrun, or unset the variable."
         ) from error

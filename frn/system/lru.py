@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Sized(Protocol):
-    """What knows its bytes, like an array."""
+    """A value that knows its size in bytes, like an array."""
 
     @property
     def nbytes(self) -> int:
@@ -17,7 +17,7 @@ Kept = TypeVar("Kept", bound=Sized)
 
 
 class ByteLimitedCache(Generic[Kept]):
-    """Drops what was used longest ago once everything takes more than `limit` bytes; the last entry always stays."""
+    """Drops the least recently used entries if all together exceed `limit` bytes; the last entry always stays."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -25,7 +25,7 @@ class ByteLimitedCache(Generic[Kept]):
         self._entries: OrderedDict[Hashable, Kept] = OrderedDict()
 
     def get(self, key: Hashable) -> Kept | None:
-        """Return an entry, which counts as used now; None if it is not there."""
+        """Return an entry and mark it as used now; None if it does not exist."""
         if key in self._entries:
             self._entries.move_to_end(key)
         return self._entries.get(key)

@@ -38,7 +38,7 @@ def require_writable(path: Path, *, replace: bool = False) -> None:
     except (OSError, ValueError) as error:
         raise FrnError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
     if stat.S_ISDIR(status.st_mode):
-        raise FrnError(f"{path}: is a folder; name a file in it")
+        raise FrnError(f"{path}: is a folder; give the name of a file")
     if stat.S_ISREG(status.st_mode) and status.st_size and not (replace or is_ours(path)):
         raise FrnError(
             f"{path}: already exists, and frn did not write it. Give another name, or add --replace.",

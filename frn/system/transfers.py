@@ -80,11 +80,11 @@ def _run(words: Sequence[str], out: IO[bytes], size: Callable[[], int], progress
                 if found >= reached + MIN_PROGRESS:
                     reached, since = found, time.monotonic()
                 elif time.monotonic() - since > TIMEOUT:
-                    raise FrnError(f"only {found - reached:,} bytes came in {TIMEOUT:g} s")
+                    raise FrnError(f"only {found - reached:,} bytes arrived in {TIMEOUT:g} s")
         finally:
             child.kill()
             child.wait()
         if child.returncode:
             told.seek(0)
             lines = told.read().decode(errors="replace").strip().splitlines()
-            raise FrnError(lines[-1] if lines else f"the program that fetches it ended with {child.returncode}")
+            raise FrnError(lines[-1] if lines else f"the download program ended with {child.returncode}")

@@ -81,7 +81,7 @@ class PreparedRun:
             batch = (
                 preset.episode.way * preset.episode.per_class if preset.trains_on_episodes else preset.pretraining.batch
             )
-            together = f" in each of {world} ranks; a step has {batch * world} images, {batch} of a rank"
+            together = f" in each of {world} ranks; a step has {batch * world} images, {batch} per rank"
         return (
             f"{self.options.preset}: {preset.method} on {preset.backbone}, {steps}, "
             f"{len(self.images)} images of {len(self.images.names)} classes, "
@@ -122,7 +122,7 @@ def prepare_run(
     preset = options.overridden()
     settings = replace(_settings(options, command), ranks=ranks)
     init = None if options.init is None else load_model(options.init)
-    model = new_model(preset, options.seed, init)  # refuses misfits before images are decoded
+    model = new_model(preset, options.seed, init)  # refuses options that do not fit before images are decoded
     for method in preset.aux_heads:
         build_head(method, model.d)
     with ranks.main_process_first():
@@ -170,7 +170,7 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
     }
     precision = choose_precision(options.wanted_precision, device)
     if options.compiled and device.type != "cpu":
-        raise FrnError(f"--compile is for processors, but this run is on {device}: leave it out, or add --device cpu")
+        raise FrnError(f"--compile is for processors, but this run is on {device}: remove it, or add --device cpu")
     return RunSettings(
         seed=options.seed,
         precision=precision,
@@ -185,7 +185,7 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
 def load_splits(
     preset: Preset, data: list[Path], seed: int, bars: ProgressBars
 ) -> tuple[StoredImages | ConcatImages, StoredImages]:
-    """Training images of all data sets, and validation images of the first.
+    """Return the training images of all data sets, and the validation images of the first.
 
     Raises:
         FrnError: if a split is missing or has no usable images.

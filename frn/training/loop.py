@@ -133,7 +133,7 @@ class _Step(nn.Module):
         with autocast(self.device, self.precision):
             maps = self.model.feature_maps(images)
             taught = None if teacher is None else teacher(images)
-        with drawing_from(generator, self.device):  # for heads with dropout or noise
+        with drawing_from(generator, self.device):  # heads may have dropout or noise
             loss, logits, target = self.objective.score(self.model, maps, sampled)
         return loss if taught is None else loss.lerp(distillation_loss(logits, taught), self.distil), logits, target
 
@@ -195,8 +195,8 @@ class _Trainer:
         self.position.start = self.validate().mean
         if self.preset.validation.start and self.position.start >= 100:
             raise FrnError(
-                "the model that it starts from is right in all of the validation: training cannot make it better. Use "
-                "it as it is, or add classes that are harder to tell apart."
+                "the initial model has no validation errors, so training cannot improve it. Use "
+                "it unchanged, or add classes that are more similar."
             )
         if self.preset.freeze_batchnorm and norms(self.model):
             self.fit_statistics()

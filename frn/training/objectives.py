@@ -110,7 +110,7 @@ class PretrainingObjective(Objective):
             if given != own:
                 classes = self.head.classifier.out_features
                 raise FrnError(
-                    f"--init: distilling takes a run of classical pre-training on the same {classes} classes"
+                    f"--init: distillation needs a run of classical pre-training on the same {classes} classes"
                 )
             self.head.load_state_dict(dict(classifier))
         self.teacher = Teacher(model, self.head)

@@ -9,16 +9,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from frn.backbones.resnet12 import ResNet12
 from frn.data.concat import ConcatImages
 from frn.data.pixel_cache import StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.heads import networks_for
+from frn.heads import blocks_for, networks_for
 from frn.heads.frn import FRNHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model
-from frn.models.widen import widen
 from frn.system.precision import seed_torch
 from frn.training.presets import Preset, Schedule
 
@@ -58,22 +56,22 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
         seed_torch(seed)
         model = Model(config)
     if init is not None:
-        if init.config.backbone == preset.backbone:
-            if networks_for(init.config.method) != networks_for(preset.method):
-                raise FrnError(
-                    f"--init is a {init.config.method} model, and {preset.method} needs {networks_for(preset.method)} "
-                    f"networks where that has {networks_for(init.config.method)}. Leave --init out."
-                )
-            model.backbone.load_state_dict(init.backbone.state_dict())
-        elif isinstance(init.backbone, ResNet12) and isinstance(model.backbone, ResNet12):
-            with torch.random.fork_rng(devices=[]):
-                seed_torch(seed)
-                widen(init.backbone, model.backbone)
-        else:
+        if init.config.backbone != preset.backbone:
             raise FrnError(
-                f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}. Give another, or "
-                f"--backbone {init.config.backbone}."
+                f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}. Give another model, "
+                f"or --backbone {init.config.backbone}."
             )
+        if networks_for(init.config.method) != networks_for(preset.method):
+            raise FrnError(
+                f"--init is a {init.config.method} model, but {preset.method} needs {networks_for(preset.method)} "
+                f"networks and that model has {networks_for(init.config.method)}. Remove --init."
+            )
+        if blocks_for(init.config.method) != blocks_for(preset.method):
+            raise FrnError(
+                f"--init is a {init.config.method} model, and {preset.method} takes the maps of other blocks. Leave "
+                "--init out."
+            )
+        model.backbone.load_state_dict(init.backbone.state_dict())
         if init.config.method == preset.method:
             model.head.load_state_dict(init.head.state_dict())
     fix_regularisers(model, preset)

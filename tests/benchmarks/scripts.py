@@ -1,4 +1,4 @@
-"""The commands of assets/benchmarks, called in this process."""
+"""Run the scripts of assets/benchmarks in this process."""
 
 import importlib
 
@@ -7,14 +7,14 @@ from typer.testing import CliRunner, Result
 
 
 def invoke(script: str, *words: object) -> Result:
-    """Call a script with its words."""
+    """Run a script with these command-line arguments."""
     app = typer.Typer()
     app.command()(importlib.import_module(script).main)
     return CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
 
 
 def output(script: str, *words: object) -> str:
-    """What a script prints, which ends well."""
+    """Run a script that must succeed, and return its output."""
     result = invoke(script, *words)
     assert result.exit_code == 0, result.stderr
     return result.stdout

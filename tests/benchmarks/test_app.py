@@ -1,4 +1,4 @@
-"""`app.py` measures every target that it names."""
+"""`app.py` measures every target in its table."""
 
 import json
 import sys
@@ -10,8 +10,8 @@ import pytest
 from tests.benchmarks.scripts import output
 
 
-def test_the_package_is_without_it() -> None:
-    """What is measured with is of no use to who installs the app."""
+def test_measuring_tools_are_not_in_the_package() -> None:
+    """The light install does not need the measuring tools."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == [
         "frn",
@@ -33,6 +33,6 @@ def test_every_target_is_measured() -> None:
         assert measure["unit"] in ("", "ms", "MiB")
     by_name = {measure["what"]: measure for measure in measures}
     assert by_name["first paint"]["hello_world"] > 0
-    # These hold on any machine, however busy.
+    # These hold on any machine, even a busy one.
     assert by_name["of torch, numpy, onnxruntime, PIL, typer at first paint"]["measured"] == 0
     assert by_name["processes left behind"]["measured"] == 0

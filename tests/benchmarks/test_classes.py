@@ -1,4 +1,4 @@
-"""Many classes are timed beside one after the other, which gives the same."""
+"""Scoring many classes at once gives the same result as one class after the other."""
 
 import numpy as np
 from classes import OURS, PLAIN, ClassesCase, class_by_class, time_classes
@@ -7,7 +7,7 @@ from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
 
 
-def test_one_class_at_a_time_gives_the_same_as_all_together() -> None:
+def test_scoring_one_class_at_a_time_equals_scoring_all_together() -> None:
     draws = np.random.default_rng(0)
     classes = [enroll(draws.standard_normal((shot, 4, 16)), HeadParameters(beta=1.2)) for shot in (1, 3, 5)]
     queries = draws.standard_normal((6, 4, 16)).astype(np.float32)

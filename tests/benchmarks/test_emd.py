@@ -1,4 +1,4 @@
-"""FRN beside DeepEMD."""
+"""The benchmark of FRN and DeepEMD."""
 
 import importlib.util
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ needs_pot = pytest.mark.skipif(importlib.util.find_spec("ot") is None, reason="n
 
 
 @needs_pot
-def test_testing_has_the_papers_numbers() -> None:
+def test_test_episodes_have_the_sizes_of_the_paper() -> None:
     timing = time_emd("test", 5, inputs=SMALL, rounds=1, sfc_passes=1)
     assert set(timing.milliseconds) == {POT, EQ_8, EQ_10, OURS}
     assert timing.shape.queries == 16
@@ -33,8 +33,8 @@ def test_training_has_fifteen_queries() -> None:
 
 
 @needs_pot
-def test_whole_episodes_have_resnet_12_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its weights get gradients in what is timed; from feature maps on there are none."""
+def test_whole_episodes_include_resnet12(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole models have gradients for their weights; feature maps alone have none."""
     built = []
 
     def build(name: str) -> nn.Module:
@@ -62,7 +62,7 @@ def test_the_head_beats_deepemd(phase: str, shot: int) -> None:
     assert milliseconds[POT] > milliseconds[OURS]
 
 
-def test_contestants_may_ask_for_gradients_where_they_need_some() -> None:
+def test_contestants_enable_gradients_if_they_need_them() -> None:
     def learn() -> None:
         torch.ones(1, requires_grad=True).sum().backward()
 

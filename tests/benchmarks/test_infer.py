@@ -1,4 +1,4 @@
-"""What is timed runs, and is what people would run."""
+"""The timed code runs, and is the code that people would run."""
 
 import pytest
 import torch
@@ -19,14 +19,14 @@ def small(method: str = "frn") -> tuple[Model, Extractor]:
     return model, Extractor(features_graph(model).SerializeToString(), "small", device="cpu", threads=1)
 
 
-def test_an_extractor_is_timed_beside_torch() -> None:
+def test_extractor_and_torch_are_timed_in_turns() -> None:
     model, extractor = small()
     milliseconds = time_extractor(model, extractor, batch=2, rounds=1)
     assert set(milliseconds) == {"torch", "onnxruntime"}
     assert min(milliseconds.values()) > 0
 
 
-def test_a_classifier_is_timed_beside_its_parts() -> None:
+def test_classifier_and_its_parts_are_timed_in_turns() -> None:
     _, extractor = small()
     classes = enroll_moths(extractor)
     assert len(classes) == 5
@@ -35,6 +35,6 @@ def test_a_classifier_is_timed_beside_its_parts() -> None:
     assert set(milliseconds) == {"extractor", "library", "classifier"}
 
 
-def test_a_model_without_an_frn_head_makes_no_classifier() -> None:
+def test_model_without_frn_head_exports_no_classifier() -> None:
     with pytest.raises(FrnError, match="trained as proto; a classifier needs an FRN head"):
         enroll_moths(small("proto")[1])

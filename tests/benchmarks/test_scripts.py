@@ -1,4 +1,4 @@
-"""The scripts as people call them."""
+"""Run the scripts as people call them."""
 
 import importlib
 import json
@@ -30,7 +30,7 @@ SAMPLES = assets_folder() / "samples" / "moths"
 
 
 def test_a_script_runs_in_a_process_with_one_blas_thread(tmp_path: Path) -> None:
-    """It starts itself again: the libraries read these variables when they load."""
+    """A script restarts itself, because the libraries read these variables when they load."""
     code = """
 import os, sys
 import bench
@@ -54,7 +54,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def test_many_classes_are_timed_beside_one_after_the_other() -> None:
+def test_many_classes_are_timed_together_and_one_by_one() -> None:
     words = ("classes", "--way", 3, "--way", 40, "--shot", 2, "--d", 16, "--r", 4, "--photos", 2, "--rounds", 1)
     few, many = json.loads(output(*words, "--json"))
     assert (few["way"], many["way"], many["photos"]) == (3, 40, 2)
@@ -138,7 +138,7 @@ def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
-    """Thirty classes of ten rendered moths."""
+    """Make thirty classes of ten rendered moths."""
     for label in range(30):
         home = tmp_path / "pool" / f"moth {label:02d}"
         home.mkdir(parents=True)
@@ -147,7 +147,7 @@ def pool(tmp_path: Path) -> Path:
     return tmp_path / "pool"
 
 
-def test_fine_tuning_is_measured_on_classes_that_it_has_not_seen(
+def test_fine_tuning_is_measured_on_unseen_classes(
     pool: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("finetune.TEST", EpisodeShape(way=3, shot=2, queries=2))
@@ -185,7 +185,7 @@ def test_calibration_is_measured_with_and_without_the_temperature(pool: Path, mo
 
 
 def documented() -> list[str]:
-    """Every command of a script in the documentation."""
+    """Every benchmark command in the documentation."""
     root = Path(__file__).parents[2]
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("assets/**/*.md")]
     found = re.compile(r"python assets/benchmarks/(\w+\.py(?: [^`\n#]+)?)")
@@ -193,7 +193,7 @@ def documented() -> list[str]:
 
 
 @pytest.mark.parametrize("text", documented())
-def test_a_command_is_read_as_its_page_has_it(text: str) -> None:
+def test_documented_command_parses(text: str) -> None:
     script, *words = shlex.split(text)
     app = typer.Typer()
     app.command()(importlib.import_module(script.removesuffix(".py")).main)
@@ -202,5 +202,5 @@ def test_a_command_is_read_as_its_page_has_it(text: str) -> None:
     try:
         command.make_context(script, [values.get(word, word) for word in words])
     except Exception as error:
-        if type(error).__name__ != "MissingParameter":  # a mention in a sentence need not be whole
+        if type(error).__name__ != "MissingParameter":  # a mention in a sentence may be incomplete
             raise

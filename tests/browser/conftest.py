@@ -1,4 +1,4 @@
-"""A headless Chromium, where there is one."""
+"""A headless Chromium, if it is installed."""
 
 import functools
 import http.server
@@ -15,7 +15,7 @@ PHONE, WIDE = (390, 844), (1280, 900)
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """A driver of a headless Chromium that keeps its console."""
+    """Driver of a headless Chromium that keeps the console messages."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     driver = shutil.which("chromedriver")
@@ -27,14 +27,14 @@ def chromium() -> Iterator[Any]:
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    opened.set_script_timeout(300)  # seconds: a page that answers for 200 photos on a busy machine
+    opened.set_script_timeout(300)  # seconds; enough for 200 photos on a busy machine
     yield opened
     opened.quit()
 
 
 @pytest.fixture
 def show(chromium: Any) -> Callable[..., Any]:
-    """Opens an address at a size, light or dark, and returns the driver."""
+    """Open an address at a window size, light or dark, and return the driver."""
 
     def opened(address: str, size: tuple[int, int] = WIDE, *, dark: bool = False) -> Any:
         width, height = size
@@ -42,7 +42,7 @@ def show(chromium: Any) -> Callable[..., Any]:
         chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        chromium.get_log("browser")  # what pages before have said
+        chromium.get_log("browser")  # messages of earlier pages
         chromium.get(address)
         return chromium
 
@@ -51,7 +51,7 @@ def show(chromium: Any) -> Callable[..., Any]:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Path], str]]:
-    """Serves a folder as `python -m http.server` does, and returns its address."""
+    """Serve a folder as `python -m http.server` does, and return its address."""
     servers = []
 
     class Quiet(http.server.SimpleHTTPRequestHandler):

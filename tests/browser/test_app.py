@@ -1,4 +1,4 @@
-"""`frn-tui --web` in a browser: its pictures are pictures."""
+"""`frn-tui --web` shows real images in a browser."""
 
 import os
 import subprocess
@@ -35,8 +35,8 @@ def address(tmp_path: Path) -> Iterator[str]:
         yield process.stdout.readline().split()[1]
 
 
-def test_photos_are_drawn_over_the_page(address: str, show: Callable[..., Any]) -> None:
-    """Blocks of two colours would be hundreds; the pixels of photos are thousands."""
+def test_photos_are_drawn_as_pixels_on_the_page(address: str, show: Callable[..., Any]) -> None:
+    """Half blocks would have hundreds of colours; the pixels of photos have thousands."""
     browser = show(address)
     deadline = time.monotonic() + TIMEOUT
     while (colours := browser.execute_script(COLOURS)) < 5000 and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""The page of `frn export --web` in a browser gives Python's answers, learns, and works without its server."""
+"""The page of `frn export --web` gives the same answers as Python, learns corrections, and works offline."""
 
 import os
 import shutil
@@ -16,9 +16,9 @@ from frn.models.zoo import assets_folder
 
 SAMPLES = assets_folder() / "samples"
 RUNTIME = Path(os.environ.get("FRN_ORT_WEB", "node_modules/onnxruntime-web"))
-"""A folder of the npm package, or the archive of `npm pack onnxruntime-web`."""
+"""Folder of the npm package, or the archive made by `npm pack onnxruntime-web`."""
 PHOTOS = Path(os.environ.get("FRN_PAGE_PHOTOS", SAMPLES / "queries"))
-"""Photos that page and Python are compared on."""
+"""Number of photos to compare between page and Python."""
 MODEL = os.environ.get("FRN_PAGE_MODEL", "conv4")
 WAIT = 900
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def wait_for(browser: Any, start: str) -> str:
-    """Wait until the page's status begins so, and return it."""
+    """Wait until the page's status starts with this text, and return it."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     script = "return document.getElementById('status')?.textContent ?? ''"
@@ -61,7 +61,7 @@ def assert_equal(card: dict[str, str], expected: Prediction) -> None:
     assert card["unknown"] == str(expected.unknown).lower()
 
 
-def test_a_page_answers_learns_and_keeps(
+def test_page_classifies_learns_and_remembers(
     folder: Path, tmp_path: Path, serve: Callable[[Path], str], show: Callable[..., Any]
 ) -> None:
     from selenium.webdriver.common.by import By
@@ -80,7 +80,7 @@ def test_a_page_answers_learns_and_keeps(
         assert isinstance(expected, Prediction)
         assert_equal(shown[path.name], expected)
 
-    # A correction is an example more of its class.
+    # A correction adds an example to its class.
     wrong, right = photos[0], "tailed footman"
     card = browser.find_element(By.CSS_SELECTOR, f'.card[data-photo="{wrong.name}"]')
     Select(card.find_element(By.CSS_SELECTOR, ".correct select")).select_by_visible_text(right)
@@ -90,7 +90,7 @@ def test_a_page_answers_learns_and_keeps(
     members[right].append(wrong)
     check(browser, classifier, members, photos)
 
-    # And a class of the visitor's own counts at once.
+    # A class that the visitor adds takes effect at once.
     mine = tmp_path / "mine"
     mine.mkdir()
     own = [Path(shutil.copy(path, mine / f"own-{path.name}")) for path in photos[-3:]]
@@ -106,7 +106,7 @@ def test_a_page_answers_learns_and_keeps(
 
 
 def check(browser: Any, classifier: Classifier, members: dict[str, list[Path]], photos: list[Path]) -> None:
-    """The page's answers are those of Python with the same classes."""
+    """The page gives the same answers as Python with the same classes."""
     classifier.enroll(members)
     shown = answers(browser)
     for path, expected in classifier.classify(photos):
@@ -122,7 +122,7 @@ def wait_until_shots(browser: Any, wanted: dict[str, int]) -> None:
     WebDriverWait(browser, WAIT, poll_frequency=0.1).until(lambda driver: driver.execute_script(script) == wanted)
 
 
-def test_without_its_server_a_page_opens_with_learned_classes(
+def test_page_opens_offline_with_learned_classes(
     folder: Path, serve: Callable[[Path], str], show: Callable[..., Any]
 ) -> None:
     from selenium.webdriver.common.by import By
@@ -133,7 +133,7 @@ def test_without_its_server_a_page_opens_with_learned_classes(
     browser.find_element(By.CSS_SELECTOR, '[aria-label="Remove eyed footman"]').click()
     wanted = {path.name: 5 for path in (SAMPLES / "moths").iterdir() if path.name != "eyed footman"}
     wait_until_shots(browser, wanted)
-    shutil.rmtree(folder)  # the server has nothing to give any more
+    shutil.rmtree(folder)  # the server is stopped from here on
     browser.get(address)
     wait_for(browser, "Ready")
     wait_until_shots(browser, wanted)

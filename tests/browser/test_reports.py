@@ -1,4 +1,4 @@
-"""Reports in a browser: no complaint of its console, whole at the width of a phone, usable by keys."""
+"""Reports in a browser have no console errors, fit the width of a phone, and work with the keyboard."""
 
 import shutil
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def score(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("report", ["photos", "evaluation", "score"])
-def test_a_report_is_whole_on_a_phone_light_and_dark(
+def test_report_fits_a_phone_in_light_and_dark(
     report: str, show: Callable[..., Any], request: pytest.FixtureRequest
 ) -> None:
     page = request.getfixturevalue(report).as_uri()
@@ -59,7 +59,7 @@ def test_a_report_is_whole_on_a_phone_light_and_dark(
     assert len(sizes) >= (18 if report != "score" else 0)
 
 
-def test_photos_are_filtered_and_sorted_by_keys(photos: Path, show: Callable[..., Any]) -> None:
+def test_photos_are_filtered_and_sorted_with_the_keyboard(photos: Path, show: Callable[..., Any]) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 

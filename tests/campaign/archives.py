@@ -1,4 +1,4 @@
-"""Damaged archives: of data sets, and of projects that travel with their photos."""
+"""Damaged archives: data sets, and project bundles with photos."""
 
 import io
 import json
@@ -6,7 +6,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import cast
 
@@ -14,9 +14,10 @@ import numpy as np
 
 from frn.data.prepare.sources import Sources
 from frn.data.synthetic import draw_moth, species
+from frn.inference.project import is_project, load_project
 from tests.campaign.campaign import Part
 from tests.campaign.files import PROJECT, damaging
-from tests.campaign.mutations import mend_tar, mutate
+from tests.campaign.mutations import mend_tar, mutate, mutate_json
 
 
 @cache
@@ -37,7 +38,7 @@ def _listed(suffix: str) -> Callable[[bytes, Path], None]:
 
 
 def zips() -> Part:
-    """Listed, and every entry read."""
+    """List the archive and read every entry."""
     good = []
     for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
         file = io.BytesIO()
@@ -49,7 +50,7 @@ def zips() -> Part:
 
 
 def tars() -> Part:
-    """Listed, and every entry read; half of them with right checksums."""
+    """List the archive and read every entry; half of the cases have correct checksums."""
     import gzip
 
     plain = []
@@ -78,7 +79,10 @@ def tars() -> Part:
 
 
 def bundles() -> Part:
-    """Projects with their photos in a zip: nothing is unpacked but whole, and nothing outside of its folder."""
+    """Bundled projects: only complete files are unpacked, and none outside the folder.
+
+    Half of the cases are intact zips of a damaged project, or with entries that it does not name or that lead outside.
+    """
     from frn_tui.client.file_requests import UnpackBundle
     from frn_tui.engine.files.bundles import unpack
     from frn_tui.engine.worker_queues import Job
@@ -92,13 +96,40 @@ def bundles() -> Part:
                 archive.writestr(f"b/moth/{number}.png", _picture(number))
         good.append(file.getvalue())
     silent = SimpleNamespace(check=lambda: None, progress=lambda done, total: None)
+    damaged = damaging(good)
+    foreign = ("frn.toml", ".bashrc", "moth/run.sh", "moth/.x.png", "moth/9.png", "../y.png", "/y.png", "c/z.png", "b")
+
+    def make(generator: np.random.Generator) -> bytes:
+        if generator.random() < 0.5:
+            return damaged(generator)
+        project = PROJECT if generator.random() < 0.3 else mutate_json(PROJECT, generator)
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("b/b.frn.json", json.dumps(project) if isinstance(project, dict) else project)
+            for number in range(3):
+                archive.writestr(f"b/moth/{number}.png", mutate([_picture(number)], generator))
+            for name in foreign:
+                if generator.random() < 0.1:
+                    archive.writestr(zipfile.ZipInfo(name if name[0] in "./" else f"b/{name}"), name)
+        return file.getvalue()
 
     def door(data: bytes, folder: Path) -> None:
         (folder / "x.zip").write_bytes(data)
         try:
             unpack(UnpackBundle(path=str(folder / "x.zip"), folder=str(folder / "in" / "b")), cast(Job, silent))
+            home = folder / "in" / "b"
+            (project,) = home.glob("*.frn.json")
+            named = {support.path for entry in load_project(project).state.classes for support in entry.supports}
+            for path in home.rglob("*"):
+                assert path.is_dir() or path == project or path in named, path
+                assert not path.is_symlink(), path
+                assert path.is_dir() or path.name[0] != ".", path
+            with zipfile.ZipFile(folder / "x.zip") as archive:
+                (top,) = (PurePosixPath(name).parent for name in archive.namelist() if is_project(Path(name)))
+                for path in filter(Path.is_file, home.rglob("*")):
+                    assert path.read_bytes() == archive.read(str(top / path.relative_to(home).as_posix())), path
         finally:
             left = [entry.name for home in (folder, folder / "in") if home.exists() for entry in home.iterdir()]
             assert sorted(left) in (["x.zip"], ["in", "x.zip"], ["b", "in", "x.zip"]), left
 
-    return Part(5_000, damaging(good), door)
+    return Part(5_000, make, door)

@@ -1,7 +1,7 @@
-"""Parts of the campaign, run in worker processes that are watched: how many cases were answered, refused, or worse.
+"""Run parts of the campaign in supervised worker processes, and count answers, refusals and failures.
 
-A part makes the bytes of case number `i` from (seed, i) alone, and hands them to a door of the program. What is wrong
-is kept as a file, with what happened in its name.
+A part makes the bytes of case number `i` from (seed, i) alone and passes them to a reader of the program. A file that
+fails is kept under a name that says what happened.
 """
 
 import json
@@ -18,28 +18,32 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 10.0
-"""After which a case hangs."""
+"""Processor time in seconds after which a case counts as hung."""
+STARTING = 60.0
+"""The same for a worker's imports and its intact files."""
+WAITING = 12
+"""Wall-clock limit as a multiple of the processor time, for a busy machine."""
 MEMORY = 2 << 30
-"""Bytes that a worker and its children may ever take."""
+"""Limit on the memory of a worker and its children, in bytes."""
 REPORT = Path(os.environ.get("FRN_CAMPAIGN_REPORT", ROOT / "campaign.jsonl"))
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind of file and the door that it goes through."""
+    """One kind of file and the function that reads it."""
 
     count: int
-    """Cases of a whole campaign."""
+    """Number of cases in a whole campaign."""
     make: Callable[[np.random.Generator], bytes]
     door: Callable[[bytes, Path], object]
-    """Called with the bytes and an empty folder; an FrnError is a refusal, anything else raised is a crash."""
+    """Reads the bytes with an empty folder; an FrnError is a refusal, any other exception is a crash."""
     refuses: bool = True
-    """Whether some cases are refused; a cache or a setting is done without instead."""
+    """Whether some cases must be refused; damaged caches and settings are ignored instead."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the cases."""
+    """Outcomes of the cases."""
 
     part: str
     seed: int
@@ -49,11 +53,11 @@ class Outcome:
     crashed: int = 0
     hung: int = 0
     peak: int = 0
-    """Bytes that the worker and its children took at most."""
+    """Peak memory of the worker and its children, in bytes."""
     slowest: float = 0.0
     seconds: float = 0.0
     kinds: dict[str, int] = field(default_factory=dict)
-    """Crashes by what was raised."""
+    """Crashes, by exception."""
 
     @property
     def is_clean(self) -> bool:
@@ -61,7 +65,7 @@ class Outcome:
 
 
 def run(part: str, count: int, seed: int, keep: Path) -> Outcome:
-    """Run cases 0 to `count` of a part; what crashes or hangs is kept in `keep`. One line goes to the report."""
+    """Run cases 0 to `count` of a part, keep crashing and hanging files in `keep`, and add one line to the report."""
     outcome, began = Outcome(part, seed), time.monotonic()
     keep.mkdir(parents=True, exist_ok=True)
     while outcome.tried < count:
@@ -73,7 +77,7 @@ def run(part: str, count: int, seed: int, keep: Path) -> Outcome:
 
 
 def _work(outcome: Outcome, count: int, keep: Path) -> None:
-    """One worker, until it is done, or dead, or has to be killed."""
+    """Run one worker until it finishes, dies or has to be killed."""
     first = outcome.tried
     command = [sys.executable, "-m", "tests.campaign.worker", outcome.part]
     words = [str(outcome.seed), str(first), str(count), str(keep)]
@@ -82,13 +86,16 @@ def _work(outcome: Outcome, count: int, keep: Path) -> None:
         assert process.stderr is not None
         selector = selectors.DefaultSelector()
         selector.register(process.stdout, selectors.EVENT_READ)
-        buffered, patience, looked = b"", 60.0, 0.0  # the first case comes after the imports
+        buffered, limit, looked = b"", STARTING, 0.0
         while True:
-            began = time.monotonic()
-            if not selector.select(patience):
+            began, used = time.monotonic(), worked(process.pid)
+            while not selector.select(1):
+                seconds, waited = worked(process.pid) - used, time.monotonic() - began
+                if seconds < limit and waited < limit * WAITING:
+                    continue
                 outcome.peak = max(outcome.peak, taken(process.pid))
                 process.kill()
-                _count(outcome, {"what": "hung", "seconds": time.monotonic() - began})
+                _count(outcome, {"what": "hung", "seconds": waited})
                 return
             chunk = os.read(process.stdout.fileno(), 1 << 16)
             if not chunk:
@@ -96,10 +103,11 @@ def _work(outcome: Outcome, count: int, keep: Path) -> None:
             buffered += chunk
             *lines, buffered = buffered.split(b"\n")
             for line in lines:
-                _count(outcome, json.loads(line))
+                if line:  # the first is empty: the worker is ready
+                    _count(outcome, json.loads(line))
             if time.monotonic() - looked > 0.5:
                 outcome.peak, looked = max(outcome.peak, taken(process.pid)), time.monotonic()
-            patience = SECONDS
+            limit = SECONDS
         if process.wait() and outcome.tried < count:
             last = process.stderr.read().decode(errors="replace").strip().splitlines()
             reason = last[-1] if last else f"ended with status {process.returncode}"
@@ -118,12 +126,12 @@ def _count(outcome: Outcome, event: dict[str, object]) -> None:
 
 
 def require_line(refusal: Exception) -> None:
-    """AssertionError if the reason of a refusal is not one line."""
+    """Raise AssertionError if the reason of a refusal is not one line."""
     assert len(str(refusal).splitlines()) == 1, str(refusal)
 
 
 def taken(pid: int) -> int:
-    """Bytes that a process and its children held at most, each at its own moment; 0 where the system does not tell."""
+    """Return the peak memory of a process and its children in bytes, or 0 if the system does not report it."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -131,3 +139,13 @@ def taken(pid: int) -> int:
         return 0
     held = int(status.split("VmHWM:")[1].split()[0]) << 10 if "VmHWM:" in status else 0
     return held + sum(taken(int(child)) for child in children)
+
+
+def worked(pid: int) -> float:
+    """Return the processor seconds of a process and its children, also ended ones; 0 if the system does not tell."""
+    try:
+        times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return 0.0
+    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK") + sum(worked(int(child)) for child in children)

@@ -1,4 +1,4 @@
-"""Damaged models, checkpoints, projects, settings, journals, pickles, arrays and files of lines."""
+"""Damaged models, checkpoints, projects, settings, journals, pickles, arrays and line files."""
 
 import io
 import json
@@ -47,7 +47,7 @@ def damaging(seeds: Sequence[bytes], **options: object) -> Maker:
 
 
 def onnx_models() -> Part:
-    """Bytes of a shipped extractor, and its graph with numbers, names and operators exchanged."""
+    """Bytes of a shipped extractor, and its graph with changed numbers, names and operators."""
     from frn.inference.extractor import Extractor
     from frn.models.zoo import shipped_extractors
 
@@ -94,7 +94,7 @@ def _other_graph(good: bytes, generator: np.random.Generator) -> bytes:
 
 
 def safetensors() -> Part:
-    """A model file, its header above all."""
+    """A model file, damaged mostly in its header."""
     from frn.inference.onnx_runtime import MAX_METADATA
     from frn.models.model import load_model
     from frn.models.zoo import shipped_models
@@ -116,7 +116,7 @@ def safetensors() -> Part:
 
 
 def checkpoints() -> Part:
-    """Checkpoints of the authors' code, as a zip and in the older format."""
+    """Checkpoints of the authors' code, in the zip format and the older one."""
     import torch
 
     from frn.models.weights import read_reference
@@ -148,11 +148,11 @@ PROJECT = {
         {"id": 2, "name": "wren", "images": []},
     ],
 }  # fmt: skip
-"""A project of one photo that is there in a bundle, and one that is not."""
+"""A project in a bundle: one photo exists and one is missing."""
 
 
 def projects() -> Part:
-    """Read, and written again where it could be read."""
+    """Read the file, and save it again if that succeeds."""
 
     def door(data: bytes, folder: Path) -> None:
         path = folder / "x.frn.json"
@@ -165,7 +165,7 @@ def projects() -> Part:
 
 
 def settings() -> Part:
-    """Read, and written."""
+    """Read the file and save it."""
     from frn_tui.settings.settings import Settings, settings_path
 
     good = {"theme": "nord", "images": "half", "model": "", "threshold": 0.5, "keys": {"ask": "q"}, "recent": ["/a"]}
@@ -181,7 +181,7 @@ def settings() -> Part:
 
 
 def journals() -> Part:
-    """What a crash has left, found by the next start."""
+    """A journal left by a crash, found by the next start."""
     os.environ["FRN_STATE"] = tempfile.gettempdir()
     from frn_tui.client.file_requests import Recover
     from frn_tui.engine.files.journal import Journals
@@ -214,7 +214,7 @@ def pickles() -> Part:
 
 
 def arrays() -> Part:
-    """Features and labels of one's own, `.npy` and `.npz`."""
+    """Your own features and labels, `.npy` and `.npz`."""
     from frn.evaluation.arrays import _by_class
 
     good = []
@@ -233,7 +233,7 @@ def arrays() -> Part:
 
 
 def results() -> Part:
-    """Answers of a killed run that another goes on with: a file that is refused stays as it was."""
+    """Continue the answers of a killed run: a refused file must stay unchanged."""
     from frn.inference.results import ResultsFile
 
     lines = [{"image": f"/photos/{number}.jpg", "label": "jay", "run": "0123456789ab"} for number in range(4)]
@@ -253,13 +253,15 @@ def results() -> Part:
 
 
 def metrics() -> Part:
-    """What a run says of itself, drawn as curves."""
-    from frn.report.curves import METRICS, read_curves
+    """What a run says of itself, cut to where it goes on."""
+    from frn.training.runs.run_folder import RunFolder, TrainState
 
     lines = [{"total_steps": step, "epoch": 1, "loss": 1.5, "accuracy": 61.25} for step in range(1, 5)]
 
     def door(data: bytes, folder: Path) -> None:
-        (folder / METRICS).write_bytes(data)
-        read_curves(folder)
+        run = RunFolder(folder)
+        run.metrics.write_bytes(data)
+        run.rewind_metrics(TrainState(total_steps=3))
+        assert all(json.loads(line)["total_steps"] <= 3 for line in run.metrics.read_text().splitlines())
 
     return Part(5_000, _damaging_lines([*lines, {"total_steps": 4, "val_accuracy": 50.0}]), door)

@@ -1,14 +1,19 @@
-"""`python -m tests.campaign.forked_tests`: runs pytest in forks of a process with the libraries, as lines of JSON ask.
+"""`python -m tests.campaign.forked_tests`: run pytest in forks of a process that has imported the libraries.
 
-The program itself is imported in each fork, so that it is as it stands on the disk. An answer is an exit status.
+Requests are lines of JSON, and an answer is an exit status. Each fork imports the program itself, so that it uses the
+files on the disk.
 """
 
 import contextlib
+import inspect
 import json
 import os
 import signal
 import sys
+import threading
 import time
+from pathlib import Path
+from types import CodeType, FrameType
 
 import numpy as np
 import onnx
@@ -21,7 +26,7 @@ import torch
 import typer.testing
 
 LIBRARIES = (np, onnx, onnxruntime, PIL, rich, textual, torch, typer)
-"""Imported here, once."""
+"""Libraries to import once, in this process."""
 OPTIONS = ("-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider")
 
 
@@ -34,16 +39,34 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(said, 1)
             status = 1
+            codes = _called() if "calls" in wish else set()
             try:
-                status = int(pytest.main([*OPTIONS, *wish["words"]]))
+                status = int(pytest.main([*OPTIONS, *wish["words"], *(["--maxfail=99"] if "calls" in wish else [])]))
             finally:
+                if "calls" in wish:
+                    sys.settrace(None)
+                    named = {(code.co_filename, code.co_qualname.replace(".<locals>", "")) for code in codes}
+                    Path(wish["calls"]).write_text(json.dumps(sorted(named)))
                 sys.stdout.flush()
                 os._exit(status)
         print(_ended(process, wish["timeout"]), flush=True)
 
 
+def _called() -> set[CodeType]:
+    """Yield the set of Python functions that are called from now on."""
+    found: set[CodeType] = set()
+
+    def call(frame: FrameType, event: str, argument: object) -> None:
+        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # not the body of a module or a class
+            found.add(frame.f_code)
+
+    threading.settrace(call)
+    sys.settrace(call)
+    return found
+
+
 def _ended(process: int, timeout: float) -> int:
-    """The exit status of a session's first process, which is killed with all of its session when its time is over."""
+    """Return the exit status of a session's first process; kill the whole session at the time limit."""
     end = time.monotonic() + timeout
     status = -signal.SIGKILL
     while time.monotonic() < end:
@@ -53,7 +76,7 @@ def _ended(process: int, timeout: float) -> int:
             break
         time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process, signal.SIGKILL)  # and what a mutant has left running
+        os.killpg(process, signal.SIGKILL)  # also kill processes that a mutant left running
     with contextlib.suppress(ChildProcessError):
         os.waitpid(process, 0)
     return status

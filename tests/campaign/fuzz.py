@@ -1,7 +1,7 @@
-"""`python -m tests.campaign.fuzz DOOR SECONDS KEEP`: files that reach new lines of a door, by coverage (atheris).
+"""`python -m tests.campaign.fuzz DOOR SECONDS KEEP`: fuzz a file reader, guided by coverage (atheris).
 
-It begins with the kept corpus (tests/campaign/corpus/DOOR) and leaves in KEEP what reaches a line that the corpus does
-not; what crashes is left in the working directory, as libFuzzer has it.
+The run starts from the stored corpus (tests/campaign/corpus/DOOR). Files that reach new lines are written to KEEP;
+files that crash stay in the working directory, as usual for libFuzzer.
 """
 
 import sys
@@ -13,11 +13,11 @@ from tests.campaign.campaign import require_line
 
 CORPUS = Path(__file__).parent / "corpus"
 LONGEST = 1 << 14
-"""Bytes of a file that is tried."""
+"""Size limit of a tested file, in bytes."""
 
 
 def image(data: bytes) -> None:
-    """A photo, decoded in this process, so that lines of Pillow count."""
+    """Decode a photo in this process, so that lines of Pillow count."""
     import contextlib
 
     from frn.images.decoding import DecodeRequest, decode_in_process
@@ -28,7 +28,7 @@ def image(data: bytes) -> None:
 
 
 def project(data: bytes) -> None:
-    """A project, read and written again."""
+    """Read a project and save it again."""
     from frn.inference.project import load_project, save_project
 
     with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +38,7 @@ def project(data: bytes) -> None:
 
 
 def onnx(data: bytes) -> None:
-    """What stands before a session of a stranger's model."""
+    """Check an ONNX model from someone else before a session is made."""
     from frn.inference.onnx_runtime import FEATURES_FORMAT, check_model
 
     check_model(data, "x", [FEATURES_FORMAT])
@@ -48,7 +48,7 @@ DOORS: dict[str, Callable[[bytes], None]] = {"image": image, "project": project,
 
 
 def tried(door: str, data: bytes) -> bool:
-    """Whether a file is answered; False if it is refused, by one line. Whatever else is raised is a crash."""
+    """Return whether a file is accepted: False for a refusal in one line. Any other exception is a crash."""
     from frn.errors import FrnError
 
     try:
@@ -60,7 +60,7 @@ def tried(door: str, data: bytes) -> bool:
 
 
 def main() -> None:
-    """Fuzz for so many seconds."""
+    """Fuzz for this many seconds."""
     import atheris
 
     door, seconds, keep = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""Damaged images through both doors: photos, and pictures of data sets as they are stored."""
+"""Damaged images through both readers: photos, and images of data sets."""
 
 import io
 import struct
@@ -49,7 +49,7 @@ WRITTEN: list[tuple[str, str, dict[str, Any]]] = [
 
 
 def seeds() -> list[bytes]:
-    """Small good files of every format and mode that is read."""
+    """Small valid files in every supported format and mode."""
     moth = draw_moth(species(1), np.random.default_rng(1), 40)
     return [*filter(None, (_written(moth, *how) for how in WRITTEN)), *_by_hand(moth)]
 
@@ -71,7 +71,7 @@ def _written(moth: Image.Image, kind: str, mode: str, options: dict[str, Any]) -
 
 
 def _by_hand(moth: Image.Image) -> list[bytes]:
-    """What Pillow reads and does not write: BMP with runs, plain PPM."""
+    """Formats that Pillow reads but does not write: run-length BMP, plain PPM."""
     grey = np.asarray(moth.convert("L").resize((16, 16)))
     runs = b"".join(bytes([1, value]) for value in grey[0]) + b"\0\0" + bytes([16, 7]) + b"\0\0\0\2\3\1\0\1"
     palette = b"".join(bytes([i, i, i, 0]) for i in range(256))
@@ -92,7 +92,7 @@ def _maker() -> Callable[[np.random.Generator], bytes]:
 
 
 def photos() -> Part:
-    """As a photo: the crop, a preview, or the whole of it."""
+    """Read the image as a photo: the crop, a preview, or the whole image."""
     transform = EvaluationTransform(size=32)
 
     def door(data: bytes, folder: Path) -> None:
@@ -109,7 +109,7 @@ def photos() -> Part:
 
 
 def stored() -> Part:
-    """As a picture of a data set, to be written as PNG."""
+    """Read the image for a data set that stores it as PNG."""
 
     def door(data: bytes, folder: Path) -> None:
         png = to_png(data, "x", lambda image: image.crop((1, 1, 9, 9)) if len(data) % 2 else image)

@@ -1,8 +1,9 @@
-"""`python -m tests.campaign.mutants`: change the core in one place at a time, and see whether its nearest tests notice.
+"""`python -m tests.campaign.mutants`: change the core in one place at a time, and check that its nearest tests fail.
 
-A mutant has one operator, constant or condition changed, or one call dropped. It is tried in a copy of the tree, by the
-test files nearest to it: the one of its mirrored path, then those that import it, directly or through other modules. A
-survivor is printed as a diff. `EQUIVALENT` lists those that no test can notice, each with the reason.
+A mutant changes one operator, constant or condition, or drops one call. It runs in a copy of the tree with the nearest
+test files: first the file with the mirrored path, then those that call its function, those with the fewest calls first
+(`--calls` stores which file calls what), or those that import its module if none calls it. A survivor is printed as a
+diff. `EQUIVALENT` lists mutants that no test can detect, each with the reason.
 """
 
 import argparse
@@ -30,46 +31,46 @@ CORE = (
     *("export/frn_export", "tui/frn_tui/engine"),
 )
 SOURCES = {"frn": "frn", "frn_export": "export/frn_export", "frn_tui": "tui/frn_tui", "tests": "tests"}
-"""Where each package of ours lives."""
+"""Root folder of each package."""
 ELSEWHERE = ("tests/campaign", "tests/runtimes", "tests/browser", "tests/test_")
-"""Tests that ask for more than Python, or for a long time."""
-REACH = 6
-"""Test files that a mutant has to survive."""
+"""Markers of tests that are slow or need more than Python."""
+REACH = 8
+"""Number of test files that a mutant must pass to survive."""
 TIMEOUT = 600
-"""Seconds after which a test file hangs, and is killed."""
+"""Seconds after which a test file counts as hung and is killed."""
 NO_TESTS = 5
-"""Exit status of pytest if there was nothing to run."""
+"""Exit status of pytest if it found no test."""
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
 COMPARISONS |= {"is not": "is", "not in": "in"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "%": "*", "**": "*"}
-SILENT = ("slots", "strict", "kw_only")
-"""Keywords that change what is refused of a programmer, and nothing else."""
+SILENT = ("slots", "strict", "kw_only", "frozen", "deterministic")
+"""Keywords that only affect errors for programmers; ONNX has no map whose order `deterministic` could change."""
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change of one file. Lines are kept as text, so that a report can be tried again on a later tree."""
+    """One change in one file, stored as text so that a report can be applied to a later tree."""
 
     path: str
     line: int
     before: str
     after: str
     start: int
-    """Byte where the change begins, and the one behind its end."""
+    """First byte of the change, and the byte after its end."""
     end: int
     text: str
     scope: tuple[str, ...] = ()
-    """Names of the classes, functions and constants of the module that it lies in."""
+    """Names of the enclosing classes, functions and module constants."""
 
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.text.encode() + source[self.end :]
 
 
 class Places(ast.NodeVisitor):
-    """Every place of a module that can be changed: (start, end, new text, names that it lies in)."""
+    """Collect every place of a module that can be changed: (start, end, new text, enclosing names)."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source
@@ -90,7 +91,7 @@ class Places(ast.NodeVisitor):
         self.found.append((start, end, text, self.scope))
 
     def inside(self, names: Iterable[str], node: ast.AST) -> None:
-        """Visit what is inside a class, a function or a constant."""
+        """Visit the content of a class, a function or a constant."""
         before, self.scope = self.scope, (*self.scope, *names)
         self.generic_visit(node)
         self.scope = before
@@ -125,7 +126,7 @@ class Places(ast.NodeVisitor):
         if isinstance(node.op, ast.Not | ast.USub):
             start, end = self.span(node)[0], self.span(node.operand)[0]
             self.change(start, start + len(self.source[start:end].rstrip(b"(")), "")
-        if not isinstance(node.operand, ast.Constant):  # -2 is as good as -1 where a shape is asked for
+        if not isinstance(node.operand, ast.Constant):  # for a shape, -2 and -1 are equally invalid
             self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
@@ -149,7 +150,8 @@ class Places(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> None:
-        if node.arg not in SILENT and not _is_last_axis(node.value):
+        is_yes = node.arg == "keepdims" and ast.unparse(node.value) == "1"  # ONNX takes 2 for the same
+        if node.arg not in SILENT and not _is_last_axis(node.value) and not is_yes:
             self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
@@ -161,7 +163,7 @@ class Places(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_arg(self, node: ast.arg) -> None:
-        """An annotation changes nothing."""
+        """Skip annotations, which have no effect."""
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self.inside([node.name], node)
@@ -180,12 +182,12 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _is_last_axis(node: ast.expr) -> bool:
-    """Return whether an argument is -1: of arrays with two axes the last is 1."""
+    """Return whether an argument is -1; for arrays with two axes, 1 is the last axis."""
     return ast.unparse(node) == "-1"
 
 
 def mutants(path: str, source: bytes) -> Iterator[Mutant]:
-    """Every mutant of a file."""
+    """Return every mutant of a file."""
     original = source.decode().splitlines()
     for start, end, text, scope in Places(source).found:
         line = source.count(b"\n", 0, start)
@@ -194,7 +196,7 @@ def mutants(path: str, source: bytes) -> Iterator[Mutant]:
 
 
 def core() -> list[str]:
-    """The files that are changed, relative to the root."""
+    """Return the files to mutate, relative to the root."""
     found = [
         path for place in CORE for path in ([ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("*.py"))
     ]
@@ -202,7 +204,7 @@ def core() -> list[str]:
 
 
 def module_of(path: str) -> str:
-    """The dotted name of a file of ours."""
+    """Return the dotted module name of a file."""
     for package, folder in SOURCES.items():
         if path.startswith(f"{folder}/"):
             return ".".join([package, *Path(path).with_suffix("").relative_to(folder).parts]).removesuffix(".__init__")
@@ -211,7 +213,7 @@ def module_of(path: str) -> str:
 
 @cache
 def imports() -> dict[str, set[str]]:
-    """The modules of ours that each file imports or names, by its path; `from a import b` may name two modules."""
+    """Map each file to the modules of this project that it imports; `from a import b` may name two."""
     found: dict[str, set[str]] = {}
     for folder in SOURCES.values():
         for path in (ROOT / folder).rglob("*.py"):
@@ -230,7 +232,7 @@ def imports() -> dict[str, set[str]]:
 
 @cache
 def nearest(path: str) -> tuple[str, ...]:
-    """The test files nearest to a file, the nearest first."""
+    """Return the test files of a module, nearest first."""
     package, *parts = module_of(path).split(".")
     folder = Path("tests", package.removeprefix("frn_"), *parts[:-1])
     importers, distance = {module_of(path)}, dict[str, int]()
@@ -249,16 +251,45 @@ def nearest(path: str) -> tuple[str, ...]:
     return tuple(sorted(distance, key=order)[:REACH])
 
 
+Calls = dict[str, list[list[str]]]
+"""Functions (path, names) that each test file calls in its own process."""
+
+
+def traced(tests: "Tests", report: Path) -> Calls:
+    """Return which functions of the core each test file calls, from `report` or by running each file once."""
+    found: Calls = json.loads(report.read_text()) if report.exists() else {}
+    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+    for file in files:
+        if file not in found and not file.startswith(ELSEWHERE):
+            found[file] = tests.calls(file)
+            report.write_text(json.dumps(found))
+    return {file: found[file] for file in files if file in found}
+
+
+def nearest_calling(mutant: Mutant, calls: Calls) -> tuple[str, ...]:
+    """Return the test files nearest to a mutant."""
+    by_import, name = nearest(mutant.path), ".".join(mutant.scope)
+    # Files that call its function, else its class, else its module.
+    for is_meant in (name.__eq__, lambda where: where.startswith(f"{name}."), lambda where: True):
+        callers = [
+            file for file in calls if any(path == mutant.path and is_meant(where) for path, where in calls[file])
+        ]
+        if callers:
+            break
+    callers.sort(key=lambda file: len(calls[file]))
+    return tuple(dict.fromkeys([*by_import[:1], *(callers or by_import)]))[:REACH]
+
+
 def copied(place: Path) -> Path:
-    """A copy of the tree as it stands."""
+    """Copy the current tree."""
     ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*cache", "site", "dist", "node_modules")
     return Path(shutil.copytree(ROOT, place / "tree", ignore=ignored, symlinks=True))
 
 
 class Tests:
-    """Runs test files of a tree. Each one runs in a fork of one process that has imported the libraries.
+    """Runs test files of a tree, each in a fork of one process that has imported the libraries.
 
-    Tests that fail without any change are left out from then on. Nothing outside of the tree's folder is theirs.
+    Tests that already fail without a change are skipped from then on. Nothing outside the tree's folder is written.
     """
 
     def __init__(self, tree: Path) -> None:
@@ -283,14 +314,14 @@ class Tests:
         self._server.communicate()
 
     def first_failure(self, files: tuple[str, ...], mutated: Path, source: bytes) -> str:
-        """The first test in some files that fails only because `mutated` is no longer `source`; empty if all pass.
+        """Return the first test that fails with `mutated` but passes with `source`, or "" if all pass.
 
-        The nearest file comes first, then those that took the least time before.
+        The nearest file runs first, then the fastest ones.
         """
         changed = mutated.read_bytes()
         for file in [*files[:1], *sorted(files[1:], key=lambda file: self._seconds.get(file, 0.0))]:
             while (failed := self._run(file)) and failed not in self._unsound:
-                test = failed if "::" in failed else file  # a module that cannot be imported, or a hang
+                test = failed if "::" in failed else file  # the module cannot be imported, or it hangs
                 if test not in self._sound:
                     mutated.write_bytes(source)
                     fails_always = bool(self._run(test))
@@ -302,17 +333,25 @@ class Tests:
                 return failed
         return ""
 
-    def _run(self, test: str) -> str:
-        """Run a file, or one test: what failed first, or how pytest ended; empty if all passed."""
+    def calls(self, file: str) -> list[list[str]]:
+        """Return the core functions that a test file calls."""
+        out = self.tree.parent / "calls"
+        out.unlink(missing_ok=True)
+        self._run(file, calls=str(out))
+        root, known = f"{self.tree}/", set(core())
+        named = [(path.removeprefix(root), name) for path, name in json.loads(out.read_text())] if out.exists() else []
+        return sorted([path, name] for path, name in named if path in known)
+
+    def _run(self, test: str, **wishes: str) -> str:
+        """Run a file or one test; return the first failure or pytest's ending, or "" if all pass."""
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir()
         assert self._server.stdin
         assert self._server.stdout
         began = time.monotonic()
         words = [test, *(f"--deselect={name}" for name in self._unsound)]
-        print(
-            json.dumps({"words": words, "said": str(self.home / "said"), "timeout": TIMEOUT}), file=self._server.stdin
-        )
+        wish = {"words": words, "said": str(self.home / "said"), "timeout": TIMEOUT, **wishes}
+        print(json.dumps(wish), file=self._server.stdin)
         self._server.stdin.flush()
         status = int(self._server.stdout.readline())
         if not status or status == NO_TESTS:
@@ -324,27 +363,28 @@ class Tests:
 
 @cache
 def _listed() -> tuple[set[tuple[str, str, str]], set[tuple[str, str]]]:
-    """Mutants that no test can notice: (file name, line before, line after), and (file name, name in it)."""
+    """Mutants that no test can detect: (file name, line before, line after or ""), and (file name, enclosing name)."""
     listed = tomllib.loads(EQUIVALENT.read_text())
-    lines = {(entry["file"], entry["before"], entry["after"]) for entry in listed["mutant"]}
+    lines = {(entry["file"], entry["before"], entry.get("after", "")) for entry in listed["mutant"]}
     return lines, {(entry["file"], name) for entry in listed["scope"] for name in entry["names"]}
 
 
 def is_equivalent(mutant: Mutant) -> bool:
-    """Return whether `EQUIVALENT` lists a mutant, or a name that it lies in."""
+    """Return whether `EQUIVALENT` lists a mutant or one of its enclosing names."""
     (lines, scopes), file = _listed(), Path(mutant.path).name
-    return (file, mutant.before, mutant.after) in lines or any((file, name) in scopes for name in mutant.scope)
+    is_listed = any((file, mutant.before, after) in lines for after in (mutant.after, ""))
+    return is_listed or any((file, name) in scopes for name in mutant.scope)
 
 
 def drawn(count: int, seed: int, within: str) -> list[Mutant]:
-    """Mutants at random, those that are equivalent left out."""
+    """Draw mutants at random, without the equivalent ones."""
     every = [m for path in core() if within in path for m in mutants(path, (ROOT / path).read_bytes())]
     every = [m for m in every if not is_equivalent(m)]
     return random.Random(seed).sample(every, min(count, len(every)))
 
 
 def again(report: Path) -> list[Mutant]:
-    """The survivors of a report, as far as the tree still has their lines."""
+    """Return the survivors of a report whose lines still exist in the tree."""
     chosen = []
     for line in report.read_text().splitlines():
         old = json.loads(line)
@@ -357,14 +397,15 @@ def again(report: Path) -> list[Mutant]:
     return chosen
 
 
-def try_all(chosen: list[Mutant], report: Path) -> float:
-    """Try mutants one after the other; print survivors; append one line each to a report. Returns the share killed."""
+def try_all(chosen: list[Mutant], report: Path, known: Path) -> float:
+    """Try mutants one after the other, print survivors, append a line each to a report, and return the share killed."""
     killed = 0
     with tempfile.TemporaryDirectory(prefix="frn-mutants-") as place:
         tree = copied(Path(place))
         with contextlib.closing(Tests(tree)) as tests:
+            calls = traced(tests, known)
             for number, mutant in enumerate(chosen, 1):
-                nearby, file, began = nearest(mutant.path), tree / mutant.path, time.monotonic()
+                nearby, file, began = nearest_calling(mutant, calls), tree / mutant.path, time.monotonic()
                 source = file.read_bytes()
                 file.write_bytes(mutant.apply(source))
                 failed = tests.first_failure(nearby, file, source)
@@ -389,9 +430,10 @@ def main() -> None:
     parser.add_argument("--within", default="", help="only files whose path holds this")
     parser.add_argument("--again", type=Path, help="try the survivors of this report instead")
     parser.add_argument("--report", type=Path, default=Path("mutants.jsonl"))
+    parser.add_argument("--calls", type=Path, default=Path(tempfile.gettempdir(), "frn-mutants-calls.json"))
     options = parser.parse_args()
     chosen = again(options.again) if options.again else drawn(options.count, options.seed, options.within)
-    share = try_all(chosen, options.report)
+    share = try_all(chosen, options.report, options.calls)
     print(f"{share:.0%} of {len(chosen)} mutants killed")
 
 

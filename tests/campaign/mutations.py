@@ -1,4 +1,4 @@
-"""Damaged files: bytes of good ones, changed as disks, networks, old programs and attackers change them."""
+"""Damage valid files in the way that disks, networks, old programs and attackers do."""
 
 import copy
 import json
@@ -11,7 +11,7 @@ import numpy as np
 Generator = np.random.Generator
 
 NUMBERS = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 24, 100_000)
-"""Where counts and sizes break."""
+"""Numbers at which counts and sizes overflow."""
 WORDS = (b"null", b"[]", b"{}", b"-1", b"1e999", b"NaN", b'""', b"true", b"[[[[", b"9" * 30, b"../", b"\0")
 
 
@@ -26,7 +26,7 @@ def set_bytes(data: bytearray, generator: Generator) -> None:
 
 
 def set_number(data: bytearray, generator: Generator) -> None:
-    """A count or a size that is too large, negative or zero, of either byte order; headers are hit most."""
+    """Write a count or size that is too large, negative or zero, in either byte order; mostly in the header."""
     width = int(generator.choice([1, 2, 4, 8]))
     value = int(generator.choice(NUMBERS)) & ((1 << 8 * width) - 1)
     reach = len(data) if generator.random() < 0.5 else min(len(data), 200)
@@ -54,7 +54,7 @@ def insert(data: bytearray, generator: Generator) -> None:
 
 
 def insert_word(data: bytearray, generator: Generator) -> None:
-    """For text: what parses, but is not expected."""
+    """Text that parses but is unexpected."""
     start = int(generator.integers(0, len(data)))
     data[start : start + int(generator.integers(0, 12))] = WORDS[int(generator.integers(len(WORDS)))]
 
@@ -79,7 +79,7 @@ VALUES: tuple[object, ...] = (
     ),
     *([], {}, [[]], [None], {"path": 1}, ["a"] * 99, [{}], {"": {}}),
 )
-"""What may stand in the place of any value of a JSON document."""
+"""Values that may replace any value of a JSON document."""
 
 BINARY = (flip_bits, set_bytes, set_number, set_number, cut, remove, repeat, insert)
 TEXT = (*BINARY, insert_word, insert_word, insert_word)
@@ -88,7 +88,7 @@ TEXT = (*BINARY, insert_word, insert_word, insert_word)
 def mutate(
     seeds: Sequence[bytes], generator: Generator, changes: Sequence[Callable[[bytearray, Generator], None]] = BINARY
 ) -> bytes:
-    """One of the files, changed in one to four ways; sometimes with the end of another."""
+    """Change one of the files in one to four ways; sometimes add the end of another."""
     data = bytearray(seeds[int(generator.integers(len(seeds)))])
     if generator.random() < 0.05:
         other = seeds[int(generator.integers(len(seeds)))]
@@ -101,7 +101,7 @@ def mutate(
 
 
 def mutate_json(document: object, generator: Generator) -> bytes:
-    """The text of a document in which one to three values are others, or are gone."""
+    """Return the text of a document with one to three values changed or removed."""
     document = json.loads(json.dumps(document))
     for _ in range(int(generator.integers(1, 4))):
         place = document
@@ -120,7 +120,7 @@ def mutate_json(document: object, generator: Generator) -> bytes:
 
 
 def mend_png(data: bytes) -> bytes:
-    """The same chunks with right checksums, as an attacker would write them."""
+    """Recompute the checksums of all chunks, as an attacker would."""
     mended, place = data[:8], 8
     while place + 12 <= len(data):
         (length,) = struct.unpack_from(">I", data, place)
@@ -131,7 +131,7 @@ def mend_png(data: bytes) -> bytes:
 
 
 def mend_tar(data: bytes) -> bytes:
-    """The same headers with right checksums."""
+    """Recompute the checksums of all headers."""
     mended = bytearray(data)
     for place in range(0, len(mended) - 511, 512):
         block = mended[place : place + 512]

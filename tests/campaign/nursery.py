@@ -1,6 +1,6 @@
-"""Children of `frn.system.processes.sandbox`, forked from a process with their imports: ten times as many in an hour.
+"""Fork the children of `frn.system.processes.sandbox` from a process with their imports, to run ten times as many.
 
-The campaign starts tens of thousands of them. Each then runs `serve` of that module, under its limits, as always.
+The campaign starts tens of thousands of them. Each then runs `serve` of that module under its usual limits.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from frn.system.processes.sandbox import SandboxedWorker
 
 
 class Forked:
-    """What `SandboxedWorker` uses of `subprocess.Popen`."""
+    """The part of `subprocess.Popen` that `SandboxedWorker` uses."""
 
     def __init__(self, pid: int, questions: int, answers: int) -> None:
         self.pid = pid
@@ -25,7 +25,7 @@ class Forked:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """None while it lives."""
+        """Return the exit status, or None while the process runs."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -33,12 +33,12 @@ class Forked:
         return None
 
     def kill(self) -> None:
-        """End it."""
+        """Kill the process."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:
-        """Until it is gone."""
+        """Wait for the process to end."""
         while self.poll() is None:
             time.sleep(0.001)
         return 0
@@ -49,7 +49,7 @@ def _nursery(target: str) -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         command = [sys.executable, "-m", "tests.campaign.nursery", target, str(theirs.fileno())]
-        subprocess.Popen(command, pass_fds=[theirs.fileno()])  # it ends with the socket
+        subprocess.Popen(command, pass_fds=[theirs.fileno()])  # the process ends when the socket closes
     return ours
 
 
@@ -69,18 +69,18 @@ def _start(self: SandboxedWorker) -> Forked:
 
 
 def use() -> None:
-    """Have all children of this process forked from now on."""
+    """Fork all children of this process from now on."""
     SandboxedWorker._start = _start  # type: ignore[assignment, method-assign]
 
 
 def main() -> None:
-    """Fork a child for each message, and answer with its number."""
+    """Fork a child for each message, and answer with its process number."""
     target, requests = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
     importlib.import_module(target.partition(":")[0])
     if target.startswith("frn.inference"):
         importlib.import_module("onnx")
         importlib.import_module("onnxruntime")
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # let the system reap the children
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, 64, 2)
         if not message:

@@ -1,10 +1,9 @@
-"""Damaged files that the program wrote itself: what it says afterwards is what it said before, or a refusal."""
+"""Damaged files that the program wrote itself: it must give the same result as before, or refuse the file."""
 
 import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -23,11 +22,11 @@ from tests.campaign.files import Maker, damaging, damaging_json
 from tests.campaign.mutations import TEXT, flip_bits, mutate, mutate_json, set_bytes
 
 HOME = Path(os.environ.get("TMPDIR", "/tmp")) / f"frn-campaign-{os.getpid()}"
-"""Good files, made once in each worker."""
+"""Valid files, made once per worker."""
 
 
 def one_of(files: Mapping[str, bytes]) -> Maker:
-    """One of several files, damaged, behind its name and a NUL."""
+    """Return one of several files, damaged, with its name and a NUL in front."""
     names = sorted(files)
 
     def make(generator: np.random.Generator) -> bytes:
@@ -39,7 +38,7 @@ def one_of(files: Mapping[str, bytes]) -> Maker:
 
 
 def feature_cache() -> Part:
-    """Maps are found as they were put or not at all, and are kept again by the next program."""
+    """Feature maps are either found unchanged or not found, and the next program stores them again."""
     generator = np.random.default_rng(0)
     maps = {f"{number:032x}": generator.standard_normal((4, 8)).astype(np.float32) for number in range(40)}
     good = HOME / "features.sqlite"
@@ -66,7 +65,7 @@ def feature_cache() -> Part:
 
 
 def pixel_cache() -> Part:
-    """Images are those that were decoded."""
+    """Cached images are the decoded ones."""
     os.environ["FRN_CACHE"] = str(HOME / "cache")
     for number in range(4):
         path = HOME / "photos" / f"moth {number % 2}" / f"{number}.png"
@@ -92,7 +91,7 @@ def pixel_cache() -> Part:
 
 
 def prepared() -> Part:
-    """What a data set was made from: as it was written, or nothing."""
+    """The sources of a data set are read as written, or not at all."""
     record = Record(
         "cub-cropped",
         {"split": "default"},
@@ -107,7 +106,7 @@ def prepared() -> Part:
     def door(data: bytes, folder: Path) -> None:
         (folder / NAME).write_bytes(data)
         found = read_record(folder)
-        assert found is None or asdict(found) == asdict(record)
+        assert found is None or found == record
         if found is not None:
             found.is_whole(found.sources, folder)
 
@@ -115,7 +114,7 @@ def prepared() -> Part:
 
 
 def move_journals() -> Part:
-    """Photos that a killed program was moving: whatever its journal says, each of them is whole in some place."""
+    """Photos that a killed program was moving: each one is complete in some place, for any content of the journal."""
     from frn_tui.client.file_requests import SettleMoves
     from frn_tui.engine.files.moves import MoveJournal
     from frn_tui.engine.files.sorting import settle_moves
@@ -152,7 +151,7 @@ def move_journals() -> Part:
 
 
 def project_locks() -> Part:
-    """A project is open elsewhere if its lock is held, whatever the lock's file says."""
+    """A project counts as open elsewhere if its lock is held, for any content of the lock file."""
     from frn_tui.client.file_requests import LockProject
     from frn_tui.engine.files.locks import Locks
     from frn_tui.engine.worker_queues import Job
@@ -167,14 +166,14 @@ def project_locks() -> Part:
         path.write_bytes(data)
         assert isinstance(Locks(os.getpid()).holder(project), int)
         other.lock(LockProject(None), job)
-        path.write_bytes(data)  # a killed app's
+        path.write_bytes(data)  # of a killed app
         assert Locks(os.getpid()).holder(project) is None
 
     return Part(5_000, damaging([b"process 4711 (frn-tui birds.frn.json)"], changes=TEXT), door, refuses=False)
 
 
 def checkpoints_of_runs() -> Part:
-    """A run resumes from what it wrote: damaged weights, numbers or settings are refused."""
+    """A run resumes only from what it wrote: damaged weights, numbers and settings are refused."""
     import torch
 
     from frn.models.header import ModelConfig
@@ -209,7 +208,7 @@ def checkpoints_of_runs() -> Part:
             return data
         changed = json.loads(mutate_json(fields, generator))
         changed.setdefault("__metadata__", {})
-        if isinstance(changed["__metadata__"], dict):  # without a checksum it would be a file of an older version
+        if isinstance(changed["__metadata__"], dict):  # without a checksum it would pass as a file of an older version
             changed["__metadata__"]["crc32"] = fields["__metadata__"]["crc32"]
         text = json.dumps(changed).encode()
         return len(text).to_bytes(8, "little") + text + data[length:]
@@ -225,7 +224,7 @@ def checkpoints_of_runs() -> Part:
 
 
 def run_settings() -> Part:
-    """`config.toml` of a run, given again by `--config`: it is the run's preset, another one, or refused."""
+    """A run's `config.toml`, passed to `--config`, gives its preset or another valid one, or is refused."""
     from frn.training.presets.record import deciding_fields
     from frn.training.runs.run_folder import RunFolder
     from frn.training.runs.run_options import RunOptions
@@ -259,7 +258,7 @@ def run_settings() -> Part:
 
 
 def reproduced() -> Part:
-    """Answers and tables of `frn reproduce`: of their types and finite, or measured again."""
+    """Stored results of `frn reproduce` have the right types and finite numbers, or are measured again."""
     from msgspec import to_builtins
 
     from frn.reproduce.plan import Locations, remaining_commands, stored, unmeasured
@@ -302,7 +301,7 @@ def reproduced() -> Part:
 
 
 def model_notes() -> Part:
-    """Notes of an added model: they are listed as far as they are of their types, and the model works without."""
+    """Notes of an added model are listed if their types are right, and the model works without them."""
     from typer.testing import CliRunner
 
     from frn.cli.main import app
@@ -332,7 +331,7 @@ def model_notes() -> Part:
 
 
 def exported_metadata() -> Part:
-    """An exported model whose metadata was changed: it makes the maps that it made before, or is refused."""
+    """An exported model with changed metadata gives the same maps as before, or is refused."""
     import onnx
 
     from frn.inference.extractor import Extractor

@@ -1,4 +1,4 @@
-"""Which files the campaign damages, and which doors they go through."""
+"""The parts of the campaign: kinds of files and the functions that read them."""
 
 from collections.abc import Callable
 
@@ -32,4 +32,4 @@ PARTS: dict[str, Callable[[], Part]] = {
     "notes": own_files.model_notes,
     "metadata": own_files.exported_metadata,
 }
-"""Made only when it is run: good files are drawn, written and exported first."""
+"""Makes its valid files only when it runs, because drawing, writing and exporting them takes time."""

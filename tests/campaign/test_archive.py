@@ -1,4 +1,4 @@
-"""`frn classify --out` over an archive of photos, killed on its way: flat memory, no photo twice, none left out.
+"""`frn classify --out` on a large archive, killed and resumed: constant memory, no photo lost or repeated.
 
 `FRN_CAMPAIGN=0.1` takes a tenth of the 100,000 photos.
 """
@@ -22,11 +22,11 @@ from tests import processes
 PHOTOS = round(100_000 * float(os.environ.get("FRN_CAMPAIGN", "1")))
 KILLS = 3
 SETTLED, ALLOWED = 1000, 50 << 20
-"""Photos after which memory may grow by so many bytes."""
+"""Photos after which memory is compared, and the bytes by which it may grow."""
 
 
 def draw_archive(folder: Path) -> None:
-    """Photos of 96 x 72 pixels, no two alike, a thousand to a folder."""
+    """Draw distinct photos of 96 x 72 pixels, a thousand per folder."""
     draws = np.random.default_rng(0)
     for number in range(PHOTOS):
         within = folder / f"{number // 1000:03}"
@@ -37,7 +37,7 @@ def draw_archive(folder: Path) -> None:
 
 
 def resident(process: int) -> int:
-    """Bytes of memory that a process has, but for files that it maps."""
+    """Return the memory of a process in bytes, without mapped files."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
     return int(status["RssAnon"].split()[0]) << 10
 
@@ -48,7 +48,7 @@ def lines_of(out: Path) -> int:
 
 @pytest.mark.campaign
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_an_archive_is_classified_in_flat_memory_whatever_kills_it(tmp_path: Path) -> None:
+def test_archive_is_classified_in_constant_memory_despite_kills(tmp_path: Path) -> None:
     archive, out = tmp_path / "archive", tmp_path / "results.jsonl"
     draw_archive(archive)
     moths = assets_folder() / "samples" / "moths"

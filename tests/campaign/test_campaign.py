@@ -1,7 +1,7 @@
-"""The campaign: `pytest -m campaign`. Nothing that is damaged crashes, hangs or fills the memory.
+"""The campaign (`pytest -m campaign`): damaged files never cause a crash, a hang or full memory.
 
-`FRN_CAMPAIGN=0.01` runs that share of the cases, `FRN_SEED` draws others. One line of JSON per part is added to
-`campaign.jsonl` (or `FRN_CAMPAIGN_REPORT`), and what went wrong is kept in a folder that the failure names.
+`FRN_CAMPAIGN=0.01` runs that share of the cases, and `FRN_SEED` draws others. Each part adds one line of JSON to
+`campaign.jsonl` (or `FRN_CAMPAIGN_REPORT`). Files that fail are kept in a folder that the failure names.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""The campaign, coverage: the kept corpus through its doors, and atheris from there.
+"""Coverage-guided part of the campaign: the stored corpus must pass, and atheris continues from there.
 
-`FRN_FUZZ_SECONDS=600` is how long each door is fuzzed. What reaches new lines, and is small, may go into corpus/.
+`FRN_FUZZ_SECONDS=600` sets the time per reader. Small files that reach new lines may be added to corpus/.
 """
 
 import os
@@ -20,7 +20,7 @@ SECONDS = int(os.environ.get("FRN_FUZZ_SECONDS", "60"))
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_the_kept_corpus_is_answered_or_refused(door: str) -> None:
+def test_stored_corpus_is_answered_or_refused(door: str) -> None:
     kept = sorted((CORPUS / door).iterdir())
     answered = [path for path in kept if tried(door, path.read_bytes())]
     assert set(answered) >= {path for path in kept if path.name.startswith("good")}

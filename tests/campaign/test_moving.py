@@ -1,6 +1,6 @@
-"""The campaign, photos that are moved: a kill at every system call, two programs at once, two file systems.
+"""Moving photos in the campaign: kills at every system call, two programs at once, two file systems.
 
-`FRN_MOVES=6000` is how many photos two programs sort at once.
+`FRN_MOVES=6000` sets the number of photos that two programs sort at once.
 """
 
 import collections
@@ -36,7 +36,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def other_disk(tmp_path: Path) -> Iterator[Path]:
-    """A second file system, which takes an administrator."""
+    """Mount a second file system; needs administrator rights."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], check=False).returncode:
@@ -56,7 +56,7 @@ def test_a_kill_at_any_system_call_loses_no_photo(
     card.mkdir()
 
     def once(*inject: str) -> int:
-        """Move a photo, killed as strace is told; its exit status."""
+        """Move a photo, killed as strace is told, and return the exit status."""
         shutil.rmtree(tmp_path / "state", ignore_errors=True)
         for folder in (card, root / "out"):
             shutil.rmtree(folder, ignore_errors=True)
@@ -92,7 +92,7 @@ def test_a_kill_at_any_system_call_loses_no_photo(
 
 
 def _check(card: Path, out: Path, *, finished: bool) -> None:
-    """Both photos are there, whole; once all is settled, each of them once and nothing else."""
+    """Check that both photos are complete, and that after recovery each exists exactly once."""
     found = [path.read_bytes() for path in (*card.iterdir(), *out.iterdir())]
     assert {b"photo" * 50_000, b"other" * 50_000} <= set(found)
     if finished:
@@ -100,7 +100,7 @@ def _check(card: Path, out: Path, *, finished: bool) -> None:
 
 
 def _traced(work: Callable[[], object], log: Path, *inject: str) -> int:
-    """Do some work in a fork under strace; its exit status."""
+    """Do some work in a fork under strace, and return the exit status."""
 
     def stopped() -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -118,7 +118,7 @@ def _traced(work: Callable[[], object], log: Path, *inject: str) -> int:
 
 @pytest.mark.parametrize("disks", [1, 2])
 @pytest.mark.parametrize("has_system_call", [True, False])
-def test_two_programs_that_sort_photos_of_the_same_names_lose_none(
+def test_two_programs_sorting_equal_names_lose_no_photo(
     tmp_path: Path,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
@@ -131,7 +131,7 @@ def test_two_programs_that_sort_photos_of_the_same_names_lose_none(
     rename = placing.rename_new
 
     def late(source: Path, target: Path) -> None:
-        time.sleep(random.choice([0, 0, 0.0005, 0.002]))  # between the look at the name and its use
+        time.sleep(random.choice([0, 0, 0.0005, 0.002]))  # between checking a name and using it
         rename(source, target)
 
     monkeypatch.setattr(placing, "rename_new", late)
@@ -149,7 +149,7 @@ def test_two_programs_that_sort_photos_of_the_same_names_lose_none(
 
     doomed, other = fork(lambda: program("a")), fork(lambda: program("b"))
     time.sleep(random.uniform(0.05, 0.3))
-    os.kill(doomed, signal.SIGKILL)  # and is started again
+    os.kill(doomed, signal.SIGKILL)  # then start again
     assert ended(doomed) == -signal.SIGKILL
     settle_all()
     left = [path.name for path in (tmp_path / "a").iterdir()]

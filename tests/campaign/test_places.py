@@ -1,6 +1,6 @@
-"""The campaign, places: `frn classify` where something is missing, full, locked or short, and two programs at once.
+"""Limited places in the campaign: `frn classify` with missing, full or locked folders, and two programs at once.
 
-It answers, or says in one line why not; and what was there before is there afterwards.
+The command either succeeds or gives the reason in one line, and existing files stay unchanged.
 """
 
 import os
@@ -41,7 +41,7 @@ CLASSIFY = ["classify", str(SAMPLES / "moths"), str(PHOTO), "--model", "conv4"]
 
 
 def frn(*words: str, limit: str = "", **environment: str | None) -> subprocess.CompletedProcess[str]:
-    """Run the program by a shell that has set a limit; a variable that is None is not there."""
+    """Run the program from a shell that has set a limit; None unsets a variable."""
     sought = os.pathsep.join(str(ROOT / part) for part in (".", "export", "tui"))
     variables = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": sought, **environment}
     known = {name: value for name, value in {**os.environ, **variables}.items() if value is not None}
@@ -50,13 +50,13 @@ def frn(*words: str, limit: str = "", **environment: str | None) -> subprocess.C
 
 
 def answers(ended: subprocess.CompletedProcess[str]) -> bool:
-    """Whether it did what it was asked for, and not, in one line for each reason, what it lacks."""
+    """Return whether the command succeeded; if not, check that each reason is one line."""
     if ended.returncode == 0:
         assert ended.stdout.strip()
         assert not ended.stderr
         return True
     assert ended.returncode == 1, ended
-    # With too little for numpy itself, its library says so and ends the program.
+    # If numpy itself lacks memory, its library prints its own message and ends the program.
     reasons = ended.stderr.splitlines()
     assert reasons, ended
     assert all(line.startswith(("error: ", "OpenBLAS error: ")) for line in reasons), ended
@@ -65,23 +65,23 @@ def answers(ended: subprocess.CompletedProcess[str]) -> bool:
 
 
 def limited(limits: list[str], tmp_path: Path) -> list[bool]:
-    """Whether it answers under each limit, which it has to do as it does under the first, without a cache."""
+    """Run without a cache under each limit; the first must succeed, and all answers must be equal."""
     ended = [frn(*CLASSIFY, limit=limit, FRN_CACHE=str(tmp_path / limit)) for limit in limits]
     answered = [answers(each) for each in ended]
     assert {each.stdout for each, well in zip(ended, answered, strict=True) if well} == {ended[0].stdout}
     return answered
 
 
-def test_few_file_handles(tmp_path: Path) -> None:
+def test_classifies_with_few_file_handles(tmp_path: Path) -> None:
     assert limited([f"ulimit -n {number}" for number in (32, 10, 8, 7, 6, 5)], tmp_path)[:3] == [True] * 3
 
 
-def test_little_address_space(tmp_path: Path) -> None:
+def test_classifies_with_little_address_space(tmp_path: Path) -> None:
     limits = [f"ulimit -v {mebi << 10}" for mebi in (2000, 800, 400, 260, 230, 200)]
     assert limited(limits, tmp_path)[:3] == [True] * 3
 
 
-def test_a_large_image_in_little_address_space_says_so(tmp_path: Path) -> None:
+def test_large_image_with_too_little_memory_is_reported(tmp_path: Path) -> None:
     Image.new("RGB", (9000, 9000)).save(tmp_path / "large.png")
     words = ["classify", str(SAMPLES / "moths"), str(tmp_path / "large.png"), "--model", "conv4"]
     ended = frn(*words, limit=f"ulimit -v {500 << 10}")
@@ -103,11 +103,11 @@ def test_a_large_image_in_little_address_space_says_so(tmp_path: Path) -> None:
         {"LC_ALL": "xx_YY.nothing", "TERM": "nothing", "COLUMNS": "-1"},
     ],
 )
-def test_no_home_no_cache_no_locale(environment: dict[str, Any]) -> None:
+def test_classifies_without_home_cache_or_locale(environment: dict[str, Any]) -> None:
     assert answers(frn(*CLASSIFY, **environment))
 
 
-def test_names_that_the_locale_cannot_write(tmp_path: Path) -> None:
+def test_classifies_names_that_the_locale_cannot_encode(tmp_path: Path) -> None:
     for name, photo in zip(("Ärger", "雀", "a\udcffb"), sorted(PHOTO.parent.iterdir()), strict=False):
         home = tmp_path / "classes" / name
         home.mkdir(parents=True)
@@ -118,7 +118,7 @@ def test_names_that_the_locale_cannot_write(tmp_path: Path) -> None:
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A disk that cannot be written, with a project on it; takes an administrator."""
+    """A read-only disk with a project on it; needs administrator rights."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False).returncode:
@@ -129,7 +129,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_read_only_place_is_one_line_and_no_hindrance_to_reading(read_only: Path) -> None:
+def test_read_only_disk_allows_reading_and_reports_writes(read_only: Path) -> None:
     path = read_only / "x.frn.json"
     assert answers(frn(*CLASSIFY, FRN_CACHE=str(read_only), HOME=str(read_only)))
     assert not answers(frn("enroll", str(SAMPLES / "moths"), "--out", str(path), "--replace", "--model", "conv4"))
@@ -139,7 +139,7 @@ def test_a_read_only_place_is_one_line_and_no_hindrance_to_reading(read_only: Pa
 
 
 def at_once(*works: Callable[[], object]) -> None:
-    """Do all of them at the same time, each in a process of its own; none may raise."""
+    """Run all functions at the same time in separate processes; none may raise."""
     processes = [fork(work) for work in works]
     assert [ended(process) for process in processes] == [0] * len(works)
 
@@ -186,7 +186,7 @@ def test_two_programs_build_the_same_cache_of_pixels(moths: Path, tmp_path: Path
     assert not list(cache_folder().rglob(".*"))
 
 
-def test_a_cache_of_pixels_killed_at_any_step_is_built_again(
+def test_pixel_cache_killed_at_any_step_is_built_again(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders, step, was_killed = scan(moths / "val"), 0, True
@@ -194,15 +194,13 @@ def test_a_cache_of_pixels_killed_at_any_step_is_built_again(
         monkeypatch.setenv("FRN_CACHE", str(tmp_path / f"{step}"))
         was_killed = killed_at(step, lambda: load_images(folders, TRANSFORM))
         assert load_images(folders, TRANSFORM).images().shape == (60, 16, 16, 3)
-        # A lock that nobody holds any more goes when something is built next.
+        # A lock that nobody holds is removed by the next build.
         assert not [left for left in cache_folder().rglob(".*") if left.suffix not in (".frn-lock", ".building")]
         step += 1
     assert step >= 4
 
 
-def test_a_run_killed_at_any_step_of_a_save_resumes_from_before_or_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_killed_at_any_step_of_a_save_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model(ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=32)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     step, was_killed = 0, True

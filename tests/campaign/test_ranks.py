@@ -1,4 +1,4 @@
-"""Training in two ranks, killed at random moments, one of them or all; each time it goes on.
+"""Training on two ranks continues after one or all of them are killed at random moments.
 
 `FRN_RANK_KILLS=30 pytest -m campaign tests/campaign/test_ranks.py` takes half an hour or more.
 """
@@ -22,7 +22,7 @@ EPOCHS = 3000
 
 @contextlib.contextmanager
 def training(out: Path, restarts: int = 0) -> Iterator["subprocess.Popen[bytes]"]:
-    """Two ranks that begin or resume a run; nothing of them is left afterwards."""
+    """Start or resume a run on two ranks, and kill all of its processes at the end."""
     words = ["frn", "train", "demo", "--epochs", f"{EPOCHS}", "--out", str(out), "--device", "cpu", "--threads", "1"]
     resume = ["--resume"] if (out / "last.safetensors").exists() else []
     launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", f"--max-restarts={restarts}"]
@@ -36,7 +36,7 @@ def training(out: Path, restarts: int = 0) -> Iterator["subprocess.Popen[bytes]"
 
 
 def kill(*processes: int) -> None:
-    for process in processes:  # torchrun gives its ranks sessions of their own
+    for process in processes:  # torchrun starts each rank in a separate session
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
 
@@ -62,14 +62,14 @@ def steps(out: Path) -> list[int]:
         try:
             entry = json.loads(line)
         except ValueError:
-            continue  # the half line of a kill; it goes with the next resume
+            continue  # the incomplete line of a kill; the next resume removes it
         if "loss" in entry:
             found.append(entry["total_steps"])
     return found
 
 
 def end_well(out: Path, process: "subprocess.Popen[bytes]") -> None:
-    """Let it train, save and stop: no step was taken twice, and none is missing."""
+    """Train, save and stop; check that no step was taken twice or skipped."""
     wait_for_steps(out, process, len(steps(out)))
     process.send_signal(signal.SIGTERM)
     process.wait(120)
@@ -84,7 +84,7 @@ def test_each_kill_is_resumed(tmp_path: Path) -> None:
     out = tmp_path / "run"
     for number in range(KILLS):
         with training(out) as process:
-            if number % 3:  # every third one while it starts
+            if number % 3:  # every third kill happens during the start
                 wait_for_steps(out, process, len(steps(out)))
             time.sleep(random.uniform(0, 5))
             while not (children := ranks_of(process.pid)):

@@ -1,6 +1,6 @@
-"""The campaign, readers: documents and archives that are well formed and say anything (hypothesis).
+"""Well-formed documents and archives with arbitrary content (hypothesis).
 
-`FRN_CAMPAIGN` is the share of the examples, `FRN_SEED` draws others.
+`FRN_CAMPAIGN` sets the share of the examples, and `FRN_SEED` draws others.
 """
 
 import io
@@ -53,7 +53,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def through(part: Part, data: bytes, folder: Path) -> None:
-    """Answered, or refused by one line."""
+    """Require an answer or a refusal in one line."""
     for left in folder.iterdir():
         if left.is_file():
             left.unlink()
@@ -64,7 +64,7 @@ def through(part: Part, data: bytes, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "good"), [("projects", "frn-project"), ("settings", ""), ("journals", "frn-journal")])
-def test_documents_that_say_anything(kind: str, good: str, state: Path) -> None:
+def test_arbitrary_documents_are_answered_or_refused(kind: str, good: str, state: Path) -> None:
     part = {"projects": files.projects, "settings": files.settings, "journals": files.journals}[kind]()
 
     @examples(st.dictionaries(NAMES, JSON))
@@ -75,7 +75,9 @@ def test_documents_that_say_anything(kind: str, good: str, state: Path) -> None:
 
 
 @examples(st.dictionaries(st.text(), st.text()), st.dictionaries(st.text(), JSON))
-def test_headers_of_models(state: Path, metadata: dict[str, str], tensors: dict[str, object]) -> None:
+def test_arbitrary_model_headers_are_answered_or_refused(
+    state: Path, metadata: dict[str, str], tensors: dict[str, object]
+) -> None:
     header = json.dumps({"__metadata__": {**metadata, "frn.format": "frn-model"}, **tensors}).encode()
     through(files.safetensors(), len(header).to_bytes(8, "little") + header + bytes(64), state)
 
@@ -86,7 +88,7 @@ PYTHON = st.recursive(
 
 
 @examples(PYTHON, st.integers(0, pickle.HIGHEST_PROTOCOL))
-def test_pickles_of_plain_values(state: Path, value: object, protocol: int) -> None:
+def test_pickles_of_plain_values_are_read_unchanged(state: Path, value: object, protocol: int) -> None:
     through(files.pickles(), pickle.dumps(value, protocol), state)
 
 
@@ -94,7 +96,9 @@ CONTENT = st.dictionaries(st.text(min_size=1), st.binary(max_size=99), max_size=
 
 
 @examples(CONTENT, st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2]))
-def test_zips_with_any_names(state: Path, content: dict[str, bytes], compression: int) -> None:
+def test_zips_with_arbitrary_names_are_answered_or_refused(
+    state: Path, content: dict[str, bytes], compression: int
+) -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", compression) as archive:
         for name, data in content.items():
@@ -103,7 +107,9 @@ def test_zips_with_any_names(state: Path, content: dict[str, bytes], compression
 
 
 @examples(CONTENT, st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT]), st.text())
-def test_tars_with_any_names_and_links(state: Path, content: dict[str, bytes], kind: int, link: str) -> None:
+def test_tars_with_arbitrary_names_and_links_are_answered_or_refused(
+    state: Path, content: dict[str, bytes], kind: int, link: str
+) -> None:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=kind) as archive:
         for number, (name, data) in enumerate(content.items()):
@@ -112,13 +118,13 @@ def test_tars_with_any_names_and_links(state: Path, content: dict[str, bytes], k
             info.type = (tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE)[number % 4]
             try:
                 archive.addfile(info, io.BytesIO(data))
-            except (ValueError, UnicodeError):  # a name that this kind cannot have
+            except (ValueError, UnicodeError):  # a name that is invalid for this kind
                 continue
     through(archives.tars(), file.getvalue(), state)
 
 
 @examples(st.lists(st.dictionaries(st.sampled_from(["total_steps", "loss"]), JSON) | JSON))
-def test_metrics_of_a_run(state: Path, lines: list[object]) -> None:
+def test_arbitrary_metrics_are_answered_or_refused(state: Path, lines: list[object]) -> None:
     run = RunFolder(state)
     run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
     run.rewind_metrics(TrainState(total_steps=3))

@@ -1,4 +1,4 @@
-"""The campaign's other half: kills at every step on the disk, a full disk, a clock that goes back."""
+"""Kills at every file operation, a full disk, and a clock that goes backwards."""
 
 import itertools
 import os
@@ -29,7 +29,7 @@ def project(name: str) -> Project:
     return Project(REFERENCE, State((ClassEntry(1, name, ()),), None, 2))
 
 
-def test_a_save_killed_at_any_step_leaves_a_project_and_the_next_one_sweeps(tmp_path: Path) -> None:
+def test_save_killed_at_any_step_leaves_a_project_and_the_next_save_cleans_up(tmp_path: Path) -> None:
     for step in itertools.count():
         home = tmp_path / f"{step}"
         path = home / "x.frn.json"
@@ -45,7 +45,7 @@ def test_a_save_killed_at_any_step_leaves_a_project_and_the_next_one_sweeps(tmp_
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """One MiB, which takes an administrator."""
+    """Mount a disk of one MiB; needs administrator rights."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False).returncode:
@@ -55,7 +55,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("kind", ["project", "set"])
-def test_a_full_disk_is_one_line_and_takes_nothing(small_disk: Path, kind: str) -> None:
+def test_full_disk_gives_one_line_and_keeps_old_files(small_disk: Path, kind: str) -> None:
     path, out = small_disk / "x.frn.json", small_disk / "out"
     save_project(path, project("old"))
     write_set(out, {"a": b"old", "b": b"old"})
@@ -71,7 +71,7 @@ def test_a_full_disk_is_one_line_and_takes_nothing(small_disk: Path, kind: str) 
     assert not [entry for entry in small_disk.rglob(".*") if entry.name != ".x.frn.json"]
 
 
-def test_a_clock_that_went_back_keeps_nothing_and_sweeps_all(tmp_path: Path) -> None:
+def test_leftovers_are_removed_after_the_clock_went_back(tmp_path: Path) -> None:
     stale = tmp_path / ".x.frn.json.0123abcd"
     stale.touch()
     os.utime(stale, (time.time() + 9e6,) * 2)

@@ -1,4 +1,4 @@
-"""`python -m tests.campaign.worker PART SEED FIRST COUNT KEEP`: one line of JSON per case on stdout."""
+"""`python -m tests.campaign.worker PART SEED FIRST COUNT KEEP`: a line when ready, then a line of JSON per case."""
 
 import json
 import os
@@ -21,6 +21,8 @@ def main() -> None:
     part = PARTS[name]()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    answers.write("\n")  # ready
+    answers.flush()
     for case in range(first, count):
         data = part.make(np.random.default_rng([seed, case]))
         event, began = {"what": "answered"}, time.monotonic()

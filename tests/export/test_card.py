@@ -1,4 +1,4 @@
-"""The card beside the exported files: what it says is true, and its code runs without this library."""
+"""The card beside the exported files: its statements are true, and its code runs without this library."""
 
 import json
 import re
@@ -57,14 +57,14 @@ def code_blocks(card: str) -> list[str]:
 
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
-    """A Python that has numpy, pillow and onnxruntime, and nothing else."""
+    """A Python with only numpy, pillow and onnxruntime."""
     home = tmp_path / "bare"
     processes.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     packages = next(home.glob("[Ll]ib/**/site-packages"))
     for package in (np, PIL, onnxruntime):
         folder = Path(str(package.__file__)).parent
         (packages / folder.name).symlink_to(folder, target_is_directory=True)
-    for libraries in ("numpy.libs", "pillow.libs"):  # what wheels bring along, where they do
+    for libraries in ("numpy.libs", "pillow.libs"):  # libraries that some wheels bundle
         if (folder.parent / libraries).is_dir():
             (packages / libraries).symlink_to(folder.parent / libraries, target_is_directory=True)
     return next(home.glob("bin/python"), home / "Scripts" / "python.exe")
@@ -78,7 +78,7 @@ def maps_of(extractor: Extractor, paths: Sequence[Path]) -> Maps:
     return extractor.feature_maps(np.stack([extractor.transform(open_image(path)) for path in paths]))
 
 
-def test_the_code_of_the_card_runs_in_a_bare_python_and_answers_as_the_classifier(
+def test_code_of_the_card_runs_in_a_bare_python_with_the_same_answers(
     bare_python: Path, moths: Path, tmp_path: Path
 ) -> None:
     for module in ("torch", "frn", "onnx"):
@@ -116,9 +116,7 @@ def test_the_code_of_the_card_runs_in_a_bare_python_and_answers_as_the_classifie
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_the_card_prepares_an_image_as_the_model_does(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_card_preprocesses_an_image_like_the_model(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = exported(TRANSFORMS[name])
     (tmp_path / "features.onnx").write_bytes(files["features"])
     monkeypatch.chdir(tmp_path)
@@ -135,12 +133,12 @@ def test_the_card_prepares_an_image_as_the_model_does(
 
 
 @pytest.mark.parametrize("page", ["docs/guides/export.md", "docs/tutorials/deployment.md"])
-def test_every_page_opens_photos_alike(page: str) -> None:
+def test_all_pages_open_photos_with_the_same_code(page: str) -> None:
     assert OPEN_PHOTO in (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", ["plain", "turned", "p3", "cmyk", "grey"])
-def test_the_pages_open_a_photo_as_the_program_does(kind: str, tmp_path: Path) -> None:
+def test_documented_code_opens_photos_like_the_program(kind: str, tmp_path: Path) -> None:
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize((64, 48))
     exif, profiles = Image.Exif(), {"p3": rgb_profile(DISPLAY_P3, 2.2), "cmyk": cmyk_profile(), "grey": grey_profile(1)}
     exif[0x0112] = 6 if kind in ("turned", "p3") else 1
@@ -149,7 +147,8 @@ def test_the_pages_open_a_photo_as_the_program_does(kind: str, tmp_path: Path) -
     scope: dict[str, Any] = {}
     exec(OPEN_PHOTO, scope)
     opened = np.asarray(scope["open_photo"](tmp_path / "photo.jpg"))
-    np.testing.assert_array_equal(opened, np.asarray(open_image(tmp_path / "photo.jpg")))
+    apart = np.abs(opened.astype(int) - np.asarray(open_image(tmp_path / "photo.jpg")))
+    assert apart.max() <= (kind not in ("plain", "turned"))  # each program rounds a profile's colours in its own way
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

@@ -1,4 +1,4 @@
-"""Other formats give what the ONNX files give, or are refused."""
+"""Other formats give the same results as the ONNX files, or are refused."""
 
 import json
 import sys
@@ -47,9 +47,9 @@ def head() -> dict[str, bytes]:
     return {"head": head_graph(HeadParameters()).SerializeToString()}
 
 
-def test_a_file_that_says_something_else_is_refused(head: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_with_other_results_is_refused(head: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frn_export.formats.TOLERANCE", -1.0)
-    with pytest.raises(FrnError, match=r"head as ort differs from what it was exported from .* Nothing was written"):
+    with pytest.raises(FrnError, match=r"head as ort differs from the original .* Nothing was written"):
         converted(head, "ort")
 
 

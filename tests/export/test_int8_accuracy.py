@@ -1,4 +1,4 @@
-"""What int8 costs the shipped model, on rendered moths."""
+"""The accuracy that int8 costs the shipped model, on rendered moths."""
 
 import shutil
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from frn_export.graphs.backbone import features_graph
 from frn_export.int8_accuracy import LABELS, Cost, Sample, draw_sample, labels_changed, measure_cost
 from frn_export.quantise import int8
+from PIL import Image
 
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
@@ -42,14 +43,14 @@ def sample(moths: Path, features: bytes) -> Sample:
     return draw_sample(moths / "val", Extractor(features, "conv4").transform)
 
 
-def test_every_sixth_image_calibrates_and_no_image_does_both(sample: Sample) -> None:
+def test_every_sixth_image_calibrates_and_is_not_tested(sample: Sample) -> None:
     assert sample.calibration.shape == (10, 32, 32, 3)
     assert sample.held_out.shape == (50, 32, 32, 3)
     assert sample.sizes == (10,) * 5
     assert not {image.tobytes() for image in sample.calibration} & {image.tobytes() for image in sample.held_out}
 
 
-def test_int8_costs_the_shipped_model_little(model: Model, features: bytes, sample: Sample) -> None:
+def test_int8_costs_the_shipped_model_little_accuracy(model: Model, features: bytes, sample: Sample) -> None:
     cost = measure_cost(model.head, features, int8(features, sample.calibration), sample)
     assert str(cost.shape) == "5-way 1-shot"
     assert cost.before > 60  # chance is 20
@@ -58,7 +59,7 @@ def test_int8_costs_the_shipped_model_little(model: Model, features: bytes, samp
 
 
 def test_labels_that_int8_changes_on_other_images_are_counted(model: Model, features: bytes) -> None:
-    """Calibrated on grey squares, hardly darker than one another, it knows nothing of a moth."""
+    """Calibrated on grey squares of nearly equal brightness, the model cannot tell moths apart."""
     grey = np.stack([np.full((32, 32, 3), 120 + shade, np.uint8) for shade in range(8)])
     changed = labels_changed(model.head, features, int8(features, grey))
     assert 20 < changed <= LABELS
@@ -74,7 +75,7 @@ def test_the_same_extractor_costs_nothing_on_the_same_episodes(model: Model, fea
     assert done[-1] == (100, 100)
 
 
-def test_an_extractor_that_has_lost_its_training_is_refused(model: Model, features: bytes, sample: Sample) -> None:
+def test_int8_extractor_without_accuracy_is_refused(model: Model, features: bytes, sample: Sample) -> None:
     untrained = features_graph(Model(model.config).eval()).SerializeToString()
     cost = measure_cost(model.head, features, untrained, sample)
     assert cost.drop > 5
@@ -91,7 +92,7 @@ def test_a_nan_drop_is_refused() -> None:
     ("classes", "images", "reason"),
     [
         (1, 12, "has 1 class, but judging int8 takes at least 2 with 8 images each"),
-        (3, 7, "class 'moth 00' has 7 readable images, but judging int8 takes 8 of every class"),
+        (3, 7, "class 'moth 00' has 7 readable images, but int8 needs 8 images of every class"),
     ],
 )
 def test_too_few_classes_or_images_are_reported_with_the_number_needed(
@@ -106,3 +107,13 @@ def test_eight_images_of_two_classes_are_enough(moths: Path, tmp_path: Path, mod
     sample = draw_sample(copy_some(moths, tmp_path / "two", 2, 8), TRANSFORM)
     assert sample.sizes == (6, 6)
     assert str(measure_cost(model.head, features, features, sample).shape) == "2-way 1-shot"
+
+
+def test_more_than_sixty_images_are_reduced_evenly(tmp_path: Path) -> None:
+    for name, images in (("jay", 61), ("wren", 60)):
+        (tmp_path / name).mkdir()
+        for number in range(images):
+            Image.new("RGB", (32, 32), (number, 0, 0)).save(tmp_path / name / f"{number:02}.png")
+    sample = draw_sample(tmp_path, TRANSFORM)
+    assert sample.sizes == (25, 50)
+    assert len(sample.calibration) == 6 + 10

@@ -1,4 +1,4 @@
-"""The checks that stand between an export and the disk."""
+"""The checks that an export must pass before it is written."""
 
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def test_an_export_equals_its_source() -> None:
     assert next(model.parameters()).dtype == torch.float32
 
 
-def test_half_precision_is_within_its_own_tolerance_and_beyond_that_of_float() -> None:
+def test_half_precision_has_its_own_tolerance() -> None:
     model = load_model("conv4")
     smaller = half(features_file(model))
     compare_features(model, smaller, allowed=HALF_TOLERANCE).require()
@@ -90,7 +90,7 @@ def test_a_nan_difference_is_refused() -> None:
         Difference("x", float("nan"), 1e-6, "y").require()
 
 
-def test_the_classifier_file_answers_as_its_classes(classifier: Classifier, photos: list[Path]) -> None:
+def test_classifier_file_answers_like_its_classes(classifier: Classifier, photos: list[Path]) -> None:
     graph = classifier_graph(classifier.extractor.data, classifier.classes).SerializeToString()
     found = compare_classifier(classifier, graph, photos)
     found.require()
@@ -101,7 +101,7 @@ def test_a_classifier_file_with_its_names_mixed_up_is_refused(classifier: Classi
     names = list(classifier.classes)
     mixed = dict(zip([*names[1:], names[0]], classifier.classes.values(), strict=True))
     graph = classifier_graph(classifier.extractor.data, mixed).SerializeToString()
-    with pytest.raises(FrnError, match=r"classifier.onnx says 'moth 41' of .* but its classes say 'moth 40'"):
+    with pytest.raises(FrnError, match=r"classifier.onnx labels .* 'moth 41', but its classes say 'moth 40'"):
         compare_classifier(classifier, graph, photos)
 
 
@@ -111,12 +111,12 @@ def test_a_classifier_file_of_other_examples_is_refused(
     other = Classifier(classifier.extractor)
     other.enroll({home.name: sorted(home.iterdir())[6:7] for home in sorted((moths / "test").iterdir())})
     graph = classifier_graph(classifier.extractor.data, other.classes).SerializeToString()
-    with pytest.raises(FrnError, match=r"classifier.onnx (differs|says)"):
+    with pytest.raises(FrnError, match=r"classifier.onnx (differs|labels)"):
         compare_classifier(classifier, graph, photos, allowed=COARSE_TOLERANCE).require()
 
 
-def test_a_file_that_is_off_by_a_little_more_than_is_allowed_is_refused() -> None:
-    """The tolerances themselves: five parts in a million, and ten for each of ten."""
+def test_file_just_beyond_the_tolerance_is_refused() -> None:
+    """The tolerances themselves: five parts in a million."""
     model = small_model()
     graph = features_file(model)
     with torch.no_grad():
@@ -134,5 +134,5 @@ def test_a_file_that_is_off_by_a_little_more_than_is_allowed_is_refused() -> Non
         compare_head(model, head).require()
 
 
-def test_the_largest_allowed_difference() -> None:
+def test_largest_allowed_difference_passes() -> None:
     assert (HALF_TOLERANCE, COARSE_TOLERANCE, CLASSIFIER_TOLERANCE) == (1e-2, 2e-2, 2e-3)

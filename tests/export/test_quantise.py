@@ -1,4 +1,4 @@
-"""Smaller extractors, made of the shipped model."""
+"""Smaller extractors made from the shipped model."""
 
 import hashlib
 import sys
@@ -56,14 +56,12 @@ def test_only_weights_are_stored_in_half_precision(features: bytes) -> None:
     assert kinds.count((1, TensorProto.FLOAT)) == 4  # biases
 
 
-def test_int8_is_a_quarter_of_the_file_and_near_in_its_features(
-    features: bytes, quantised: bytes, pixels: Pixels
-) -> None:
+def test_int8_quarters_the_file_with_similar_features(features: bytes, quantised: bytes, pixels: Pixels) -> None:
     assert len(quantised) <= 0.3 * len(features)
     assert cosine_distance(features, quantised, pixels) <= 7e-3
 
 
-def test_int8_weights_have_a_scale_for_each_channel_and_leave_a_bit(quantised: bytes) -> None:
+def test_int8_weights_have_a_scale_per_channel_and_seven_bits(quantised: bytes) -> None:
     tensors = {t.name: numpy_helper.to_array(t) for t in onnx.load_model_from_string(quantised).graph.initializer}
     weights = {name: array for name, array in tensors.items() if array.dtype == np.int8 and array.ndim == 4}
     assert len(weights) == 4
@@ -75,9 +73,7 @@ def test_int8_weights_have_a_scale_for_each_channel_and_leave_a_bit(quantised: b
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_names_shapes_and_metadata_stay_and_nothing_foreign_comes(
-    features: bytes, quantised: bytes, precision: str
-) -> None:
+def test_quantising_keeps_names_shapes_and_metadata(features: bytes, quantised: bytes, precision: str) -> None:
     smaller = half(features) if precision == "fp16" else quantised
     assert check_model(smaller, "smaller", [FEATURES_FORMAT]) == check_model(features, "before", [FEATURES_FORMAT])
     before, after = onnx.load_model_from_string(features), onnx.load_model_from_string(smaller)
@@ -89,7 +85,7 @@ def test_names_shapes_and_metadata_stay_and_nothing_foreign_comes(
         assert text.encode() not in smaller
 
 
-def test_int8_says_nothing_and_leaves_nothing(
+def test_int8_prints_nothing_and_leaves_no_files(
     features: bytes, pixels: Pixels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -99,7 +95,7 @@ def test_int8_says_nothing_and_leaves_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_another_process_makes_the_same_bytes_and_needs_no_torch(
+def test_another_process_makes_the_same_bytes_without_torch(
     features: bytes, quantised: bytes, pixels: Pixels, tmp_path: Path
 ) -> None:
     code = (
@@ -116,7 +112,7 @@ def test_another_process_makes_the_same_bytes_and_needs_no_torch(
     assert result.stderr == ""
 
 
-def test_no_room_for_temporary_files_is_one_clear_line(
+def test_full_temporary_folder_gives_one_line(
     features: bytes, pixels: Pixels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))

@@ -1,4 +1,4 @@
-"""Every JSON that a test lets `frn` print is what its schema says."""
+"""Every JSON value that `frn` prints in a test must match its schema."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from frn.cli.shell.schemas import RESULTS
 
 
 def is_described(value: Any, command: str) -> bool:
-    """Return whether a value is what a command's JSON is said to be."""
+    """Return whether a value matches the schema of a command's JSON."""
     for kind in RESULTS[command]:
         try:
             msgspec.convert(value, kind, str_keys=True)
@@ -23,7 +23,7 @@ def is_described(value: Any, command: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def json_as_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compare what commands print with their schemas."""
+    """Compare the output of all commands with their schemas."""
     invoke = CliRunner.invoke
 
     def invoke_and_compare(self: CliRunner, app: Any, args: Any = None, *more: Any, **options: Any) -> Result:

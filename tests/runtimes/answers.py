@@ -1,4 +1,4 @@
-"""`python answers.py FOLDER`: what this environment's onnxruntime makes of exported files, as JSON."""
+"""`python answers.py FOLDER`: print the results of exported files in this environment's onnxruntime as JSON."""
 
 import json
 import sys

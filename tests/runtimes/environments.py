@@ -1,4 +1,4 @@
-"""Environments of their own for tests: a Python with other packages, fetched once."""
+"""Separate environments for tests: a Python or Node.js with other packages, downloaded once."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 
 def python_with(place: Path, *packages: str) -> str:
-    """The Python of a new environment that has these packages; the test is skipped without a network."""
+    """Return the Python of a new environment with these packages, or skip the test without a network."""
     python = place / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     if not place.is_dir():
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
@@ -17,8 +17,18 @@ def python_with(place: Path, *packages: str) -> str:
     return str(python)
 
 
+def node_with(place: Path, package: str, script: str) -> list[str]:
+    """Return the command that runs a script of this folder with a Node.js package; skip the test without a network."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        pytest.skip("no Node.js here")
+    if not place.is_dir():
+        place.mkdir(parents=True)
+        fetch(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package], place)
+    return ["node", str(Path(__file__).with_name(script))]
+
+
 def fetch(command: list[str], place: Path) -> None:
-    """Run a command that fetches packages into a folder, or skip the test and leave no folder."""
+    """Run a command that downloads packages into a folder, or skip the test and remove the folder."""
     if (fetched := subprocess.run(command, cwd=place, capture_output=True, text=True)).returncode:
         shutil.rmtree(place)
         pytest.skip(f"{command[-1]} cannot be installed here: {fetched.stderr.strip()[-200:]}")

@@ -1,7 +1,7 @@
-"""The programs of docs/guides/clusters with two local workers, of which one is killed: `pytest -m runtimes`.
+"""The programs of docs/guides/clusters with two local workers, one of which is killed: `pytest -m runtimes`.
 
-Each library is fetched into an environment of its own, which takes a network and some minutes. `FRN_RUNTIMES` names a
-folder where they are kept for the next time.
+Each library is installed into a separate environment, which needs a network and some minutes. `FRN_RUNTIMES` names a
+folder that keeps them.
 """
 
 import json
@@ -25,14 +25,14 @@ ROOT = Path(__file__).parents[2]
 MOTHS = ROOT / "assets" / "samples" / "moths"
 QUERIES = sorted((ROOT / "assets" / "samples" / "queries").glob("*.jpg"))
 COPIES = 12
-"""Of each photo: the program is still at it when a worker is killed."""
+"""Seconds per photo, so that a worker is still busy when it is killed."""
 PACKAGES = {"ray": "ray[data]", "dask": "dask[distributed]"}
 WORKER = {"ray": "MapWorker", "dask": "multiprocessing.spawn"}
-"""What the command line of a worker contains."""
+"""Text in the command line of a worker."""
 
 
 def workers(kind: str, parent: int) -> list[int]:
-    """Processes below `parent` that are workers and have begun to classify."""
+    """Return processes below `parent` that are workers and have started to classify."""
     found, family = [], {parent}
     for place in sorted(Path("/proc").glob("[0-9]*"), key=lambda each: int(each.name)):
         try:

@@ -1,12 +1,11 @@
-"""Exported files in other runtimes: the oldest and the newest onnxruntime, and onnxruntime-node. `pytest -m runtimes`.
+"""Exported files in the oldest and newest onnxruntime and in onnxruntime-node: `pytest -m runtimes`.
 
-Each is fetched into an environment of its own, which takes a network and some minutes. `FRN_RUNTIMES` names a folder
-where they are kept for the next time.
+Each is installed into a separate environment, which needs a network and some minutes. `FRN_RUNTIMES` names a folder
+that keeps them.
 """
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from frn_export.card import OLDEST_RUNTIME
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.batch import batch_graph
-from frn_export.graphs.classifier import classifier_graph
+from frn_export.graphs.classifier import classifier_graph, preprocess_graph
 from frn_export.graphs.head import head_graph
 from frn_export.quantise import half, int8
 from PIL import Image
@@ -26,11 +25,12 @@ from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
+from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.unknown import NEVER
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters
-from tests.runtimes.environments import fetch, python_with
+from tests.runtimes.environments import fetch, node_with, python_with
 
 pytestmark = pytest.mark.runtimes
 
@@ -38,12 +38,12 @@ HERE = Path(__file__).parent
 SAMPLES = HERE.parents[1] / "assets" / "samples"
 PRECISIONS = ("fp32", "fp16", "int8")
 SIZES = ((200, 200), (320, 240), (96, 130), (64, 64), (300, 40))
-"""Of the photos, (width, height): some shrink, some grow, one is a strip."""
+"""Sizes of the photos (width, height): some shrink, some grow, one is a strip."""
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder per precision with the four files, photos, and what this library says of them."""
+    """A folder per precision with the four files, photos, and this library's results for them."""
     home = tmp_path_factory.mktemp("exported")
     model = load_model(DEFAULT_MODEL)
     assert isinstance(model.head, FRNHead)
@@ -89,23 +89,13 @@ def _write_photos(folder: Path, queries: list[Path], classifier: Classifier) -> 
     (folder / "photos.json").write_text(json.dumps({"files": files, "images": images.shape, "expected": expected}))
 
 
-def node_with(place: Path, package: str) -> list[str]:
-    """The command of Node.js with a package; the test is skipped without a network."""
-    if not shutil.which("node") or not shutil.which("npm"):
-        pytest.skip("no Node.js here")
-    if not place.is_dir():
-        place.mkdir(parents=True)
-        fetch(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package], place)
-    return ["node", str(HERE / "answers.mjs")]
-
-
 @pytest.mark.parametrize("runtime", ["oldest", "newest", "node"])
 def test_another_runtime_gives_the_same_labels(runtime: str, exported: Path, tmp_path: Path) -> None:
     place = Path(os.environ.get("FRN_RUNTIMES", tmp_path)) / runtime
     if runtime == "oldest" and sys.version_info >= (3, 13):
         pytest.skip(f"onnxruntime {OLDEST_RUNTIME} is for Python up to 3.12")
     if runtime == "node":
-        command = node_with(place, "onnxruntime-node")
+        command = node_with(place, "onnxruntime-node", "answers.mjs")
     elif runtime == "oldest":
         command = [python_with(place, "numpy<2", f"onnxruntime=={OLDEST_RUNTIME}.0"), str(HERE / "answers.py")]
     else:
@@ -125,13 +115,80 @@ KINDS = {"photos": "classifier.onnx", "batch": "classifier-batch.onnx"}
 
 
 ALLOWED = {"fp32": 5e-3, "fp16": 5e-3, "int8": 2e-2}
-"""Of a probability. In int8 one grey level can tip an activation to its next step."""
+"""Allowed difference of a probability. In int8, one grey level can move an activation by one step."""
 
 
 def _compare(found: list[list[Any]], folder: Path) -> float:
-    """The largest difference of a probability; labels are the same."""
+    """Return the largest difference of a probability; labels must be equal."""
     expected = json.loads((folder / "photos.json").read_text())["expected"]
     assert [label for label, _ in found] == [label for label, _ in expected]
     worst = float(np.abs(np.array([row for _, row in found]) - [row for _, row in expected]).max())
     assert worst <= ALLOWED[folder.name]
     return worst
+
+
+OTHERS = {
+    "reference": ("onnx's reference evaluator", []),
+    "openvino": ("OpenVINO", ["openvino"]),
+    "tract": ("tract", ["tract"]),
+    "onnx2torch": ("onnx2torch", ["onnx2torch"]),
+    "ncnn": ("ncnn, by pnnx, one image", ["ncnn", "pnnx"]),
+}
+"""Runtimes of other projects: their names in the table, and the packages that they need besides ours."""
+SAME = {"features": 1e-5, "head": 1e-4, "preprocess": 1.001 / 255, "classifier": 5e-3, "classifier-batch": 1e-4}
+"""Largest differences of outputs that count as the same; a grey level of the preprocessed image is one."""
+PAGE = HERE.parents[1] / "docs" / "guides" / "runtimes.md"
+BEGIN, END = "<!-- table by pytest -m runtimes -->\n", "<!-- end of the table -->\n"
+
+
+def cases(folder: Path) -> None:
+    """Write the inputs of each graph, and what onnxruntime makes of them."""
+    model = load_model(DEFAULT_MODEL)
+    graph = preprocess_graph(model.config.transform).SerializeToString()
+    (folder / "preprocess.onnx").write_bytes(graph)
+    image = np.asarray(open_image(folder / "1.png"))
+    images = np.fromfile(folder / "images.bin", np.float32)
+    images = images.reshape(json.loads((folder / "photos.json").read_text())["images"])[:2]
+    maps = Extractor((folder / "features.onnx").read_bytes(), "x", trusted=True).session.run({"images": images})
+    support = {"support": maps[:, None], "shots": np.ones(2, np.int64), "query": maps}
+    inputs: dict[str, tuple[dict[str, Any], str]] = {
+        "features": ({"images": images}, "feature_map"),
+        "head": (support, "logits"),
+        "preprocess": ({"image": image}, "images"),
+        "classifier": ({"image": image}, "probability"),
+        "classifier-batch": ({"images": images}, "probability"),
+    }
+    for name, (given, output) in inputs.items():
+        session = open_session((folder / f"{name}.onnx").read_bytes(), name, device="cpu")
+        (found,) = run_session(session, [output], given)
+        np.savez(folder / f"{name}.npz", **given, **{f".{output}": found})
+
+
+def test_table_of_other_runtimes(exported: Path, tmp_path: Path) -> None:
+    """Write what each runtime makes of each file into the guide; the extractor runs in all of them."""
+    folder = exported / "fp32"
+    cases(folder)
+    lines = [f"| runtime | {' | '.join(f'`{name}.onnx`' for name in SAME)} |", "|---|" + "---|" * len(SAME)]
+    for runtime, (title, packages) in OTHERS.items():
+        place = Path(os.environ.get("FRN_RUNTIMES", tmp_path)) / runtime
+        if packages and not place.is_dir():
+            place.mkdir(parents=True)
+            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(place), *packages]
+            fetch(command, place)
+        cells, version = [], ""
+        for name, allowed in SAME.items():
+            words = [HERE / "other_runtimes.py", runtime, folder / f"{name}.onnx", folder / f"{name}.npz"]
+            settings = os.environ | {"PYTHONPATH": str(place)}
+            done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=settings, timeout=900)
+            told = json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {"error": "ended"}
+            version = told.get("version", version)
+            difference = told.get("difference")
+            if name == "features":
+                assert told.get("difference", 1) <= allowed, (runtime, told)
+            cells.append(
+                "no" if difference is None else "same" if difference <= allowed else f"differs by {difference:.2g}"
+            )
+        lines.append(f"| {title} {version} | {' | '.join(cells)} |")
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Stages for widgets and for the app, and what is seen on them. The one place that uses Textual's private parts."""
+"""Run widgets and the app in tests, and read the screen. Only this file uses Textual's private parts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,7 +24,7 @@ Scenario = Callable[[Pilot[None], list[Message]], Awaitable[None]]
 
 @pytest.fixture(scope="session", autouse=True)
 def looked_at_often() -> Iterator[None]:
-    """A pilot waits until the app has done nothing for a while; a while of 20 ms would be half of these tests' time."""
+    """A pilot waits until the app has been idle for a while; 20 ms would take half of the tests' time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual._wait.SLEEP_GRANULARITY", 0.004)
         patch.setattr("textual._wait.SLEEP_IDLE", 0.0004)
@@ -34,7 +34,7 @@ def looked_at_often() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def resized(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine Textual's pilot goes on before the new size is laid out, or before the widgets know of it."""
+    """On a busy machine Textual's pilot continues before the new size is laid out or the widgets know it."""
     resize = Pilot.resize_terminal
 
     async def patiently(pilot: Pilot[None], width: int, height: int) -> None:
@@ -57,7 +57,7 @@ def fake_engine() -> FakeEngine:
 
 @pytest.fixture
 def private_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test sees the user's settings and journals."""
+    """Hide the user's settings and journals from all tests."""
     monkeypatch.setenv("FRN_STATE", str(tmp_path / "state"))
     return tmp_path / "state"
 
@@ -76,7 +76,7 @@ class Driver:
         raise AssertionError("it did not happen in time")
 
     async def idle(self) -> None:
-        """Until no work is under way."""
+        """Wait until no work is in progress."""
         await self.pilot.pause()
         await self.until(lambda: not any(worker.is_running for worker in self.app.workspace.workers))
         await self.pilot.pause()
@@ -99,7 +99,7 @@ class Driver:
 
 @pytest.fixture
 def driver() -> type[Driver]:
-    """The class, for tests with an app of their own."""
+    """Return the class, for tests that make their own app."""
     return Driver
 
 
@@ -148,7 +148,7 @@ class Stage(App[None]):
 def play() -> Callable[..., None]:
     """Run a scenario on an app that holds one widget.
 
-    The scenario gets the pilot, and a list into which the messages of the program's own widgets come.
+    The scenario gets the pilot and a list of the messages from the program's own widgets.
     """
 
     def play(widget: Widget, scenario: Scenario, *, size: tuple[int, int] = (80, 24), theme: str | None = None) -> None:
@@ -173,13 +173,13 @@ def play() -> Callable[..., None]:
 
 @pytest.fixture
 def lines() -> Callable[[App[Any]], list[str]]:
-    """The text on the screen, line by line."""
+    """Return the text on the screen, line by line."""
     return lambda app: [strip.text for strip in app.screen._compositor.render_strips()]
 
 
 @pytest.fixture
 def sent() -> Callable[[App[Any]], str]:
-    """What a terminal gets to show the screen."""
+    """Return the bytes that show the screen in a terminal."""
 
     def sent(app: App[Any]) -> str:
         parts = []
@@ -197,7 +197,7 @@ def sent() -> Callable[[App[Any]], str]:
 
 @pytest.fixture
 def styles() -> Callable[[App[Any]], list[list[Style]]]:
-    """The style of each cell on the screen."""
+    """Return the style of each cell on the screen."""
 
     def styles(app: App[Any]) -> list[list[Style]]:
         return [
@@ -210,7 +210,7 @@ def styles() -> Callable[[App[Any]], list[list[Style]]]:
 
 @pytest.fixture
 def digest(styles: Callable[[App[Any]], list[list[Style]]]) -> Callable[[App[Any]], list[str]]:
-    """The styles on the screen as text, line by line: how many cells in a row look how."""
+    """Return the styles on the screen as text, line by line: runs of cells with the same style."""
 
     def digest(app: App[Any]) -> list[str]:
         return [

@@ -15,7 +15,7 @@ from frn.system.processes.messages import convert, decode, encode
 
 
 class FakeEngine(EngineClient):
-    """Photos are files named CLASS-NUMBER.jpg; a photo is answered by its name. Files named bad* are broken."""
+    """Photos are files named CLASS-NUMBER.jpg, and a photo is answered by its name. Files named bad* are broken."""
 
     FOLDERS: ClassVar[dict[str, list[str]]] = {
         "/photos": ["jay", "owl", "wren"],
@@ -25,7 +25,7 @@ class FakeEngine(EngineClient):
         "/queries": ["bad-2.jpg", "jay-10.jpg", "owl-10.jpg", "owl-11.jpg", "swan-1.jpg", "wren-10.jpg"],
         "/home": ["birds.frn.json", "features.onnx"],
     }
-    """What is on the disk: by folder, what is in it."""
+    """Content of the disk, by folder."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,33 +34,33 @@ class FakeEngine(EngineClient):
         self.classes: dict[str, Any] = {"classes": [], "threshold": None, "next_id": 1}
         self.pause: asyncio.Event | None = None
         self.held: dict[str, asyncio.Event] = {}
-        """What operations wait for."""
+        """Event that operations wait for."""
         self.content: dict[str, str] = {}
-        """Keys of files whose content is not their name."""
+        """Keys of files whose content differs from their name."""
         self.left: dict[str, Any] = {}
-        """What an app that was killed has left."""
+        """Journal of a killed app."""
         self.left_before: list[dict[str, Any]] = []
-        """What others have left before it."""
+        """Journals that others left before it."""
         self.kept: dict[str, Any] | None = None
         """This app's own journal."""
         self.written: dict[str, str] = {}
         self.sorted: list[tuple[str, str, bool]] = []
-        """Photos that were sorted into folders: where, and whether they were moved."""
+        """Photos that were sorted into folders: the folder, and whether they were moved."""
         self.moved: list[dict[str, str]] = []
-        """Photos that were moved back, or once more: from where to where."""
+        """Photos that were moved back or moved again: from where to where."""
         self.settled: dict[str, str] = {}
         """Photos that a program was moving when it was killed."""
         self.sorted_beside: tuple[str, ...] = ()
-        """All verdicts that have folders, where photos were sorted last."""
+        """All labels with a folder in the last sort."""
         self.sizes: dict[str, int] = {}
-        """Bytes of files that are not 1 byte long."""
+        """Sizes of files that do not have 1 byte."""
         self.away: set[str] = set()
-        """Photos that are not where they were."""
+        """Photos that are missing from their path."""
         self.holders: dict[str, int] = {}
         """Processes of other apps, by the projects that they have open."""
         self.locked: str | None = None
         self.chance: random.Random | None = None
-        """Decides how long an answer takes, and whether it is a failure."""
+        """Decides how long an answer takes, and whether it fails."""
 
     @property
     def pid(self) -> int | None:
@@ -196,7 +196,7 @@ class FakeEngine(EngineClient):
         ]
         threshold = 0.4 if state["threshold"] is None else state["threshold"]
         missing = [key for key in keys if key not in self.known]
-        if not missing:  # else the classes stay as they were
+        if not missing:  # otherwise the classes stay unchanged
             self.classes = state
         about = {"threshold": threshold, "calibrated": 0.4, "expected": "rejects about 5% of your photos"}
         return {"reports": reports, **about, "missing": missing, "unranked": 0}
@@ -329,7 +329,7 @@ class FakeEngine(EngineClient):
 
 @cache
 def _four_fields(columns: int, rows: int, seed: int, heat: bool) -> str:
-    """A picture of four plain colours, as the engine sends it."""
+    """An image of four plain colours, as the engine sends it."""
     colours = [bytes(seed >> shift & 255 for shift in (start, start + 4, start + 8)) for start in (0, 5, 10, 15)]
     if heat:
         colours.reverse()

@@ -19,7 +19,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the command-line parser."""
     parser = argparse.ArgumentParser(
         prog="frn-tui",
-        description="Build few-shot classes from folders of photos, ask about others, see why, correct, keep.",
+        description="Build few-shot classes from folders of photos, classify other photos, explain, correct and save.",
         epilog="Without arguments, it opens the sample photos.",
     )
     parser.add_argument("place", nargs="?", help="class folders, a project (.frn.json) or a bundle (.zip)")
@@ -53,7 +53,7 @@ def run() -> None:
     encoding = sys.stdout.encoding or ""
     if encoding.lower().replace("-", "") != "utf8":
         sys.exit(f"error: the terminal's encoding is {encoding}, but frn-tui draws in UTF-8. Set LANG=C.UTF-8.")
-    gc.disable()  # until the first paint: nothing to collect yet, and it costs a tenth of the time
+    gc.disable()  # nothing to collect before the first paint, and collecting costs a tenth of the time
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the program while only modules are loading
@@ -96,10 +96,10 @@ def _require_model(name: str) -> None:
 
 def _without_terminal(chosen: argparse.Namespace) -> NoReturn:
     """Exit with a hint to `frn classify`; without a place, run it on the samples."""
-    reason = "frn-tui needs a terminal that can move its cursor; `frn classify` does the same job without one."
+    reason = "frn-tui needs a terminal that can move its cursor. Without one, use `frn classify`."
     if chosen.place is not None:
         sys.exit(reason)
-    print(f"{reason} What it says of the samples:", file=sys.stderr, flush=True)
+    print(f"{reason} Its output for the samples:", file=sys.stderr, flush=True)
     import subprocess
 
     from frn.models.zoo import assets_folder

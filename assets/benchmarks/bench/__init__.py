@@ -1,4 +1,4 @@
-"""Shared by the scripts beside this folder: fair timing, photos, the authors' loops, a pseudo-terminal."""
+"""Code shared by the benchmark scripts: fair timing, photos, the authors' loops, a pseudo-terminal."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Folders of drawn moths to measure with. Bytes after a JPEG's end make it another file with the same picture."""
+"""Folders of drawn moths for measurements. Extra bytes at a JPEG's end make a different file with the same image."""
 
 import os
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ LARGE = 3
 
 @dataclass(frozen=True, slots=True)
 class Photos:
-    """Where they are."""
+    """Location of the folders."""
 
     twenty: Path
     """20 classes of 5."""
     hundreds: Path
     """200 classes of 5."""
     queries: list[Path]
-    """One more moth of each of the 20."""
+    """One more moth of each of the 20 classes."""
     extra: Path
-    """A folder of so many that embedding them takes long."""
+    """A folder with so many photos that embedding them takes long."""
     thousand: Path
     """1,000 more."""
     home: Path
-    """A folder with nothing but `many`."""
+    """A folder that contains only `many`."""
     many: Path
     """A folder of 10,000."""
     large: list[Path]
@@ -36,14 +36,14 @@ class Photos:
 
 
 def draw(folder: Path, *, many: int, hundreds: int, extra: int, thousand: int) -> Photos:
-    """Draw them.
+    """Draw the folders.
 
     Args:
-        folder: to make the folders in.
-        many: photos in `many`.
-        hundreds: classes in `hundreds`.
-        extra: photos in `extra`.
-        thousand: photos in `thousand`.
+        folder: where to make the folders.
+        many: number of photos in `many`.
+        hundreds: number of classes in `hundreds`.
+        extra: number of photos in `extra`.
+        thousand: number of photos in `thousand`.
     """
     photos = Photos(
         folder / "twenty",

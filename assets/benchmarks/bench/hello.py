@@ -1,4 +1,4 @@
-"""The least that a Textual app can be: what the app is measured beside."""
+"""A minimal Textual app, for comparison with the measured app."""
 
 from textual.app import App, ComposeResult
 from textual.widgets import Static

@@ -1,4 +1,4 @@
-"""The paper's runs whose loops are timed, and the options of both scripts that do."""
+"""The timed runs of the paper, and the options of both scripts that time them."""
 
 from pathlib import Path
 from typing import Annotated, Literal

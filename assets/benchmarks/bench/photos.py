@@ -1,4 +1,4 @@
-"""Photos to time on: a data set's own, or rendered ones."""
+"""Photos for timing: your own data set, or rendered photos."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -29,10 +29,10 @@ SIDE = 256
 
 
 def timed_classes(data: Path | None, way: int, each: int, drawn_into: Path) -> Classes:
-    """So many classes of so many photos each: of a folder of class folders, or drawn into an empty one.
+    """Provide classes with photos, from a folder of class folders or drawn into an empty folder.
 
-    How long a photo takes does not hang on what it shows: of each class one is drawn, and taken again and again; and so
-    are those of a class that has too few. FrnError if the folder has too few classes.
+    The time for a photo does not depend on its content. So only one photo of each class is drawn and used repeatedly,
+    and classes with too few photos repeat theirs. Raises FrnError if the folder has too few classes.
     """
     if data is not None:
         classes = draw_classes(pooled_classes([data]), way, each, seed=0, least=1)
@@ -46,7 +46,7 @@ def timed_classes(data: Path | None, way: int, each: int, drawn_into: Path) -> C
 
 
 def in_memory(classes: Classes, transform: EvaluationTransform | int) -> StoredImages:
-    """Their pixels, as the cache of decoded images has them."""
+    """Return the pixels of the photos, as the cache of decoded images has them."""
     decoded = {}
     for path in {path for files in classes.values() for path in files}:
         image = open_image(path)
@@ -63,15 +63,15 @@ def pool_roots(pool: str) -> list[Path]:
 
 
 def pooled_classes(roots: Sequence[Path]) -> Classes:
-    """The classes of several folders, by names that tell the folders apart."""
+    """Collect the classes of several folders, with names that contain the folder."""
     folders = [scan(root) for root in roots]
     return {f"{number} {name}": files for number, f in enumerate(folders) for name, files in f.members.items()}
 
 
 def draw_classes(classes: Mapping[str, Sequence[Path]], count: int, photos: int, seed: int, *, least: int) -> Classes:
-    """Draw so many classes of at least `least` photos, with at most `photos` each, in random order.
+    """Draw classes of at least `least` photos, with at most `photos` each, in random order.
 
-    FrnError if there are too few.
+    Raises FrnError if there are too few.
     """
     large = sorted(name for name, files in classes.items() if len(files) >= least)
     if len(large) < count:

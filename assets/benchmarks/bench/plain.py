@@ -1,7 +1,7 @@
-"""The authors' way, plainly written: files decoded for each step, one image at a time, and Eq. 10 by an inverse.
+"""The authors' loops, written plainly: files are decoded in each step, one image at a time, with Eq. 10 by an inverse.
 
-What it does is what the authors' public code does (its loader, its layers' order, its formulations); the code is ours.
-Weights lie in a `Model`, so that both ways start from the same.
+The code is new, but follows the authors' public code (its loader, its order of layers, its formulations). Weights are
+in a `Model`, so that both ways start from the same weights.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +24,9 @@ from frn.training.losses import AUX_WEIGHT
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 EQ_8, EQ_10, LEFT_TO_RIGHT = PLAIN = ("paper, Eq. 8", "paper, Eq. 10", "left to right")
-"""The paper's two listings, and what its text says of Eq. 8 and its listing does not do: no d x d matrix."""
+"""The paper's two listings, and Eq. 8 as the text describes it, without a d x d matrix."""
 WORKERS = 3
-"""Of the authors' loader; used beside a GPU. On a processor they would take the time of what is measured."""
+"""Workers of the authors' loader, used with a GPU. On a processor they would compete with the measured code."""
 
 TRAINING = (
     transforms.RandomResizedCrop(84),
@@ -37,7 +37,7 @@ EVALUATION = (transforms.Resize(92), transforms.CenterCrop(84))
 
 
 class Photos(Dataset[Tensor]):
-    """Files that are decoded, transformed and normalised whenever they are asked for."""
+    """Files that are decoded, transformed and normalised on each access."""
 
     def __init__(self, files: Sequence[Path], how: Sequence[nn.Module]) -> None:
         self.files = list(files)
@@ -47,7 +47,7 @@ class Photos(Dataset[Tensor]):
         return len(self.files)
 
     def __getitem__(self, index: int) -> Tensor:
-        """One image (3, 84, 84)."""
+        """Return one image (3, 84, 84)."""
         with Image.open(self.files[index]) as file:
             image: Tensor = self.transform(file.convert("RGB"))
         return image
@@ -56,14 +56,14 @@ class Photos(Dataset[Tensor]):
 def batches(
     files: Sequence[Path], how: Sequence[nn.Module], steps: Sequence[list[int]], device: torch.device
 ) -> Iterator[Tensor]:
-    """The images of each step, (b, 3, 84, 84), on the device."""
+    """Yield the images of each step, (b, 3, 84, 84), on the device."""
     workers = WORKERS if device.type == "cuda" else 0
     for images in DataLoader(Photos(files, how), batch_sampler=steps, num_workers=workers):
         yield images.to(device)
 
 
 def plain_maps(model: Model, images: Tensor) -> Tensor:
-    """Feature maps (b, r, d) of normalised images: convolution, normalisation, ReLU, pooling, in that order."""
+    """Compute feature maps (b, r, d) of normalised images: convolution, normalisation, ReLU, pooling, in that order."""
     x = images
     for block in model.backbone.blocks:  # type: ignore[union-attr]  # Conv-4's and ResNet-12's both have some
         x = F.max_pool2d(
@@ -85,7 +85,7 @@ def _normed(x: Tensor, convolution: nn.Module, norm: nn.Module) -> Tensor:
 
 
 def rebuild_plainly(query: Tensor, pool: Tensor, lam: float | Tensor, rho: float | Tensor, formulation: str) -> Tensor:
-    """Rebuilt queries of every class (way, n, d) by one of the `PLAIN` formulations; systems are inverted."""
+    """Reconstruct queries from every class (way, n, d) by one of the `PLAIN` formulations, with inverted systems."""
     st = pool.mT
     if formulation == EQ_10:  # rho Q ((S^T S + lam I)^-1 S^T S)
         gram = st @ pool
@@ -99,15 +99,15 @@ def rebuild_plainly(query: Tensor, pool: Tensor, lam: float | Tensor, rho: float
 
 
 def _inverse(systems: Tensor) -> Tensor:
-    """Invert systems (way, n, n), one after the other on a processor.
+    """Invert systems (way, n, n); on a processor, one after the other.
 
-    Of several at once, each by several threads, torch 2.15 never returns: threads of its LU wait for each other.
+    With several at once on several threads, torch 2.15 never returns: the threads of its LU wait for each other.
     """
     return systems.inverse() if systems.is_cuda else torch.stack([system.inverse() for system in systems])
 
 
 def plain_error(support: Tensor, query: Tensor, formulation: str, head: FRNHead | None = None) -> Tensor:
-    """Class errors (queries, way) through rebuilt maps, with the head's alpha and beta, or both zero."""
+    """Compute class errors (queries, way) from reconstructed maps, with the head's alpha and beta, or both zero."""
     pool, locations = support.flatten(1, 2), query.flatten(0, 1)
     p, d = pool.shape[1:]
     lam: float | Tensor = p / d + 1e-6
@@ -119,7 +119,7 @@ def plain_error(support: Tensor, query: Tensor, formulation: str, head: FRNHead 
 
 
 def plain_loss(model: Model, maps: Tensor, shape: EpisodeShape) -> Tensor:
-    """Cross-entropy and auxiliary loss of an episode by its maps, supports of all classes first."""
+    """Compute cross-entropy and auxiliary loss of an episode from its maps, with the supports of all classes first."""
     supports = shape.way * shape.shot
     support, query = maps[:supports].unflatten(0, (shape.way, shape.shot)), maps[supports:]
     head = model.head
@@ -130,25 +130,25 @@ def plain_loss(model: Model, maps: Tensor, shape: EpisodeShape) -> Tensor:
 
 
 def _auxiliary(pool: Tensor) -> Tensor:
-    """Every pair of classes once, by its own product: pools (way, p, d)."""
+    """Multiply every pair of classes separately, once per pair: pools (way, p, d)."""
     pool = pool / pool.norm()
     first, second = torch.triu_indices(len(pool), len(pool), offset=1)
     return (pool[first] @ pool[second].mT).square().sum()
 
 
 class PlainTraining:
-    """The authors' training loop on the images of one episode again and again."""
+    """The authors' training loop on the images of one episode, again and again."""
 
     def __init__(
         self, model: Model, files: Sequence[Path], shape: EpisodeShape, precision: Precision, device: torch.device
     ) -> None:
-        """Train `model`; files are those of one episode, supports of all classes first."""
+        """Train `model`; the files are those of one episode, with the supports of all classes first."""
         self.model, self.shape, self.precision, self.device = model.to(device).train(), shape, precision, device
         self.optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
         self.batches = batches(files, TRAINING, _endless(len(files)), device)
 
     def step(self) -> float:
-        """Take a step; its loss."""
+        """Take a step and return its loss."""
         images = next(self.batches)
         with autocast(self.device, self.precision):
             maps = plain_maps(self.model, images)
@@ -167,9 +167,9 @@ def _endless(count: int) -> list[list[int]]:
 def plain_accuracy(
     model: Model, files: Sequence[Path], episodes: Sequence[list[int]], shape: EpisodeShape, device: torch.device
 ) -> Iterator[float]:
-    """Share of right answers of one episode after the other, all of whose images go through the network each time.
+    """Return the share of right answers of each episode; all of its images go through the network each time.
 
-    An episode is the numbers of its files, supports of all classes first.
+    An episode is a list of file numbers, with the supports of all classes first.
     """
     model = model.to(device).eval()
     assert isinstance(model.head, FRNHead)

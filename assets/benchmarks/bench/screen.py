@@ -1,4 +1,4 @@
-"""A terminal's screen: the app writes only cells that differ, so its output alone has no whole words."""
+"""A terminal's screen. The app writes only changed cells, so its raw output contains no complete words."""
 
 import re
 
@@ -12,7 +12,7 @@ _TOKEN = re.compile(
 
 
 class Screen:
-    """Characters by line and column, and which lines were written since somebody asked."""
+    """Characters by line and column, and the lines written since the last query."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self._lines = [[" "] * columns for _ in range(rows)]
@@ -21,7 +21,7 @@ class Screen:
         self.touched: set[int] = set()
 
     def feed(self, output: bytes) -> None:
-        """Take what a program writes; what is cut waits for the rest."""
+        """Process a program's output; an incomplete sequence waits for the rest."""
         text = (self._rest + output).decode(errors="surrogateescape")
         end = 0
         for match in _TOKEN.finditer(text):
@@ -42,7 +42,7 @@ class Screen:
         return any(mark in "".join(self._lines[y]) for y in rows)
 
     def text(self, rows: set[int]) -> str:
-        """Some rows, from the top."""
+        """Return some rows, from the top."""
         return "\n".join("".join(self._lines[y]).rstrip() for y in sorted(rows))
 
     def _write(self, text: str) -> None:

@@ -1,7 +1,7 @@
-"""The app with what only measuring needs.
+"""The app with extra keys for measurements.
 
-f5 fills the gallery with a whole folder: no class of that many photos is needed to scroll them. f6 tells for how long,
-since the last f6, the event loop was held up at most.
+f5 fills the gallery with a whole folder, so that no class needs so many photos. f6 reports the longest delay of the
+event loop since the last f6.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ BEAT = 0.005
 
 
 class Stage(FrnApp):
-    """Shows a folder in the gallery, and how the event loop does."""
+    """Shows a folder in the gallery, and the delays of the event loop."""
 
     CSS_PATH = str(Path(frn_tui.app.__file__).with_name("app.tcss"))
     BINDINGS = [*FrnApp.BINDINGS, Binding("f5", "fill", "Fill"), Binding("f6", "gap", "Gap")]

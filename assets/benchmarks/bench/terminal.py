@@ -1,4 +1,4 @@
-"""A program on a pseudo-terminal that shows nothing and answers nothing, and how long its output takes."""
+"""Run a program on a pseudo-terminal that shows and answers nothing, and time its output."""
 
 import fcntl
 import os
@@ -18,11 +18,11 @@ from frn.errors import FrnError
 
 COLUMNS, ROWS = 140, 40
 TIMEOUT = 60.0
-"""Seconds after which something will not come any more."""
+"""Seconds after which expected output counts as missing."""
 QUIET = 0.2
-"""Seconds without output that count as the end of it."""
+"""Seconds without output that mean its end."""
 PICTURES = 0.6
-"""Seconds without output in which another picture would have come."""
+"""Seconds without output in which another image would have arrived."""
 KEYS = {"down": b"\x1b[B", "up": b"\x1b[A", "left": b"\x1b[D", "page down": b"\x1b[6~", "escape": b"\x1b"}
 KEYS |= {"f5": b"\x1b[15~", "f6": b"\x1b[17~", "shift tab": b"\x1b[Z"}
 
@@ -31,12 +31,12 @@ class Terminal:
     """Starts a program; times count from its start or from the last key."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
-        """Start it in a folder."""
+        """Start the program in a folder."""
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._screen = Screen(COLUMNS, ROWS)
         self._pasted: set[int] = set()
-        """Lines that were written between the last paste and the last key."""
+        """Lines written between the last paste and the last key."""
         self.written = 0
         """Bytes since the last key."""
         self._began = self._last = time.perf_counter()
@@ -49,7 +49,7 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the program, if it has not ended."""
+        """End the program, if it is still running."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.wait(5)
@@ -59,7 +59,7 @@ class Terminal:
         os.close(self._master)
 
     def press(self, keys: str | bytes) -> None:
-        """Send a key of `KEYS`, or bytes as they are; what was printed before counts no more."""
+        """Send a key of `KEYS`, or raw bytes; earlier output no longer counts."""
         self.settle(0)
         self._pasted |= self._screen.touched
         self._screen.touched, self.written = set(), 0
@@ -72,19 +72,19 @@ class Terminal:
         self._pasted = set()
 
     def shows(self, mark: str) -> bool:
-        """Return whether this is on a line that was written since the last key."""
+        """Return whether a line written since the last key contains this text."""
         return self._screen.shows(mark, self._screen.touched)
 
     def until(self, mark: str = "", *, since_paste: bool = False, or_else: str = "") -> float:
-        """Milliseconds until this is on a line that was written since the last key, or anything was written at all.
+        """Return the milliseconds until a line written since the last key contains a text, or until any output.
 
         Args:
-            mark: what is waited for.
-            since_paste: it counts from the last paste on, be it before the last key.
-            or_else: what ends the waiting, too.
+            mark: the expected text.
+            since_paste: also count output between the last paste and the last key.
+            or_else: another text that ends the wait.
 
         Raises:
-            FrnError: if it does not come, or the program ends.
+            FrnError: if the text does not appear, or the program ends.
         """
         while not (or_else and self.shows(or_else)):
             rows = self._screen.touched | self._pasted if since_paste else self._screen.touched
@@ -96,7 +96,7 @@ class Terminal:
         return 1000 * (time.perf_counter() - self._began)
 
     def number(self, mark: str) -> float:
-        """The number that is printed behind this."""
+        """Return the number that is printed after this text."""
         self.until(mark)
         self.settle()
         text = self._screen.text(self._screen.touched)
@@ -106,21 +106,21 @@ class Terminal:
         return float(found[1])
 
     def settle(self, quiet: float = QUIET) -> None:
-        """Read until nothing comes any more."""
+        """Read until there is no more output."""
         deadline = time.perf_counter() + TIMEOUT
         while self._read(quiet) and time.perf_counter() < deadline:
             pass
 
     def drawn(self) -> float:
-        """Milliseconds until the last of what is printed."""
+        """Return the milliseconds until the last output."""
         self.settle(PICTURES)
         return 1000 * (self._last - self._began)
 
     def wait(self, seconds: float = TIMEOUT) -> float:
-        """Milliseconds until the program has ended.
+        """Return the milliseconds until the program ends.
 
         Raises:
-            FrnError: if it does not.
+            FrnError: if it does not end.
         """
         deadline = time.perf_counter() + seconds
         while self.process.poll() is None:
@@ -144,7 +144,7 @@ class Terminal:
 
     @property
     def below(self) -> list[int]:
-        """Processes that the program started, directly or not."""
+        """Return the processes that the program started, directly or not."""
         words = _ps("-eo", "pid=,ppid=")
         parents = dict(zip(map(int, words[::2]), map(int, words[1::2]), strict=True))
         found = {self.process.pid}
@@ -154,12 +154,12 @@ class Terminal:
 
 
 def resident(pid: int) -> float:
-    """MiB of memory that a process has."""
+    """Return the memory of a process in MiB."""
     return int(_ps("-o", "rss=", "-p", str(pid))[0]) / 1024
 
 
 def alive(pids: Sequence[int]) -> list[int]:
-    """Those of the processes that have not ended."""
+    """Return the processes that are still running."""
     words = _ps("-eo", "pid=")
     return sorted(set(pids) & set(map(int, words)))
 

@@ -1,4 +1,4 @@
-"""Fair timing: contestants take turns in one process and on one thread, and the median of each counts."""
+"""Fair timing: contestants take turns in one process on one thread, and the median of each counts."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,22 +11,22 @@ from torch.utils.flop_counter import FlopCounterMode
 from frn.backbones import build_backbone
 
 MIN_ROUNDS, MIN_SECONDS = 15, 3.0
-"""What a contest takes by itself: a median of short times needs many."""
+"""Minimum time of a contest; a median of short times needs many."""
 SETTLING_SECONDS = TIMED_SECONDS = 0.01
-"""A turn, untimed and timed: after four or five short runs caches and memory are the contestant's own again."""
+"""Untimed and timed part of a turn: after a few short runs, caches and memory belong to the contestant again."""
 
 
 def take_turns(
     contestants: Mapping[str, Callable[[], object]], *, rounds: int | None, gradients: bool = False
 ) -> dict[str, float]:
-    """Median milliseconds of each contestant.
+    """Return the median milliseconds of each contestant.
 
     Args:
-        contestants: what to run, by name.
-        rounds: how many turns each has, one after the other, so that a slow moment of the machine falls on all. In its
-            turn each runs for `SETTLING_SECONDS` unseen, as in an evaluation, where a head is followed by itself, then
-            for `TIMED_SECONDS`; once at least. None: `MIN_ROUNDS`, and on until `MIN_SECONDS` have passed.
-        gradients: whether contestants may ask for some.
+        contestants: functions to run, by name.
+        rounds: number of turns of each, one after the other, so that a slow moment of the machine affects all. In its
+            turn, each runs untimed for `SETTLING_SECONDS`, as in an evaluation that repeats one head, then timed for
+            `TIMED_SECONDS`, at least once. None takes `MIN_ROUNDS`, and more until `MIN_SECONDS` have passed.
+        gradients: whether contestants may compute gradients.
     """
     milliseconds: dict[str, list[float]] = {name: [] for name in contestants}
     turns = 0
@@ -42,7 +42,7 @@ def take_turns(
 
 
 def _timed(run: Callable[[], object], seconds: float) -> Iterator[float]:
-    """Milliseconds of one run after the other, until `seconds` have passed."""
+    """Return the milliseconds of one run after the other, until `seconds` have passed."""
     ended, end = 0.0, time.perf_counter() + seconds
     while ended < end:
         began = time.perf_counter()
@@ -62,12 +62,12 @@ def _one_thread() -> Iterator[None]:
 
 
 SIDES = {"cpu": (512, 1024, 2048), "cuda": (4096, 8192)}
-"""Of square products: what fits the caches, and what does not."""
+"""Sides of square products: some fit the caches, some do not."""
 ROUNDS = 5
 
 
 def peak_rate(device: torch.device, dtype: torch.dtype, sides: Sequence[int] | None = None) -> float:
-    """Operations per second (two per multiplication) of the fastest of a few square products."""
+    """Return the operations per second (two per multiplication) of the fastest of a few square products."""
     return max(_rate(device, dtype, side) for side in sides or SIDES[device.type])
 
 
@@ -79,7 +79,7 @@ def _rate(device: torch.device, dtype: torch.dtype, side: int) -> float:
 
 
 def timed(work: Callable[[], object], device: torch.device) -> float:
-    """Seconds until it is done, on the device too."""
+    """Return the seconds until a function is done, also on the device."""
     began = time.perf_counter()
     work()
     if device.type == "cuda":
@@ -88,7 +88,7 @@ def timed(work: Callable[[], object], device: torch.device) -> float:
 
 
 def step_operations(backbone: str, images: int, size: int = 84) -> int:
-    """Operations of a network's convolutions in a training step, forward and backward, counted without doing them."""
+    """Count the operations of a network's convolutions in a training step, forward and backward, without running."""
     with torch.device("meta"):
         network, batch = build_backbone(backbone), torch.empty(images, 3, size, size)
     with FlopCounterMode(display=False) as counter:

@@ -10,12 +10,12 @@ from frn import FewShotClassifier
 
 
 def enroll(classes: str) -> FewShotClassifier:
-    """Enroll the classes, on a worker; the others get a copy."""
+    """Enroll the classes on a worker; the others get a copy."""
     return FewShotClassifier().fit({c.name: sorted(c.iterdir()) for c in Path(classes).iterdir()})
 
 
 def classify(classifier: FewShotClassifier, photos: list[str]) -> list[dict[str, object]]:
-    """Answer a batch of photos on a worker."""
+    """Classify a batch of photos on a worker."""
     answers = classifier.answers(photos)
     return [{"image": a.photo, "label": str(a.label), "probability": float(a.probability)} for a in answers]
 

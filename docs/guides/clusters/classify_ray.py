@@ -10,13 +10,13 @@ from frn import FewShotClassifier
 
 
 class Classify:
-    """A worker; it enrolls the classes once."""
+    """A worker, which enrolls the classes once."""
 
     def __init__(self, classes: str) -> None:
         self.classifier = FewShotClassifier().fit({c.name: sorted(c.iterdir()) for c in Path(classes).iterdir()})
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Answer a batch of photos."""
+        """Classify a batch of photos."""
         found = list(self.classifier.answers(batch["image"]))
         batch["label"] = [answer.label for answer in found]
         batch["probability"] = [answer.probability for answer in found]

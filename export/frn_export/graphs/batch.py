@@ -4,7 +4,7 @@ Shape letters: n images, way classes, M rows of all classes together, r = h w lo
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import onnx
@@ -13,7 +13,8 @@ from frn.inference.extractor import Extractor
 from frn.inference.unknown import RejectRule
 from frn.ridge.enrolment import EnrolledClass
 from frn_export.graphs.builder import FLOAT, STRING, GraphBuilder, Shape
-from frn_export.graphs.classifier import explain, require_explained
+from frn_export.graphs.classifier import explain, nearest, require_explained, score_logits
+from frn_export.graphs.enrolled_head import HeadClasses, write_logits
 from frn_export.graphs.sums import class_sums, join
 
 SCORES_FORMAT, BATCH_FORMAT = "frn-scores", "frn-batch-classifier"
@@ -31,7 +32,7 @@ def scores_graph(extractor: Extractor, classes: Mapping[str, EnrolledClass], gam
 
 
 def batch_graph(
-    extractor: Extractor, classes: Mapping[str, EnrolledClass], *, rule: RejectRule, gamma: float
+    extractor: Extractor, classes: Mapping[str, EnrolledClass] | HeadClasses, *, rule: RejectRule, gamma: float
 ) -> onnx.ModelProto:
     """Build a classifier of prepared images.
 
@@ -43,17 +44,29 @@ def batch_graph(
     backbone = onnx.load_model_from_string(extractor.data).graph
     graph.constants.extend(backbone.initializer)
     graph.nodes.extend(backbone.node)
-    outputs = _score(graph, classes, extractor.grid, gamma)
     side = extractor.transform.size
     inputs: dict[str, tuple[int, Shape]] = {"images": (FLOAT, ("n", 3, side, side))}
-    energy = graph.node("ReduceMean", graph.node("ReduceSumSquare", "feature_map", graph.ints(2)), graph.ints(1, 2))
-    require_explained(graph, graph.node("Reshape", energy, graph.ints(-1)), len(classes), rule, axis=1)
+    if isinstance(classes, HeadClasses):
+        logits, names = write_logits(graph, classes, "feature_map"), list(classes.pools)
+        energy = graph.node("Expand", graph.constant(1.0), graph.node("Shape", logits, start=0, end=1))
+        score_logits(graph, logits, names, energy, rule, axis=1)
+        outputs = _outputs(len(names))
+    else:
+        names, outputs = list(classes), _score(graph, classes, extractor.grid, gamma)
+        energy = graph.node("ReduceMean", graph.node("ReduceSumSquare", "feature_map", graph.ints(2)), graph.ints(1, 2))
+        near = nearest(graph, graph.node("ReduceMean", "feature_map", graph.ints(1), keepdims=0), classes, axis=1)
+        require_explained(graph, graph.node("Reshape", energy, graph.ints(-1)), len(names), rule, near, axis=1)
     outputs["threshold"] = (FLOAT, ("n",))
-    return graph.model(inputs, outputs, _names(classes), name="batch_classifier", kind=BATCH_FORMAT)
+    return graph.model(inputs, outputs, _names(names), name="batch_classifier", kind=BATCH_FORMAT)
 
 
-def _names(classes: Mapping[str, EnrolledClass]) -> dict[str, str]:
+def _names(classes: Iterable[str]) -> dict[str, str]:
     return {"frn.classes": json.dumps(list(classes), ensure_ascii=False)}
+
+
+def _outputs(way: int) -> dict[str, tuple[int, Shape]]:
+    shares = dict.fromkeys(("probability", "class_error", "explained"), (FLOAT, ("n", way)))
+    return {"label": (STRING, ("n",)), **shares}
 
 
 def _score(
@@ -76,10 +89,4 @@ def _score(
     graph.node("Softmax", graph.node("Mul", "class_error", graph.constant(-gamma)), axis=1, output="probability")
     best = graph.node("ArgMin", "class_error", axis=1, keepdims=0)
     graph.node("Gather", graph.constant(np.array(names, dtype=object)), best, output="label")
-    return {
-        "label": (STRING, ("n",)),
-        "probability": (FLOAT, ("n", way)),
-        "class_error": (FLOAT, ("n", way)),
-        "explained": (FLOAT, ("n", way)),
-        "error_map": (FLOAT, ("n", way, h, w)),
-    }
+    return _outputs(way) | {"error_map": (FLOAT, ("n", way, h, w))}

@@ -7,7 +7,7 @@ Shape letters: way classes, M rows of all classes together, r = h w locations, d
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,10 @@ import onnx
 from frn.errors import FrnError
 from frn.images.transforms import MAX_ASPECT, EvaluationTransform, centre_offset
 from frn.inference.extractor import Extractor
-from frn.inference.unknown import NEVER, RIVALS, RejectRule
-from frn.ridge.enrolment import EnrolledClass
-from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value
+from frn.inference.unknown import LEAST_DISTANCE, NEVER, RIVALS, RejectRule
+from frn.ridge.enrolment import Centres, EnrolledClass
+from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, Shape, value
+from frn_export.graphs.enrolled_head import HeadClasses, write_logits
 from frn_export.graphs.sums import class_sums, join
 
 CLASSIFIER_FORMAT = "frn-classifier"
@@ -41,46 +42,55 @@ def require_text(names: Iterable[str]) -> None:
 
 
 def classifier_graph(
-    features: bytes, classes: Mapping[str, EnrolledClass], *, rule: RejectRule = NEVER, gamma: float | None = None
+    features: bytes,
+    classes: Mapping[str, EnrolledClass] | HeadClasses,
+    *,
+    rule: RejectRule = NEVER,
+    gamma: float | None = None,
 ) -> onnx.ModelProto:
     """Build `classifier.onnx`.
 
     It maps `image` uint8 (height, width, 3) RGB to `label` (a string), `probability` (way), `class_error` (way),
     `error_map` (way, h, w), `explained` (way) and `threshold`. An image is unknown if no explained fraction reaches the
-    threshold. Classes may have different numbers of supports.
+    threshold. Classes may have different numbers of supports. Heads other than FRN's have no error map.
 
     Args:
         features: bytes of the `features.onnx` that the classes were enrolled with.
-        classes: enrolled classes by name.
+        classes: enrolled classes by name, or those of a head other than FRN's.
         rule: rule that decides whether an image is unknown.
         gamma: the temperature chosen with the classes; None uses that of the extractor's head.
 
     Raises:
         FrnError: if the extractor is refused, there are no classes or too many for a file, or a name is not text.
     """
-    require_text(classes)
+    names = list(classes.pools if isinstance(classes, HeadClasses) else classes)
+    require_text(names)
     extractor = Extractor(features, "the extractor", device="cpu", threads=1)
-    if extractor.head is None:
-        raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")
     graph = GraphBuilder("k_")
     _prepare(graph, extractor.transform)
     backbone = onnx.load_model_from_string(features).graph
     graph.constants.extend(backbone.initializer)
     graph.nodes.extend(backbone.node)
-    gamma = extractor.head.gamma if gamma is None else gamma
-    _score(graph, classes, extractor.grid, gamma, rule)
-    way, (h, w) = len(classes), extractor.grid
+    way, (h, w) = len(names), extractor.grid
+    outputs: dict[str, tuple[int, Shape]] = {
+        "label": (STRING, ()),
+        "probability": (FLOAT, (way,)),
+        "class_error": (FLOAT, (way,)),
+        "explained": (FLOAT, (way,)),
+        "threshold": (FLOAT, ()),
+    }
+    if isinstance(classes, HeadClasses):
+        logits = graph.node("Squeeze", write_logits(graph, classes, "feature_map"), graph.ints(0))
+        score_logits(graph, logits, names, graph.constant(1.0), rule, axis=0)
+    else:
+        if extractor.head is None:
+            raise FrnError(f"this model was trained as {extractor.method}; its classes need their head")
+        _score(graph, classes, extractor.grid, extractor.head.gamma if gamma is None else gamma, rule)
+        outputs["error_map"] = (FLOAT, (way, h, w))
     return graph.model(
         inputs={"image": (UINT8, ("height", "width", 3))},
-        outputs={
-            "label": (STRING, ()),
-            "probability": (FLOAT, (way,)),
-            "class_error": (FLOAT, (way,)),
-            "explained": (FLOAT, (way,)),
-            "threshold": (FLOAT, ()),
-            "error_map": (FLOAT, (way, h, w)),
-        },
-        metadata={"frn.classes": json.dumps(list(classes), ensure_ascii=False)},
+        outputs=outputs,
+        metadata={"frn.classes": json.dumps(names, ensure_ascii=False)},
         name="classifier",
         kind=CLASSIFIER_FORMAT,
     )
@@ -129,7 +139,7 @@ def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: st
     start = graph.node("Gather", offsets, wanted)
     end = graph.node("Add", start, graph.ints(transform.size))
     planes = _planes(graph, "image")
-    how: dict[str, Any] = {"mode": "linear", "antialias": 1, "exclude_outside": 1}  # ignore pixels outside, as Pillow
+    how: dict[str, Any] = {"mode": "linear", "antialias": 1, "exclude_outside": 1}  # ignore pixels outside, like Pillow
     pixels = graph.node("Resize", planes, "", "", wanted, axes=[2, 3], **how)
     pixels = graph.node("Slice", pixels, start, end, graph.ints(2, 3))
     return _branch(graph, pixels, transform)
@@ -163,7 +173,7 @@ def _any_image(transform: EvaluationTransform, length: int, offsets: str, whole:
     down, across = (_weights(graph, *each, axis=axis) for each, axis in zip(ends, (1, 0), strict=True))
     # No Transpose: onnxruntime 1.17 would fuse it with the next product, and lacks that fused product for doubles.
     rows = graph.node("Squeeze", graph.node("Concat", *graph.split(window, 3, axis=2), axis=0), graph.ints(2))
-    narrow = _rounded(graph, graph.node("MatMul", _shares(graph, rows), across))  # rows first, as `resize_bytes`
+    narrow = _rounded(graph, graph.node("MatMul", _shares(graph, rows), across))  # rows first, like `resize_bytes`
     planes = graph.node("Reshape", graph.node("Floor", narrow), graph.ints(3, -1, transform.size))
     pixels = _rounded(graph, graph.node("MatMul", down, _shares(graph, planes)))
     pixels = graph.node("Cast", pixels, to=UINT8)  # truncates the fraction
@@ -248,29 +258,56 @@ def _score(
     graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
     energy = graph.node("ReduceMean", length, graph.ints(0, 1), keepdims=0)
     explain(graph, energy)
-    require_explained(graph, energy, way, rule, axis=0)
+    near = nearest(graph, graph.node("ReduceMean", query, graph.ints(1), keepdims=0), classes, axis=0)
+    require_explained(graph, energy, way, rule, near, axis=0)
     logits = graph.node("Mul", "class_error", graph.constant(-gamma))
     graph.node("Softmax", logits, axis=0, output="probability")
     best = graph.node("ArgMin", "class_error", axis=0, keepdims=0)
     graph.node("Gather", graph.constant(np.array(list(classes), dtype=object)), best, output="label")
 
 
+def score_logits(
+    graph: GraphBuilder, logits: str, names: Sequence[str], energy: str, rule: RejectRule, *, axis: int
+) -> None:
+    """Map logits, with the classes at `axis`, to the outputs; the energy is 1 for each photo (`inference.any_head`)."""
+    graph.node("Neg", graph.node("LogSoftmax", logits, axis=axis), output="class_error")
+    graph.node("Softmax", logits, axis=axis, output="probability")
+    explain(graph, graph.constant(1.0))
+    require_explained(graph, energy, len(names), rule, graph.constant(1.0), axis=axis)
+    best = graph.node("ArgMax", logits, axis=axis, keepdims=0)
+    graph.node("Gather", graph.constant(np.array(names, dtype=object)), best, output="label")
+
+
 def explain(graph: GraphBuilder, energy: str) -> None:
-    """Add `unknown.explained`: 1 - error / energy, at least 0; without energy the error is also 0, which gives 0."""
+    """Add `unknown.explained`: 1 - error / energy, at least 0; if the energy is 0, the error is too, which gives 0."""
     share = graph.node("Div", graph.node("Sub", energy, "class_error"), _positive(graph, energy))
     graph.node("Relu", share, output="explained")
 
 
-def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRule, *, axis: int) -> None:
-    """`threshold`, as `RejectRule.thresholds`: from `class_error` (..., way), `way` at `axis`, and the energy (...)."""
+def nearest(graph: GraphBuilder, mean: str, classes: Mapping[str, EnrolledClass], *, axis: int) -> str:
+    """Return the distance of a mean location from the nearest class, as `Centres.distance`: d becomes a number."""
+    centres = Centres.of(classes.values())
+    own = graph.node("Sub", mean, graph.constant(centres.origin.astype(np.float32)))
+    products = graph.node("MatMul", own, graph.constant((-2 * centres.offsets.T).astype(np.float32)))
+    beside = graph.node("Add", products, graph.constant(np.square(centres.offsets).sum(1).astype(np.float32)))
+    least = graph.node("ReduceMin", beside, graph.ints(axis), keepdims=0)
+    square = graph.node("ReduceSumSquare", own, graph.ints(axis), keepdims=0)
+    distance = graph.node("Div", graph.node("Add", square, least), graph.constant(centres.scale))
+    return graph.node("Max", distance, graph.constant(LEAST_DISTANCE))
+
+
+def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRule, near: str, *, axis: int) -> None:
+    """Add `threshold` as `RejectRule.thresholds`, from `class_error` (..., way), `way` at `axis`, energy, distance."""
     if rule.weight == 0 or way < 2:
         rivals = energy
     else:
         count = min(RIVALS + 1, way)
         least, _ = graph.outputs("TopK", 2, "class_error", graph.ints(count), axis=-1, largest=0)
         others = graph.node("Slice", least, graph.ints(1), graph.ints(count), graph.ints(-1))
-        mean = graph.node("ReduceMean", others, graph.ints(axis), keepdims=0)  # by -1 onnxruntime fails at n = 0
+        # onnxruntime fails on an axis of -1 at n = 0
+        mean = graph.node("ReduceMean", others, graph.ints(axis), keepdims=0)
         rivals = graph.node("Relu", mean)
+    rivals = graph.node("Div", rivals, near) if rule.weight else rivals
     share = graph.node("Div", rivals, _positive(graph, energy))
     power = graph.node("Pow", share, graph.constant(rule.weight))
     needed = graph.node("Sub", graph.constant(1.0), graph.node("Mul", power, graph.constant(1 - rule.least)))

@@ -73,7 +73,8 @@ def _dual(rho: float) -> onnx.GraphProto:
     kept, damped = (graph.node("ReduceSumSquare", side, graph.ints(1), keepdims=0) for side in (y, z))  # way, n
     kept = graph.node("Mul", kept, graph.constant(rho * (2 - rho)))
     taken = graph.node("Add", kept, graph.node("Mul", damped, graph.constant(rho * rho)))
-    length = graph.node("ReduceSumSquare", queries, graph.ints(1), keepdims=0)  # from the left: onnxruntime at n = 0
+    # multiplied from the left because onnxruntime fails otherwise at n = 0
+    length = graph.node("ReduceSumSquare", queries, graph.ints(1), keepdims=0)
     errors = graph.node("Reshape", graph.node("Sub", length, taken), graph.node("Concat", way, q, r, axis=0))
     errors = graph.node("ReduceMean", errors, graph.ints(2), keepdims=0)
     error = graph.node("Transpose", errors, perm=[1, 0], output="dual_error")

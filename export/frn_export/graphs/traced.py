@@ -110,7 +110,8 @@ class _Copy:
         growth = three - two
         if not np.array_equal(two[growth != 0], 2 * growth[growth != 0]):
             raise FrnError(
-                "this backbone cannot be exported as ONNX (a size neither is fixed nor grows with the images)"
+                "this backbone cannot be exported as ONNX (a dimension neither is fixed nor grows with the "
+                "number of images)"
             )
         if reshapes and np.count_nonzero(growth) == 1 and -1 not in two:
             return self._constant(np.where(growth != 0, -1, two))

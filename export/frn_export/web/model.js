@@ -1,13 +1,13 @@
-// The graphs and what they compute: a photo's feature map, and how well each class rebuilds it.
+// Runs the graphs: computes a photo's feature map, and how well each class reconstructs it.
 //
-// Classes as they were exported are scored together by scores.onnx; classes that the visitor made or changed, by
-// head.onnx from their examples. The errors of both are comparable: only these few classes cost more.
+// scores.onnx scores all exported classes together. head.onnx scores the classes that the visitor made or changed, from
+// their examples. The errors of both are comparable; only these few classes take longer.
 
 import * as ort from "./runtime/ort.wasm.bundle.min.js";
 
 const here = (name) => new URL(name, import.meta.url).href;
 ort.env.wasm.wasmPaths = { wasm: here("runtime/ort-wasm-simd-threaded.wasm") };
-// Threads share memory, which browsers grant to isolated pages alone; sw.js isolates this one where it may run.
+// Threads share memory, which browsers allow only for isolated pages; sw.js isolates this page if it can run.
 ort.env.wasm.numThreads = self.crossOriginIsolated ? Math.min(4, navigator.hardwareConcurrency || 1) : 1;
 ort.env.logLevel = "error";
 
@@ -32,10 +32,10 @@ export class Model {
     this.d = page.channels;
   }
 
-  // The classes as exported: { name, exported: index, shots, maps: null until they are needed }.
+  // The exported classes: { name, exported: index, shots, centre, maps: null until they are needed }.
   exportedClasses() {
-    return this.page.classes.map(({ name, shots }, index) => ({
-      name, exported: index, shots, maps: null,
+    return this.page.classes.map(({ name, shots, centre }, index) => ({
+      name, exported: index, shots, centre, maps: null,
     }));
   }
 
@@ -56,7 +56,7 @@ export class Model {
     return new Float32Array(feature_map.data);
   }
 
-  // What the classes say of a feature map, the best first: { name, error, explained, probability, errorMap }.
+  // Score a feature map with all classes, best first: { name, error, explained, probability, errorMap }.
   async score(map, classes) {
     const found = new Array(classes.length);
     const energy = square(map) / this.r;
@@ -73,7 +73,7 @@ export class Model {
       });
     }
     if (own.length) {
-      // Every location as a query of its own: its class error is its part of the error map.
+      // Each location is a separate query, so its class error is its value in the error map.
       const query = new ort.Tensor("float32", map, [this.r, 1, this.d]);
       const errors = await this.#head(own.map((i) => classes[i].maps), query);
       own.forEach((i, column) =>
@@ -83,20 +83,36 @@ export class Model {
     const weights = found.map(({ error }) => Math.exp(-this.page.gamma * (error - least)));
     const total = weights.reduce((sum, weight) => sum + weight, 0);
     found.forEach((entry, i) => (entry.probability = weights[i] / total));
-    const needed = this.#needed(found.map(({ error }) => error), energy);
+    const needed = this.#needed(found.map(({ error }) => error), energy, this.#nearest(map, classes));
     found.forEach((entry) => (entry.needed = needed));
     return found.sort((a, b) => a.error - b.error);
   }
 
-  // The share that a class must explain of a photo, as `RejectRule.thresholds` of frn/inference/unknown.py.
-  #needed(errors, energy) {
+  // The share of a photo that a class must explain, as in `RejectRule.thresholds` of frn/inference/unknown.py.
+  #needed(errors, energy, near) {
     const { least, weight } = this.page.rule;
     const next = [...errors].sort((a, b) => a - b).slice(1, 6);
     const rivals = next.length ? Math.max(0, next.reduce((sum, error) => sum + error, 0) / next.length) : energy;
-    return Math.max(0, 1 - (1 - least) * (energy ? rivals / energy : 1) ** weight);
+    return Math.max(0, 1 - (1 - least) * (energy ? rivals / near / energy : 1) ** weight);
   }
 
-  // Class errors (q * way) of queries by classes that are given by their examples' maps.
+  // Squared distance of a map's mean location from the nearest class, as `Centres.distance` of frn/ridge/enrolment.py.
+  #nearest(map, classes) {
+    const mean = this.#mean([map]);
+    const centres = classes.map(({ centre, maps }) => centre ?? this.#mean(maps));
+    const scale = centres.reduce((sum, centre) => sum + square(centre), 0) / centres.length || 1;
+    const distance = (centre) => square(centre.map((value, i) => value - mean[i])) / scale;
+    return Math.max(1e-6, Math.min(...centres.map(distance)));
+  }
+
+  // The mean location (d) of maps.
+  #mean(maps) {
+    const sum = new Float64Array(this.d);
+    for (const map of maps) map.forEach((value, i) => (sum[i % this.d] += value));
+    return sum.map((value) => value / (maps.length * this.r));
+  }
+
+  // Class errors (q * way) of queries, with classes given by their examples' maps.
   async #head(pools, query) {
     const size = this.r * this.d;
     const most = Math.max(...pools.map((pool) => pool.length));

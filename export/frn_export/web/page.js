@@ -1,4 +1,4 @@
-// The page: photos in, answers out; classes that a visitor makes and corrects.
+// The page: classifies photos, and lets visitors add and correct classes.
 
 import { Model, threads } from "./model.js";
 import { decode, draw } from "./photo.js";
@@ -9,12 +9,12 @@ const by = (id) => document.getElementById(id);
 const status = by("status");
 
 let model;
-let classes = []; // { name, exported: index or null, shots, maps }: replaced, never changed, so undo is a list
+let classes = []; // { name, exported: index or null, shots, maps }: never changed in place, so undo is a list
 const before = [];
 const answers = []; // { name, map, picture, card, given }
-let work = Promise.resolve(); // one photo at a time: the graphs share one memory
+let work = Promise.resolve(); // one photo at a time, because the graphs share memory
 
-const queue = (task) => (work = work.then(task).catch((error) => say(`Something failed: ${error.message}`)));
+const queue = (task) => (work = work.then(task).catch((error) => say(`Error: ${error.message}`)));
 const say = (text) => (status.textContent = text);
 
 function element(tag, properties = {}, ...children) {
@@ -51,7 +51,7 @@ async function addExamples(name, maps) {
 
 async function correct(answer, name) {
   let next = classes;
-  if (answer.given) { // it was said to be of another class before: there it was wrong
+  if (answer.given) { // an earlier correction put it into another class
     const holder = next.find((entry) => entry.maps?.includes(answer.map));
     if (holder?.name === name) return;
     if (holder) {
@@ -83,7 +83,7 @@ function showClasses() {
   }));
   by("hint").textContent = classes.length
     ? "A photo is unknown if no class explains enough of it."
-    : "None yet. Give a name and a few photos: nothing is trained, a class counts at once.";
+    : "None yet. Give a name and a few photos. This needs no training: a class takes effect at once.";
   by("undo").disabled = !before.length;
   by("reset").disabled = !before.length && classes.every((entry) => entry.exported !== null);
 }
@@ -201,13 +201,13 @@ async function takePhoto() {
 
 // Start
 
-// sw.js serves the page isolated from its second opening on, so the first one opens it again, once.
+// sw.js isolates the page only from its second opening on, so the first opening reloads it once.
 async function isolated() {
   if (self.crossOriginIsolated || !navigator.serviceWorker) return true;
   try {
     await navigator.serviceWorker.register("sw.js");
     if (sessionStorage.getItem("opened")) return true;
-    say("Keeping the page for use without a network …");
+    say("Storing the page for offline use …");
     await navigator.serviceWorker.ready;
     if (!navigator.serviceWorker.controller) {
       await new Promise((resolve) => navigator.serviceWorker.addEventListener("controllerchange", resolve, { once: true }));
@@ -216,7 +216,7 @@ async function isolated() {
     location.reload();
     return false;
   } catch {
-    return true; // no place to keep it, or not allowed: one thread, and only with the server
+    return true; // not allowed or no storage: the page uses one thread and needs the server
   }
 }
 

@@ -1,9 +1,9 @@
-// Photos: decoded to the bytes that the model takes, and drawn with what does not fit.
+// Photos: decoded to the bytes that the model needs, and drawn with their error map.
 
-const MOST = 16_000_000; // pixels: what every browser's canvas takes
+const MOST = 16_000_000; // pixels that every browser's canvas supports
 const SIDE = 320;
 
-// The upright pixels of an image file as RGB bytes, transparency on white, and a bitmap to draw.
+// Return the upright pixels of an image file as RGB bytes, with transparency on white, and a bitmap to draw.
 export async function decode(file) {
   // The canvas is sRGB, so the browser applies colour profiles, as `frn classify` does.
   const bitmap = await createImageBitmap(file, { imageOrientation: "from-image", premultiplyAlpha: "none" });
@@ -24,7 +24,7 @@ export async function decode(file) {
   return { data, width, height, picture: await thumbnail(bitmap) };
 }
 
-// A copy that is large enough to look at and small enough to keep.
+// Return a copy that is large enough to show and small enough to store.
 async function thumbnail(bitmap) {
   const shrink = Math.min(1, (2 * SIDE) / Math.min(bitmap.width, bitmap.height));
   const size = { resizeWidth: Math.max(1, Math.round(bitmap.width * shrink)), resizeHeight: Math.max(1, Math.round(bitmap.height * shrink)) };
@@ -33,7 +33,7 @@ async function thumbnail(bitmap) {
   return small;
 }
 
-// Draws what the network saw of a picture: its centre; with an error map, in grey under colours for the errors.
+// Draw the part of an image that the network saw. With an error map, the image is grey under the colours of the errors.
 export function draw(canvas, picture, page, errorMap) {
   canvas.width = canvas.height = SIDE;
   const context = canvas.getContext("2d");

@@ -8,6 +8,7 @@ import json
 import re
 import tarfile
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from frn.errors import FrnError
@@ -21,33 +22,7 @@ MAX_BYTES = 64 << 20
 """Size limit of one file; the binary has about 14 MB."""
 MAX_ARCHIVE = 1 << 30
 """Size limit of the package with its other binaries."""
-FETCH = f"Fetch it once, by `npm pack {PACKAGE}`, and give --runtime the file that it writes"
-LICENCE = """\
-ONNX Runtime Web {version}: {script} and {binary}
-from the npm package {package}; https://github.com/microsoft/onnxruntime
-
-MIT License
-
-Copyright (c) Microsoft Corporation
-
-Permission is hereby granted, free of charge, to any person obtaining a copy
-of this software and associated documentation files (the "Software"), to deal
-in the Software without restriction, including without limitation the rights
-to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
-copies of the Software, and to permit persons to whom the Software is
-furnished to do so, subject to the following conditions:
-
-The above copyright notice and this permission notice shall be included in all
-copies or substantial portions of the Software.
-
-THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
-IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
-FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
-AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
-LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
-OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
-SOFTWARE.
-"""
+FETCH = f"Download it once with `npm pack {PACKAGE}`, and pass that file to --runtime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +36,8 @@ class Runtime:
     @property
     def licence(self) -> str:
         """The licence to include with them."""
-        return LICENCE.format(version=self.version, script=SCRIPT, binary=BINARY, package=PACKAGE)
+        text = (files("frn_export.web") / "runtime-licence.txt").read_text(encoding="utf-8")
+        return text.format(version=self.version, script=SCRIPT, binary=BINARY, package=PACKAGE)
 
 
 def find_runtime(given: Path | None) -> Runtime:

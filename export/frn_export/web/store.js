@@ -1,4 +1,4 @@
-// What a visitor has made of the classes, kept in the browser, for each model by itself.
+// Stores a visitor's classes in the browser, separately for each model.
 
 const open = () =>
   new Promise((resolve, reject) => {
@@ -17,7 +17,7 @@ async function ask(mode, work) {
       request.onerror = () => reject(request.error);
     });
   } catch {
-    return undefined; // a private window keeps nothing: the page works without
+    return undefined; // a private window stores nothing; the page works without it
   }
 }
 

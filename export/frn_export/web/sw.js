@@ -1,4 +1,4 @@
-// Keeps the page for use without a network, and isolates it, so that its graphs may run on several threads.
+// Stores the page for offline use, and isolates it so that its graphs can use several threads.
 
 const CACHE = `frn-${self.registration.scope}-${"DIGEST"}`;
 const FILES = ["FILES"];

@@ -12,11 +12,11 @@ import numpy as np
 from frn._version import __version__
 from frn.errors import FrnError
 from frn.images.opening import open_image
+from frn.images.ramp import RAMP
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import MAX_COVER, MIN_COVER
 from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import open_session, run_session
-from frn.inference.ramp import RAMP
 from frn.inference.unknown import NEVER
 from frn.ridge.enrolment import energy
 from frn.system.files import MAX_JSON, read_regular, write_atomically
@@ -41,7 +41,7 @@ COMPARED = 5
 """Photos on which the written graphs are tested."""
 
 
-def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: bool = False) -> Difference:
+def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: bool) -> Difference:
     """Write the page of a classifier, which may have no classes yet.
 
     Args:
@@ -136,6 +136,9 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
         | {"own": transform.resize is None},
         "gamma": head.gamma,
         "rule": asdict(classifier.rule if classifier.classes else NEVER),
-        "classes": [{"name": name, "shots": len(maps)} for name, maps in feature_maps.items()],
+        "classes": [
+            {"name": name, "shots": len(maps), "centre": classifier.classes[name].centre.tolist()}
+            for name, maps in feature_maps.items()
+        ],
         "ramp": {"colours": RAMP, "cover": [MIN_COVER, MAX_COVER]},
     }

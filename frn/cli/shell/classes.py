@@ -1,10 +1,10 @@
-"""Enrolled classes: opened as commands ask, their head, and what to expect of unknown photos."""
+"""Enrolled classes: how commands open them, their head, and the expected results for unknown photos."""
 
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from frn.cli.shell.console import report_skipped
+from frn.cli.shell.console import report_skipped, status_line
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ def open_classes(
     threshold: float | None = None,
     false_rejections: float | None = None,
 ) -> "Classifier":
-    """Enroll classes, and note which of their files were skipped."""
+    """Enroll classes and report their skipped files."""
     from frn.estimator.loading import load_classifier
 
-    classifier, skipped = load_classifier(classes, model, device, tta)
+    with status_line(f"enrolling {classes}"):
+        classifier, skipped = load_classifier(classes, model, device, tta)
     report_skipped(skipped)
     if threshold is not None:
         classifier.threshold_override = threshold
@@ -35,17 +36,17 @@ def open_classes(
 
 
 def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
-    """Say so where the photo was given first and the classes second.
+    """Report that the photo was given first and the classes second.
 
     Raises:
-        FrnError: if `classes` is a file, but not a project.
+        FrnError: if `classes` is a file that holds no classes.
     """
-    from frn.inference.project import is_project
+    from frn.estimator.loading import is_file_of_classes
 
-    if classes.is_file() and not is_project(classes):
-        swapped = Path(photo).is_dir() or is_project(Path(photo))
+    if classes.is_file() and not is_file_of_classes(classes):
+        swapped = Path(photo).is_dir() or is_file_of_classes(Path(photo))
         hint = f" Did you mean: {shlex.join(['frn', command, photo, str(classes)])}" if swapped else ""
-        raise FrnError(f"{classes}: is a file; the classes come first: a folder of class folders, or a project.{hint}")
+        raise FrnError(f"{classes}: is a file; the classes come first: a folder, zip, CSV or project.{hint}")
 
 
 def describe_head(classifier: "Classifier") -> str:
@@ -61,6 +62,6 @@ def describe_head(classifier: "Classifier") -> str:
 
 
 def expectation(classifier: "Classifier") -> dict[str, float]:
-    """The calibrated rule's expected shares; NaN if the examples cannot tell."""
+    """Return the calibrated rule's expected shares; NaN if the examples do not allow an estimate."""
     found = classifier.calibration
     return {"false_rejections": found.false_rejections, "caught": found.caught, "auroc": found.auroc}

@@ -8,9 +8,11 @@ import re
 import shlex
 import signal
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -32,6 +34,8 @@ INTERRUPTED = 130
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 NO_ROOM = "annot allocate memory|failed to map segment|can't start new thread"
 """Errors of the library loader, and of Python when it starts a thread, if memory is exhausted."""
+EVERY = 10.0
+"""Seconds between two lines about a wait in a pipe."""
 WIDE = 1000
 """Width of results in a pipe, where nothing should wrap."""
 
@@ -60,10 +64,10 @@ def plain_ending() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
-        if interrupted:  # a module that was just loading may turn it into any error
+        if interrupted:  # a module that was still loading may turn it into any error
             note("interrupted")
             sys.exit(INTERRUPTED)
-        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # then a stream failed
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # a stream failed then
             discard_output(sys.stdout.fileno())
             note(f"error: stdout cannot be written ({error.strerror})")
             sys.exit(1)
@@ -85,20 +89,20 @@ def _shortage(error: BaseException) -> str:
     """Return the exhausted resource (memory, disk, ...), or an empty string for other errors."""
     number = error.errno if isinstance(error, OSError) else 0
     if number in (errno.EMFILE, errno.ENFILE):
-        return "too many files are open: allow more (ulimit -n), or do less at a time"
+        return "too many files are open: allow more (ulimit -n), or process fewer at once"
     no_room = isinstance(error, ImportError | RuntimeError) and re.search(NO_ROOM, str(error))
     if no_room or isinstance(error, MemoryError) or number == errno.ENOMEM:
-        return "there is not enough memory. Free some, or allow more (ulimit -v, a container's limit)"
+        return "there is not enough memory. Free some memory, or raise the limit (ulimit -v, or that of the container)"
     return ""
 
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Show each `FrnError` and warning of ours as one line; errors exit with status 1. Bugs keep their traceback."""
+    """Show each `FrnError` and warning of `frn` as one line; errors exit with status 1. Bugs keep their traceback."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", FrnWarning)
-            warnings.filterwarnings("ignore", module="PIL|pillow_heif")  # about photos that can be read
+            warnings.filterwarnings("ignore", module="PIL|pillow_heif")  # about readable photos
             show = warnings.showwarning
 
             def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -118,7 +122,7 @@ def user_errors() -> Iterator[None]:
         sys.stderr.close()  # the reader has closed the pipe (`frn ... | head`), so nobody would see a message
         discard_output(sys.stdout.fileno())
         raise typer.Exit(1) from None
-    except OSError as error:  # about a given path, which may be too long or not permitted
+    except OSError as error:  # about a given path, which may be too long or forbidden
         if error.filename is None or _shortage(error):
             raise
         fail(f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror})")
@@ -131,7 +135,7 @@ def fail(message: str) -> None:
 
 
 def command_line() -> str:
-    """Return the command line as it was called."""
+    """Return the command line as it was typed."""
     return shlex.join(["frn", *sys.argv[1:]])
 
 
@@ -168,7 +172,7 @@ def check_report(path: Path | None, *, replace: bool) -> None:
     if path is None:
         return
     if path.suffix.lower() not in (".html", ".htm"):
-        raise FrnError(f"{path}: a report is a page. Its name must end in .html.")
+        raise FrnError(f"{path}: a report is an HTML page. Its name must end in .html.")
     require_writable(path, replace=replace)
 
 
@@ -199,31 +203,65 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator["Progress"]:
-    """Provide a progress callback that draws a bar with ETA on a terminal and nothing in a pipe."""
+def progress_bar(what: str, *, shown: bool = True) -> Iterator["Progress"]:
+    """Provide a progress callback: a bar with ETA on a terminal, a line now and then in a pipe; none unless `shown`."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True, emoji=False)
+    quiet = not (shown and console.is_terminal)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(printable(what), total=None)
+    with (
+        Bar(*columns, console=console, transient=True, redirect_stdout=False, disable=quiet) as bar,
+        _lines(lambda: text) if shown and not console.is_terminal else nullcontext(),
+    ):
+        task, text = bar.add_task(printable(what), total=None), what
 
         def show(done: int, total: int) -> None:
+            nonlocal text
             bar.update(task, completed=done, total=total)
+            text = f"{what}: {done:,} of {total:,}"
 
         yield show
 
 
 @contextmanager
 def status_line(text: str) -> Iterator[Callable[[str], None]]:
-    """Show a line on a terminal during an operation; yields a function that changes its text. Quiet in a pipe."""
+    """Show a line during an operation, every ten seconds in a pipe; yield a function that changes its text."""
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True, emoji=False).status(Text(text)) as status:
-        yield lambda text: status.update(Text(text))
+    def say(new: str) -> None:
+        nonlocal text
+        text = new
+        status.update(Text(printable(new)))
+
+    console = Console(stderr=True, emoji=False)
+    with (
+        console.status(Text(printable(text))) as status,
+        nullcontext() if console.is_terminal else _lines(lambda: text),
+    ):
+        yield say
+
+
+@contextmanager
+def _lines(text: Callable[[], str]) -> Iterator[None]:
+    """Print what is done on stderr every `EVERY` seconds."""
+    start, ended = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        with suppress(OSError, ValueError):  # nobody reads stderr any longer
+            while not ended.wait(EVERY):
+                note(f"{text()} ({time.monotonic() - start:.0f} s)")
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def report_skipped(

@@ -1,4 +1,4 @@
-"""What people type who know other programs: the matching command, or the words that it takes."""
+"""Command lines of people who know other programs: suggest the matching command or its arguments."""
 
 import shlex
 from pathlib import Path
@@ -20,14 +20,14 @@ FOR_FOLDERS = {
     "train": "frn finetune {} or frn train PRESET --data {}",
     "export": "frn export --out exported --classes {}",
 }
-"""Commands that take a folder of photos by an option."""
+"""Commands that take a folder of photos as an option."""
 
 
 def as_meant(words: list[str]) -> list[str]:
-    """Return the words of a command line with paths for file:// addresses.
+    """Return the words of a command line, with file:// addresses replaced by paths.
 
     Raises:
-        FrnError: if a word is an address of the web, or a folder or file where the command takes it by an option.
+        FrnError: if a word is a web address, or a folder or file that the command takes as an option.
     """
     if any("://" in word for word in words):
         from urllib.parse import urlsplit
@@ -35,12 +35,12 @@ def as_meant(words: list[str]) -> list[str]:
 
         words = [url2pathname(urlsplit(word).path) if word.startswith("file://") else word for word in words]
         if web := [word for word in words if word.startswith(("http://", "https://"))]:
-            raise FrnError(f"{web[0]}: frn reads files, not the web. Save it first, and give the file.")
+            raise FrnError(f"{web[0]}: frn reads only files. Download it first, and pass the file.")
     command, first = [*words, "", ""][:2]
     if command in FOR_FOLDERS and first and Path(first).is_dir() and not any(Path(first).glob("*.safetensors")):
         told = FOR_FOLDERS[command].replace("{}", shlex.quote(first))
-        raise FrnError(f"{first}: is a folder of photos, not what `frn {command}` takes. Did you mean: {told}")
+        raise FrnError(f"{first}: is a folder of photos, which `frn {command}` does not accept. Did you mean: {told}")
     after = words[words.index("--csv") + 1 :] if command == "classify" and "--csv" in words else []
     if after and after[0].lower().endswith(".csv"):
-        raise FrnError(f"--csv prints to stdout. Write it to a file by: --csv > {shlex.quote(after[0])}")
+        raise FrnError(f"--csv prints to stdout. To write a file: --csv > {shlex.quote(after[0])}")
     return words

@@ -19,7 +19,6 @@ EXAMPLES = {
     "finetune": ("frn finetune photos --out runs/mine",),
     "train": ("frn train demo", "frn train cifar-fs-conv4 --data data/cifar-fs --out runs/frn"),
     "eval": ("frn eval runs/frn --data data/cifar-fs", "frn eval conv4 --data data/cifar-fs --shot 1 --json"),
-    "plot": ("frn plot runs/frn runs/proto --out curves.svg",),
     "reproduce": ("frn reproduce --list", "frn reproduce cub-cropped --data cub-cropped=data/cub"),
 }
 """Example command lines, shown at the end of each command's help."""
@@ -59,7 +58,7 @@ def _schema(command: str) -> dict[str, Any]:
     from frn.cli.shell.schemas import RESULTS, schema
 
     if command not in RESULTS:
-        raise FrnError(f"{command!r} has no JSON that is described here; these have: {', '.join(RESULTS)}")
+        raise FrnError(f"{command!r} has no JSON schema; these commands have one: {', '.join(RESULTS)}")
     return schema(command)
 
 
@@ -69,7 +68,7 @@ def _show_command(context: Any, words: list[str]) -> None:
         commands = getattr(context.command, "commands", {})
         if word not in commands:
             known = [*commands, *([] if context.parent else TOPICS)]
-            hint = f"There are: {', '.join(known)}" if known else f"`frn {context.info_name}` has none."
+            hint = f"There are: {', '.join(known)}" if known else f"`frn {context.info_name}` has no subcommands."
             raise FrnError(f"no command or topic {word!r}. {hint}")
         context = type(context)(commands[word], info_name=word, parent=context)
     text = context.command.get_help(context)

@@ -66,7 +66,7 @@ Threshold = Annotated[
         show_default="calibrated from the example photos",
     ),
 ]
-Classes = Annotated[Path, typer.Argument(help="Folder with one folder of photos per class, or a project.")]
+Classes = Annotated[Path, typer.Argument(help="Folder of class folders, zip, CSV (path,label) or project.")]
 ClassifierModel = Annotated[
     str | None,
     typer.Option(

@@ -37,7 +37,7 @@ FORMATS: dict[str, Any] = {
 
 
 def prints_result(*, csv: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command --format and --json, and --csv if asked, which it gets as `wants`; show errors as one line."""
+    """Give a command --format and --json, and --csv on request, as the argument `wants`; show errors as one line."""
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
@@ -86,7 +86,7 @@ def write_rows(rows: Sequence[Row]) -> None:
 
 
 def csv_writer(columns: Sequence[str]) -> CsvWriter:
-    """Comma-separated values on stdout; on a terminal, what could steer it is escaped."""
+    """Write comma-separated values to stdout; on a terminal, escape control characters."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(newline="")  # rows have their own line endings
     escapes = sys.stdout.isatty()

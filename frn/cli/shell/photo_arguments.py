@@ -1,4 +1,4 @@
-"""Photos chosen by words of the command line or by a list on stdin."""
+"""Photos given as command-line words or as a list on stdin."""
 
 import codecs
 import glob
@@ -12,17 +12,17 @@ from frn.errors import FrnError
 from frn.system.files import is_folder, is_there
 
 MAX_LIST = 256 << 20
-"""Most bytes of names that stdin may list."""
+"""Size limit of the list of names on stdin, in bytes."""
 
 Found = tuple[list[str], list[str]]
-"""Names of photos as given, and why other files in those folders were skipped."""
+"""Names of photos as given, and the reasons for skipped files in those folders."""
 
 
 def find_photos(words: Sequence[str]) -> Found:
-    """Find the photos that words stand for: a file, the images of a folder, a glob, or `-` for a list on stdin.
+    """Find the photos for each word: a file, the images of a folder, a glob, or `-` for a list on stdin.
 
     Raises FrnError if a word matches nothing. Names in a list are never globs, and a name that is not a photo is
-    reported in its turn without stopping the others.
+    reported in order without stopping the others.
     """
     names: list[str] = []
     skipped: list[str] = []
@@ -37,11 +37,11 @@ def _meant(word: str) -> Found:
     if is_folder(word):
         if not (found := _in_folder(word))[0]:
             deeper = any(map(is_folder, glob.iglob(f"{glob.escape(word)}/*")))
-            hint = f". For those in its folders: '{Path(word, '**', '*.jpg')}', in quotes" if deeper else ""
+            hint = f". For photos in its folders: '{Path(word, '**', '*.jpg')}', in quotes" if deeper else ""
             raise FrnError(f"{word}: has no images in it{hint}")
         return found
     if is_there(word) or not glob.has_magic(word):
-        return [word], []  # missing files are reported in their turn
+        return [word], []  # missing files are reported in order
     matches = [match for match in sorted(glob.glob(word, recursive=True)) if not is_folder(match)]
     if not matches:
         raise FrnError(f"{word}: no file matches")
@@ -60,7 +60,7 @@ def _in_list(listed: Iterable[str]) -> Found:
     for name in listed:
         try:
             found, others = _in_folder(name) if is_folder(name) else ([name], [])
-        except FrnError:  # it is not readable, which is reported in its turn
+        except FrnError:  # it is not readable, which is reported in order
             found, others = [name], []
         names += found
         skipped += others if found or others else [f"{name}: has no images in it"]
@@ -76,7 +76,7 @@ def _listed() -> list[str]:
     data = sys.stdin.buffer.read(MAX_LIST + 1)
     if len(data) > MAX_LIST:
         raise FrnError(f"-: stdin lists more than {MAX_LIST >> 20} MiB of names")
-    text = os.fsdecode(data.removeprefix(codecs.BOM_UTF8))  # Windows editors may start a file with it
+    text = os.fsdecode(data.removeprefix(codecs.BOM_UTF8))  # Windows editors may start a file with this mark
     lines = text.split("\0") if "\0" in text else [line.removesuffix("\r") for line in text.split("\n")]
     if not any(lines):
         raise FrnError("-: stdin lists no photos. Give one per line.")

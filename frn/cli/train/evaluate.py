@@ -62,8 +62,9 @@ def evaluate(
 
     --transductive measures the same episodes, and episodes of unequal classes (Dirichlet 2), each without and with it.
 
-    --method simpleshot also reads train/, and --method frn also reads val/, to set its parameters. logreg, ridge, knn
-    and nearest-mean are fitted to the pooled features of each episode.
+    --method simpleshot also reads train/, and --method frn also reads val/, to set its parameters. logreg, ridge, knn,
+    nearest-mean, baseline and baseline++ are fitted to the pooled features of each episode; the
+    last two need seconds per episode.
     """
     given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
     check_report(report, replace=replace)
@@ -77,7 +78,7 @@ def evaluate(
 
     with joined(device) as ranks:
         if ranks.world > 1 and (report or unknown or method == "simpleshot"):
-            raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
+            raise FrnError("--report, --unknown and --method simpleshot work in one process only: do not use torchrun")
         findings: list[Findings] = []
         results = run(
             EvaluationOptions(**given),
@@ -130,6 +131,6 @@ def describe_unknown(found: "Unknown") -> str:
     return (
         f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by familiarity, "
         f"{found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
-        f"threshold calls {found['false_rejections']:.1f} % of known and "
-        f"{found['true_positive_rate']:.1f} % of unknown queries unknown"
+        f"threshold rejects {found['false_rejections']:.1f} % of known and "
+        f"{found['true_positive_rate']:.1f} % of unknown queries"
     )

@@ -1,4 +1,4 @@
-"""`frn reproduce`: a table of the paper, row by row, with the published and our results."""
+"""`frn reproduce`: a table of the paper, row by row, with published and measured results."""
 
 import json
 import signal
@@ -47,19 +47,19 @@ def reproduce(
     """
     from msgspec import to_builtins
 
-    from frn.reproduce.plan import Locations, data_sets, unmeasured
+    from frn.reproduce.plan import Locations, unmeasured
     from frn.reproduce.table_page import markdown
     from frn.reproduce.table_report import read, report
     from frn.reproduce.tables import TABLES, choose_rows, find_table
 
     if list_all or table is None:
         if row:
-            raise FrnError("--row chooses among the rows of a TABLE that is made. Leave it, or --list, out.")
+            raise FrnError("--row needs a TABLE to reproduce. Remove it or --list.")
         _list([find_table(table)] if table else list(TABLES.values()), wants)
         return
     chosen = find_table(table)
     rows = choose_rows(chosen, row or [])
-    folders = _folders(data or [], sorted(set().union(*map(data_sets, rows))))
+    folders = _folders(data or [], sorted(set().union(*(row.data_sets for row in rows))))
     given = {"--threads": threads, "--device": None if device == "auto" else device}
     options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
     locations = Locations(runs=runs or out / "runs", data=folders, options=options, precision=precision)
@@ -128,7 +128,7 @@ class CommandError(FrnError):
 
 
 def _run(command: "Command") -> None:
-    """Run a command as a child process, with its progress on our stderr. Raises CommandError if it fails."""
+    """Run a command as a child process, with its progress on stderr. Raises CommandError if it fails."""
     # Ctrl-C also reaches the child, which saves and stops; wait for it.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
@@ -150,7 +150,6 @@ def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
 
     Notes a folder that no row needs. Raises FrnError if the name is missing or unknown, or the folder does not exist.
     """
-    from frn.reproduce.plan import data_sets
     from frn.reproduce.tables import TABLES
 
     folders = {}
@@ -160,7 +159,7 @@ def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
             if len(wanted) != 1:
                 raise FrnError(f"--data {word}: say which of {', '.join(wanted) or 'none'} it is: --data NAME=DIR")
             name, path = wanted[0], word
-        elif name not in set().union(*(data_sets(row) for table in TABLES.values() for row in table.rows)):
+        elif name not in set().union(*(row.data_sets for table in TABLES.values() for row in table.rows)):
             raise FrnError(f"--data {word}: no table has a data set {name!r} (these rows have {', '.join(wanted)})")
         elif name not in wanted:
             note(f"--data {word}: is not needed, these rows have {', '.join(wanted)}")
@@ -171,10 +170,10 @@ def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
 
 
 def _figures(table: str, line: dict[str, Any]) -> list[CsvRow]:
-    """Return flat rows of a table: one for each shot, or for each kind of regenerated image."""
+    """Return flat rows of a table, one for each shot."""
     return [
-        {"table": table, "row": line["row"], "label": line["label"], "shot" if c.isdigit() else "map": c, **figure}
-        for c, figure in line["figures"].items()
+        {"table": table, "row": line["row"], "label": line["label"], "shot": shot, **figure}
+        for shot, figure in line["figures"].items()
     ]
 
 
@@ -183,7 +182,7 @@ def _list(tables: "list[Table]", wants: FormatName) -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    from frn.reproduce.table_page import figure, heading
+    from frn.reproduce.table_page import figure
     from frn.reproduce.table_report import described
 
     listed = to_builtins([described(table) for table in tables])
@@ -195,8 +194,8 @@ def _list(tables: "list[Table]", wants: FormatName) -> None:
         grid = Grid(box=None, show_header=False, pad_edge=True)
         for row in table.rows:
             told = (
-                f"{heading(str(column))} {figure(cell.published, cell.published_ci95, table.digits)}"
-                for column, cell in row.cells.items()
+                f"{shot}-shot {figure(cell.published, cell.published_ci95)}"
+                for shot, cell in row.cells.items()
                 if cell.published is not None
             )
             grid.add_row(Text(row.name, no_wrap=True), row.label, ", ".join(told))

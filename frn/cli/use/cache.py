@@ -32,7 +32,7 @@ def cache(context: typer.Context, wants: FormatName = "table") -> None:
     for path in others():
         note(f"warning: {path}: does not belong to frn and was kept")
     if pointer := retired_pointer():
-        note(f"warning: {pointer}: is no longer read. Set FRN_CACHE to the folder that it names, then delete it.")
+        note(f"warning: {pointer}: is no longer read. Set FRN_CACHE to the folder named in it, then delete it.")
     found = [{"of": s.of, "images": s.images, "bytes": s.size, "used": round(s.used)} for s in splits]
     if printed(wants, {"folder": str(folder), "limit": limit, "images": found, "features": {"bytes": features}}, found):
         return

@@ -1,5 +1,6 @@
 """`frn classify`: label photos by example."""
 
+import sys
 from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,7 +55,8 @@ def classify(
 ) -> None:
     """Label photos with the class whose examples reconstruct them best.
 
-    Unreadable photos are reported and skipped; the exit status is then 1. --json prints one object per line.
+    Unreadable photos are reported and skipped; the exit status is then 1. --json prints one object per line. Its
+    `errors` are mean squared errors of the reconstruction: `explained` is 1 - error / energy of the photo.
 
     --report writes one self-contained file: thumbnails with error maps, sorted by confidence and filtered by class.
 
@@ -68,10 +70,10 @@ def classify(
     if out and (wants != "table" or report):
         raise FrnError("--out writes lines of JSON only. Remove --json, --csv and --report.")
     if transductive and (out or report):
-        raise FrnError("--transductive needs all photos at once. Leave out --out and --report.")
+        raise FrnError("--transductive needs all photos at once. Remove --out and --report.")
     source = context.get_parameter_source("top")  # FRN_CLASSIFY_TOP affects only the table
     if source is not None and source.name == "COMMANDLINE" and wants != "table":
-        raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Remove it.")
+        raise FrnError("--top is for the table and for --out; --json and --csv list all classes. Remove it.")
     top = top or 3
     if out:
         from frn.inference.results import ResultsFile, check_results, run_digest
@@ -88,7 +90,7 @@ def classify(
 
     classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
     if len(classifier.classes) == 1:
-        note(f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown")
+        note(f"warning: {classes} has one class: every photo is labelled {next(iter(classifier.classes))!r} or unknown")
     if out:
         results = ResultsFile(out, run_digest(classifier), resume=resume, replace=replace)
         failed = _write_lines(classifier, names, results, top)
@@ -101,17 +103,20 @@ def classify(
     failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
     paths = map(Path, names)
     classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
-    for name, (_, outcome) in zip(names, classified, strict=True):  # a Path would drop the ./ of a given name
-        failed += isinstance(outcome, FrnError)
-        if rows:
-            rows.write(_as_row(name, outcome))
-        elif isinstance(outcome, FrnError):
-            reason = str(outcome)
-            print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
-        elif wants == "json":
-            print_json(_as_line(name, outcome))
-        else:
-            _show(name, outcome, top)
+    with progress_bar("photos", shown=not sys.stdout.isatty()) as progress:  # on a terminal, the answers show it
+        # a Path would drop the ./ of a given name
+        for done, (name, (_, outcome)) in enumerate(zip(names, classified, strict=True), 1):
+            failed += isinstance(outcome, FrnError)
+            if rows:
+                rows.write(_as_row(name, outcome))
+            elif isinstance(outcome, FrnError):
+                reason = str(outcome)
+                print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
+            elif wants == "json":
+                print_json(_as_line(name, outcome))
+            else:
+                _show(name, outcome, top)
+            progress(done, len(names))
     if album and report:
         album.write(report, command_line())
     if failed:
@@ -134,7 +139,7 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
                 results.add(_as_line(name, outcome, top))
             answered += 1
             progress(answered, len(names))
-    stdout().print(f"{printable(str(results.path))}: {len(names):,} photos, {len(left):,} of them now")
+    stdout().print(f"{printable(str(results.path))}: {len(names):,} photos, {len(left):,} of them classified now")
     return failed
 
 
@@ -193,6 +198,8 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
     verdict = ("unknown", f" ({share:.0%} explained by {printable(label)}, of {prediction.threshold:.0%} needed)")
     if not prediction.unknown:
         verdict = (printable(label), f" {prediction.probabilities[label]:.1%} ({share:.0%} explained)")
+    if prediction.example_of:
+        verdict = (verdict[0], f"{verdict[1]}, an example of {printable(prediction.example_of)} judged without itself")
     line = Text.assemble(f"{printable(image)}: ", (verdict[0], "bold"), verdict[1])
     console.print(line, soft_wrap=True)  # keep a long path on one line
     if top == 1:
@@ -201,8 +208,8 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
     width = max(len(printable(name)) for name in ranked)
     full = "█" if console.encoding.startswith("utf") else "#"
     shares = prediction.explained if prediction.unknown else prediction.probabilities
-    what = " explained" if prediction.unknown else ""
     for name in ranked:
         bar = (full * round(shares[name] * BAR)).ljust(BAR)
-        told = f" {shares[name]:6.1%}{what}  error {prediction.errors[name]:.4f}"
+        share = " explained" if prediction.unknown else f" ({prediction.explained[name]:.0%} explained)"
+        told = f" {shares[name]:6.1%}{share}"
         console.print(Text.assemble(f"  {printable(name).ljust(width)}  ", (bar, "green"), told), soft_wrap=True)

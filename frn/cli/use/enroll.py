@@ -10,7 +10,7 @@ import typer
 from frn._version import __version__
 from frn.cli.shell import options
 from frn.cli.shell.classes import describe_head, expectation
-from frn.cli.shell.console import print_table, printable, report_skipped, stdout
+from frn.cli.shell.console import print_table, printable, report_skipped, status_line, stdout
 from frn.cli.shell.output import FormatName, printed, prints_result, rounded, rows_of
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @prints_result()
 def enroll(
-    sources: Annotated[list[str], typer.Argument(help="Folder of class folders, NAME=FOLDER..., or a project.")],
+    sources: Annotated[list[str], typer.Argument(help="As for classify, or NAME=FOLDER...")],
     out: Annotated[Path, typer.Option(help="Project to write: something.frn.json.")],
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
     threshold: options.Threshold = None,
@@ -42,7 +42,7 @@ def enroll(
     import dataclasses
 
     from frn.estimator.loading import load_extractor
-    from frn.estimator.other_heads import classifier_over
+    from frn.inference.any_head import classifier_over
     from frn.inference.feature_cache import FeatureStore
     from frn.inference.project import ModelReference, Project, is_project, save_project
 
@@ -53,7 +53,8 @@ def enroll(
         raise FrnError(f"{out}: already exists. --replace replaces it and keeps the old one as {out.name}.bak")
     members, skipped = _members(sources)
     classifier = classifier_over(load_extractor(model, device), FeatureStore())
-    skipped = [*map(str, _enroll(classifier, members)), *skipped]
+    with status_line(f"enrolling {sum(map(len, members.values())):,} photos"):
+        skipped = [*map(str, _enroll(classifier, members)), *skipped]
     if not is_first():
         return
     report_skipped(skipped)
@@ -75,9 +76,9 @@ def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[Fr
     """
     if world() == 1:
         return classifier.enroll(members)
-    from frn.system.distributed import joined  # it takes torch
+    from frn.system.distributed import joined  # this imports torch
 
-    with joined("cpu") as ranks:  # they exchange data in main memory
+    with joined("cpu") as ranks:  # the ranks exchange data in main memory
         files = [path for paths in members.values() for path in paths]
         ranks.assert_same([__version__, classifier.extractor.sha256, list(members), [str(path) for path in files]])
         read = partial(ranks.each, work=partial(classifier.extractor.read, store=classifier.store))
@@ -89,7 +90,7 @@ def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[Fr
 
 
 def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
-    """Return the files of each class, and why others in their folders were skipped."""
+    """Return the files of each class, and the reasons for skipped files."""
     from frn.data.folders import list_images
     from frn.estimator.loading import class_files
     from frn.inference.project import is_project
@@ -109,7 +110,7 @@ def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
             found = {name: [Path(folder) / file for file in listed_folder.images]}
             reasons = [entry.reason for entry in listed_folder.skipped]
         for twin in found.keys() & members.keys():
-            raise FrnError(f"class {twin!r} is there twice: in {source} and before it")
+            raise FrnError(f"class {twin!r} occurs twice: in {source} and in an earlier source")
         members |= found
         skipped += reasons
     return members, skipped
@@ -129,7 +130,7 @@ def _show(out: Path, classifier: "Classifier") -> None:
     rows = []
     for entry in classifier.state.classes:
         shares = classifier.leave_one_out.get(entry.name)
-        cells = ("", "one image: nothing to compare with")
+        cells = ("", "one image, so leave-one-out is not possible")
         if shares is not None:
             least = entry.supports[shares.argmin()].path.name
             cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")

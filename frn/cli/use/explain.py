@@ -43,7 +43,7 @@ def explain(
     from frn.system.files import write_atomically
 
     if out.suffix.lower() not in FORMATS:
-        raise FrnError(f"{out}: a picture must end in {' or '.join(FORMATS)}")
+        raise FrnError(f"{out}: an image name must end in {' or '.join(FORMATS)}")
     require_writable(out, replace=replace)
     refuse_a_photo(classes, str(image), "explain")
     photo = open_image(image)  # before enrolling, to report a wrong photo at once
@@ -61,7 +61,7 @@ def explain(
     rendered, form_of = sheet(crop, image.name, panels, smooth=smooth), FORMATS[out.suffix.lower()]
     if max(rendered.size) > LONGEST.get(form_of, math.inf):
         raise FrnError(
-            f"{out}: the picture has {rendered.width} x {rendered.height} pixels, and {form_of} holds up to "
+            f"{out}: the image has {rendered.width} x {rendered.height} pixels, but {form_of} allows up to "
             f"{LONGEST[form_of]:,} on a side. Lower --top, or use a name that ends in .png."
         )
     picture = io.BytesIO()

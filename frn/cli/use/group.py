@@ -1,4 +1,4 @@
-"""`frn group`: sort unlabelled photos into groups that are probably of one class each."""
+"""`frn group`: sort unlabelled photos into groups that probably have one class each."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,7 +50,8 @@ def group(
     report_skipped(unread)
     import numpy as np
 
-    found = found_in(np.stack([embedded.maps for _, embedded in read]), extractor.prior, groups)
+    maps, looks = np.stack([each.maps for _, each in read]), [each.look for _, each in read]
+    found = found_in(maps, looks, extractor.prior, groups)
     width = len(str(len(found)))
     numbers = {f"group {number:0{width}}": own for number, own in enumerate(found, 1)}
     members = {name: [read[place][0] for near in own for place in near] for name, own in numbers.items()}
@@ -74,7 +75,7 @@ def group(
 
 
 def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, Embedded]], list[str]]":
-    """The maps of different photos, and why others are skipped. FrnError if there is none."""
+    """Return the maps of distinct photos, and the reasons for skipped ones. Raises FrnError if there is no photo."""
     from frn.inference.feature_cache import FeatureStore
 
     read: dict[str, tuple[Path, Embedded]] = {}

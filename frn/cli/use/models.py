@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from frn.models.zoo import ModelFiles
 
 MEASURED = ("path", "backbone", "method", "size", "bytes")
-"""Facts that neither a header's record nor notes may change."""
+"""Fields that neither a header's record nor notes may change."""
 
 app = typer.Typer(invoke_without_command=True, help="List, add and remove named models.")
 
@@ -31,7 +31,7 @@ def models(context: typer.Context, wants: FormatName = "table") -> None:
     found = {}
     remove_unfinished_models()
     for folder in closed_models():
-        note(f"warning: {folder}: cannot be read by this account. Change its permissions to use it.")
+        note(f"warning: {folder}: this account cannot read it. Change its permissions to use it.")
     for name, files in named_models().items():
         try:
             found[name] = _facts(files)
@@ -75,7 +75,7 @@ def add(
 
     is_file = network not in CATALOGUE and (is_bare(Path(network)) or Path(network).exists())
     if is_file and (weights or size or method):
-        raise FrnError(f"{network}: is a model already. Leave out --weights, --size and --method.")
+        raise FrnError(f"{network}: is already a model. Remove --weights, --size and --method.")
     if not is_file and preset:
         raise FrnError("--preset is for the authors' .pth files only")
     from frn_export.added import add_file, add_model
@@ -86,7 +86,7 @@ def add(
         with status_line("looking for the weights") as say:
 
             def progress(done: int) -> None:
-                say(f"fetching the weights: {done / 1e6:.1f} MB")
+                say(f"downloading the weights: {done / 1e6:.1f} MB")
 
             head = method or "frn"
             added, files = add_model(network, name=name, weights=weights, size=size, method=head, progress=progress)
@@ -183,7 +183,7 @@ def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")])
 
 
 def _facts(files: "ModelFiles") -> dict[str, Any]:
-    """What `--json` says of a model: its header's record and notes, and what is measured here before both."""
+    """Return a model's entry for `--json`: its header's record and notes; measured values take precedence."""
     from frn.models.header import read_header
     from frn.models.notes import read_notes
 

@@ -9,7 +9,16 @@ import typer
 
 from frn.cli.shell import options
 from frn.cli.shell.classes import describe_head, expectation, open_classes
-from frn.cli.shell.console import check_report, command_line, note, print_table, printable, report_skipped, stdout
+from frn.cli.shell.console import (
+    check_report,
+    command_line,
+    note,
+    print_table,
+    printable,
+    progress_bar,
+    report_skipped,
+    stdout,
+)
 from frn.cli.shell.output import FormatName, printed, prints_result, rounded
 from frn.errors import FrnError
 from frn.system.overwriting import require_writable
@@ -27,7 +36,7 @@ MAX_ERRORS = 10
 @prints_result()
 def score(
     classes: options.Classes,
-    labelled: Annotated[Path, typer.Argument(help="Folder of labelled photos, with the same class names.")],
+    labelled: Annotated[Path, typer.Argument(help="Labelled photos: class folders, a zip or a CSV of these.")],
     model: options.ClassifierModel = None,
     threshold: options.Threshold = None,
     false_rejections: options.FalseRejections = 0.05,
@@ -41,28 +50,30 @@ def score(
 ) -> None:
     """Measure accuracy, confusion and calibration on labelled photos.
 
-    Folders with names of other classes hold photos that should be rejected as unknown. Photos that are also examples
-    are skipped.
+    Folders with names of other classes hold photos that should be rejected as unknown. Photos that are also examples,
+    or near copies of one, are skipped.
     """
     check_report(report, replace=replace)
     if csv is not None:
         require_writable(csv, replace=replace)
-    from frn.data.folders import scan
+    from frn.estimator.loading import class_files
 
-    photos = scan(labelled)  # before loading the model, to report a wrong path at once
+    photos = class_files(labelled)  # before loading the model, to report a wrong path at once
 
     from frn.evaluation.labelled import score_labelled
     from frn.report.csv_rows import csv_text
     from frn.system.files import write_atomically
 
     classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
-    found = score_labelled(classifier, photos.members, transductive=transductive)
+    with progress_bar("photos") as progress:
+        found = score_labelled(classifier, photos.members, transductive=transductive, progress=progress)
     report_skipped([*found.broken, *photos.skipped])
     report_skipped(found.notes, all_of_them="")
     if transductive:
         note("transductive: each answer depends on the other photos")
     if found.examples:
         note(f"warning: {len(found.examples)} photos are examples of the classes and are skipped")
+    report_skipped(found.near_copies, all_of_them="--json and --report list them all")
     if csv is not None:
         write_atomically(csv, csv_text(list(found.rows[0]), found.rows))
     if report is not None:
@@ -114,6 +125,10 @@ def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, la
             for answer in found.errors
         ],
         "examples_skipped": len(found.examples),
+        "near_copies": [
+            {"image": str(each.path), "example": str(each.example), "label": each.class_name}
+            for each in found.near_copies
+        ],
         "transductive": found.known[0].prediction.transductive,
         "broken": [str(error) for error in found.broken],
     }
@@ -132,14 +147,14 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     for entry in found.per_class:
         shares = ["-" if math.isnan(share) else f"{share:.0%}" for share in (entry.recall, entry.precision)]
         rows.append([entry.name, str(entry.photos), *shares])
-    print_table(("class", "photos", "recognised", "of those called so"), rows)
+    print_table(("class", "photos", "recognised", "correct of those labelled so"), rows)
     if len(found.classes) <= WIDEST:
         numbered = [f"{i} {name}" for i, name in enumerate(found.classes, 1)]
         counts = [[str(count or "·") for count in row] for row in found.confusion.tolist()]
         heads = ["true \\ called", *map(str, range(1, len(numbered) + 1))]
         print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
     for answer in found.errors[:MAX_ERRORS]:
-        text = f"{answer.path}: is {answer.truth}, was called {_called(answer)}"
+        text = f"{answer.path}: is {answer.truth}, was labelled {_called(answer)}"
         console.print(printable(text), soft_wrap=True)
     if len(found.errors) > MAX_ERRORS:
         console.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--csv has all)")

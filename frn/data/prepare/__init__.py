@@ -47,15 +47,15 @@ def prepare(
     """Prepare a data set from archives or folders: a benchmark by name, or "folder" for your own photos.
 
     Args:
-        name: see above.
+        name: name of a benchmark, or "folder".
         sources: archives as released, folders that contain them, or their unpacked contents.
         out: the data set's folder; complete files in it are kept.
         split: name of the class split if a benchmark has several; the first by default.
         unofficial: accept archives with other checksums, and other numbers of classes and images.
         download: let torchvision first download the archives to the one source, a folder.
         sampled: for "folder", how many classes become the validation and test splits, and which; None uses the
-            folders' names if they name splits.
-        progress: called with the MiB done and in all while archives are read, then with images done and in all.
+            folders' names if they are names of splits.
+        progress: called with the finished and total MiB while archives are read, then with finished and total images.
 
     Returns:
         Classes and images of each split; `Record.skipped` lists the files skipped in a folder.
@@ -102,7 +102,7 @@ def prepare(
 def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmark, dict[str, object]]:
     if name == "folder":
         if split is not None:
-            raise FrnError("a folder of yours has no named class split: see --val, --test and --seed")
+            raise FrnError("your own folder has no named split: use --val, --test and --seed")
 
         def plan(sources: Sources, _: str) -> Plan:
             return folder.plan(sources, sampled)
@@ -114,7 +114,7 @@ def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmar
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"There are: {', '.join(names)}."
         raise FrnError(f"unknown data set {name!r}. {hint}")
     if sampled.asked_for:
-        raise FrnError(f"--val, --test and --seed split a folder of your own; {name} has a published split")
+        raise FrnError(f"--val, --test and --seed split your own folder; {name} has a published split")
     benchmark = BENCHMARKS[name]
     split = split or benchmark.splits[0]
     if split not in benchmark.splits:
@@ -127,10 +127,10 @@ def _download(name: str, benchmark: Benchmark, sources: Sequence[Path]) -> list[
         can = ", ".join(key for key, value in BENCHMARKS.items() if value.downloads)
         archives = " or ".join(benchmark.checksums) or "it"
         raise FrnError(
-            f"torchvision cannot download {name} (it can: {can}). Fetch {archives} yourself and give it as --source."
+            f"torchvision cannot download {name} (it can: {can}). Download {archives} yourself and pass it to --source."
         )
     if len(sources) != 1 or sources[0].is_file():
-        raise FrnError("--download puts archives into a folder: give that folder as the only --source")
+        raise FrnError("--download stores archives in a folder: pass that folder as the only --source")
     return fetch(downloads(benchmark.downloads), sources[0])
 
 
@@ -143,6 +143,6 @@ def _compare(sources: Sources, name: str, counts: dict[str, tuple[int, int]], of
             whose = "in all" if part == "all" else f"in {part}"
             published = f"{classes} classes" + ("" if images is None else f" and {images:,} images")
             raise FrnError(
-                f"{sources}: {found[0]} classes and {found[1]:,} images {whose}, but {name} has {published}. Give "
-                "all of it, or accept this by --unofficial."
+                f"{sources}: {found[0]} classes and {found[1]:,} images {whose}, but {name} has {published}. Pass "
+                "all of it, or accept it with --unofficial."
             )

@@ -1,4 +1,4 @@
-"""Benchmark data sets: the sources, the place of each image, and the expected counts."""
+"""Benchmark data sets: their sources, the place of each image, and the expected counts."""
 
 import re
 import tomllib
@@ -14,7 +14,7 @@ from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
 Counts = dict[str, tuple[int, int | None]]
-"""Classes and images (None: unknown) of each split; "all" stands for their sum."""
+"""Classes and images (None: unknown) of each split; "all" is their sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Benchmark:
     archives: str = r"(?!)"
     """Pattern of the names of further archives to open in a folder."""
     downloads: str = ""
-    """Its name in `fetching.downloads`, if torchvision can fetch it."""
+    """Name in `fetching.downloads`, if torchvision can download it."""
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -100,10 +100,10 @@ Box = tuple[float, float, float, float]
 
 
 def read_boxes(file: Found, form: str) -> dict[str, Box]:
-    """Four numbers of each image, by its name.
+    """Return four numbers per image, by its name.
 
     Raises:
-        FrnError: if a line has not this form.
+        FrnError: if a line has another form.
     """
     boxes = {}
     for line in lines(file):

@@ -16,7 +16,7 @@ class Download(NamedTuple):
 
 
 def downloads(name: str) -> list[Download]:
-    """What torchvision knows the place of: CIFAR-100 (161 MB), Omniglot (16 MB) and FGVC-Aircraft (2.7 GB)."""
+    """Data sets whose URLs torchvision knows: CIFAR-100 (161 MB), Omniglot (16 MB) and FGVC-Aircraft (2.7 GB)."""
     from torchvision.datasets import CIFAR100, FGVCAircraft, Omniglot
 
     home = Omniglot.download_url_prefix
@@ -24,12 +24,12 @@ def downloads(name: str) -> list[Download]:
     return {
         "cifar-100": [Download(CIFAR100.url, CIFAR100.filename, CIFAR100.tgz_md5)],
         "omniglot": [Download(f"{home}/{part}.zip", f"{part}.zip", md5) for part, md5 in Omniglot.zips_md5.items()],
-        "aircraft": [aircraft],  # torchvision checks no sum of this one
+        "aircraft": [aircraft],  # torchvision does not check this file's checksum
     }[name]
 
 
 def fetch(downloads: Sequence[Download], folder: Path) -> list[Path]:
-    """Download the files that are not in `folder` yet, and return all.
+    """Download the files that `folder` lacks, and return all.
 
     Raises FrnError if the network or the disk fails, or a file has another checksum.
     """
@@ -40,7 +40,7 @@ def fetch(downloads: Sequence[Download], folder: Path) -> list[Path]:
             download_url(download.url, folder, download.file, download.md5)
         except (OSError, RuntimeError) as error:  # urllib's errors are OSErrors; torchvision's are RuntimeErrors
             raise FrnError(
-                f"{download.url}: cannot be fetched ({error}). Download it yourself into {folder} and leave out "
+                f"{download.url}: cannot be downloaded ({error}). Download it yourself into {folder} and remove "
                 "--download."
             ) from error
     return [folder / download.file for download in downloads]

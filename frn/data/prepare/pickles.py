@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError, shorten
 
 PLAIN = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|[SU]\d{1,6})")
-"""Types of numbers and texts that images and labels consist of."""
+"""Types of numbers and text that images and labels consist of."""
 
 
 def load_arrays(file: IO[bytes], where: str) -> Any:
@@ -34,7 +34,7 @@ class _DType:
 
     def __init__(self, kind: str | bytes, align: object = False, copy: object = True) -> None:
         if not PLAIN.fullmatch(name := _text(kind)):
-            raise pickle.UnpicklingError(f"it has an array of {name!r}, which an image archive has no use for")
+            raise pickle.UnpicklingError(f"it has an array of {name!r}, which an image archive does not need")
         self.dtype = np.dtype(name)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
@@ -53,7 +53,7 @@ class _Array:
 
 def _array(data: bytes, dtype: _DType, shape: tuple[int, ...], order: Any = "C") -> NDArray[Any]:
     if not isinstance(data, bytes | bytearray):
-        raise pickle.UnpicklingError("it has an array of objects, which an image archive has no use for")
+        raise pickle.UnpicklingError("it has an array of objects, which an image archive does not need")
     flat = np.frombuffer(data, dtype.dtype) if data else np.empty(0, dtype.dtype)
     return flat.reshape([operator.index(size) for size in shape], order=order)
 
@@ -82,13 +82,13 @@ class _ArraysOnly(_Unpickler):  # type: ignore[misc]
         try:
             return KNOWN[module.replace("numpy.core", "numpy._core"), name]
         except KeyError:
-            asked = f"it asks for {module}.{name}, which an image archive has no use for"
+            asked = f"it asks for {module}.{name}, which an image archive does not need"
             raise pickle.UnpicklingError(asked) from None
 
     def load_build(self) -> None:
-        """Set an object's state, for placeholders only: otherwise a pickle could modify what it names."""
+        """Set the state of a placeholder; otherwise a pickle could modify any object that it names."""
         if type(self.stack[-2]) not in (_DType, _Array):
-            raise pickle.UnpicklingError("it changes something that is no array")
+            raise pickle.UnpicklingError("it changes an object that is not an array")
         super().load_build()
 
     dispatch: ClassVar = {**_Unpickler.dispatch, pickle.BUILD[0]: load_build}

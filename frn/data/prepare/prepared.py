@@ -70,7 +70,7 @@ def refuse_another(record: Record | None, benchmark: str, options: dict[str, obj
     """Raise FrnError if `out` already holds another data set."""
     if record is not None and (record.benchmark, record.options) != (benchmark, options):
         what = " ".join([record.benchmark, *(f"{key}={value}" for key, value in record.options.items())])
-        raise FrnError(f"{out}: already holds something else ({what}). Give another --out.")
+        raise FrnError(f"{out}: already contains something else ({what}). Give another --out.")
 
 
 def hold(out: Path, splits: list[str]) -> Holding:

@@ -53,7 +53,7 @@ class Found:
             raise
         except DAMAGE as error:
             raise FrnError(
-                f"{self.where}: cannot be read, or is damaged ({shorten(error)}). Fetch it again."
+                f"{self.where}: cannot be read, or is damaged ({shorten(error)}). Download it again."
             ) from error
         raise FrnError(f"{self.where}: has more than {limit >> 20} MiB, the limit for such a file")
 
@@ -66,13 +66,13 @@ class Sources:
     archives: re.Pattern[str] = re.compile(r".*\.zip", re.IGNORECASE)
     """Names of archives to open inside a folder or a tar; archives given by name are always opened."""
     checksums: Mapping[str, str] = field(default_factory=dict)
-    """MD5 of archives as released, by file name."""
+    """MD5 of released archives, by file name."""
     unofficial: bool = False
     """Whether another checksum is accepted."""
     digests: dict[str, str] = field(default_factory=dict)
     """MD5 of the files read, by `fingerprint` alone; known values need not be computed again."""
     progress: Progress = lambda done, total: None
-    """Called with the MiB done and in all while an archive is read."""
+    """Called with the finished and total MiB while an archive is read."""
     leave_out: Path | None = None
     """A folder to skip: the new data set, if it is inside a source."""
 
@@ -99,7 +99,7 @@ class Sources:
         if self._files is None:
             self._files = [file for path in self.paths for file in self._walk(path)]
         if not self._files:
-            raise FrnError(f"{self}: no files in there that this data set is made from")
+            raise FrnError(f"{self}: contains no files of this data set")
         return self._files
 
     def images(self) -> list[Found]:
@@ -107,14 +107,14 @@ class Sources:
         found = [file for file in self.files() if looks_like_image(file.parts[-1])]
         if not found:
             others = self.skipped()
-            raise FrnError(f"{self}: no images in there" + (f". {others[0]}" if others else ""))
+            raise FrnError(f"{self}: contains no images" + (f". {others[0]}" if others else ""))
         return sorted(found, key=lambda image: image.parts)
 
     def skipped(self) -> list[str]:
         """Return a sorted list of reasons, one for each file that is not an image and each entry that is not a file."""
         others = [file for file in self.files() if not looks_like_image(file.parts[-1])]
         skipped = [
-            f"{file.where}: is left out: {why_skipped(file.parts[-1])}"
+            f"{file.where}: is skipped: {why_skipped(file.parts[-1])}"
             for file in others
             if not is_of_the_system(file.parts[-1])
         ]
@@ -137,8 +137,8 @@ class Sources:
         for folder, files in _folders(source, self.leave_out):
             for entry in sorted(entry for entry in files if entry[0] != "."):
                 path = Path(folder) / entry
-                if not is_file(path):  # a pipe or device may never end
-                    self._odd.append(f"{path}: is left out: it is no file, or a link to none")
+                if not is_file(path):  # a pipe or device may be endless
+                    self._odd.append(f"{path}: is skipped: it is not a file, or a broken link")
                 elif self.archives.fullmatch(entry) or entry in self.checksums:
                     archives.append(path)
                 else:
@@ -158,7 +158,7 @@ class Sources:
             raise
         except DAMAGE as error:
             what = _looks_like(path) or shorten(error)
-            raise FrnError(f"{path}: is not a whole archive ({what}). Fetch it again.") from error
+            raise FrnError(f"{path}: is not a complete archive ({what}). Download it again.") from error
 
     def _walk_zip(self, path: Path) -> Iterator[Found]:
         archive = self._open.enter_context(open_zip(path))
@@ -223,9 +223,9 @@ class Sources:
         if key not in self.digests:
             self.digests[key] = self._md5(path)
         if self.digests[key] != expected and not self.unofficial:
-            what = _looks_like(path) or "Fetch it again, or accept it by --unofficial"
+            what = _looks_like(path) or "Download it again, or accept it with --unofficial"
             raise FrnError(
-                f"{path}: its MD5 checksum is {self.digests[key]}, but {path.name} as released has {expected}. {what}."
+                f"{path}: its MD5 checksum is {self.digests[key]}, but the released {path.name} has {expected}. {what}."
             )
 
     def _md5(self, path: Path) -> str:
@@ -276,4 +276,4 @@ def _looks_like(path: Path) -> str | None:
     with path.open("rb") as file:
         start = file.read(512).lstrip().lower()
     page = start.startswith((b"<!doctype", b"<html"))
-    return "it is a web page: the download asked for something first" if page else None
+    return "it is a web page: the site requires another step before the download" if page else None

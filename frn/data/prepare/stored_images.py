@@ -33,13 +33,13 @@ def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image
     most = MAX_PIXELS if image.mode in PNG_MODES else LARGE
     if image.width * image.height > most:
         raise FrnError(
-            f"{where}: has {image.width} x {image.height} pixels of the kind {image.mode}; the limit for a picture of "
+            f"{where}: has {image.width} x {image.height} pixels in mode {image.mode}; the limit for an image of "
             f"a data set is {most // 1_000_000} megapixels. Scale it down."
         )
     try:
         return encode_png(convert(image))
     except (OSError, ValueError, TypeError, SystemError) as error:  # a box outside the image, an unconvertible mode
-        raise FrnError(f"{where}: cannot be converted ({shorten(error)}). Fetch it again.") from error
+        raise FrnError(f"{where}: cannot be converted ({shorten(error)}). Download it again.") from error
 
 
 def encode_png(image: Image.Image) -> bytes:

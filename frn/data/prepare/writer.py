@@ -48,7 +48,7 @@ def _write(item: Item, data: bytes, out: Path, upright: bool) -> None:
         data = as_stored(data)
     path = _path(item, out)
     with contextlib.suppress(OSError):
-        path.unlink()  # a damaged or outdated copy of ours, see `check_places`: never a user's photo
+        path.unlink()  # a damaged or outdated copy, see `check_places`: never a user's photo
     write_atomically(path, data)
 
 
@@ -57,7 +57,7 @@ def _path(item: Item, out: Path) -> Path:
 
 
 def _is_whole(item: Item, out: Path) -> bool:
-    """Return whether the file is complete: a copy by its size, a PNG of ours by its last bytes."""
+    """Return whether the file is complete: a copy by its size, a PNG written here by its last bytes."""
     try:
         with _path(item, out).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -70,23 +70,23 @@ def _is_whole(item: Item, out: Path) -> bool:
 
 
 def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> None:
-    """Check that every item has its own place, and that no other files are there.
+    """Check that every item has its own place, and that there are no other files.
 
-    Raises FrnError if two items share a place, a name is invalid, or `out` holds other files; without `replace`, also
-    if files of the same names differ.
+    Raises FrnError if two items share a place, a name is invalid, or `out` has other files; without `replace`, also if
+    files of the same names differ.
     """
     wanted = Counter((item.split, item.label, item.file) for item in items)
     twice = [place for place, count in wanted.items() if count > 1]
     if twice:
         first, second = [i.source.where for i in items if (i.split, i.label, i.file) == twice[0]][:2]
         raise FrnError(
-            f"{first} and {second} would both become {'/'.join(twice[0])} ({len(twice)} such files). Give each source "
+            f"{first} and {second} would both become {'/'.join(twice[0])} ({len(twice)} such files). Pass each source "
             "once, or rename one of the files."
         )
     names = {name for _, label, file in wanted for name in (label, file)}
     unfit = sorted(name for name in names if name in ("", ".", "..") or set(name) & set("/\\\0"))
     if unfit:
-        raise FrnError(f"the source calls something {unfit[0]!r}, which is no name for a file or folder")
+        raise FrnError(f"the source contains the name {unfit[0]!r}, which is not valid for a file or folder")
     # Training uses everything in the splits' folders, so other files are refused.
     files: dict[tuple[str, str], set[str]] = {}
     for item in items:
@@ -98,7 +98,8 @@ def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> 
             others = [name for name in others if name[0] != "."]
             if others:
                 raise FrnError(
-                    f"{out / split}: already holds something else ({others[0]!r} in {folder.name}). Give another --out."
+                    f"{out / split}: already contains something else ({others[0]!r} in {folder.name}). Give "
+                    "another --out."
                 )
     for place in () if replace else (_path(item, out) for item in items if not _is_whole(item, out)):
         if os.path.lexists(place):

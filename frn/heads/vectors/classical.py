@@ -1,8 +1,11 @@
-"""Classifiers that people would use instead, on the pooled features of the same network: each fitted to every episode.
+"""Common classifiers on the pooled features of the same network, fitted to every episode.
 
-A feature is the mean over the locations of a map, divided by its length. What a classifier leaves open is chosen from
-the supports: the penalty of `logreg` by cross-validation, that of `ridge` by leave-one-out. One support of each class
-cannot choose: then both are `USUAL`.
+A feature is the mean over the locations of a map, scaled to length one. Free parameters are chosen from the supports:
+the penalty of `logreg` by cross-validation, that of `ridge` by leave-one-out. With one support per class this is
+impossible, so both are `USUAL`.
+
+`baseline` and `baseline++` are those of Chen et al. (ICLR 2019), with the steps of their code
+(wyharveychen/CloserLookFewShot): SGD fits a linear layer or, on features of length one, one with normalised weights.
 
 Shape letters: way classes, q queries, r locations, d channels, n = way * shot supports, m = min(n, d), b problems that
 are solved together.
@@ -12,30 +15,34 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from frn.heads.head import Head
 from frn.heads.vectors import squared_distances, vectors
 
 USUAL = 1.0
-"""C, and the ridge penalty, of classes of one support."""
+"""C and the ridge penalty for classes of one support."""
 CS = (1.0, 10.0, 100.0, 1000.0)
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 FOLDS = 3
 STEPS = 100
+EPOCHS, BATCH = 100, 4
+SCALE = 2.0
+"""Temperature of Baseline++ in its authors' code, for up to 200 classes."""
 NEIGHBOURS = 5
 
 Fit = Callable[[Tensor, Tensor], Tensor]
-"""Scores (q, way) of queries (q, d) from supports (way, shot, d); all of length one."""
+"""Scores queries (q, d) by supports (way, shot, d): (q, way). All have length one, except for `baseline`."""
 
 
 def nearest_mean(support: Tensor, query: Tensor) -> Tensor:
-    """Minus the squared distance from the mean of each class."""
+    """Score by minus the squared distance from the mean of each class."""
     return -squared_distances(query, support.mean(1))
 
 
 def nearest_neighbours(support: Tensor, query: Tensor) -> Tensor:
-    """Sum of the cosines with those of the nearest supports that belong to each class."""
+    """Sum the cosines of the nearest supports of each class."""
     way, shot = support.shape[:2]
     cosines = query @ support.flatten(0, 1).mT
     nearest = cosines.topk(min(NEIGHBOURS, shot), dim=1)
@@ -44,7 +51,7 @@ def nearest_neighbours(support: Tensor, query: Tensor) -> Tensor:
 
 
 def ridge(support: Tensor, query: Tensor) -> Tensor:
-    """Ridge regression of the labels; of the penalties, the one with the least squared error in leave-one-out."""
+    """Score by ridge regression of the labels, with the penalty of least squared leave-one-out error."""
     way, shot = support.shape[:2]
     (u, s, v), labels, queries = _centred(support, query)
     targets = labels - 1 / way
@@ -58,7 +65,7 @@ def ridge(support: Tensor, query: Tensor) -> Tensor:
 
 
 def logistic(support: Tensor, query: Tensor) -> Tensor:
-    """Logistic regression with an L2 penalty; of the Cs, the one that makes held-out supports likeliest."""
+    """Score by logistic regression with an L2 penalty; C makes held-out supports most likely."""
     shot = support.shape[1]
     (u, s, v), labels, queries = _centred(support, query)
     features, best = u * s, USUAL
@@ -74,10 +81,10 @@ def logistic(support: Tensor, query: Tensor) -> Tensor:
 
 
 def _fit_logistic(features: Tensor, labels: Tensor, used: Tensor, c: Tensor) -> Tensor:
-    """Weights (b, m, way) of penalised problems, from orthogonal features (n, m), labels (n, way) and used (b, n).
+    """Return weights (b, m, way) of penalised problems, from orthogonal features (n, m), labels (n, way), used (b, n).
 
-    The Hessian is at most C / 2 X^T X + I, which is diagonal here (Boehning, 1992); steps by it are accelerated as
-    Nesterov does.
+    The Hessian is at most C / 2 X^T X + I, which is diagonal here (Boehning, 1992). Its steps use Nesterov
+    acceleration.
     """
     chosen = used.to(features.dtype)[..., None] * c[:, None, None]
     bound = 1 + c[:, None] / 2 * features.square().sum(0)
@@ -89,8 +96,41 @@ def _fit_logistic(features: Tensor, labels: Tensor, used: Tensor, c: Tensor) -> 
     return weights
 
 
+def baseline(support: Tensor, query: Tensor) -> Tensor:
+    """Linear layer on features of any length, whose mean square is 1 because the rate depends on it (Baseline)."""
+    scale = support.square().mean().sqrt()
+    return _fitted(support / scale, query / scale, normalised=False)
+
+
+def baseline_plus(support: Tensor, query: Tensor) -> Tensor:
+    """Linear layer with separate length and direction of its weights, on features of length one (Baseline++)."""
+    return _fitted(SCALE * support, SCALE * query, normalised=True)
+
+
+def _fitted(support: Tensor, query: Tensor, *, normalised: bool) -> Tensor:
+    """Return scores (q, way) of a layer after `EPOCHS` of SGD on the supports; equal episodes give equal scores."""
+    way, shot, d = support.shape
+    generator = torch.Generator().manual_seed(0)
+    with torch.inference_mode(False), torch.enable_grad():
+        examples = support.flatten(0, 1).clone()
+        labels = torch.arange(way, device=support.device).repeat_interleave(shot)
+        layer = nn.Linear(d, way, bias=not normalised)
+        for weights in layer.parameters():
+            nn.init.uniform_(weights, -(d**-0.5), d**-0.5, generator=generator)
+        layer = layer.to(examples)
+        layer = weight_norm(layer, dim=0) if normalised else layer
+        optimizer = torch.optim.SGD(layer.parameters(), 0.01, momentum=0.9, dampening=0.9, weight_decay=0.001)
+        for _ in range(EPOCHS):
+            for batch in torch.randperm(way * shot, generator=generator).split(BATCH):
+                optimizer.zero_grad()
+                F.cross_entropy(layer(examples[batch]), labels[batch]).backward()
+                optimizer.step()
+        scores: Tensor = layer(query.clone()).detach()
+        return scores
+
+
 def _centred(support: Tensor, query: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:
-    """The SVD (n, m), (m,), (d, m) of the supports without their mean, labels (n, way), and queries likewise."""
+    """Return the SVD (n, m), (m,), (d, m) of the centred supports, labels (n, way), and rotated queries."""
     way, shot = support.shape[:2]
     examples = support.flatten(0, 1).double()
     mean = examples.mean(0)
@@ -108,8 +148,10 @@ class ClassicalHead(Head):
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        examples, queries = (F.normalize(vectors(maps, pooled=True), dim=-1) for maps in (support, query))
-        return self.fit(examples, queries)
+        examples, queries = (vectors(maps, pooled=True) for maps in (support, query))
+        if self.fit is baseline:
+            return self.fit(examples, queries)
+        return self.fit(F.normalize(examples, dim=-1), F.normalize(queries, dim=-1))
 
 
 CLASSICAL: dict[str, Fit] = {
@@ -117,4 +159,6 @@ CLASSICAL: dict[str, Fit] = {
     "ridge": ridge,
     "knn": nearest_neighbours,
     "nearest-mean": nearest_mean,
+    "baseline": baseline,
+    "baseline++": baseline_plus,
 }

@@ -14,35 +14,34 @@ from frn.heads.head import Head
 from frn.heads.vectors import squared_distances
 
 ROOT_FLOOR = 1e-5
-"""Keeps the slope of the square root finite where two channels are equal (the authors' value)."""
+"""Keeps the slope of the square root finite if two channels are equal (the authors' value)."""
 
 
 class DeepBDCHead(Head):
-    """Scores a query by the squared distance of its matrix from a class's mean one; at 1 shot by their product."""
+    """Scores a query by the distance of its matrix from a class's mean matrix; at 1 shot by their product."""
 
     def __init__(self) -> None:
         super().__init__()
         self.log_scale = nn.Parameter(torch.tensor(math.log(0.5)))
-        """Scale of squared distances per location; the authors' `temperature` is this less log r."""
+        """Scale of squared distances per location; the authors' `temperature` is this minus log r."""
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
         with torch.autocast(query.device.type, enabled=False):
             prototypes = brownian(support, self.log_scale).mean(1)  # way, d (d + 1) / 2
             embedded = brownian(query, self.log_scale)
-            if support.shape[1] == 1:
-                return embedded @ prototypes.mT
-            return -squared_distances(embedded, prototypes)
+            one_shot = torch.as_tensor(support.shape[1], device=embedded.device) == 1  # a tensor, for the tracer
+            return torch.where(one_shot, embedded @ prototypes.mT, -squared_distances(embedded, prototypes))
 
 
 def brownian(maps: Tensor, log_scale: Tensor) -> Tensor:
-    """Upper triangles of the centred distance matrices of the channels: (..., r, d) to (..., d (d + 1) / 2)."""
+    """Return upper triangles of the centred distance matrices of the channels: (..., r, d) to (..., d (d + 1) / 2)."""
     maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
     products = maps.mT @ maps / maps.shape[-2]
-    squares = products.diagonal(dim1=-2, dim2=-1)
+    squares = maps.square().mean(-2)
     squared = (squares[..., None, :] + squares[..., None] - 2 * products).clamp(min=0)
     distances = (log_scale.exp() * squared + ROOT_FLOOR).sqrt()
-    mean = distances.mean(-1, keepdim=True)  # a column's is a row's: the matrix is symmetric
+    mean = distances.mean(-1, keepdim=True)  # the matrix is symmetric, so its columns have the means of its rows
     centred = distances - mean - mean.mT + mean.mean(-2, keepdim=True)
-    rows, columns = torch.triu_indices(*centred.shape[-2:], device=centred.device)
-    return centred[..., rows, columns]
+    number = torch.arange(centred.shape[-1], device=centred.device)
+    return centred.flatten(-2)[..., (number[:, None] <= number).flatten()]

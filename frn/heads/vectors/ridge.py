@@ -35,7 +35,7 @@ class RidgeHead(Head):
             examples = vectors(support, pooled=self.pooled).flatten(0, 1).double()  # way * shot, n
             queries = vectors(query, pooled=self.pooled)
             labels = F.one_hot(torch.arange(way, device=query.device).repeat_interleave(shot), way).double()
-            identity = torch.eye(len(examples), dtype=examples.dtype, device=examples.device)
+            identity = torch.eye(examples.shape[0], dtype=examples.dtype, device=examples.device)
             ridge = examples @ examples.mT + self.log_lam.double().exp() * identity
             dual = torch.cholesky_solve(labels, torch.linalg.cholesky(ridge))
             weights = examples.mT @ dual  # n, way: X^T (X X^T + lambda I)^-1 Y

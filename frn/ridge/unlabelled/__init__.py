@@ -1,1 +1,1 @@
-"""What photos without labels say: of the classes that they are compared with, and of classes among themselves."""
+"""Use of photos without labels: they refine given classes, or are grouped into new ones."""

@@ -1,55 +1,54 @@
-"""Groups of unlabelled photos that are probably of one class each: the mixture of `transductive` without examples.
+"""Groups of unlabelled photos that probably show one class each: the mixture of `transductive` without examples.
 
-Near copies of a photo stand in for it: only one of them is looked at. Ward's clusters of the pooled maps are the start
-(Ward, 1963; by nearest-neighbour chains and the formula of Lance and Williams). Then each group is the pool of its
-photos by their weights, and each photo goes to the groups that reconstruct it best without itself, for some rounds.
+Only one photo of a set of near copies is used. The groups start as Ward's clusters of the pooled maps (Ward, 1963; by
+nearest-neighbour chains and the formula of Lance and Williams). Then, for some rounds, each group is the pool of its
+photos with their weights, and each photo goes to the groups that reconstruct it best without itself.
 
-If nobody says how many groups there are, it is the fewest clusters whose photos the rest of their cluster reconstructs
-about as well as at best: too few mix classes, and too many leave little to reconstruct from.
+If the number of groups is not given, it is the smallest number of clusters for which photos are reconstructed by the
+rest of their cluster about as well as for the best number: too few clusters mix classes, and too many leave little to
+reconstruct from.
 
 Shape letters: n photos, r locations, d channels.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.images.near_copies import are_near
 from frn.ridge.enrolment import Array, Floats
 from frn.ridge.leave_one_out import leave_one_out
-from frn.ridge.parameters import probabilities
+from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior
 from frn.ridge.unlabelled.transductive import NEGLIGIBLE, mixture_errors
 
 MAX_PHOTOS = 5000
-"""Their distances take 200 MB."""
-SAME = 0.93
-"""Cosine of two maps from which on the photos are near copies: those of a photo saved again with much less quality, or
-cropped by 7 %, are above; those of different photos of a class were at most 0.88."""
+"""Most photos; their distances take 200 MB."""
 SHIFTS = (-0.8,) * 4 + (-1.8,) * 4
-"""Of alpha from the trained one, round by round."""
+"""Offsets of alpha from the trained one, round by round."""
 SLACK = 0.03
-"""Share of what the best number of groups gains over one group that fewer groups may miss."""
+"""Fraction of the best number's gain over one group that a smaller number of groups may miss."""
 LEAST_SIZE, MOST_GROUPS = 3, 200
-"""Photos in a group on average, and number of groups, to which the search for that number goes."""
+"""Limits of the search for the number of groups: photos per group on average, and number of groups."""
 
 Order = NDArray[np.intp]
 
 
-def group(maps: Floats, prior: Prior, count: int | None = None) -> list[list[list[int]]]:
-    """Group photos by their maps (n, r, d): the photos of each group, each followed by its near copies.
+def group(maps: Floats, looks: Sequence[bytes], prior: Prior, count: int | None = None) -> list[list[list[int]]]:
+    """Group photos by maps (n, r, d) and perceptual hashes; return each group's photos, followed by their near copies.
 
-    Photos are numbers from 0 to n - 1. The largest group comes first, and the most central photo of each. FrnError if
-    there are fewer different photos than `count`, or too many photos.
+    Photos are numbers from 0 to n - 1. The largest group comes first, and the most central photo of each group. Raises
+    FrnError if there are fewer different photos than `count`, or too many photos.
     """
     if len(maps) > MAX_PHOTOS:
-        raise FrnError(f"{len(maps):,} photos are too many to group at once: the limit is {MAX_PHOTOS:,}")
-    copies = _near_copies(maps)
+        raise FrnError(f"{len(maps):,} photos are too many for one grouping; the limit is {MAX_PHOTOS:,}")
+    copies = _near_copies(looks)
     if count is not None and not 1 <= count <= len(copies):
-        raise FrnError(f"{len(copies)} different photos cannot make {count} groups")
+        raise FrnError(f"{len(copies)} different photos cannot form {count} groups")
     chosen = maps[[first for first, *_ in copies]]
     merges = _ward(chosen.mean(1))
     labels = _cut(merges, count or _likeliest_count(chosen, merges, prior))
@@ -67,22 +66,20 @@ def group(maps: Floats, prior: Prior, count: int | None = None) -> list[list[lis
     return sorted(found, key=lambda own: -sum(map(len, own)))
 
 
-def _near_copies(maps: Floats) -> list[list[int]]:
-    """Photos that are not near copies of an earlier one, each with those that are."""
-    flat = maps.reshape(len(maps), -1)
-    flat = flat / np.linalg.norm(flat, axis=1, keepdims=True).clip(1e-12)
-    first: dict[int, list[int]] = {}
-    for place, row in enumerate(flat):
-        firsts = list(first)
-        alike = np.flatnonzero(flat[firsts] @ row >= SAME)
-        first.setdefault(firsts[alike[0]] if len(alike) else place, []).append(place)
+def _near_copies(looks: Sequence[bytes]) -> list[list[int]]:
+    """Return the photos that are not near copies of an earlier one, each with its own near copies."""
+    first: dict[bytes, list[int]] = {}
+    for place, look in enumerate(looks):
+        nearness = are_near([look], list(first))[0]
+        known = list(first)[int(nearness.argmax())] if nearness.any() else look
+        first.setdefault(known, []).append(place)
     return list(first.values())
 
 
 def _ward(points: Array | Floats) -> list[tuple[int, int]]:
-    """Pairs of clusters to merge, the nearest first, each by one of its points (n, d); the second joins the first."""
+    """Return pairs of clusters to merge, nearest first, each given by one of its points (n, d)."""
     points = points / np.linalg.norm(points, axis=1, keepdims=True).clip(1e-12)
-    # Half of the squared distance: the cost of merging two points.
+    # Half the squared distance is the cost of merging two points.
     distances = 1 - points.astype(np.float64) @ points.T
     np.fill_diagonal(distances, np.inf)
     sizes = np.ones(len(points))
@@ -108,7 +105,7 @@ def _ward(points: Array | Floats) -> list[tuple[int, int]]:
 
 
 def _cut(merges: list[tuple[int, int]], count: int) -> Order:
-    """Cluster of each point (n,), numbered from 0, where `count` clusters are left."""
+    """Return the cluster of each point (n,), numbered from 0, when `count` clusters are left."""
     root = np.arange(len(merges) + 1)
     for a, b in merges[: len(root) - count]:
         root[root == root[b]] = root[a]
@@ -116,14 +113,14 @@ def _cut(merges: list[tuple[int, int]], count: int) -> Order:
 
 
 def _likeliest_count(maps: Floats, merges: list[tuple[int, int]], prior: Prior) -> int:
-    """The number of clusters that the photos' errors without themselves speak for."""
+    """Return the number of clusters that fits the photos' errors without themselves."""
     left_out: dict[tuple[int, ...], float] = {}
 
     def error(members: Order) -> float:
         key = tuple(members.tolist())
         if key not in left_out:
             alone = np.square(maps[members[:1]], dtype=np.float64).sum(-1).mean(-1)
-            head = replace(prior.head(1), alpha=prior.alpha + SHIFTS[-1])
+            head = HeadParameters(prior.alpha + SHIFTS[-1], prior.beta)
             left_out[key] = float((leave_one_out(maps[members], head) if len(members) > 1 else alone).sum())
         return left_out[key]
 

@@ -13,8 +13,8 @@ without the query's own weighted rows, and the r x r identity gives them from th
 A weight is half of the probability of the class, times a gate that is near 0 for queries that no class explains well:
 those are probably of no class. Gamma grows with the classes, as it does with shots, but less: queries are not examples.
 
-Refined errors are smaller for queries of unknown classes also. So whether a query is unknown is left to the errors
-before; and all answers depend on the queries that are given together.
+Refined errors are also smaller for queries of unknown classes. So the errors before refinement decide whether a query
+is unknown. All answers depend on the queries that are given together.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries, n of them.
 """
@@ -29,21 +29,21 @@ from frn.ridge.parameters import HeadParameters, probabilities
 
 ROUNDS = 3
 TRUST = 0.5
-"""Weight of a query that is certainly of a class, beside an example's."""
+"""Weight of a query that certainly belongs to a class, relative to that of an example."""
 STRANGERS = 0.3
-"""Share of the queries whose gate is below one half."""
+"""Fraction of the queries whose gate is below one half."""
 GROWTH = 0.25
-"""Power of the classes' growth that gamma follows: with the square root, as of shots, probabilities were too sure."""
+"""Power of the classes' growth that gamma follows; with the square root, as for shots, it was overconfident."""
 NEGLIGIBLE = 0.01
-"""Weights below this are 0: most queries then need no r x r inverse for most classes, and nothing is approximated."""
+"""Weights below this are set to 0, so that most queries need no r x r inverse for most classes."""
 BLOCK = 1 << 25
-"""Numbers of second moments at once."""
+"""Number of second moments computed at once."""
 
 Maps = NDArray[np.floating]
 
 
 def refine(errors: Array, pools: Sequence[Maps], queries: Maps, head: HeadParameters) -> tuple[Array, float]:
-    """Class errors (q, way) of queries (q, r, d) that refine the classes, and the gamma for them.
+    """Return class errors (q, way) of queries (q, r, d) that refine the classes, and the gamma for them.
 
     `errors` are those without refinement, from pools (k, r, d) of each class.
     """
@@ -59,7 +59,7 @@ def refine(errors: Array, pools: Sequence[Maps], queries: Maps, head: HeadParame
 
 
 def _weights(errors: Array, whole: Array, gamma: float) -> Array:
-    """How much of an example of each class every query is, (q, way), from errors (q, way) and energies (q,)."""
+    """Return how much each query counts as an example of each class, (q, way), from its errors and energies (q,)."""
     share = 1 - np.divide(errors.min(1), whole, out=np.ones(len(whole)), where=whole > 0)
     spread = share.std() or 1.0
     gate = 1 / (1 + np.exp((np.quantile(share, STRANGERS) - share) / spread))
@@ -70,7 +70,7 @@ def _weights(errors: Array, whole: Array, gamma: float) -> Array:
 def mixture_errors(
     grams: Array, shots: NDArray[np.intp], queries: Floats, weights: Array, head: HeadParameters
 ) -> Array:
-    """Class errors (q, way) by pools of S^T S (way, d, d) and weighted queries, of each query without itself."""
+    """Return class errors (q, way) by pools of S^T S (way, d, d) and weighted queries, each query without itself."""
     r, d = queries.shape[1:]
     rho, lams = head.rho(), head.lam(r, d) * (shots + weights.sum(0)).clip(1)
     systems = grams + lams[:, None, None] * np.eye(d)
@@ -90,7 +90,7 @@ def mixture_errors(
 
 
 def _moments(queries: Floats) -> Iterator[tuple[slice, Floats]]:
-    """Q^T Q of the queries in blocks: which they are, and (n, d, d)."""
+    """Yield Q^T Q (n, d, d) of the queries in blocks, with their indices."""
     size = max(1, BLOCK // queries.shape[2] ** 2)
     for start in range(0, len(queries), size):
         chosen = slice(start, start + size)

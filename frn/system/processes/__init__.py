@@ -1,1 +1,1 @@
-"""Between processes: messages and locks, and child processes that may take only so much time and memory."""
+"""Messages and locks between processes, and child processes with limited time and memory."""

@@ -89,10 +89,10 @@ def lock(path: Path, what: object, *, give_up_after: float = GIVE_UP_AFTER) -> I
     """
     held = Lock(path)
     if not held.acquire(WARN_AFTER):
-        warnings.warn(f"{what}: waiting for {holder(path)}, which is writing it", FrnWarning, stacklevel=3)
+        warnings.warn(f"{what}: waiting for {holder(path)}, which is writing this file", FrnWarning, stacklevel=3)
         if not held.acquire(-1 if math.isinf(give_up_after) else give_up_after - WARN_AFTER):
             raise FrnError(
-                f"{what}: {holder(path)} is still writing it. Wait until it ends, or stop it, and try again."
+                f"{what}: {holder(path)} is still writing this file. Wait until it ends, or stop it, and try again."
             )
     try:
         yield

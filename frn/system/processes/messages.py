@@ -1,7 +1,8 @@
-"""Messages between this program's processes: a line of JSON, and plain bytes behind it.
+"""Messages between processes of this program: a line of JSON followed by plain bytes.
 
-Only JSON and bytes cross a pipe, so a process that was taken over can only give a wrong answer. Lines are ASCII: names
-that are not UTF-8 survive as lone surrogates, and nothing in a message ends its line. Dataclasses cross as objects.
+Only JSON and bytes cross a pipe, so a compromised process can do no more than give a wrong answer. Lines are ASCII:
+names that are not UTF-8 survive as lone surrogates, and no character in a message ends its line. Dataclasses are sent
+as objects.
 """
 
 import json
@@ -13,16 +14,16 @@ Message = dict[str, Any]
 Kind = TypeVar("Kind")
 
 MAX_BYTES = 4 << 30
-"""Bytes of a message; a process that claims more is not believed."""
+"""Size limit of a message in bytes; a process that claims more is not believed."""
 
 
 def encode(message: Mapping[str, object]) -> bytes:
-    """Return a message as a line."""
+    """Return a message as a line of JSON."""
     return json.dumps(message, separators=(",", ":"), default=_plain).encode("ascii") + b"\n"
 
 
 def decode(line: bytes) -> Message:
-    """Return the message of a line. ValueError if it is not a JSON object."""
+    """Return the message in a line. Raises ValueError if it is not a JSON object."""
     try:
         message = json.loads(line)
     except ValueError as error:
@@ -34,7 +35,7 @@ def decode(line: bytes) -> Message:
 
 def convert(data: object, kind: type[Kind]) -> Kind:
     """Return JSON data as a dataclass or another type. ValueError says which part does not fit."""
-    import msgspec  # here: nothing is asked before the app's first paint
+    import msgspec  # imported here because no question is asked before the app's first paint
 
     try:
         return msgspec.convert(data, kind, dec_hook=lambda kind, value: kind(value))
@@ -51,7 +52,7 @@ def write(pipe: IO[bytes], message: Message, blobs: Sequence[bytes] = ()) -> Non
 
 
 def read(pipe: IO[bytes]) -> tuple[Message, list[bytes]]:
-    """Read a message and its bytes. EOFError at the end of the pipe, ValueError if what comes is not a message."""
+    """Read a message and its bytes. Raises EOFError at the end of the pipe, ValueError if the data is not a message."""
     if not (line := pipe.readline(MAX_BYTES)):
         raise EOFError("the pipe ended")
     message = decode(line)
@@ -73,4 +74,4 @@ def _plain(value: object) -> object:
 def _path(value: object) -> str:
     if isinstance(value, PurePath):
         return str(value)
-    raise TypeError(f"{type(value).__name__} does not cross to another process")
+    raise TypeError(f"{type(value).__name__} cannot be sent to another process")

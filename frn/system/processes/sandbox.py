@@ -1,8 +1,8 @@
-"""Work on untrusted bytes in a child process that ends with its time, and may take only so much memory.
+"""Work on untrusted bytes in a child process with limited time and memory.
 
-Decoders and runtimes are C code: no exception reaches into it and no timer of Python's ends it, but a process can be
-killed. A child outlives its questions, as starting one takes a quarter of a second; it ends with the process that
-started it.
+Decoders and runtimes are C code: exceptions do not reach into it and Python's timers do not end it, but a process can
+be killed. A child answers many questions, because starting one takes a quarter of a second; it ends with the process
+that started it.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from frn.system.processes.messages import Message, read, write
 
 Answer = tuple[Message, Sequence[bytes]]
 Handler = Callable[[Message, list[bytes]], Answer]
-"""Function in the child from a question and its bytes to an answer and its bytes."""
+"""Function that runs in the child: from a question and its bytes to an answer and its bytes."""
 
 START_SECONDS = 60.0
 """Seconds for a child to import what it needs; torch takes a few."""
@@ -93,7 +93,7 @@ class SandboxedWorker:
         return answer, found
 
     def _await_start(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait until the child has imported what it needs, so that no question has to pay for it."""
+        """Wait until the child has imported its modules, so that this does not count against a question's time."""
         self._let_go = weakref.finalize(self, _end, process, self._owner)
         assert process.stdout is not None
         timer = threading.Timer(START_SECONDS, process.kill)
@@ -126,7 +126,7 @@ class SandboxedWorker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the parent
+                start_new_session=True,  # the parent handles Ctrl-C
             )
         except OSError as error:
             raise WorkerKilledError(f"cannot be started ({error.strerror})") from error
@@ -151,7 +151,7 @@ def serve(target: str, memory: int) -> None:
     """Answer questions until there are no more; this is the main function of a child."""
     questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1):  # library output is not an answer
+    for descriptor in (0, 1):  # output of libraries must not mix with answers
         os.dup2(nothing, descriptor)
     module, _, name = target.partition(":")
     handler: Handler = getattr(importlib.import_module(module), name)
@@ -183,7 +183,7 @@ def _limit_memory(most: int) -> None:
     kind = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(kind, (most, most))
-    with contextlib.suppress(OSError, ValueError):  # a crash leaves no core dump of someone's photo
+    with contextlib.suppress(OSError, ValueError):  # no core dump, which would contain someone's photo
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

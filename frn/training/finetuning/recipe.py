@@ -19,7 +19,7 @@ from frn.training.presets import WITH_AUXILIARY_LOSS, Preset, Schedule, find_pre
 from frn.training.presets.preset import TrainingData, ValidationProtocol
 
 MIN_CLASSES = 10
-"""Fewest classes; with fewer, or fewer than `PER_CLASS` photos each, training would memorise these photos."""
+"""Fewest classes. With fewer classes, or fewer than `PER_CLASS` photos each, training would memorise the photos."""
 HELD_OUT = 0.25
 """Fraction of classes used for validation without val/; at least three if there are seven or more."""
 PER_CLASS = 10
@@ -54,8 +54,8 @@ def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolder
     classes = len(photos) + len(val.names if val else ())
     if classes < MIN_CLASSES or _usual(photos) < PER_CLASS:
         raise FrnError(
-            f"{data if val else root}: has {classes} classes, most of {_usual(photos)} photos or more; fine-tuning "
-            f"needs {MIN_CLASSES} classes of {PER_CLASS} photos. `frn classify` needs no training."
+            f"{data if val else root}: has {classes} classes, most with {_usual(photos)} photos or more; fine-tuning "
+            f"needs {MIN_CLASSES} classes of {PER_CLASS} photos. `frn classify` works without training."
         )
     if val:
         return folders, val
@@ -98,14 +98,14 @@ def finetuning_preset(
     """
     if config.untrained_head:
         raise FrnError(
-            f"{config.backbone} is a frozen network of others: nothing of it is trained here, and its lambda, rho and "
-            "gamma are chosen for your classes whenever they are enrolled"
+            f"{config.backbone} is a frozen pretrained backbone and cannot be fine-tuned. Its lambda, rho "
+            "and gamma are chosen whenever you enroll classes"
         )
     data, augmentation = finetuning_data(config, record)
     shape = fitted_shape(sizes)
     epochs = epochs or -(-STEPS // len(training_epoch(sizes, shape, seed=0, epoch=0)))
     return Preset(
-        about="a model made better for pictures of your kind",
+        about="a model adapted to your kind of photos",
         method=config.method,
         backbone=config.backbone,
         last_pool=config.last_pool,
@@ -140,8 +140,8 @@ def fitted_shape(sizes: Sequence[int]) -> EpisodeShape:
     serving = sum(size >= max(2, per_class) for size in sizes)
     if per_class < 2 or serving < 2:
         raise FrnError(
-            f"of {len(sizes)} classes to learn from, {serving} have two photos or more: an episode needs a support and "
-            "a query of at least two. Add photos."
+            f"{serving} of {len(sizes)} training classes have two photos or more: an episode needs a support and a "
+            "query of at least two. Add photos."
         )
     shot = min(5, per_class // 2)
     way = min(MAX_WAYS, max(min(5, serving), -(-serving // 2)))

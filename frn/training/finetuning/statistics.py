@@ -1,8 +1,9 @@
 """Measurements on the photos before fine-tuning: batch normalisation statistics and class means.
 
 The running statistics are means and variances of a network's inputs. Training would replace them by those of a few
-classes' training crops, which differ from the photos that the model is later used on; the old ones may not fit another
-kind of photos either. So they are frozen while weights are trained, and the photos may contribute before that.
+classes' training crops, which differ from the photos that the model is later used on. But the old statistics may not
+fit another kind of photo either. So they are frozen while weights are trained, and may first be mixed with those of the
+photos.
 """
 
 import copy
@@ -31,7 +32,7 @@ MIN_CROP = 0.6
 
 
 def norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
-    """Return the layers that keep running statistics."""
+    """Return the layers that have running statistics."""
     found = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     return [norm for norm in found if norm.track_running_stats]
 
@@ -45,12 +46,12 @@ def begin_training(model: Model, preset: Preset) -> None:
 
 
 def statistics_of(model: nn.Module) -> list[Tensor]:
-    """Means and variances of every layer of a model, as they are now."""
+    """Return the means and variances of every layer of a model."""
     return [value.clone() for value in _buffers(model)]
 
 
 def set_statistics(model: nn.Module, values: Sequence[Tensor]) -> None:
-    """Give a model the means and variances of every layer."""
+    """Set the means and variances of every layer of a model."""
     for buffer, value in zip(_buffers(model), values, strict=True):
         buffer.copy_(value)
 

@@ -39,7 +39,7 @@ def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: 
         changed = {name: None for name in names if name not in table and type(None) in get_args(hints[name])}
     for name, value in table.items():
         if name not in names:
-            raise FrnError(f"{where}: no such setting: {name!r}; there are {', '.join(names)}")
+            raise FrnError(f"{where}: there is no setting {name!r}; choose from {', '.join(names)}")
         before = getattr(settings, name)
         if is_dataclass(before) and isinstance(value, Mapping):
             changed[name] = overlay(before, value, f"{where}, [{name}]", whole=whole)
@@ -49,5 +49,5 @@ def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: 
             except msgspec.ValidationError as error:
                 choices = get_args(hints[name]) if get_origin(hints[name]) is Literal else [before]
                 like = " or ".join(map(repr, choices))
-                raise FrnError(f"{where}: {name} is {value!r}, but must be like {like}") from error
+                raise FrnError(f"{where}: {name} is {value!r}, but must have the type of {like}") from error
     return replace(settings, **changed)  # type: ignore[type-var]

@@ -39,11 +39,11 @@ class Schedule:
             or self.warm_up < 0
             or list(self.milestones) != sorted(set(self.milestones))
         ):
-            raise FrnError(f"a schedule needs at least one epoch, a positive rate and rising milestones: {self}")
+            raise FrnError(f"a schedule needs at least one epoch, a positive rate and increasing milestones: {self}")
         if not (0 < self.lr_decay < math.inf and 0 <= self.momentum < 1 and 0 <= self.weight_decay < math.inf):
             raise FrnError(f"a schedule needs a positive lr_decay, momentum from 0 to 1 and no negative decay: {self}")
         if self.optimizer == "sgd" and self.nesterov and not self.momentum:
-            raise FrnError(f"Nesterov's step needs momentum; without it say nesterov = false: {self}")
+            raise FrnError(f"Nesterov needs momentum; without momentum set nesterov = false: {self}")
 
     def learning_rate_at(self, epoch: int, step: int) -> float:
         """Return the learning rate; the epoch and the step since the start of the run are counted from 0."""
@@ -91,11 +91,11 @@ class TrainingData:
     def __post_init__(self) -> None:
         if isinstance(self.balance, tuple):
             if not self.balance or min(self.balance) <= 0:
-                raise FrnError(f"data sets are weighted by positive numbers: {self}")
+                raise FrnError(f"weights of data sets must be positive: {self}")
         elif not 0 <= self.balance <= 1:
-            raise FrnError(f"data sets are balanced by a power between 0 and 1: {self}")
+            raise FrnError(f"the balance of data sets must be a power between 0 and 1: {self}")
         if self.max_side < 8:
-            raise FrnError(f"training images need a side of at least 8 pixels: {self}")
+            raise FrnError(f"training images must have at least 8 pixels per side: {self}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +116,7 @@ class ValidationProtocol:
 
     def __post_init__(self) -> None:
         if not all(0 < share < 1 for share in self.interpolation_weights):
-            raise FrnError(f"interpolation_weights are between 0 and 1: {self}")
+            raise FrnError(f"interpolation_weights must be between 0 and 1: {self}")
         if self.every < 1 or self.episodes < 1 or (self.shot is not None and self.shot < 1):
             raise FrnError(f"validation needs at least one epoch, one episode and one shot: {self}")
 
@@ -139,7 +139,7 @@ class Pretraining:
         if self.batch < 2:
             raise FrnError(f"a batch of pre-training needs at least two images: {self}")
         if not 0 <= self.distil <= 1:
-            raise FrnError(f"distil is a share of the loss from 0 to 1, not {self.distil}")
+            raise FrnError(f"distil must be a share of the loss from 0 to 1, not {self.distil}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,15 +178,16 @@ class Preset:
 
     def __post_init__(self) -> None:
         if not 0 <= self.classifier_weight < math.inf:
-            raise FrnError(f"a loss has a weight of 0 or more, not {self.classifier_weight}")
+            raise FrnError(f"a loss weight must be 0 or more, not {self.classifier_weight}")
         epochs, side = self.progressive_resizing or (0, self.augmentation.size)
         if epochs < 0 or not 8 <= side <= self.augmentation.size:
             raise FrnError(
-                f"progressive_resizing is a number of epochs and a side of 8 to {self.augmentation.size} pixels, not "
+                f"progressive_resizing must be a number of epochs and a side of 8 to {self.augmentation.size} "
+                "pixels, not "
                 f"{[epochs, side]}"
             )
         if min(self.test_shots, default=0) < 1:
-            raise FrnError(f"test_shots are numbers of photos from 1 on, not {list(self.test_shots)}")
+            raise FrnError(f"test_shots must be 1 or more, not {list(self.test_shots)}")
         if self.fixed and self.method != "frn":
             raise FrnError(f"a fixed {' and '.join(self.fixed)} is for --method frn, not {self.method}")
         if self.objective == "frn-pretrain" and self.method != "frn":
@@ -196,7 +197,8 @@ class Preset:
         larger = self.transform.size > self.augmentation.size  # FRN takes any r, but dummy maps have a fixed one
         if self.transform.size < self.augmentation.size or (larger and self.objective == "frn-pretrain"):
             raise FrnError(
-                f"training crops of {self.augmentation.size} pixels and evaluation at {self.transform.size} do not fit"
+                f"training crops of {self.augmentation.size} pixels and evaluation at {self.transform.size} do "
+                "not match"
             )
 
     def augmentation_at(self, epoch: int) -> Augmentation:

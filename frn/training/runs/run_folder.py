@@ -79,8 +79,8 @@ class RunFolder:
             raise FrnError(f"{self.path}: cannot be written ({error.strerror})") from error
         if not is_ours:
             raise FrnError(
-                f"{self.path}: another process is training in it, {holder(wanted.path)}. Wait until it has ended, or "
-                "give another --out."
+                f"{self.path}: another process is training there, {holder(wanted.path)}. Wait until it ends, or give "
+                "another --out."
             )
         _held[self.path.absolute()] = wanted
 
@@ -97,13 +97,13 @@ class RunFolder:
     def require_free(self) -> None:
         """Raise FrnError if the folder contains a run or other files with its names."""
         if self.last.exists():
-            raise FrnError(f"{self.path}: already holds a run. Add --resume to continue it, or give another --out.")
+            raise FrnError(f"{self.path}: already contains a run. Add --resume to continue it, or give another --out.")
         if self.config.exists():
             require_writable(self.config)
             return
         for file in (self.best, self.metrics):
             if file.exists():
-                raise FrnError(f"{file}: already exists, and is not of a run. Give another --out.")
+                raise FrnError(f"{file}: already exists and does not belong to a run. Give another --out.")
 
     def save_last(
         self,
@@ -130,7 +130,7 @@ class RunFolder:
         Raises FrnError if there is no checkpoint, or its run has other settings, apart from fewer epochs.
         """
         if not self.last.is_file():
-            raise FrnError(f"{self.path}: has no last.safetensors to resume from. Leave --resume out to start.")
+            raise FrnError(f"{self.path}: has no last.safetensors to resume from. Remove --resume to start.")
         _, record = read_header(self.last)
         require_whole(self.last)
         training: dict[str, Any] | None = record.get("training")
@@ -141,11 +141,11 @@ class RunFolder:
             raise FrnError(f"{self.path}: was started with an earlier {model.config.method} head. Use another --out.")
         if differing and not lengthens(training["run"], run):
             told = ", ".join(differing[:4])
-            raise FrnError(f"{self.path}: was started with other settings ({told}). Use them, or another --out.")
-        if training.get("pixels", self.pixels) != self.pixels and self.writes:
-            told = (
-                "photos have changed under their names since it last trained; it goes on with those that are there now"
+            raise FrnError(
+                f"{self.path}: was started with other settings ({told}). Use the same settings, or another --out."
             )
+        if training.get("pixels", self.pixels) != self.pixels and self.writes:
+            told = "photos have changed since the run last trained; it continues with the current ones"
             warnings.warn(f"{self.path}: {told}", FrnWarning, stacklevel=2)
         tensors = read_tensors(self.last)
         model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
@@ -220,12 +220,14 @@ def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
     """
     last, part = RunFolder(run).last, f"{STAGE}head."
     if not last.is_file():
-        raise FrnError(f"--init {run}: distilling takes the folder of a run, with its last.safetensors")
+        raise FrnError(f"--init {run}: distillation needs the folder of a run with its last.safetensors")
     _, record = read_header(last)
     require_whole(last)
     learned = record.get("training", {}).get("run", {}).get("images")
     if learned != list(images):
-        raise FrnError(f"--init {run}: distilling takes the data of that run, in its order: {', '.join(learned or [])}")
+        raise FrnError(
+            f"--init {run}: distillation needs the data of that run, in its order: {', '.join(learned or [])}"
+        )
     return read_tensors(last, part)
 
 

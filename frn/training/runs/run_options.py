@@ -95,7 +95,7 @@ class RunOptions:
         table, default = read_settings(self.config), RunOptions(preset="")
         given = {name: table[name] for name in ("seed", "precision") if name in table}
         if (seed := given.get("seed", 0)) != 0 and (type(seed) is not int or seed < 0):
-            raise FrnError(f"{self.config}: seed is {seed!r}, but must be a number from 0 on")
+            raise FrnError(f"{self.config}: seed is {seed!r}, but must be 0 or more")
         if (precision := given.get("precision", "auto")) not in PRECISIONS:
             raise FrnError(f"{self.config}: precision is {precision!r}, but must be one of {', '.join(PRECISIONS)}")
         return replace(self, **{n: value for n, value in given.items() if getattr(self, n) == getattr(default, n)})
@@ -135,16 +135,18 @@ class RunOptions:
                 f"`frn models add {self.backbone}` makes a model of one, which needs no training."
             )
         if self.compiled and shutil.which(compiler := os.environ.get("CXX", CXX)) is None:
-            raise FrnError(f"--compile needs a C++ compiler, and there is no {compiler}: install one, or leave it out")
+            raise FrnError(
+                f"--compile needs a C++ compiler, and there is no {compiler}: install one, or remove --compile"
+            )
         if (start := preset.pretraining.init_from) and self.init is None and not self.resume:
             recipe, colon, _ = name.rpartition(":")
             first = f"{recipe}{colon}{start}"
             raise FrnError(
-                f"preset {name!r} starts from another: run `frn train {first} --out RUN` first, then "
-                "give its result by --init RUN"
+                f"preset {name!r} starts from another run: run `frn train {first} --out RUN` first, then "
+                "pass its result with --init RUN"
             )
         if preset.pretraining.distil and self.init is None and not self.resume:
-            raise FrnError("distil needs a teacher: give the folder of a run of classical pre-training by --init RUN")
+            raise FrnError("distil needs a teacher: pass the folder of a run of classical pre-training with --init RUN")
         if self.data and preset.data.prepare is None:
             raise FrnError(
                 f"preset {name!r} renders its own images, so --data has no effect. Remove it, or choose "
@@ -153,5 +155,5 @@ class RunOptions:
         if (prepare := preset.data.prepare) is not None and not self.data:
             raise FrnError(
                 f"preset {name!r} needs --data DIR with train/ and {preset.validation.split}/ "
-                f"(`frn data prepare {prepare} --help` makes one). `frn train demo` needs none."
+                f"(`frn data prepare {prepare} --help` makes one). `frn train demo` needs no data."
             )

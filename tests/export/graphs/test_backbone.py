@@ -1,4 +1,4 @@
-"""The exported backbone, in real onnxruntime sessions."""
+"""Exported backbones in real onnxruntime sessions."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from frn.models.model import Model
 
 
 def random_model(backbone: str, *, last_pool: bool = True, size: int = 32, method: str = "frn") -> Model:
-    """Random weights, and BatchNorm statistics that are not those of a new network."""
+    """Give the model random weights, and BatchNorm statistics unlike those of a new network."""
     config = ModelConfig(
         backbone=backbone, method=method, last_pool=last_pool, transform=EvaluationTransform(size=size)
     )
@@ -46,7 +46,7 @@ def session(graph: onnx.ModelProto) -> onnxruntime.InferenceSession:
         ("resnet9-patch4", False, 84),
     ],
 )
-def test_feature_maps_are_torchs_for_any_number_of_images(
+def test_feature_maps_equal_torchs_for_any_number_of_images(
     backbone: str, last_pool: bool, size: int, method: str
 ) -> None:
     model = random_model(backbone, last_pool=last_pool, size=size, method=method)
@@ -60,7 +60,7 @@ def test_feature_maps_are_torchs_for_any_number_of_images(
         assert np.abs(ours - expected).max() <= 5e-6 * np.abs(expected).max()
 
 
-def test_two_exports_are_the_same_bytes_in_one_clean_file(tmp_path: Path) -> None:
+def test_two_exports_give_the_same_bytes_in_one_clean_file(tmp_path: Path) -> None:
     model = random_model("conv4")
     for name in ("a", "b"):
         (tmp_path / f"{name}.onnx").write_bytes(features_graph(model).SerializeToString(deterministic=True))
@@ -86,7 +86,7 @@ def test_the_file_describes_itself_and_its_use() -> None:
 
 
 class OfOnesOwn(Backbone):
-    """A network that no graph here is written for."""
+    """A network without a handwritten graph."""
 
     d, stride = 64, 8
 

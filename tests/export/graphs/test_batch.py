@@ -1,4 +1,4 @@
-"""Classes over many images at once give what each image alone gives."""
+"""Scoring many images at once gives the same results as scoring each one alone."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def classifier() -> Classifier:
     return load_classifier(SAMPLES / "moths", "conv4", "cpu")[0]
 
 
-def test_a_batch_is_its_images_one_by_one(classifier: Classifier) -> None:
+def test_batch_equals_its_images_one_by_one(classifier: Classifier) -> None:
     extractor = classifier.extractor
     crops = np.stack([extractor.transform(open_image(path)) for path in QUERIES])
     graph = batch_graph(extractor, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
@@ -48,8 +48,8 @@ def test_a_batch_is_its_images_one_by_one(classifier: Classifier) -> None:
         np.testing.assert_allclose(maps[i], classifier.error_maps(feature_map), rtol=1e-3, atol=1e-4)
 
 
-def test_both_classifiers_know_how_few_photos_a_class_has(classifier: Classifier) -> None:
-    """Probabilities of one photo per class are softer, in both files as in `frn classify`."""
+def test_both_classifiers_use_the_number_of_photos_per_class(classifier: Classifier) -> None:
+    """With one photo per class, probabilities are softer in both files, as in `frn classify`."""
     few = Classifier(classifier.extractor)
     few.enroll({home.name: sorted(home.iterdir())[:1] for home in sorted((SAMPLES / "moths").iterdir())})
     image = open_image(QUERIES[0])
@@ -68,13 +68,13 @@ def test_a_graph_needs_a_class(classifier: Classifier) -> None:
 
 
 @pytest.mark.parametrize("size", [(32, 32), (47, 61), (300, 31), (20, 28)])
-def test_preparing_alone_is_the_transform(classifier: Classifier, size: tuple[int, int]) -> None:
+def test_preprocessing_file_equals_the_transform(classifier: Classifier, size: tuple[int, int]) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
     graph = preprocess_graph(classifier.extractor.transform).SerializeToString()
     session = open_session(graph, "preprocess", device="cpu", threads=1)
     (images,) = run_session(session, ["images"], {"image": pixels})
     expected = classifier.extractor.transform(Image.fromarray(pixels)).transpose(2, 0, 1)
-    assert np.abs(images[0] * 255 - expected).max() <= 1.001  # a grey level, by rounding of halves
+    assert np.abs(images[0] * 255 - expected).max() <= 1.001  # one grey level, from rounding a half
 
 
 def graphs(classifier: Classifier) -> dict[str, onnx.ModelProto]:
@@ -89,7 +89,7 @@ def graphs(classifier: Classifier) -> dict[str, onnx.ModelProto]:
 
 
 @pytest.mark.parametrize("name", ["features", "mirrored", "scores", "batch", "head"])
-def test_no_image_gives_no_answer(classifier: Classifier, name: str) -> None:
+def test_empty_batch_gives_an_empty_answer(classifier: Classifier, name: str) -> None:
     side, (r, d) = classifier.extractor.transform.size, classifier.extractor.shape
     images, query = np.zeros((0, 3, side, side), np.float32), np.zeros((0, r, d), np.float32)
     given: dict[str, dict[str, NDArray[Any]]] = {
@@ -102,8 +102,8 @@ def test_no_image_gives_no_answer(classifier: Classifier, name: str) -> None:
     assert [len(each) for each in found] == [0] * len(outputs)
 
 
-def test_onnxs_reference_evaluator_prepares_and_classifies(classifier: Classifier) -> None:
-    """Nothing but the ONNX standard: no behaviour of onnxruntime is relied on."""
+def test_reference_evaluator_preprocesses_and_classifies(classifier: Classifier) -> None:
+    """The graph uses only the ONNX standard, no special behaviour of onnxruntime."""
     image = {"image": np.asarray(open_image(QUERIES[0]))}
     data = classifier.extractor.data
     whole = classifier_graph(data, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)

@@ -1,4 +1,4 @@
-"""The whole classifier in one file, against Pillow and the numpy side."""
+"""The whole classifier in one file, compared with Pillow and numpy."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def open_session(data: bytes) -> onnxruntime.InferenceSession:
 
 
 def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
-    """The classifier's preprocessing alone."""
+    """Export only the classifier's preprocessing."""
     graph = GraphBuilder()
     _prepare(graph, transform)
     side = transform.size
@@ -42,7 +42,7 @@ def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
 
 
 def photo(width: int, height: int, seed: int = 0) -> Image.Image:
-    """Smooth shapes and some noise, like a photo."""
+    """Draw smooth shapes with some noise, like a photo."""
     generator = np.random.default_rng(seed)
     coarse = Image.fromarray(generator.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((width, height), 3)
     noise = generator.normal(0, 8, (height, width, 3))
@@ -58,7 +58,7 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_preparation_in_the_graph_is_pillows_within_a_grey_level(name: str) -> None:
+def test_preprocessing_in_the_graph_is_within_a_grey_level_of_pillow(name: str) -> None:
     transform, sizes = (
         TRANSFORMS[name],
         [(32, 32), (84, 84), (640, 480), (97, 1001), (1000, 997), (33, 47), (4000, 3000)],
@@ -72,7 +72,7 @@ def test_preparation_in_the_graph_is_pillows_within_a_grey_level(name: str) -> N
         assert difference.mean() <= 0.02, (width, height)
 
 
-def test_a_crop_that_reaches_the_edge_is_within_a_grey_level_there() -> None:
+def test_crop_at_the_edge_is_within_a_grey_level() -> None:
     transform = TRANSFORMS["to the edge"]
     pixels = np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8)
     (ours,) = preparer(transform).run(None, {"image": pixels})
@@ -81,7 +81,7 @@ def test_a_crop_that_reaches_the_edge_is_within_a_grey_level_there() -> None:
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_a_small_image_or_a_strip_is_prepared_to_the_last_bit(name: str) -> None:
+def test_small_images_and_strips_are_preprocessed_exactly(name: str) -> None:
     transform, run = TRANSFORMS[name], preparer(TRANSFORMS[name])
     sizes = [(64, 64), (84, 84), (EXACT, EXACT), (EXACT, 300), (61, 97), (131, 40), (20, 300), (1000, 100), (2500, 7)]
     for width, height in sizes:
@@ -91,7 +91,7 @@ def test_a_small_image_or_a_strip_is_prepared_to_the_last_bit(name: str) -> None
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_images_that_are_enlarged_or_pass_are_pillows_to_the_last_bit(name: str) -> None:
+def test_enlarged_and_unresized_images_equal_pillow_exactly(name: str) -> None:
     transform = TRANSFORMS[name]
     run, generator = preparer(transform), np.random.default_rng(1)
     length = transform.resize or 35
@@ -101,8 +101,8 @@ def test_images_that_are_enlarged_or_pass_are_pillows_to_the_last_bit(name: str)
         np.testing.assert_array_equal((ours[0].transpose(1, 2, 0) * 255).round(), transform(image))
 
 
-def test_geometry_is_the_same_for_any_size_even_a_strip() -> None:
-    """A gradient tells by its values where a crop was taken."""
+def test_geometry_is_the_same_for_any_size() -> None:
+    """The values of a gradient show where a crop was taken."""
     run, transform = preparer(TRANSFORMS["shorter"]), TRANSFORMS["shorter"]
     generator = np.random.default_rng(0)
     sizes = [tuple(int(n) for n in generator.integers(20, 700, 2)) for _ in range(300)]
@@ -136,7 +136,7 @@ def enrolled(features: bytes, moths: Path) -> Classifier:
     return classifier
 
 
-def test_the_file_answers_as_the_classifier_does(features: bytes, moths: Path) -> None:
+def test_classifier_file_answers_like_the_classifier(features: bytes, moths: Path) -> None:
     classifier = enrolled(features, moths)
     run = open_session(
         classifier_graph(
@@ -162,18 +162,19 @@ def test_the_file_answers_as_the_classifier_does(features: bytes, moths: Path) -
 
 @pytest.mark.parametrize("way", [1, 2, 9])
 @pytest.mark.parametrize("rule", [RejectRule(0.4), RejectRule(0.3, 0.5)])
-def test_the_file_asks_for_the_share_that_the_rule_does(features: bytes, way: int, rule: RejectRule) -> None:
+def test_classifier_file_uses_the_same_threshold_rule(features: bytes, way: int, rule: RejectRule) -> None:
     draws, extractor = np.random.default_rng(0), Extractor(features, "m", threads=1)
     classes = {f"{number}": enroll(draws.random((2, *extractor.shape)), HeadParameters(1.0)) for number in range(way)}
     pixels = draws.integers(0, 255, (40, 50, 3), dtype=np.uint8)
     run = open_session(classifier_graph(features, classes, rule=rule).SerializeToString())
     maps = extractor.feature_maps(extractor.transform(Image.fromarray(pixels))[None])
-    expected = rule.thresholds(ClassScorer(list(classes.values())).class_error(maps), energy(maps))
+    scorer = ClassScorer(list(classes.values()))
+    expected = rule.thresholds(scorer.class_error(maps), energy(maps), scorer.centres.distance(maps))
     (threshold,) = run.run(["threshold"], {"image": pixels})
     np.testing.assert_allclose(threshold, expected[0], atol=2e-3)
 
 
-def test_many_classes_take_little_more_than_their_rows(features: bytes) -> None:
+def test_file_of_many_classes_is_little_larger_than_their_rows(features: bytes) -> None:
     draws = np.random.default_rng(0)
     extractor = Extractor(features, "m", threads=1)
     assert extractor.head
@@ -192,7 +193,7 @@ def test_many_classes_take_little_more_than_their_rows(features: bytes) -> None:
     assert str(label) == f"{expected.mean(1).argmin()}"
 
 
-def test_two_exports_are_the_same_bytes(features: bytes, moths: Path) -> None:
+def test_two_exports_give_the_same_bytes(features: bytes, moths: Path) -> None:
     classes = enrolled(features, moths).classes
     first, again = (classifier_graph(features, classes).SerializeToString(deterministic=True) for _ in range(2))
     assert first == again

@@ -1,4 +1,4 @@
-"""The closed-form head in ONNX, against recorded arrays and float64."""
+"""The closed-form head in ONNX, compared with recorded arrays and float64."""
 
 import math
 from pathlib import Path
@@ -26,7 +26,7 @@ def session(head: HeadParameters) -> onnxruntime.InferenceSession:
 
 
 def truth(support: Array, shots: list[int], query: Array, head: HeadParameters) -> np.ndarray:
-    """Float64 errors (q, way), each class with its own number of shots."""
+    """Compute float64 errors (q, way); each class has its own number of shots."""
     columns = []
     for maps, shot in zip(support, shots, strict=True):
         pool = torch.from_numpy(maps[:shot].reshape(1, -1, maps.shape[-1]).astype(np.float64))
@@ -44,7 +44,7 @@ def unit(query: Array, head: HeadParameters) -> float:
 
 
 @pytest.mark.parametrize("case", range(6))
-def test_errors_are_the_authors(golden: Path, case: int) -> None:
+def test_errors_equal_the_recorded_ones(golden: Path, case: int) -> None:
     arrays = np.load(golden / "head.npz")
     support, query, expected = (arrays[f"{case}/{name}"] for name in ("support", "query", "class_error"))
     alpha, beta = arrays[f"{case}/alpha_beta"]
@@ -57,7 +57,7 @@ def test_errors_are_the_authors(golden: Path, case: int) -> None:
     np.testing.assert_allclose(logits, -2 * error, rtol=1e-6)
 
 
-def test_one_session_takes_every_shape_and_ragged_classes() -> None:
+def test_one_session_accepts_every_shape_and_unequal_shots() -> None:
     head = HeadParameters(0.4, 0.3, 1.0)
     run = session(head)
     generator = np.random.default_rng(0)
@@ -112,7 +112,7 @@ def test_the_reference_evaluator_agrees(shot: int, d: int) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-def test_a_non_number_becomes_none() -> None:
+def test_nan_is_reported_as_none() -> None:
     support = features(0, 2, 1, 9, 16)
     support[0, 0, 0, 0] = np.nan
     error = session(HeadParameters(0.0, 0.0, 1.0)).run(
@@ -121,7 +121,7 @@ def test_a_non_number_becomes_none() -> None:
     assert np.isnan(error[0, 0])
 
 
-def test_the_file_is_small_standard_and_always_the_same() -> None:
+def test_head_file_is_small_standard_and_reproducible() -> None:
     head = HeadParameters(0.1, 0.2, 3.0)
     data, again = (head_graph(head).SerializeToString(deterministic=True) for _ in range(2))
     assert data == again

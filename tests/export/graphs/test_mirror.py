@@ -41,14 +41,14 @@ def turned(maps: Maps, extractor: Extractor) -> Maps:
     return maps.reshape(len(maps), *extractor.grid, -1)[:, :, ::-1].reshape(maps.shape)
 
 
-def test_a_map_is_the_mean_of_both_looks(plain: Extractor, both: Extractor, pixels: np.ndarray) -> None:
+def test_map_is_the_mean_of_photo_and_mirror_image(plain: Extractor, both: Extractor, pixels: np.ndarray) -> None:
     other = turned(plain.feature_maps(pixels[:, :, ::-1]), plain)
     np.testing.assert_allclose(both.feature_maps(pixels), (plain.feature_maps(pixels) + other) / 2, atol=1e-6)
     mirrored_maps = both.feature_maps(pixels[:, :, ::-1])
     np.testing.assert_allclose(mirrored_maps, turned(both.feature_maps(pixels), both), atol=1e-6)
 
 
-def test_it_has_a_hash_of_its_own_and_is_noted_in_projects(plain: Extractor, both: Extractor) -> None:
+def test_mirror_images_change_the_hash_and_are_noted_in_projects(plain: Extractor, both: Extractor) -> None:
     assert both.sha256 != plain.sha256
     noted = ModelReference.of("conv4", both, Path())
     assert noted.tta == "hflip"
@@ -56,7 +56,7 @@ def test_it_has_a_hash_of_its_own_and_is_noted_in_projects(plain: Extractor, bot
     assert mirrored(both.data) == both.data
 
 
-def test_an_exported_classifier_does_not_care_which_way_a_photo_faces(plain: Extractor, tmp_path: Path) -> None:
+def test_exported_mirror_classifier_ignores_the_direction_of_a_photo(plain: Extractor, tmp_path: Path) -> None:
     export_model(load_model("conv4"), tmp_path, ExportOptions(tta="hflip"), scan(MOTHS).members)
     session = onnxruntime.InferenceSession(tmp_path / "classifier.onnx")
     photo = plain.transform(Image.open(assets_folder() / "samples" / "queries" / "eyed footman 6.jpg"))
@@ -68,7 +68,7 @@ def test_an_exported_classifier_does_not_care_which_way_a_photo_faces(plain: Ext
     np.testing.assert_allclose(mirror[:, :, ::-1], errors, atol=1e-5)
 
 
-def test_torch_looks_the_same_way(both: Extractor) -> None:
+def test_torch_gives_the_same_mirrored_maps(both: Extractor) -> None:
     images = load_images(scan(MOTHS), both.transform)
     maps = TorchExtractor(load_model("conv4"), mirror=True).extract(images).numpy()
     np.testing.assert_allclose(maps, both.feature_maps(images.images()[:]), atol=1e-3)

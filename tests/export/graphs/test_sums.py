@@ -1,4 +1,4 @@
-"""What a graph sums by class is what the classes take off: few classes and many, of one size and of several."""
+"""Graphs sum class scores correctly: few and many classes, with equal and different sizes."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from frn.ridge.parameters import HeadParameters
 @pytest.mark.parametrize("axis", [0, 2])
 @pytest.mark.parametrize("shots", [(2, 2, 2), (1, 3, 2), (3, 1, 1)])
 @pytest.mark.parametrize("beta", [0.2, 1.2])  # rho above 2 has negative signs
-def test_sums_equal_the_energy_explained_by_the_classes(
+def test_sums_equal_the_energy_that_classes_explain(
     monkeypatch: pytest.MonkeyPatch, matrix: int, axis: int, shots: tuple[int, ...], beta: float
 ) -> None:
     monkeypatch.setattr(sums, "MATRIX", matrix)
@@ -37,7 +37,7 @@ def test_sums_equal_the_energy_explained_by_the_classes(
     np.testing.assert_allclose(found, expected.T if axis == 0 else expected[None], rtol=1e-5)
 
 
-def test_more_classes_than_a_file_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_classes_for_a_file_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     classes = {str(i): enroll(np.ones((1, 4, 16)), HeadParameters()) for i in range(3)}
     assert len(sums.join(classes).sizes) == 3
     monkeypatch.setattr(sums, "MAX_CLASS_BYTES", 2 * 4 * 16 * 4)

@@ -1,4 +1,4 @@
-"""Networks of others as ONNX, from the file of weights to an answer."""
+"""Pretrained networks as ONNX, from the weights file to an answer."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 import torch
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.builder import GraphBuilder
-from frn_export.graphs.traced import write_traced
+from frn_export.graphs.traced import _depend_on_pixels, write_traced
 from frn_export.parity import compare_features
 from torchvision import models
 from typer.testing import CliRunner
@@ -25,7 +25,7 @@ from frn.ridge.parameters import HeadParameters
 
 
 def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> Model:
-    """A network with random weights; a transformer of one layer."""
+    """Build a network with random weights; a transformer has one layer."""
     whole = models.VisionTransformer
 
     def small(**options: Any) -> models.VisionTransformer:
@@ -41,7 +41,7 @@ def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int
 
 
 @pytest.mark.parametrize("name", ["resnet18", "vit_b_16"])
-def test_a_traced_network_is_torchs_in_one_clean_file_of_checked_operators(
+def test_traced_network_equals_torch_in_one_file_of_checked_operators(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = imported(name, tmp_path, monkeypatch, 64)
@@ -61,7 +61,7 @@ def test_a_traced_network_is_torchs_in_one_clean_file_of_checked_operators(
         np.testing.assert_allclose(extractor.feature_maps(image[None])[0], maps, atol=1e-5 * np.abs(together).max())
 
 
-def test_from_weights_to_an_answer(tmp_path: Path, moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_file_leads_to_an_answer(tmp_path: Path, moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = imported("resnet18", tmp_path, monkeypatch, 64)
     save_model(model, tmp_path / "m.safetensors")
     out, classes = tmp_path / "out", moths / "test"
@@ -88,7 +88,7 @@ def test_from_weights_to_an_answer(tmp_path: Path, moths: Path, monkeypatch: pyt
 
     session = onnxruntime.InferenceSession(out / "classifier.onnx", providers=["CPUExecutionProvider"])
     (shares,) = session.run(["probability"], {"image": np.asarray(Image.open(photo).convert("RGB"))})
-    pixels = np.asarray(Image.open(photo).convert("RGB"))  # the file is an example, which is judged without itself
+    pixels = np.asarray(Image.open(photo).convert("RGB"))  # the file is an example, so it is classified without itself
     np.testing.assert_allclose(shares, fitted.predict_proba([pixels])[0], atol=0.02)
 
 
@@ -104,7 +104,7 @@ def test_an_untrained_head_is_tuned_on_the_validation_split(
     assert found["accuracy"] > 20
 
 
-def test_a_network_that_cannot_be_written_leaves_stdout_to_results(capfd: pytest.CaptureFixture[str]) -> None:
+def test_failed_export_prints_nothing_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
     class Turned(torch.nn.Module):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return images.mT
@@ -112,3 +112,12 @@ def test_a_network_that_cannot_be_written_leaves_stdout_to_results(capfd: pytest
     with pytest.raises(FrnError, match="cannot be exported as ONNX"):
         write_traced(GraphBuilder("t_"), "images", Turned(), 32)
     assert capfd.readouterr().out == ""
+
+
+def test_a_value_depends_on_the_pixels_unless_it_comes_from_their_shape_alone() -> None:
+    def node(kind: str, inputs: list[str], output: str) -> onnx.NodeProto:
+        return onnx.helper.make_node(kind, inputs, [output])
+
+    nodes = [node("Relu", ["images"], "a"), node("Shape", ["a"], "s"), node("Mul", ["s", "two"], "t")]
+    graph = onnx.helper.make_graph([*nodes, node("Reshape", ["a", "t"], "maps")], "g", [], [])
+    assert _depend_on_pixels(graph) == {"images", "a", "maps"}

@@ -1,4 +1,4 @@
-"""The page as files. tests/browser opens it."""
+"""The files of the web page. tests/browser opens the page."""
 
 import io
 import json
@@ -44,7 +44,7 @@ def archive(tmp_path: Path) -> Path:
     return pack(tmp_path / "runtime.tgz", package())
 
 
-def test_folder_and_archive_are_the_same_runtime(
+def test_folder_and_archive_give_the_same_runtime(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "project" / "node_modules" / "onnxruntime-web"
@@ -72,6 +72,12 @@ def test_a_non_runtime_is_refused(files: dict[str, bytes], reason: str, tmp_path
         find_runtime(pack(tmp_path / "x.tgz", files))
 
 
+def test_a_file_too_large_for_a_runtime_is_not_read(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frn_export.web.runtime.MAX_BYTES", 12)
+    with pytest.raises(FrnError, match=r"has no package/package\.json"):
+        find_runtime(archive)
+
+
 def test_a_missing_runtime_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for given in (None, tmp_path / "no.tgz", tmp_path):
@@ -82,7 +88,7 @@ def test_a_missing_runtime_says_how_to_get_it(tmp_path: Path, monkeypatch: pytes
         find_runtime(tmp_path / "noise.tgz")
 
 
-def test_a_page_is_whole_and_asks_for_nothing_else(archive: Path, tmp_path: Path) -> None:
+def test_page_is_complete_and_requests_nothing_else(archive: Path, tmp_path: Path) -> None:
     out = tmp_path / "page"
     words = ("export", "--web", out, "--classes", SAMPLES / "moths", "--model", "conv4", "--runtime", archive)
     done = frn(*words, "--json")
@@ -103,13 +109,15 @@ def test_a_page_is_whole_and_asks_for_nothing_else(archive: Path, tmp_path: Path
     r = described["grid"][0] * described["grid"][1]
     assert np.fromfile(out / "supports.bin", "<f4").size == 30 * r * described["channels"]
     frn(*words)
-    assert (out / "sw.js").read_text(encoding="utf-8") == worker  # the same page again: no browser loads it anew
+    assert (out / "sw.js").read_text(encoding="utf-8") == worker  # the same page again, so browsers keep their copy
 
 
-def test_a_page_without_classes_leaves_none_behind(archive: Path, tmp_path: Path) -> None:
+def test_page_without_classes_removes_earlier_classes(archive: Path, tmp_path: Path) -> None:
     out, rest = tmp_path / "page", ("--model", "conv4", "--runtime", archive)
     assert frn("export", "--web", out, "--classes", SAMPLES / "moths", *rest).exit_code == 0
     assert frn("export", "--web", out, *rest).exit_code == 0
+    assert frn("export", "--web", tmp_path / "bare", *rest).exit_code == 0
+    assert (tmp_path / "bare" / "sw.js").read_bytes() == (out / "sw.js").read_bytes()
     assert json.loads((out / "page.json").read_text(encoding="utf-8"))["classes"] == []
     assert not (out / "supports.bin").exists()
     assert not (out / "scores.onnx").exists()
@@ -122,9 +130,15 @@ def test_another_page_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
     assert "index.html: already exists, and frn did not write it" in done.stderr
     assert (tmp_path / "index.html").read_text() == "my home page"
     assert not (tmp_path / "page.js").exists()
+    for name in ("index.html", "head.onnx"):
+        (tmp_path / "other").mkdir(exist_ok=True)
+        (tmp_path / "index.html").rename(tmp_path / "other" / name)
+        refused = frn("export", "--web", tmp_path / "other", "--model", "conv4", "--runtime", archive)
+        assert f"{name}: already exists, and frn did not write it" in refused.stderr
+        (tmp_path / "other" / name).rename(tmp_path / "index.html")
 
 
-def test_out_or_web_is_needed_and_not_both(tmp_path: Path) -> None:
+def test_exactly_one_of_out_and_web_is_required(tmp_path: Path) -> None:
     assert "give either --out for ONNX files or --web for a page" in frn("export").stderr
     assert "either --out for ONNX files or --web" in frn("export", "--out", tmp_path, "--web", tmp_path).stderr
     assert "uses the model as it is" in frn("export", "--web", tmp_path, "--precision", "fp16").stderr

@@ -1,4 +1,4 @@
-"""What follows a convolution as one compiled function: the same as norm, sum, pooling and activation, one by one."""
+"""The compiled function after a convolution equals norm, sum, pooling and activation, one by one."""
 
 import copy
 import os
@@ -30,7 +30,7 @@ def plainly(maps: list[Tensor], norms: list[nn.BatchNorm2d], slope: float, *, po
 
 
 def drawn_norm(channels: int) -> nn.BatchNorm2d:
-    """With factors of both signs, and running statistics that a batch is not near."""
+    """Use factors of both signs, and running statistics far from those of a batch."""
     norm = nn.BatchNorm2d(channels)
     nn.init.uniform_(norm.weight, -1.5, 1.5)
     nn.init.normal_(norm.bias)
@@ -49,7 +49,7 @@ def drawn_norm(channels: int) -> nn.BatchNorm2d:
         (2, (7, 5), 0.1, True, torch.bfloat16),
     ],
 )
-def test_results_gradients_and_running_statistics_are_those_of_the_plain_functions(
+def test_compiled_results_gradients_and_statistics_equal_plain_functions(
     branches: int, size: tuple[int, int], slope: float, pool: bool, dtype: torch.dtype
 ) -> None:
     torch.manual_seed(0)
@@ -71,7 +71,7 @@ def test_results_gradients_and_running_statistics_are_those_of_the_plain_functio
     for x, reference in zip(maps, exact, strict=True):
         assert x.grad is not None
         assert reference.grad is not None
-        # Where two of a window are as large up to rounding, either may get the gradient.
+        # If two values of a window are equal up to rounding, either may get the gradient.
         apart = (x.grad.double() - reference.grad).abs() > rounding * (1 + reference.grad.abs())
         assert apart.double().mean() < (0 if dtype is torch.float32 else 1e-2) + 1e-9
     for norm, exactly in zip(norms, exact_norms, strict=True):
@@ -83,7 +83,7 @@ def test_results_gradients_and_running_statistics_are_those_of_the_plain_functio
 
 
 @needs_compiler
-def test_a_backbone_learns_the_same() -> None:
+def test_compiled_backbone_learns_the_same() -> None:
     torch.manual_seed(0)
     plain = build_backbone("resnet12-small", size=42)
     compiled, exact = copy.deepcopy(plain), copy.deepcopy(plain).double()
@@ -107,8 +107,8 @@ def test_a_backbone_learns_the_same() -> None:
 
 
 @needs_compiler
-def test_one_loop_serves_maps_of_all_sizes() -> None:
-    """Each size anew would cost seconds of compiling."""
+def test_one_loop_handles_maps_of_all_sizes() -> None:
+    """Compiling each size again would take seconds."""
     torch._dynamo.reset()
     _loop.cache_clear()
     norm = drawn_norm(24)
@@ -119,19 +119,19 @@ def test_one_loop_serves_maps_of_all_sizes() -> None:
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 5
 
 
-def test_channels_of_few_values_are_left_to_the_plain_functions() -> None:
+def test_channels_with_few_values_use_the_plain_functions() -> None:
     norm = nn.BatchNorm2d(8)
     maps = [torch.randn(b, 8, *size, requires_grad=True) for b, size in ((1, (1, 1)), (2, (1, 1)), (4, (4, 4)))]
     assert [_fits([x], [norm]) for x in maps] == [False, False, True]
 
 
 def test_networks_without_such_blocks_are_refused() -> None:
-    with pytest.raises(FrnError, match="--compile: nothing of a Sequential"):
+    with pytest.raises(FrnError, match="--compile: does not support Sequential"):
         compile_blocks(nn.Sequential(nn.Conv2d(3, 4, 3)))
 
 
 @needs_compiler
-def test_a_run_trains_as_without_it_and_resumes_bit_for_bit(tmp_path: Path) -> None:
+def test_compiled_run_trains_the_same_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     compiled = RunSettings(compiled=True)
     plain, _ = quick(tmp_path / "plain")
@@ -145,19 +145,21 @@ def test_a_run_trains_as_without_it_and_resumes_bit_for_bit(tmp_path: Path) -> N
     assert_same(tmp_path / "whole" / "best.safetensors", tmp_path / "cut" / "best.safetensors")
 
 
-def test_without_a_compiler_the_option_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(FrnError, match="--compile needs a C\\+\\+ compiler, and there is no no-such-compiler"):
         RunOptions(preset="demo", compiled=True).check()
 
 
-def test_a_compiler_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_compiler_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object, **__: object) -> NoReturn:
         raise torch._dynamo.exc.TorchRuntimeError("no room for the cache\nand more")
 
     monkeypatch.setattr(torch, "compile", lambda *_, **__: failing)
     _loop.cache_clear()
     maps = torch.randn(2, 4, 6, 6, requires_grad=True)
-    with pytest.raises(FrnError, match=r"^--compile: no room for the cache\. Leave it out, or mend the compiler\.$"):
+    with pytest.raises(
+        FrnError, match=r"^--compile: no room for the cache\. Remove the option, or fix the compiler\.$"
+    ):
         _compiled([maps], [drawn_norm(4)], slope=0.1, pool=True)
     _loop.cache_clear()

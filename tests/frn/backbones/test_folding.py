@@ -1,4 +1,4 @@
-"""A backbone without its batch normalisations makes the same maps."""
+"""A backbone with folded batch normalisations makes the same maps."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from frn.backbones.folding import folded
 
 
 def trained(backbone: Backbone) -> Backbone:
-    """Give every normalisation statistics and scales of some training."""
+    """Give every normalisation statistics and scales as after training."""
     torch.manual_seed(1)
     for module in backbone.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -28,7 +28,7 @@ def norms(network: nn.Module) -> int:
 
 
 @pytest.mark.parametrize("name", ["conv4", "resnet12-small"])
-def test_maps_are_the_same_and_no_normalisation_is_left(name: str) -> None:
+def test_folding_keeps_maps_and_removes_normalisations(name: str) -> None:
     backbone = trained(build_backbone(name, last_pool=True, size=32)).double()
     lean = folded(backbone, 32)
     images = torch.randn(3, 3, 32, 32, dtype=torch.float64)
@@ -37,7 +37,7 @@ def test_maps_are_the_same_and_no_normalisation_is_left(name: str) -> None:
     assert norms(lean) == 0 < norms(backbone)
 
 
-def test_in_bf16_it_is_as_near_to_float32() -> None:
+def test_folded_bf16_is_as_close_to_float32() -> None:
     backbone = trained(build_backbone("resnet12-small", last_pool=True, size=32))
     lean, images = folded(backbone, 32), torch.randn(16, 3, 32, 32)
     with torch.no_grad():
@@ -48,7 +48,7 @@ def test_in_bf16_it_is_as_near_to_float32() -> None:
 
 
 class Crossed(Backbone):
-    """Parts that follow each other in the listing, and not in use."""
+    """These modules are neighbours in the listing but not in the computation."""
 
     d, stride = 4, 1
 
@@ -61,6 +61,6 @@ class Crossed(Backbone):
         return maps + self.norm(maps)
 
 
-def test_a_network_that_uses_its_parts_otherwise_stays_as_it_is() -> None:
+def test_network_with_other_use_of_its_parts_is_not_folded() -> None:
     backbone = trained(Crossed())
     assert folded(backbone, 8) is backbone

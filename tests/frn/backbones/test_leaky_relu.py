@@ -1,4 +1,4 @@
-"""The activation of ResNet-12 is torch's, to the last bit, in every precision and mode."""
+"""The activation of ResNet-12 equals torch's, bit for bit, in every precision and mode."""
 
 import pytest
 import torch
@@ -8,19 +8,19 @@ from frn.backbones.leaky_relu import leaky_relu
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_it_is_torchs_with_its_gradient(dtype: torch.dtype) -> None:
+def test_activation_equals_torchs_with_its_gradient(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     x, gradient = torch.randn(2, 4, 3, 6, 6).to(dtype)
     theirs, ours = x.clone().requires_grad_(), x.clone().requires_grad_()
     F.leaky_relu(theirs, 0.1).backward(gradient)
-    leaky_relu(ours * 1).backward(gradient)  # a leaf has no memory to give away
+    leaky_relu(ours * 1).backward(gradient)  # a leaf tensor must not be overwritten
     assert theirs.grad is not None
     assert ours.grad is not None
     assert torch.equal(ours.grad, theirs.grad)
     assert torch.equal(leaky_relu(x.clone()), F.leaky_relu(x, 0.1))
 
 
-def test_its_gradient_keeps_only_what_the_next_layer_keeps() -> None:
+def test_gradient_stores_only_what_the_next_layer_stores() -> None:
     kept: list[int] = []
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:

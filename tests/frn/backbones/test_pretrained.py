@@ -1,4 +1,4 @@
-"""Networks of others as frozen extractors, with random weights from local files."""
+"""Pretrained networks as frozen extractors, with random weights from local files."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests import processes
 
 
 def weights_of(name: str, folder: Path, suffix: str = ".pth", **options: Any) -> Path:
-    """A file with random weights, BatchNorm's statistics included."""
+    """Write a file with random weights, including BatchNorm's statistics."""
     state = models.get_model(name, weights=None, **options).state_dict()
     path = folder / f"{name}{suffix}"
     if suffix == ".pth":
@@ -31,7 +31,7 @@ def weights_of(name: str, folder: Path, suffix: str = ".pth", **options: Any) ->
 
 @pytest.fixture
 def small_vit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torchvision's smallest transformer has 86 million weights: one layer of 48 channels is tested instead."""
+    """The smallest transformer of torchvision has 86 million weights, so the tests use one layer of 48 channels."""
     whole = models.VisionTransformer
 
     def small(**options: Any) -> models.VisionTransformer:
@@ -41,7 +41,7 @@ def small_vit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
-def test_maps_are_taken_before_pooling(tmp_path: Path, suffix: str) -> None:
+def test_pretrained_maps_come_from_before_pooling(tmp_path: Path, suffix: str) -> None:
     file = weights_of("resnet18", tmp_path, suffix)
     model = import_pretrained("torchvision:resnet18", file, size=96)
     whole = models.resnet18()
@@ -57,7 +57,7 @@ def test_maps_are_taken_before_pooling(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.usefixtures("small_vit")
-def test_tokens_are_the_last_ones_without_the_class_token(tmp_path: Path) -> None:
+def test_transformer_maps_are_the_last_tokens_without_the_class_token(tmp_path: Path) -> None:
     file = weights_of("vit_b_16", tmp_path, image_size=48)
     model = import_pretrained("torchvision:vit_b_16", file, size=48)
     whole = models.get_model("vit_b_16", weights=None, image_size=48).eval()
@@ -71,18 +71,18 @@ def test_tokens_are_the_last_ones_without_the_class_token(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("small_vit")
-def test_positions_follow_the_size_of_the_images(tmp_path: Path) -> None:
+def test_positions_are_resampled_for_the_image_size(tmp_path: Path) -> None:
     file = weights_of("vit_b_16", tmp_path)
     model = import_pretrained("torchvision:vit_b_16", file, size=64)
     assert model.feature_maps(torch.rand(1, 3, 64, 64)).shape == (1, 16, 48)
 
 
-def test_a_head_of_two_networks_takes_no_pretrained_one(tmp_path: Path) -> None:
+def test_head_with_two_networks_refuses_a_pretrained_backbone(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="method 'lccrn' trains 2 networks"):
         import_pretrained("torchvision:resnet18", weights_of("resnet18", tmp_path), size=64, method="lccrn")
 
 
-def test_a_model_file_holds_the_weights_and_says_whose_they_are(tmp_path: Path) -> None:
+def test_model_file_stores_the_weights_and_their_source(tmp_path: Path) -> None:
     file = weights_of("resnet18", tmp_path)
     model = import_pretrained("torchvision:resnet18", file, size=64)
     save_model(model, tmp_path / "model.safetensors")
@@ -93,21 +93,21 @@ def test_a_model_file_holds_the_weights_and_says_whose_they_are(tmp_path: Path) 
     assert again.config.untrained_head
 
 
-def test_nothing_is_trained(tmp_path: Path) -> None:
+def test_pretrained_backbone_stays_frozen(tmp_path: Path) -> None:
     model = import_pretrained("torchvision:resnet18", weights_of("resnet18", tmp_path), size=64).train()
     assert not any(parameter.requires_grad for parameter in model.backbone.parameters())
     assert not any(module.training for module in model.backbone.modules())
 
 
-def test_images_are_prepared_as_the_makers_of_the_weights_did() -> None:
+def test_images_are_preprocessed_like_those_of_the_weights() -> None:
     first, second = (recipe("torchvision:resnet50", Path(f"resnet50-{name}.pth")) for name in ("0676ba61", "11ad3fa6"))
     assert (first.size, first.resize(224), first.mean) == (224, 256, (0.485, 0.456, 0.406))
     assert (second.resize(224), second.resize(112)) == (232, 116)
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
-    file = weights_of("resnet34", tmp_path)  # has everything that a ResNet-18 has, and more
-    with pytest.raises(FrnError, match=r"is not of this network: it also holds layer1\.2"):
+    file = weights_of("resnet34", tmp_path)  # has everything in a ResNet-18, and more
+    with pytest.raises(FrnError, match=r"does not belong to this network: it also holds layer1\.2"):
         import_pretrained("torchvision:resnet18", file)
     torch.save({"conv1.weight": torch.zeros(64, 3, 7, 7)}, tmp_path / "part.pth")
     with pytest.raises(FrnError, match=r"it lacks bn1\.bias and"):
@@ -116,13 +116,11 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
 
 def test_a_pickle_that_runs_code_is_refused(tmp_path: Path) -> None:
     torch.save(torch.nn.Linear(2, 2), tmp_path / "whole.pth")
-    with pytest.raises(FrnError, match="holds more than weights and is refused"):
+    with pytest.raises(FrnError, match="contains more than weights and is refused"):
         import_pretrained("torchvision:resnet18", tmp_path / "whole.pth")
 
 
-def test_weights_come_from_torchs_cache_and_a_lack_of_them_says_where_it_looked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_weights_name_the_searched_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     with pytest.raises(FrnError, match=r"no weights found.*--weights FILE"):
         find_weights("torchvision:resnet18", None)
@@ -136,9 +134,9 @@ def test_weights_come_from_torchs_cache_and_a_lack_of_them_says_where_it_looked(
     ("name", "reason"),
     [
         ("torchvision:resnet19", "torchvision has no such classification network"),
-        ("torchvision:googlenet", "is of none of the families that give a map"),
-        ("torchvision:", "a pretrained backbone is called"),
-        ("torchvision:vit_b_16", "gives no feature map for 40 x 40 images"),
+        ("torchvision:googlenet", "belongs to no family with feature maps"),
+        ("torchvision:", "a pretrained backbone is named"),
+        ("torchvision:vit_b_16", "returns no feature map for 40 x 40 images"),
     ],
 )
 @pytest.mark.usefixtures("small_vit")
@@ -149,22 +147,22 @@ def test_a_backbone_without_maps_is_refused(name: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "side", "grid"), [("resnet18", 64, (2, 2)), ("vit_small_patch14_dinov2", 56, (4, 4))])
-def test_networks_of_timm(name: str, side: int, grid: tuple[int, int], tmp_path: Path) -> None:
+def test_timm_networks_give_maps(name: str, side: int, grid: tuple[int, int], tmp_path: Path) -> None:
     timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
     whole = timm.create_model(name, pretrained=False).eval()
     torch.save(whole.state_dict(), tmp_path / "weights.pth")
     model = import_pretrained(f"timm:{name}", tmp_path / "weights.pth", size=side)
     assert model.grid == grid
     assert model.config.mean == tuple(timm.get_pretrained_cfg(name).mean)
-    if name == "resnet18":  # the transformer's positions are resampled: nothing to compare with
+    if name == "resnet18":  # the transformer's positions are resampled, so there is nothing to compare
         images = torch.rand(2, 3, side, side)
         expected = whole.forward_features((images - model.mean) / model.std).flatten(2).mT.detach()
         levelled = expected / expected.square().mean((1, 2), keepdim=True).sqrt()
         torch.testing.assert_close(model.feature_maps(images) * model.d**0.5, levelled, rtol=1e-4, atol=1e-5)
 
 
-def test_a_small_file_that_names_a_huge_network_is_refused_at_little_cost(tmp_path: Path) -> None:
-    """The network that is named has 644 million weights; the file has none."""
+def test_small_file_naming_a_huge_network_is_refused_cheaply(tmp_path: Path) -> None:
+    """The named network has 644 million weights, and the file has none."""
     config = ModelConfig(backbone="torchvision:regnet_y_128gf", method="frn", transform=EvaluationTransform(size=384))
     path = tmp_path / "huge.safetensors"
     path.write_bytes(model_file({}, header(config, {})))
@@ -182,11 +180,11 @@ def test_a_small_file_that_names_a_huge_network_is_refused_at_little_cost(tmp_pa
     assert "its weights do not fit a frn model on torchvision:regnet_y_128gf (Missing key(s)" in reason
     seconds, grown = map(float, told.split())
     assert grown < 300 << 10  # KiB; with its weights the network takes 3.3 GB
-    assert seconds < 20  # of the processor: one, on an idle machine; with its weights 55
+    assert seconds < 20  # seconds of processor time: one on an idle machine, 55 with the weights
 
 
 @pytest.mark.parametrize("name", ["resnet18", "regnet_x_400mf", "swin_t", "convnext_tiny", "efficientnet_b0"])
-def test_a_network_without_its_weights_has_the_same_tensors(name: str) -> None:
+def test_network_built_without_weights_has_the_same_tensors(name: str) -> None:
     config = ModelConfig(backbone=f"torchvision:{name}", method="frn", transform=EvaluationTransform(size=64))
     with Weightless():
         bare = Model(config).state_dict()
@@ -197,7 +195,7 @@ def test_a_network_without_its_weights_has_the_same_tensors(name: str) -> None:
 
 
 def lite_weights(folder: Path, network: str = "tf_efficientnet_lite0") -> Path:
-    """Random weights of a network of timm under the names of the `efficientnet_lite_pytorch` package."""
+    """Random weights of a timm network under the names of the `efficientnet_lite_pytorch` package."""
     timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
     torch.manual_seed(0)
     state = timm.create_model(network).state_dict()
@@ -207,7 +205,7 @@ def lite_weights(folder: Path, network: str = "tf_efficientnet_lite0") -> Path:
     return file
 
 
-def test_weights_of_the_efficientnet_package_are_taken_by_their_order(tmp_path: Path) -> None:
+def test_efficientnet_package_weights_are_matched_by_order(tmp_path: Path) -> None:
     file = lite_weights(tmp_path)
     model = import_pretrained("timm:tf_efficientnet_lite0", file, size=64)
     assert isinstance(model.backbone, Pretrained)
@@ -216,7 +214,7 @@ def test_weights_of_the_efficientnet_package_are_taken_by_their_order(tmp_path: 
 
 
 def test_weights_of_another_efficientnet_lite_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FrnError, match="is not of this network"):
+    with pytest.raises(FrnError, match="does not belong to this network"):
         import_pretrained("timm:tf_efficientnet_lite0", lite_weights(tmp_path, "tf_efficientnet_lite1"), size=64)
 
 

@@ -1,4 +1,4 @@
-"""`frn classify --out`: a line per photo, whatever stops it."""
+"""`frn classify --out` writes exactly one line per photo, even after interruptions."""
 
 import json
 import os
@@ -37,7 +37,8 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     assert "--resume" in classify(*asked, "--out", out).stderr
     assert classify(*asked, "--out", out, "--top", 2, "--resume").exit_code == 1
     assert out.read_bytes() == whole
-    again = classify(*asked, "--out", out, "--top", 2, "--resume")  # nothing is left to do, and one is still broken
+    # nothing is left to do, and one photo is still broken
+    again = classify(*asked, "--out", out, "--top", 2, "--resume")
     assert again.exit_code == 1
     assert "1 images could not be read" in again.stderr
     assert classify(classes, photos[0], "--out", out, "--resume").exit_code == 0

@@ -1,4 +1,4 @@
-"""The commands as people call them."""
+"""Commands as people call them."""
 
 import json
 import re
@@ -63,7 +63,7 @@ def python(code: str, *words: object) -> subprocess.CompletedProcess[str]:
         *([c, "--help"] for c in ("classify", "train", "eval", "data", "export")),
     ],
 )
-def test_looking_around_imports_no_torch(command: list[str]) -> None:
+def test_help_and_listings_import_no_torch(command: list[str]) -> None:
     code = (
         "import sys; from frn.cli.main import app\n"
         "app(sys.argv[1:], standalone_mode=False); print('torch' in sys.modules)"
@@ -85,7 +85,7 @@ def test_a_wrong_folder_is_reported_before_torch_is_imported() -> None:
 
 
 def test_the_shipped_model_tells_the_samples_apart() -> None:
-    """The README's first command. Chance is one in six."""
+    """The first command of the README. Chance is one in six."""
     result = frn("classify", SAMPLES / "moths", SAMPLES / "queries", "--json")
     answers = lines(result)
     assert result.exit_code == 0
@@ -127,7 +127,7 @@ def test_a_support_image_as_query_belongs_to_its_class(moths: Path, model: Path)
     assert np.mean(right) >= 0.5
 
 
-def test_broken_photos_stop_nothing(moths: Path, model: Path, tmp_path: Path, truncated_jpeg: Path) -> None:
+def test_broken_photos_are_skipped(moths: Path, model: Path, tmp_path: Path, truncated_jpeg: Path) -> None:
     text, good = tmp_path / "text.png", moths / "test" / "moth 40" / "00.png"
     text.write_text("no picture")
     missing = tmp_path / "none.jpg"
@@ -144,7 +144,7 @@ def test_broken_photos_stop_nothing(moths: Path, model: Path, tmp_path: Path, tr
 def test_names_with_spaces_umlauts_and_emoji_and_a_class_of_one_image(moths: Path, model: Path, tmp_path: Path) -> None:
     for name, count in (("Käfer 🐞", 1), ("Grüner Wurm", 3)):
         (tmp_path / "my photos ♥" / name).mkdir(parents=True)
-        species = moths / "test" / f"moth 4{count}"  # of its own: a photo is an example of one class only
+        species = moths / "test" / f"moth 4{count}"  # its own copy: a photo may be an example of only one class
         for number in range(count):
             shutil.copy(species / f"0{number}.png", tmp_path / "my photos ♥" / name / f"Foto {number} ß.png")
     query = tmp_path / "my photos ♥" / "Käfer 🐞" / "Foto 0 ß.png"
@@ -153,13 +153,13 @@ def test_names_with_spaces_umlauts_and_emoji_and_a_class_of_one_image(moths: Pat
     assert set(answer["probabilities"]) == {"Käfer 🐞", "Grüner Wurm"}  # type: ignore[call-overload]
 
 
-def test_odd_folders_get_one_clear_line(model: Path, moths: Path, tmp_path: Path) -> None:
+def test_unsuitable_folders_get_one_clear_line(model: Path, moths: Path, tmp_path: Path) -> None:
     query = moths / "test" / "moth 40" / "00.png"
     one = tmp_path / "one"
     shutil.copytree(moths / "test" / "moth 40", one / "moth 40")
     result = frn("classify", one, query, "--json", "--model", model)
     assert result.exit_code == 0
-    assert "has one class: every photo is called 'moth 40' or unknown" in result.stderr
+    assert "has one class: every photo is labelled 'moth 40' or unknown" in result.stderr
     (tmp_path / "empty").mkdir()
     bad = tmp_path / "bad" / "words"
     bad.mkdir(parents=True)
@@ -190,7 +190,7 @@ def test_a_name_cannot_steer_the_terminal() -> None:
     assert printable("a\x1b[2Jb\u202ec\n") == r"a\x1b[2Jb\u202ec\n"
 
 
-def test_eval_reports_every_shot_and_repeats_itself(moths: Path, model: Path) -> None:
+def test_eval_reports_every_shot_reproducibly(moths: Path, model: Path) -> None:
     words = ("eval", model, "--data", moths, "--shot", 1, "--shot", 3, "--queries", 5, "--episodes", 60, "--json")
     first, again = json.loads(frn(*words).stdout), json.loads(frn(*words).stdout)
     assert list(first) == ["model", "data", "split", "seed", "results"]
@@ -203,7 +203,7 @@ def test_eval_reports_every_shot_and_repeats_itself(moths: Path, model: Path) ->
     assert alone["results"][0]["accuracy"] == first["results"][1]["accuracy"]
 
 
-def test_eval_names_a_class_that_is_too_small(moths: Path, model: Path) -> None:
+def test_eval_reports_a_class_that_is_too_small(moths: Path, model: Path) -> None:
     result = frn("eval", model, "--data", moths, "--shot", 5)
     assert result.exit_code == 1
     assert "class 'moth 40' has 12 images, but a 5-shot episode with 16 queries needs 21" in result.stderr
@@ -214,7 +214,7 @@ def test_eval_names_a_class_that_is_too_small(moths: Path, model: Path) -> None:
 
 
 def assert_shown_by_tensorboard(run: Path) -> None:
-    """TensorBoard reads what `metrics.jsonl` has: loss, accuracy, alpha, beta, gamma, the learning rate, validation."""
+    """TensorBoard has the values of `metrics.jsonl`: loss, accuracy, alpha, beta, gamma, learning rate, validation."""
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulators.EventAccumulator(str(run / "tensorboard")).Reload()
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -240,11 +240,11 @@ def test_train_on_a_folder_then_evaluate_and_classify(moths: Path, tmp_path: Pat
     assert len(lines(frn("classify", moths / "test", moths / "val" / "moth 20", "--model", out, "--json"))) == 12
     again = frn(*words, "--epochs", 2, "--precision", "fp32")
     assert again.exit_code == 1
-    assert "already holds a run. Add --resume" in again.stderr
+    assert "already contains a run. Add --resume" in again.stderr
     assert "images of" not in again.stderr, "it is said before they are read"
 
 
-def test_another_method_trains_without_the_heads_that_a_preset_puts_beside_its_own() -> None:
+def test_another_method_drops_the_auxiliary_heads_of_a_preset() -> None:
     preset = find_preset("shipped-resnet12-small")
     assert preset.aux_heads == ("proto",)
     options = RunOptions(preset="shipped-resnet12-small")
@@ -252,7 +252,7 @@ def test_another_method_trains_without_the_heads_that_a_preset_puts_beside_its_o
     assert replace(options, method="proto").overridden().aux_heads == ()
 
 
-def test_train_names_missing_arguments() -> None:
+def test_train_reports_missing_arguments() -> None:
     assert "Did you mean cifar-fs-conv4" in frn("train", "cifar-conv4").stderr
     assert "needs --data DIR with train/ and val/" in frn("train", "cifar-fs-conv4").stderr
 
@@ -325,7 +325,7 @@ def test_the_shipped_model_answers_without_torch() -> None:
     assert result.stderr == ""
 
 
-def test_export_writes_a_checked_file_that_classifies_alike(moths: Path, model: Path, tmp_path: Path) -> None:
+def test_exported_file_is_checked_and_classifies_the_same(moths: Path, model: Path, tmp_path: Path) -> None:
     result = frn("export", "--model", model, "--out", tmp_path / "out", "--json")
     assert result.exit_code == 0, result.stderr
     exported = json.loads(result.stdout)

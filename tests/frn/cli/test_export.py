@@ -1,4 +1,4 @@
-"""`frn export` in every precision: what it tells, what it refuses, and that a refusal leaves nothing."""
+"""`frn export` in every precision: its messages and refusals; a refusal leaves no files."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def operators(path: Path) -> set[str]:
     return {node.op_type for node in onnx.load(path).graph.node}
 
 
-def test_int8_is_judged_and_its_classifier_contains_it(moths: Path, two_classes: Path, tmp_path: Path) -> None:
+def test_int8_is_evaluated_and_used_by_its_classifier(moths: Path, two_classes: Path, tmp_path: Path) -> None:
     words = (
         "--model",
         "conv4",
@@ -73,8 +73,8 @@ def test_int8_is_judged_and_its_classifier_contains_it(moths: Path, two_classes:
     assert not [name for name in names if str(tmp_path).encode() in (tmp_path / "a" / name).read_bytes()]
 
 
-def test_a_photo_gets_the_same_from_both_classifiers_at_few_shots(two_classes: Path, tmp_path: Path) -> None:
-    """Two photos a class: their probabilities are milder, in both classifiers."""
+def test_both_classifiers_agree_at_few_shots(two_classes: Path, tmp_path: Path) -> None:
+    """With two photos per class, probabilities are softer in both classifiers."""
     assert export("--model", "conv4", "--classes", two_classes, "--out", tmp_path / "out").exit_code == 0
     opened = {path.stem: onnxruntime.InferenceSession(path) for path in (tmp_path / "out").glob("*.onnx")}
     image = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
@@ -95,7 +95,7 @@ def save(image: np.ndarray, folder: Path) -> Path:
     return folder / "noise.png"
 
 
-def test_fp16_halves_the_extractor_and_says_every_difference(two_classes: Path, tmp_path: Path) -> None:
+def test_fp16_halves_the_extractor_and_reports_every_difference(two_classes: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = export("--model", "conv4", "--out", out, "--precision", "fp16", "--classes", two_classes)
     assert result.exit_code == 0, result.stderr
@@ -105,7 +105,7 @@ def test_fp16_halves_the_extractor_and_says_every_difference(two_classes: Path, 
     assert "Cast" in operators(out / "classifier.onnx")
 
 
-def test_weights_come_along_in_half_precision_and_load_as_any_model(tmp_path: Path) -> None:
+def test_exported_half_precision_weights_load_like_any_model(tmp_path: Path) -> None:
     result = export("--model", "conv4", "--out", tmp_path, "--precision", "fp16", "--weights", "--json")
     path = Path(json.loads(result.stdout)["weights"])
     stored, shipped = load_model(path), load_model("conv4")
@@ -118,7 +118,7 @@ def test_weights_come_along_in_half_precision_and_load_as_any_model(tmp_path: Pa
     torch.testing.assert_close(maps, wanted, rtol=0, atol=float(5e-3 * wanted.abs().max()))
 
 
-def test_int8_that_loses_too_much_is_refused_and_leaves_nothing(
+def test_int8_that_loses_too_much_is_refused_without_files(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     untrained = features_graph(Model(load_model("conv4").config).eval()).SerializeToString()
@@ -161,7 +161,7 @@ def test_conflicting_options_are_reported_before_any_work(moths: Path, tmp_path:
     assert not out.exists()
 
 
-def test_a_readme_of_someone_elses_is_not_overwritten(tmp_path: Path) -> None:
+def test_foreign_readme_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# My project")
     result = export("--out", tmp_path)
     assert result.exit_code == 1
@@ -169,7 +169,21 @@ def test_a_readme_of_someone_elses_is_not_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["README.md"]
 
 
-def test_an_export_without_classes_leaves_no_classifier_of_another_model(two_classes: Path, tmp_path: Path) -> None:
+def test_unmarked_file_is_kept_unless_it_is_beside_an_earlier_export(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "features.ort").write_bytes(b"mine")
+    words = ("--model", "conv4", "--as", "ort", "--out", out)
+    assert "features.ort: already exists" in export(*words).stderr
+    assert [(path.name, path.read_bytes()) for path in out.iterdir()] == [("features.ort", b"mine")]
+    assert export(*words, "--replace").exit_code == 0
+    (out / "features.ort").write_bytes(b"mine")
+    again = export(*words)
+    assert again.exit_code == 0
+    assert "removed" not in again.stderr
+
+
+def test_export_without_classes_removes_an_older_classifier(two_classes: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert export("--model", "conv4", "--classes", two_classes, "--weights", "--out", out).exit_code == 0
     result = export("--model", "resnet12-small", "--out", out)
@@ -201,13 +215,13 @@ def exported_threshold(tmp_path: Path, *words: object) -> float:
 
 
 def threshold_of(session: onnxruntime.InferenceSession) -> float:
-    """Share that a class must explain of a photo, here of a grey one."""
+    """Explained share that the test requires, here for a grey photo."""
     grey = np.full((32, 32, 3), 128, dtype=np.uint8)
     return float(session.run(["threshold"], {"image": grey})[0])
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="every name is text there")
-def test_a_project_of_a_model_that_is_another_by_now_is_refused(two_classes: Path, tmp_path: Path) -> None:
+def test_project_of_a_changed_model_is_refused(two_classes: Path, tmp_path: Path) -> None:
     project = tmp_path / "m.frn.json"
     words = ["enroll", str(two_classes), "--model", "conv4", "--threshold", "0.9", "--out", str(project)]
     assert CliRunner().invoke(app, words).exit_code == 0
@@ -220,7 +234,7 @@ def test_a_project_of_a_model_that_is_another_by_now_is_refused(two_classes: Pat
     assert not (tmp_path / "out").exists()
 
 
-def test_a_class_name_that_is_not_text_is_refused_before_the_work(two_classes: Path, tmp_path: Path) -> None:
+def test_class_name_that_is_not_text_is_refused_early(two_classes: Path, tmp_path: Path) -> None:
     (two_classes / "moth 40").rename(two_classes / "\udcff")
     result = export("--out", tmp_path / "e", "--model", "conv4", "--classes", two_classes)
     assert result.stderr == "error: class '\\udcff': its name is not valid text (UTF-8). Rename its folder.\n"

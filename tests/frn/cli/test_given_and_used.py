@@ -1,4 +1,4 @@
-"""What is given is used, or refused: every parameter of every command, and combinations that have no effect."""
+"""Every parameter of every command is used; combinations without effect are refused."""
 
 import ast
 import inspect
@@ -18,7 +18,7 @@ from frn.cli.shell.output import FORMATS
 from frn.models.zoo import assets_folder
 
 TAKEN_BY_NAME = "locals"
-"""A command that calls it hands all of its parameters on by name."""
+"""A command that calls it must pass on all of its parameters by name."""
 ALWAYS = {("export", "onnx"): "ONNX is always written; the flag says so", ("main", "version"): "its callback prints"}
 
 
@@ -55,7 +55,7 @@ def test_every_parameter_is_read_by_its_command(name: str) -> None:
         ("classify CLASSES PHOTO --top 2 --json", "--top is for the table"),
         ("classify CLASSES PHOTO --top 2 --csv", "--top is for the table"),
         ("classify CLASSES PHOTO --resume", "--resume"),
-        ("data prepare cub-raw --source . --out x --seed 3", "--seed split a folder of your own"),
+        ("data prepare cub-raw --source . --out x --seed 3", "--seed split your own folder"),
         ("export --out x --runtime y", "--runtime is for --web"),
         ("export --out x --threshold 0.3", "--threshold"),
         ("export --out x --calibrate y", "--calibrate is for --precision int8"),
@@ -72,7 +72,7 @@ def test_options_without_effect_are_refused(words: str, reason: str, tmp_path: P
 @pytest.mark.parametrize(
     ("word", "command"), [("predict", "classify"), ("test", "eval"), ("infer", "classify"), ("fit", "enroll")]
 )
-def test_words_of_other_programs_name_the_command(word: str, command: str) -> None:
+def test_words_from_other_programs_suggest_the_command(word: str, command: str) -> None:
     told = CliRunner().invoke(app, [word, "birds", "x.jpg"], env={"COLUMNS": "200", "TERM": "dumb"})
     assert told.exit_code == 2
     assert f"Did you mean: frn {command} birds x.jpg" in told.stderr
@@ -94,19 +94,19 @@ def test_a_threshold_is_a_share_or_percent(given: str) -> None:
         ("eval PHOTOS", "Did you mean: frn eval MODEL --data PHOTOS"),
         ("train PHOTOS --epochs 3", "Did you mean: frn finetune PHOTOS or frn train PRESET --data PHOTOS"),
         ("export PHOTOS", "Did you mean: frn export --out exported --classes PHOTOS"),
-        ("classify PHOTOS https://a.example/b.jpg", "frn reads files, not the web"),
-        ("classify https://a.example/b.zip x.jpg", "frn reads files, not the web"),
+        ("classify PHOTOS https://a.example/b.jpg", "frn reads only files"),
+        ("classify https://a.example/b.zip x.jpg", "frn reads only files"),
         ("classify PHOTOS x.jpg --csv out.csv", "--csv > out.csv"),
     ],
 )
-def test_words_that_a_command_takes_otherwise_are_named(words: str, told: str, tmp_path: Path) -> None:
+def test_misplaced_words_suggest_the_right_option(words: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "jay").mkdir()
     result = CliRunner().invoke(app, [word.replace("PHOTOS", str(tmp_path)) for word in words.split()])
     assert result.exit_code == 1
     assert told.replace("PHOTOS", str(tmp_path)) in result.stderr
 
 
-def test_an_address_of_a_file_is_its_path(tmp_path: Path) -> None:
+def test_file_url_is_a_path(tmp_path: Path) -> None:
     photo = next((assets_folder() / "samples" / "queries").iterdir())
     words = ["classify", (assets_folder() / "samples" / "moths").as_uri(), photo.as_uri(), "--model", "conv4", "--json"]
     assert json.loads(CliRunner().invoke(app, words).stdout)["image"] == str(photo)

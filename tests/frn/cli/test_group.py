@@ -1,4 +1,4 @@
-"""`frn group`: unlabelled photos to folders or a project."""
+"""`frn group`: from unlabelled photos to folders or a project."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def group(*words: object) -> Result:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """Photos of two classes under names that do not say which, one of them twice."""
+    """Photos of two classes under neutral names, one of them twice."""
     folder = tmp_path / "photos"
     for home in sorted(MOTHS.iterdir())[:2]:
         (folder / home.name).mkdir(parents=True)
@@ -59,7 +59,7 @@ def test_a_project_refers_to_the_photos_where_they_are(photos: Path, tmp_path: P
     assert {s.path.resolve() for entry in state.classes for s in entry.supports} <= set(photos.rglob("*.*"))
 
 
-def test_photos_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_unreadable_photos_are_reported(tmp_path: Path) -> None:
     broken = tmp_path / "broken.jpg"
     broken.write_bytes(b"no photo")
     result = group(broken, "--out", tmp_path / "groups")

@@ -1,4 +1,4 @@
-"""What `--help` prints, for every command."""
+"""The output of `--help` for every command."""
 
 import re
 import shlex
@@ -29,7 +29,7 @@ every_command = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 
 @every_command
 def test_help_is_at_most_80_columns_and_breaks_no_paragraph_early(words: tuple[str, ...]) -> None:
-    """A line ends early if the first word of the next line would still have fitted."""
+    """A line ends too early if the first word of the next line would still fit."""
     shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
     lines = [line.rstrip() for line in shown.splitlines()]
     assert max(map(len, lines)) <= 80
@@ -41,7 +41,7 @@ def test_help_is_at_most_80_columns_and_breaks_no_paragraph_early(words: tuple[s
 
 @every_command
 def test_every_option_text_is_under_60_characters(words: tuple[str, ...]) -> None:
-    ours = [each for each in COMMANDS[words].params if each.name != "show_completion"]  # this text is Typer's
+    ours = [each for each in COMMANDS[words].params if each.name != "show_completion"]  # this text comes from Typer
     for parameter in ours:
         text = getattr(parameter, "help", None) or ""
         assert len(text) < 60, f"{parameter.name}: {text}"

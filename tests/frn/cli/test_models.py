@@ -1,4 +1,4 @@
-"""`frn models add`: networks of others, fetched from a server of our own with random weights."""
+"""`frn models add` with pretrained networks, downloaded from a local server with random weights."""
 
 import contextlib
 import hashlib
@@ -47,7 +47,7 @@ def frn(*words: object) -> Result:
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves files, says nothing."""
+    """Serves files without log messages."""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
@@ -55,7 +55,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of random weights, named by their hash as torchvision names its own."""
+    """Address of random weights, with their hash in the name like torchvision's."""
     folder = tmp_path_factory.mktemp("served")
     torch.manual_seed(0)
     file = folder / "weights.pth"
@@ -74,7 +74,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def fetch_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """An empty cache of torch, and an empty folder of models."""
+    """An empty torch cache and an empty folder of models."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.setenv("FRN_MODELS", str(tmp_path / "models with spaces"))
     return monkeypatch
@@ -84,7 +84,7 @@ def at(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setattr(models.MobileNet_V3_Small_Weights.DEFAULT.value, "url", url)
 
 
-def test_from_a_name_to_an_answer_in_two_commands(fetch_from: pytest.MonkeyPatch, served: str) -> None:
+def test_named_network_classifies_after_two_commands(fetch_from: pytest.MonkeyPatch, served: str) -> None:
     at(fetch_from, served)
     added = frn("models", "add", NETWORK, "--json")
     facts = json.loads(added.stdout)["mobilenet_v3_small"]
@@ -98,9 +98,11 @@ def test_from_a_name_to_an_answer_in_two_commands(fetch_from: pytest.MonkeyPatch
     assert max(answer["probabilities"], key=answer["probabilities"].__getitem__) == answer["label"]
     assert "mobilenet_v3_small" in json.loads(frn("models", "--json").stdout)
     assert "mobilenet_v3_small" in named_extractors()
+    small = frn("models", "add", NETWORK, "--size", "64", "--name", "small", "--json")
+    assert json.loads(small.stdout)["small"]["size"] == 64
     again = frn("models", "add", NETWORK)
     assert again.exit_code == 1
-    assert "mobilenet_v3_small: a model of that name already exists" in again.stderr
+    assert "mobilenet_v3_small: a model with that name already exists" in again.stderr
     assert frn("models", "remove", "mobilenet_v3_small").exit_code == 0
     assert "mobilenet_v3_small" not in named_extractors()
 
@@ -109,29 +111,29 @@ def test_a_file_with_the_wrong_content_is_not_kept(fetch_from: pytest.MonkeyPatc
     at(fetch_from, served.rpartition("-")[0] + "-00000000.pth")
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
-    assert "its weights could not be fetched (what came has the SHA-256" in refused.stderr
+    assert "its weights could not be downloaded (the download has the SHA-256" in refused.stderr
     assert list((tmp_path / "torch" / "hub" / "checkpoints").iterdir()) == []
     assert not (tmp_path / "models with spaces").exists()
 
 
-def test_without_a_network_one_line_says_so(fetch_from: pytest.MonkeyPatch) -> None:
+def test_missing_network_gives_one_line(fetch_from: pytest.MonkeyPatch) -> None:
     at(fetch_from, "http://127.0.0.1:9/mobilenet_v3_small-00000000.pth")
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
-    assert refused.stderr.splitlines()[-1].startswith(f"error: {NETWORK}: its weights could not be fetched (")
-    assert refused.stderr.splitlines()[-1].endswith("Try again online, or pass them by --weights FILE.")
+    assert refused.stderr.splitlines()[-1].startswith(f"error: {NETWORK}: its weights could not be downloaded (")
+    assert refused.stderr.splitlines()[-1].endswith("Try again online, or pass them with --weights FILE.")
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["add", "resnet"], "resnet: is not known. Known: dinov2-small"),
+        (["add", "resnet"], "resnet: is unknown. Known: dinov2-small"),
         (["add", "torchvision:nothing"], "torchvision has no such classification network"),
         (["add", NETWORK, "--name", "../x"], "a model's name has letters, digits"),
-        (["add", NETWORK, "--name", "conv4"], "conv4: a model of that name already exists"),
+        (["add", NETWORK, "--name", "conv4"], "conv4: a model with that name already exists"),
         (["add", NETWORK, "--name", "resnet50"], "resnet50: is a short name for torchvision:resnet50. Give"),
-        (["remove", "conv4"], "conv4: ships with the program and stays"),
-        (["remove", "nothing"], "nothing: no such model has been added"),
+        (["remove", "conv4"], "conv4: is part of the program and cannot be removed"),
+        (["remove", "nothing"], "nothing: no model with that name has been added"),
     ],
 )
 def test_impossible_requests_give_one_line(fetch_from: pytest.MonkeyPatch, words: list[str], reason: str) -> None:
@@ -140,13 +142,13 @@ def test_impossible_requests_give_one_line(fetch_from: pytest.MonkeyPatch, words
     assert reason in result.stderr.splitlines()[-1]
 
 
-def test_a_known_network_that_is_not_here_yet_says_how_to_get_it(fetch_from: pytest.MonkeyPatch) -> None:
+def test_known_network_that_is_not_installed_says_how_to_add_it(fetch_from: pytest.MonkeyPatch) -> None:
     result = frn("classify", assets_folder() / "samples" / "moths", "x.jpg", "--model", "dinov2-small")
     assert result.exit_code == 1
-    assert "dinov2-small: has not been added yet. `frn models add dinov2-small` fetches it." in result.stderr
+    assert "dinov2-small: has not been added yet. `frn models add dinov2-small` installs it." in result.stderr
 
 
-def test_a_damaged_model_is_reported_and_hides_no_other(tmp_path: Path) -> None:
+def test_damaged_model_is_reported_and_others_are_listed(tmp_path: Path) -> None:
     damaged = tmp_path / "added-models" / "bad" / "model.safetensors"
     damaged.parent.mkdir(parents=True)
     damaged.write_bytes(b"nothing")
@@ -157,7 +159,7 @@ def test_a_damaged_model_is_reported_and_hides_no_other(tmp_path: Path) -> None:
 
 @pytest.fixture
 def trickle() -> Iterator[Callable[[bytes], str]]:
-    """Serves what a proxy may: it accepts, and sends these bytes over and over, slowly; none if there are none."""
+    """A server behind a bad proxy: it accepts and then sends these bytes slowly, over and over, or nothing."""
     listening, over = [], threading.Event()
 
     def serve(server: socket.socket, sent: bytes) -> None:
@@ -180,18 +182,18 @@ def trickle() -> Iterator[Callable[[bytes], str]]:
 
 
 @pytest.mark.parametrize("sent", [b"", b"H", b"HTTP/1.0 200 OK\r\n\r\nx"])
-def test_a_server_that_sends_next_to_nothing_is_left(
+def test_download_from_a_stalled_server_stops(
     sent: bytes, fetch_from: pytest.MonkeyPatch, trickle: Callable[[bytes], str], tmp_path: Path
 ) -> None:
     at(fetch_from, trickle(sent))
     fetch_from.setattr(transfers, "TIMEOUT", 2.0)
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
-    assert " bytes came in 2 s). Try again online, or pass them by --weights FILE." in refused.stderr
+    assert " bytes arrived in 2 s). Try again online, or pass them with --weights FILE." in refused.stderr
     assert list((tmp_path / "torch" / "hub" / "checkpoints").iterdir()) == []
 
 
-def test_fetched_weights_that_do_not_fit_are_reported_with_a_remedy(
+def test_unsuitable_downloaded_weights_are_reported_with_a_remedy(
     fetch_from: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     wrong = tmp_path / "torch" / "hub" / "checkpoints" / "mobilenet_v3_small-00000000.pth"
@@ -214,7 +216,7 @@ def added(folder: Path, name: str = "mine") -> Path:
     return home
 
 
-def test_a_model_whose_removal_was_killed_is_whole_or_gone_and_can_be_added_again(tmp_path: Path) -> None:
+def test_killed_removal_leaves_the_model_complete_or_gone(tmp_path: Path) -> None:
     folder = tmp_path / "added-models"
     step = 0
     while True:
@@ -225,26 +227,26 @@ def test_a_model_whose_removal_was_killed_is_whole_or_gone_and_can_be_added_agai
             assert sorted(path.name for path in (folder / "mine").iterdir()) == sorted((WEIGHTS, EXTRACTOR, NOTES))
             remove_model("mine")
         else:
-            assert frn("models", "--json").exit_code == 0  # which removes what is left
+            assert frn("models", "--json").exit_code == 0  # and removes the rest
         assert list(folder.iterdir()) == []
         if not was_killed:
             break
         step += 1
-    assert step >= 5  # a lock, a new name, three files, a folder
+    assert step >= 5  # a lock, a rename, three files, a folder
 
 
 def served_file(address: str, folder: Path) -> str:
     return urllib.request.urlretrieve(address, folder / address.rpartition("/")[2])[0]
 
 
-def test_a_model_whose_adding_was_killed_is_whole_or_not_there_and_leaves_nothing(
+def test_killed_add_leaves_the_model_complete_or_absent(
     fetch_from: pytest.MonkeyPatch, served: str, tmp_path: Path
 ) -> None:
     at(fetch_from, served)
     model = import_pretrained(NETWORK, Path(served_file(served, tmp_path)))
     graph = features_graph(model)
     for name, made in (("import_pretrained", model), ("features_graph", graph), ("compare_features", MagicMock())):
-        fetch_from.setattr(f"frn_export.added.{name}", lambda *_, made=made, **__: made)  # touches no disk of ours
+        fetch_from.setattr(f"frn_export.added.{name}", lambda *_, made=made, **__: made)  # writes nothing here
     fetch_from.setattr("frn_export.added.milliseconds", lambda extractor: 1.0)
     fetch_from.setattr("frn_export.added.Extractor", MagicMock())
     folder, fetched = tmp_path / "models with spaces", tmp_path / "torch" / "hub" / "checkpoints"
@@ -271,7 +273,7 @@ def test_adding_removes_leftovers_of_a_killed_add(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("notes", ["[]", "5", '{"milliseconds": "soon"}', '{"about": {}}', "{", '{"bytes": "x"}'])
-def test_damaged_notes_of_a_model_change_nothing_that_is_measured(tmp_path: Path, notes: str) -> None:
+def test_damaged_notes_of_a_model_do_not_change_results(tmp_path: Path, notes: str) -> None:
     home = added(tmp_path / "added-models")
     (home / NOTES).write_text(notes)
     listed = frn("models", "--json")
@@ -280,7 +282,7 @@ def test_damaged_notes_of_a_model_change_nothing_that_is_measured(tmp_path: Path
 
 
 @pytest.mark.parametrize("value", [5, {}, {"accuracy": "x", "ci95": 1, "shape": ""}, [1]])
-def test_a_record_that_says_anything_is_listed(tmp_path: Path, value: object) -> None:
+def test_arbitrary_training_record_is_listed(tmp_path: Path, value: object) -> None:
     model = load_model(assets_folder() / "models" / "conv4.safetensors")
     model.record |= {"validation": value, "milliseconds": value, "bytes": "x", "method": 5, "about": value}
     save_model(model, added(tmp_path / "added-models") / WEIGHTS)
@@ -288,7 +290,7 @@ def test_a_record_that_says_anything_is_listed(tmp_path: Path, value: object) ->
     assert "mine" in frn("models").stdout
 
 
-def test_a_linked_model_stays(tmp_path: Path) -> None:
+def test_linked_model_is_not_deleted(tmp_path: Path) -> None:
     home = added(tmp_path / "elsewhere")
     folder = tmp_path / "added-models"
     folder.mkdir()
@@ -299,7 +301,7 @@ def test_a_linked_model_stays(tmp_path: Path) -> None:
     assert "mine" in named_extractors()
 
 
-def test_a_model_folder_with_other_files_in_it_stays(tmp_path: Path) -> None:
+def test_model_folder_with_other_files_is_not_deleted(tmp_path: Path) -> None:
     home = added(tmp_path / "added-models")
     (home / "thesis.txt").write_text("mine")
     refused = frn("models", "remove", "mine")
@@ -311,7 +313,7 @@ def test_a_model_folder_with_other_files_in_it_stays(tmp_path: Path) -> None:
 @pytest.mark.skipif(
     os.name == "nt" or (os.geteuid() == 0 and shutil.which("setpriv") is None), reason="needs another account"
 )
-def test_a_model_that_this_account_cannot_read_hides_itself_alone() -> None:
+def test_unreadable_model_does_not_hide_others() -> None:
     place = Path(tempfile.mkdtemp(dir="/tmp"))
     try:
         place.chmod(0o755)
@@ -331,13 +333,13 @@ def test_a_model_that_this_account_cannot_read_hides_itself_alone() -> None:
         assert ended.returncode == 0, ended.stderr
         assert {"open", "conv4"} <= json.loads(ended.stdout).keys()
         assert "closed" not in json.loads(ended.stdout)
-        assert ended.stderr.startswith(f"warning: {place / 'closed'}: cannot be read by this account")
+        assert ended.stderr.startswith(f"warning: {place / 'closed'}: this account cannot read it")
     finally:
         (place / "closed").chmod(0o755)
         shutil.rmtree(place)
 
 
-def test_a_file_that_is_not_the_catalogues_is_refused(fetch_from: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_file_with_another_hash_is_refused(fetch_from: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "other.pth").write_bytes(b"other weights")
     result = CliRunner().invoke(app, ["models", "add", "efficientnet-lite0", "--weights", str(tmp_path / "other.pth")])
     assert result.exit_code == 1
@@ -345,7 +347,7 @@ def test_a_file_that_is_not_the_catalogues_is_refused(fetch_from: pytest.MonkeyP
     assert not named_extractors().keys() & {"efficientnet-lite0"}
 
 
-def test_a_missing_package_of_weights_is_named(fetch_from: pytest.MonkeyPatch) -> None:
+def test_missing_weights_package_is_reported(fetch_from: pytest.MonkeyPatch) -> None:
     fetch_from.setattr("frn_export.added.packaged_weights", lambda package: None)
     result = CliRunner().invoke(app, ["models", "add", "efficientnet-lite0"])
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""Names are printed as they are: no part of one is markup, an emoji, or reason to break a line."""
+"""Names are printed unchanged: no markup, no emoji codes, no line breaks."""
 
 import shutil
 from pathlib import Path
@@ -25,7 +25,7 @@ def frn(*words: object) -> Result:
 
 @pytest.fixture
 def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three classes, one of an odd name with photos of odd names."""
+    """Three classes, one with an odd name and photos with odd names."""
     monkeypatch.chdir(tmp_path)
     for name in ("eyed footman", "tailed footman", "banded footman"):
         shutil.copytree(MOTHS / name, tmp_path / "classes" / name)
@@ -51,9 +51,7 @@ def test_brackets_and_colons_are_not_markup(classes: Path) -> None:
     assert str(classes) in frn("cache").stdout
 
 
-def test_the_commands_that_come_next_have_the_names_as_they_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_suggested_commands_keep_names_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / ODD
     (data / "test").mkdir(parents=True)
     preset = SimpleNamespace(validation=SimpleNamespace(split="train"))
@@ -64,7 +62,7 @@ def test_the_commands_that_come_next_have_the_names_as_they_are(
     )
 
 
-def test_a_long_path_is_one_line(classes: Path) -> None:
+def test_long_path_stays_on_one_line(classes: Path) -> None:
     long = Path(*["a" * 200] * 6)
     long.mkdir(parents=True)
     shutil.copy(PHOTO, long)

@@ -1,4 +1,4 @@
-"""One policy for every command: a file of others is replaced with --replace only, a photo never."""
+"""One rule for all commands: other programs' files are replaced only with --replace, photos never."""
 
 import io
 from collections.abc import Iterator
@@ -13,12 +13,11 @@ from typer.testing import CliRunner, Result
 from frn.cli.main import app
 from frn.cli.shell.environment import OUTPUTS
 from frn.images.opening import open_image
-from frn.models.zoo import assets_folder, shipped_models
+from frn.models.zoo import assets_folder
 from frn.system.overwriting import is_ours
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
-CONV4 = shipped_models()["conv4"]
 FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("classify", "--out"): ("x.jsonl", [MOTHS, PHOTO]),
     ("classify", "--report"): ("x.html", [MOTHS, PHOTO]),
@@ -26,25 +25,20 @@ FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("explain", "--out"): ("x.png", [MOTHS, PHOTO]),
     ("score", "--csv"): ("x.csv", [MOTHS, MOTHS]),
     ("score", "--report"): ("x.html", [MOTHS, MOTHS]),
-    ("average", "--out"): ("x.safetensors", [CONV4, CONV4]),
     ("eval", "--report"): ("x.html", ["conv4", "--data", MOTHS]),
-    ("plot", "--out"): ("x.png", [MOTHS]),
-    ("visualize render", "--out"): ("x.png", ["conv4", "--data", MOTHS, "--decoder", MOTHS]),
 }
-"""Options that name a file: what it may be called, and what else the command takes."""
+"""Options that name a file: the file names, and the other arguments that the command needs."""
 TEN_CLASSES = "ten classes"
-"""Stands for a folder of ten classes of ten photos, which fine-tuning needs."""
+"""Placeholder for a folder of ten classes of ten photos, which fine-tuning needs."""
 FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("export", "--out"): ("features.onnx", ["--model", "conv4"]),
     ("export", "--web"): ("page.js", ["--model", "conv4", "--runtime", MOTHS]),
     ("reproduce", "--out"): ("ablation.json", ["ablation"]),
     ("train", "--out"): ("config.toml", ["demo"]),
     ("finetune", "--out"): ("config.toml", [TEN_CLASSES]),
-    ("teach", "--out"): ("config.toml", [*["--data", MOTHS] * 5, "--photos", MOTHS]),
-    ("visualize train", "--out"): ("config.toml", ["conv4", "--data", MOTHS]),
     ("data prepare", "--out"): ("train/x/y.jpg", ["folder", "--source", MOTHS]),
 }
-"""Options that name a folder, and a file that would be written in it."""
+"""Options that name a folder, and a file that the command would write there."""
 ELSEWHERE = {
     ("reproduce", "--runs"): "the folders of runs, each by `frn train --out`",
     ("group", "--out"): "refuses whatever exists: tests/frn/inference/test_groups.py",
@@ -71,7 +65,7 @@ def test_every_option_that_names_an_output_is_in_the_table() -> None:
 
 
 def place(tmp_path: Path, key: tuple[str, str]) -> tuple[Path, Path]:
-    """A path for the option, and the file in question."""
+    """Return a path for the option, and the file in question."""
     name = ALL[key][0]
     if key in FILES:
         return tmp_path / name, tmp_path / name
@@ -88,14 +82,14 @@ def many_photos(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("key", ALL, ids=" ".join)
-def test_a_foreign_file_stays_without_replace(tmp_path: Path, key: tuple[str, str]) -> None:
+def test_foreign_file_is_kept_without_replace(tmp_path: Path, key: tuple[str, str]) -> None:
     given, file = place(tmp_path, key)
     file.write_bytes(b"of others")
     command, option = key
     words = [many_photos(tmp_path) if word == TEN_CLASSES else word for word in ALL[key][1]]
     result = frn(*command.split(), *words, option, given)
     assert result.exit_code == 1
-    assert str(file.name) in result.stderr or "already holds something else" in result.stderr
+    assert str(file.name) in result.stderr or "already contains something else" in result.stderr
     assert result.stderr.startswith("error: ") or "\nerror: " in result.stderr
     assert file.read_bytes() == b"of others"
     assert [path.name for path in file.parent.iterdir()] == [file.name]
@@ -114,7 +108,7 @@ def with_replace() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("key", with_replace(), ids=" ".join)
-def test_a_photo_stays_even_with_replace(tmp_path: Path, key: tuple[str, str]) -> None:
+def test_photo_is_kept_even_with_replace(tmp_path: Path, key: tuple[str, str]) -> None:
     given, file = place(tmp_path, key)
     file.write_bytes(PHOTO.read_bytes())
     result = frn(*key[0].split(), *ALL[key][1], key[1], given, "--replace")
@@ -124,7 +118,7 @@ def test_a_photo_stays_even_with_replace(tmp_path: Path, key: tuple[str, str]) -
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "webp"])
-def test_a_picture_that_frn_drew_is_replaced_and_a_photo_is_not(tmp_path: Path, ending: str) -> None:
+def test_image_drawn_by_frn_is_replaced_but_a_photo_is_not(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"x.{ending}"
     assert frn("explain", MOTHS, PHOTO, "--out", path).exit_code == 0
     assert is_ours(path)
@@ -137,7 +131,7 @@ def test_a_picture_that_frn_drew_is_replaced_and_a_photo_is_not(tmp_path: Path, 
     assert path.read_bytes() == picture.getvalue()
 
 
-def test_a_table_is_replaced_on_request_and_an_empty_file_always(tmp_path: Path) -> None:
+def test_table_is_replaced_on_request_and_an_empty_file_always(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.touch()
     words = ("score", MOTHS, tmp_path / "labelled", "--csv", path)

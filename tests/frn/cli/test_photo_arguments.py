@@ -1,4 +1,4 @@
-"""Which photos `frn classify` takes: names, folders, globs and lists; what is wrong with one stops no other."""
+"""Photo arguments of `frn classify`: names, folders, globs and lists; one bad argument does not stop the others."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from frn.models.zoo import assets_folder
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 TOO_LONG = "a" * 300 + ".jpg"
-"""No system has such a name: it is refused where anything is asked of it, as names in a closed folder are."""
+"""No system allows such a name: every call on it fails, as for names in a folder without permission."""
 
 
 def classify(*words: object, stdin: bytes | None = None) -> Result:
@@ -36,11 +36,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_folder_of_folders_says_how_to_reach_into_it(here: Path) -> None:
+def test_folder_of_folders_suggests_a_glob(here: Path) -> None:
     (here / "year" / "may").mkdir(parents=True)
     (here / "year" / "may" / "y.jpg").write_bytes(PHOTO.read_bytes())
     result = classify("year")
-    hint = f"For those in its folders: '{Path('year/**/*.jpg')}', in quotes"
+    hint = f"For photos in its folders: '{Path('year/**/*.jpg')}', in quotes"
     assert result.stderr == f"error: year: has no images in it. {hint}\n"
     assert images(classify("year/**/*.jpg")) == ["year/may/y.jpg"]
     assert classify("empty").stderr == "error: empty: has no images in it\n"
@@ -54,7 +54,7 @@ def test_an_impossible_name_is_reported_in_order(here: Path, listed: bool) -> No
     assert result.stderr == "error: 1 of 2 images could not be read\n"
 
 
-def test_a_list_has_names_and_no_globs_and_nothing_in_it_stops_the_rest(here: Path) -> None:
+def test_listed_names_are_not_globs_and_bad_ones_are_skipped(here: Path) -> None:
     result = classify("-", stdin=b"x1.jpg\nx[1].jpg\nempty\n*.png\n")
     assert images(result) == ["x1.jpg", "x[1].jpg", "*.png"]
     assert result.stderr == "warning: empty: has no images in it\nerror: 2 of 3 images could not be read\n"
@@ -62,7 +62,7 @@ def test_a_list_has_names_and_no_globs_and_nothing_in_it_stops_the_rest(here: Pa
     assert classify("-", stdin=b"empty").stderr.endswith("error: -: stdin lists folders without photos\n")
 
 
-def test_a_list_is_split_at_newlines_alone(here: Path) -> None:
+def test_list_is_split_only_at_newlines(here: Path) -> None:
     odd = "form\x0cfeed\x1c.jpg"
     (here / odd).write_bytes(PHOTO.read_bytes())
     result = classify("-", stdin=b"\xef\xbb\xbfx1.jpg\r\n" + os.fsencode(odd) + b"\r\n\r\n")
@@ -70,7 +70,7 @@ def test_a_list_is_split_at_newlines_alone(here: Path) -> None:
     assert images(result) == ["x1.jpg", odd]
 
 
-def test_photos_are_called_as_they_were_given(here: Path) -> None:
+def test_photos_keep_the_names_as_given(here: Path) -> None:
     (here / "more").mkdir()
     (here / "more" / "y.jpg").write_bytes(PHOTO.read_bytes())
     assert images(classify("./x1.jpg", "./more/../more//y.jpg", "./more", "more/")) == [
@@ -93,7 +93,7 @@ def test_an_unreadable_listed_folder_is_reported_in_order(here: Path, monkeypatc
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-def test_a_link_in_a_circle_is_one_file_and_not_the_whole_folder(here: Path) -> None:
+def test_circular_link_fails_as_one_file_only(here: Path) -> None:
     circle = here / "circle.jpg"
     circle.symlink_to(circle)
     result = classify(".")
@@ -110,5 +110,5 @@ def test_a_class_behind_a_dangling_link_is_reported(here: Path) -> None:
         )
     (here / "classes" / "gone").symlink_to(here / "unmounted")
     assert [entry.reason for entry in scan(here / "classes").skipped] == [
-        f"{here / 'classes' / 'gone'}: is left out: its link leads nowhere"
+        f"{here / 'classes' / 'gone'}: is skipped: it is a broken link"
     ]

@@ -48,7 +48,7 @@ def test_one_preset_is_shown_in_full() -> None:
 def test_fine_tuning_requires_its_initial_model(moths: Path) -> None:
     result = frn("train", "cifar-fs-conv4-finetune", "--data", moths)
     assert result.exit_code == 1
-    assert "starts from another: run `frn train cifar-fs-conv4-pretrain --out RUN` first" in result.stderr
+    assert "starts from another run: run `frn train cifar-fs-conv4-pretrain --out RUN` first" in result.stderr
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "small.safetensors"
 
 
-def test_an_frn_head_on_a_trained_backbone_is_chosen_on_the_validation_split(moths: Path, model: Path) -> None:
+def test_frn_head_on_a_trained_backbone_is_tuned_on_the_validation_split(moths: Path, model: Path) -> None:
     words = ("eval", str(model), "--data", str(moths), "--shot", "1", "--queries", "4", "--episodes", "20", "--json")
     assert "head" not in json.loads(frn(*words).stdout)["results"][0]
     chosen = json.loads(frn(*words, "--method", "frn").stdout)["results"][0]["head"]
@@ -81,4 +81,4 @@ def test_simpleshot_on_a_trained_backbone_is_centred_on_the_training_images(moth
     shape = EpisodeShape(way=5, shot=1, queries=5)
     expected = evaluate_episodes(other.head, extract_features(other, test), test.sizes, shape, episodes=50, seed=0)
     assert answer["results"][0]["accuracy"] == pytest.approx(expected.mean)
-    assert "layers to be trained" in frn(*words, "--method", "ctx").stderr
+    assert "layers that need training" in frn(*words, "--method", "ctx").stderr

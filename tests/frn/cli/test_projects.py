@@ -1,4 +1,4 @@
-"""`frn enroll`, and what opens its projects."""
+"""`frn enroll`, and the commands that open its projects."""
 
 import json
 import os
@@ -48,7 +48,9 @@ def answers(result: Result) -> list[dict[str, object]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_a_project_answers_as_its_folder_does(birds: Path, moths: Path, extractor: Path, tmp_path: Path) -> None:
+def test_project_gives_the_same_answers_as_its_folder(
+    birds: Path, moths: Path, extractor: Path, tmp_path: Path
+) -> None:
     project = tmp_path / "sub" / "birds.frn.json"
     result = frn("enroll", birds, "--model", extractor, "--out", project, "--json")
     assert result.exit_code == 0, result.stderr
@@ -57,22 +59,22 @@ def test_a_project_answers_as_its_folder_does(birds: Path, moths: Path, extracto
     assert len(summary["classes"]["moth 41"]["explained"]) == 12
     query = moths / "val" / "moth 20"
     by_folder = frn("classify", birds, query, "--model", extractor, "--json")
-    by_project = frn("classify", project, query, "--json")  # it remembers its model
+    by_project = frn("classify", project, query, "--json")  # the project remembers its model
     assert answers(by_project) == answers(by_folder)
-    assert 0 < summary["threshold"] < 1  # the typical one: each photo has its own
+    assert 0 < summary["threshold"] < 1  # a typical share: each photo has its own
 
 
-def test_photos_of_a_project_may_disappear_but_a_change_is_reported(
+def test_missing_project_photos_are_allowed_and_changes_are_reported(
     birds: Path, moths: Path, extractor: Path, tmp_path: Path
 ) -> None:
     project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
     frn("enroll", birds, "--model", extractor, "--out", project)
     before = answers(frn("classify", project, query, "--json"))
-    (birds / "moth 40" / "00.png").unlink()  # what is known of it is in the cache
+    (birds / "moth 40" / "00.png").unlink()  # its maps are in the cache
     assert answers(frn("classify", project, query, "--json")) == before
     shutil.copy(moths / "val" / "moth 21" / "03.png", birds / "moth 41" / "00.png")
     changed = frn("classify", project, query, "--json")
-    assert "moth 41/00.png: has changed since it was added; it is used as it is now" in changed.stderr
+    assert "moth 41/00.png: has changed since it was added; its current content is used" in changed.stderr
     assert answers(changed)[0]["errors"] != before[0]["errors"]
 
 
@@ -93,7 +95,7 @@ def test_missing_photos_are_reported_and_the_rest_is_used(
     assert "error: class 'moth 40' has no usable image among 12 files" in result.stderr
 
 
-def test_another_model_is_refused_and_the_way_out_works(
+def test_another_model_is_refused_and_the_suggested_command_works(
     birds: Path, moths: Path, extractor: Path, tmp_path: Path
 ) -> None:
     project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
@@ -107,7 +109,7 @@ def test_another_model_is_refused_and_the_way_out_works(
     assert project.with_name("b.frn.json.bak").is_file()
 
 
-def test_classes_from_named_folders(birds: Path, extractor: Path, tmp_path: Path) -> None:
+def test_classes_come_from_named_folders(birds: Path, extractor: Path, tmp_path: Path) -> None:
     words = [f"jay={birds / 'moth 40'}", f"a=b={birds / 'moth 41'}"]
     result = frn("enroll", words[0], "--model", extractor, "--out", tmp_path / "x.frn.json", "--json")
     assert list(json.loads(result.stdout)["classes"]) == ["jay"]
@@ -115,7 +117,7 @@ def test_classes_from_named_folders(birds: Path, extractor: Path, tmp_path: Path
     assert wrong.exit_code == 1
     assert "cannot be listed" in wrong.stderr
     twice = frn("enroll", words[0], words[0], "--model", extractor, "--out", tmp_path / "y.frn.json")
-    assert "class 'jay' is there twice" in twice.stderr
+    assert "class 'jay' occurs twice" in twice.stderr
 
 
 def test_a_project_is_not_replaced_by_accident(birds: Path, extractor: Path, tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_a_project_is_not_replaced_by_accident(birds: Path, extractor: Path, tmp
     assert "must end in .frn.json" in frn("enroll", birds, "--out", tmp_path / "b.json").stderr
 
 
-def test_a_corrupt_project_is_one_line(moths: Path, tmp_path: Path) -> None:
+def test_corrupt_project_gives_one_line(moths: Path, tmp_path: Path) -> None:
     project = tmp_path / "b.frn.json"
     project.write_text("{")
     for words in (["classify", project, moths], ["explain", project, moths / "val/moth 20/00.png", "--out", "e.png"]):
@@ -139,7 +141,7 @@ def test_a_corrupt_project_is_one_line(moths: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("model", "most"), [("conv4", 2), (DEFAULT_MODEL, 3)])
-def test_photos_that_are_unlike_the_classes_become_unknown(model: str, most: int, tmp_path: Path) -> None:
+def test_photos_unlike_the_classes_are_unknown(model: str, most: int, tmp_path: Path) -> None:
     samples = assets_folder() / "samples"
     noise = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "noise.png")
@@ -191,7 +193,7 @@ def test_using_a_model_imports_no_torch(birds: Path, extractor: Path, tmp_path: 
     assert result.stderr == ""
 
 
-def test_evaluation_in_onnxruntime_is_that_in_torch(moths: Path, extractor: Path, tmp_path: Path) -> None:
+def test_evaluation_in_onnxruntime_equals_torch(moths: Path, extractor: Path, tmp_path: Path) -> None:
     from frn.models.model import save_model
 
     torch.manual_seed(0)
@@ -220,7 +222,7 @@ os.replace = stopping
 sys.argv[0] = "frn"
 run()
 """
-"""`frn enroll` that is stopped, as by Ctrl-Z, while it writes its project."""
+"""`frn enroll`, stopped as by Ctrl-Z while it writes its project."""
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGSTOP")
@@ -246,7 +248,9 @@ def test_enroll_names_the_stopped_program_that_holds_the_lock(birds: Path, tmp_p
         else:
             assert 60 <= time.monotonic() - began < 100
             assert second.returncode == 1
-            assert re.search(rf"error: .*process {first.pid} .* is still writing it. Wait until it ends", told), told
+            assert re.search(
+                rf"error: .*process {first.pid} .* is still writing this file. Wait until it ends", told
+            ), told
         assert not (tmp_path / "x.frn.json").exists()
         first.send_signal(signal.SIGCONT)
         assert first.wait(processes.SECONDS) == 0

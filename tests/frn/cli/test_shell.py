@@ -1,4 +1,4 @@
-"""Habits of a shell: help by topic, exit codes, JSON by schema, lists on stdin, defaults, completion, no colours."""
+"""Shell conventions: help by topic, exit codes, JSON schemas, lists on stdin, defaults, completion, no colours."""
 
 import csv
 import io
@@ -34,14 +34,14 @@ def frn(*words: object, stdin: bytes | None = None) -> Result:
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder and a configuration of its own: no frn.toml of the user's."""
+    """An empty folder and configuration, without the user's frn.toml."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path / "here"
 
 
-def test_a_wrong_value_is_seen_by_the_types_of_results() -> None:
+def test_result_types_reject_wrong_values() -> None:
     right = json.loads(frn("cache", "--json").stdout)
     assert is_described(right, "cache")
     for wrong in ({**right, "more": 1}, {**right, "limit": -1}, {**right, "limit": True}, {"folder": "x"}):
@@ -49,14 +49,14 @@ def test_a_wrong_value_is_seen_by_the_types_of_results() -> None:
 
 
 def commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command by its words."""
+    """Return every command by its words."""
     for name, command in getattr(group, "commands", {}).items():
         yield f"{above}{name}", command
         yield from commands(command, f"{above}{name} ")
 
 
 def test_every_command_with_a_result_has_a_format_and_a_schema() -> None:
-    """What it prints is compared with the schema in every test that calls it (`tests/frn/conftest.py`)."""
+    """Every test that calls such a command compares its output with the schema (`tests/frn/conftest.py`)."""
     options = {
         name: {word for parameter in command.params for word in parameter.opts}
         for name, command in commands(typer.main.get_command(app))
@@ -93,7 +93,7 @@ def labelled(tmp_path: Path) -> Path:
         (("reproduce", "--list"), "table,row,label,published_1,published_5,commands"),
     ],
 )
-def test_a_result_is_a_table_rows_or_json(words: tuple[object, ...], head: str) -> None:
+def test_result_is_printed_as_table_csv_or_json(words: tuple[object, ...], head: str) -> None:
     again = ("--replace",) if words[0] == "enroll" else ()
     table = frn(*words)
     rows = frn(*words, *again, "--format", "csv")
@@ -120,8 +120,8 @@ def test_scores_and_checks_print_rows(moths: Path, labelled: Path, tmp_path: Pat
     assert float(measured["unknown_auroc"]) == value["unknown"]["auroc"]
 
 
-def test_rows_of_photos_come_as_they_are_classified() -> None:
-    """A reader of a pipe gets the first photo's row before the second is looked at."""
+def test_photo_rows_are_printed_as_they_are_classified() -> None:
+    """The reader of a pipe gets the row of the first photo before the second one is processed."""
     words = [sys.executable, "-m", "frn", "classify", MOTHS, *[PHOTO] * 2000, "--csv"]
     with processes.started(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -133,7 +133,7 @@ def test_rows_of_photos_come_as_they_are_classified() -> None:
         assert "Traceback" not in process.stderr.read()
 
 
-def test_two_formats_are_refused_and_the_command_line_beats_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_formats_are_refused_and_options_override_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     for asked, told in (
         (("--json", "--csv"), "--json and --csv"),
         (("--format", "csv", "--json"), "--json and --format csv"),
@@ -156,17 +156,17 @@ def test_help_knows_every_command_and_topic() -> None:
     assert json.loads(frn("help", "json", "eval").stdout) == schema("eval")
     assert json.loads(frn("help", "json", "data", "check").stdout) == schema("data check")
     assert frn("help", "nothing").exit_code == 1
-    assert frn("help", "train", "x").stderr == "error: no command or topic 'x'. `frn train` has none.\n"
+    assert frn("help", "train", "x").stderr == "error: no command or topic 'x'. `frn train` has no subcommands.\n"
 
 
-def test_the_page_is_the_topics() -> None:
+def test_command_line_page_equals_the_help_topics() -> None:
     page = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
     assert [page.index(f"## {topic.title}\n\n{topic.text}\n") for topic in TOPICS.values()] == [
         match.start() for match in re.finditer("^## ", page, re.MULTILINE)
     ]
 
 
-def test_exit_codes_are_those_of_the_table(tmp_path: Path) -> None:
+def test_exit_codes_match_the_table(tmp_path: Path) -> None:
     text = tmp_path / "text.jpg"
     text.write_text("no photo")
     stated = [int(code) for code in re.findall(r"^\| (\d+) \|", TOPICS["exit-codes"].text, re.MULTILINE)]
@@ -177,7 +177,7 @@ def test_exit_codes_are_those_of_the_table(tmp_path: Path) -> None:
     assert frn("nothing").exit_code == 2
 
 
-def test_photos_are_listed_on_stdin(tmp_path: Path) -> None:
+def test_photo_names_are_read_from_stdin(tmp_path: Path) -> None:
     odd = tmp_path / "new\nline.jpg"
     odd.write_bytes(PHOTO.read_bytes())
     by_lines = frn("classify", MOTHS, "-", "--json", stdin=os.fsencode(PHOTO) + b"\n\n")
@@ -201,7 +201,7 @@ def test_variables_set_defaults_and_the_command_line_takes_precedence(monkeypatc
 
 
 def options(commands: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command and each of its options."""
+    """Return every command and each of its options."""
     for name, command in commands.items():
         yield from ((f"{above}{name}", parameter) for parameter in command.params if parameter.opts[0][0] == "-")
         yield from options(getattr(command, "commands", {}), f"{above}{name} ")
@@ -215,13 +215,12 @@ INPUTS = {
     "--weights",
     "--calibrate",
     "--runtime",
-    "--decoder",
     "--photos",
 }
-"""Options that name files which are read."""
+"""Options that name files to read."""
 
 
-def test_no_variable_sets_outputs_or_uses_the_network() -> None:
+def test_variables_cannot_set_outputs_or_downloads() -> None:
     command: Any = typer.main.get_command(app)
     found = list(options(command.commands))
     assert len(found) > 100
@@ -234,8 +233,8 @@ def test_no_variable_sets_outputs_or_uses_the_network() -> None:
             assert writes or word in INPUTS, f"frn {name} {word}: is it read or written?"
 
 
-def test_a_folder_chooses_nothing(elsewhere: Path) -> None:
-    """A `frn.toml` in the current folder once set any option of any command."""
+def test_current_folder_does_not_set_options(elsewhere: Path) -> None:
+    """In the past, a `frn.toml` in the current folder could set any option of any command."""
     (elsewhere / "frn.toml").write_text('[score]\ncsv = "taken.csv"\n[classify]\njson = true\n')
     assert not frn("classify", MOTHS, PHOTO).stdout.startswith("{")
     frn("score", MOTHS, MOTHS)
@@ -250,7 +249,7 @@ def test_a_folder_chooses_nothing(elsewhere: Path) -> None:
         ("fish", "frn train cifar-fs-conv4-s", "cifar-fs-conv4-short"),
     ],
 )
-def test_words_are_completed(shell: str, typed: str, expected: str) -> None:
+def test_shell_completion_completes_words(shell: str, typed: str, expected: str) -> None:
     words = typed.split()
     variables = {
         "_FRN_COMPLETE": f"complete_{shell}",
@@ -264,7 +263,7 @@ def test_words_are_completed(shell: str, typed: str, expected: str) -> None:
     assert expected in result.stdout, result.stderr
 
 
-def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_appear_only_in_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
     colour = re.compile(r"\x1b\[[\d;]*3[0-7]")
     assert "\x1b" not in frn("classify", MOTHS, PHOTO).stdout
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -1,4 +1,4 @@
-"""What is told during a run."""
+"""Messages during a run."""
 
 import re
 from dataclasses import replace
@@ -18,10 +18,8 @@ from frn.training.runs.run_options import RunOptions
 from tests.frn.training.tiny import sampled
 
 
-def test_a_log_gets_a_line_an_epoch_and_a_validation_as_they_happen(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A run of hours, whose output goes to a file: nobody should wonder whether it is alive."""
+def test_log_gets_a_line_per_epoch_and_validation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run of hours that writes to a file should show that it is alive."""
     preset = replace(find_preset("demo"), schedule=Schedule(epochs=3, milestones=(2,)))
     told = []
     with TrainingDisplay(preset, tmp_path) as display:
@@ -38,7 +36,7 @@ def test_a_log_gets_a_line_an_epoch_and_a_validation_as_they_happen(
 
 def test_lasting_divergence_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sound = StepReport(1, 1, 500, 3.4, 5.0)
-    ill = replace(sound, divergence="rho is 2e-06: no class rebuilds anything")
+    ill = replace(sound, divergence="rho is 2e-06: no class reconstructs anything")
     with TrainingDisplay(find_preset("demo"), tmp_path) as display:
         for step in [ill] * (LASTING - 1) + [sound] + [ill] * (LASTING - 1):
             display(step)
@@ -50,7 +48,7 @@ def test_lasting_divergence_is_reported_once(tmp_path: Path, capsys: pytest.Capt
     assert "--warm-up 200" in told
 
 
-def test_a_validation_on_few_classes_is_labelled_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_validation_on_few_classes_is_labelled(capsys: pytest.CaptureFixture[str]) -> None:
     run: Any = SimpleNamespace(
         preset=find_preset("demo"), best="best", options=RunOptions(preset="demo"), val_images=sampled(3, seed=0)
     )

@@ -14,5 +14,5 @@ def cub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first 40 classes, where all 200 would tell no more."""
+    """Use only the first 40 of 200 classes, which is enough."""
     return tar_of(tmp_path_factory.mktemp("birds") / "CUB_200_2011.tgz", cub_files(classes=40))

@@ -1,4 +1,4 @@
-"""Miniature archives in the layout of the released ones, and what comes out of them."""
+"""Miniature archives in the layout of the released ones, and the expected results."""
 
 import io
 import tarfile
@@ -22,7 +22,7 @@ def picture(seed: int, *, size: tuple[int, int] = (24, 18), mode: str = "RGB", k
 
 
 def tar_of(path: Path, files: Mapping[str, bytes | str]) -> Path:
-    """A tar, compressed as its name says; text is where a symbolic link leads."""
+    """Write a tar, compressed as its name says; text is the target of a symbolic link."""
     with tarfile.open(path, "w:gz" if path.suffix in (".gz", ".tgz") else "w") as archive:
         for name, content in files.items():
             info = tarfile.TarInfo(name)
@@ -63,11 +63,11 @@ def pixels(data: bytes | Path) -> np.ndarray[Any, Any]:
 
 
 BOX = (3.0, 2.5, 10.6, 9.0)
-"""x, y, width, height of every miniature bird: its sides round to 3, 2, 14 and 12 (13.6 and 11.5)."""
+"""x, y, width and height of every miniature bird; the sides round to 3, 2, 14 and 12 (from 13.6 and 11.5)."""
 
 
 def cub_files(*, classes: int = 200) -> Files:
-    """CUB's archive: annotations come after the images, and attributes.txt lies outside."""
+    """Build CUB's archive, with annotations after the images and attributes.txt outside."""
     names = {n: f"{n:03d}.Bird_{n}/Bird_{n}_{9000 + n}.jpg" for n in range(1, classes + 1)}
     text = {
         "bounding_boxes.txt": "\n".join(f"{n} {' '.join(map(str, BOX))}" for n in names),

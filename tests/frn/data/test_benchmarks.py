@@ -35,7 +35,7 @@ from tests.frn.data.miniatures import (
 # CUB
 
 
-def test_cub_is_cut_to_its_boxes(cub: Path, tmp_path: Path) -> None:
+def test_cub_is_cropped_to_its_boxes(cub: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     counts = prepare("cub-cropped", [cub], out, unofficial=True)
     assert counts == {"train": (100, 100), "val": (50, 50), "test": (50, 50)}
@@ -73,7 +73,7 @@ def test_a_source_folder_may_hold_the_archive_or_its_content(birds: Path, tmp_pa
     assert prepared(tmp_path / "a") == prepared(tmp_path / "b") == prepared(tmp_path / "c")
 
 
-def test_the_authors_own_archive_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_authors_archive_is_used_unchanged(tmp_path: Path) -> None:
     files = {
         f"CUB_fewshot_cropped/{part}/{n:03d}.Bird_{n}/{n}.png": picture(n, kind="PNG")
         for n, part in ((2, "train"), (1, "val"), (3, "test"), (1, "val_pre"), (3, "test_pre"))
@@ -102,7 +102,7 @@ def test_missing_parts_of_cub_are_reported(tmp_path: Path) -> None:
 # FGVC-Aircraft
 
 
-def test_aircraft_are_called_by_their_line_and_cut(tmp_path: Path) -> None:
+def test_aircraft_are_named_by_line_and_cropped(tmp_path: Path) -> None:
     files = aircraft_files()
     source = tar_of(tmp_path / "aircraft.tar.gz", files)
     out = tmp_path / "out"
@@ -120,7 +120,8 @@ def test_aircraft_are_called_by_their_line_and_cut(tmp_path: Path) -> None:
 # iNaturalist
 
 CATEGORIES = {0: ("Aves", 50), 1: ("Insecta", 51), 6: ("Mammalia", 50), 24: ("Arachnida", 49), 68: ("Aves", 1001)}
-"""Super-category and boxed images of each: the last two have too few and too many. meta-iNat tests on 6, 24 and 68."""
+"""Super-category and number of boxed images; the last two have too few and too many. meta-iNat tests on 6, 24 and 68.
+"""
 
 
 def inat_files() -> tuple[bytes, Files]:
@@ -169,7 +170,7 @@ def test_inat_is_compared_with_its_published_number_of_images(tmp_path: Path, mo
         prepare("meta-inat", [tmp_path / "inat2017"], tmp_path / "out")
 
 
-def test_the_authors_inat_archive_is_links_to_images_that_both_share(tmp_path: Path) -> None:
+def test_authors_inat_archive_may_contain_shared_links(tmp_path: Path) -> None:
     files: dict[str, bytes | str] = {f"inat2017_84x84/{c}/{c}.png": picture(c, kind="PNG") for c in (0, 6)}
     files |= {
         f"{name}/{part}/{c}/{c}.png": f"../../../inat2017_84x84/{c}/{c}.png"
@@ -188,7 +189,7 @@ def test_the_authors_inat_archive_is_links_to_images_that_both_share(tmp_path: P
 # mini-ImageNet
 
 
-def test_mini_imagenet_goes_by_its_lists(tmp_path: Path) -> None:
+def test_mini_imagenet_follows_its_lists(tmp_path: Path) -> None:
     names = {"train": "n0153282900000005.jpg", "val": "n0185567200000001.jpg", "test": "n0193011200000009.jpg"}
     files = {f"images/{name}": picture(n) for n, name in enumerate(names.values())}
     files["images/n0193011200000010.jpg"] = b"not in any list"
@@ -206,13 +207,15 @@ def test_mini_imagenet_goes_by_its_lists(tmp_path: Path) -> None:
 
 
 def imagenet_classes() -> dict[str, dict[int, bytes]]:
-    """Three classes by the numbers in their files' names, which neither are dense nor sort as text."""
+    """Three classes with numbers in their file names that neither are dense nor sort as text."""
     return {label: {n: picture(n) for n in (1001, 9, 77, 10026)} for label in ("n01532829", "n01855672", "n01930112")}
 
 
 @pytest.mark.parametrize("layout", ["class folders", "class tars", "one tar"])
-def test_mini_imagenet_from_imagenet_goes_by_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
-    """The classes' masks say ranks 2 and 4, numbers 77 and 10026."""
+def test_mini_imagenet_from_imagenet_follows_the_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    """The class masks have ranks 2 and 4, numbers 77 and 10026."""
     labels = dict(zip(("train", "val", "test"), imagenet_classes(), strict=True))
     facts = {part: [label] for part, label in labels.items()}
     masks = dict.fromkeys(labels.values(), base64.b64encode(bytes([0b1010])).decode())
@@ -236,7 +239,7 @@ def test_mini_imagenet_from_imagenet_goes_by_rank(tmp_path: Path, monkeypatch: p
     assert file.read_bytes() == imagenet_classes()["n01855672"][77]
 
 
-def test_mini_imagenets_packaged_facts_are_100_classes_of_600() -> None:
+def test_packaged_mini_imagenet_lists_have_100_classes_of_600() -> None:
     facts = read_split("mini_imagenet")
     assert [len(facts[part]) for part in ("train", "val", "test")] == [64, 16, 20]
     assert set(facts["images"]) == {label for part in ("train", "val", "test") for label in facts[part]}
@@ -283,7 +286,7 @@ def tiered_files(pictures: object = None, *, protocol: int = 2) -> Files:
 
 
 @pytest.mark.parametrize("protocol", [2, 5])
-def test_tiered_imagenet_comes_out_of_its_pickles(tmp_path: Path, protocol: int) -> None:
+def test_tiered_imagenet_is_built_from_its_pickles(tmp_path: Path, protocol: int) -> None:
     source = tar_of(tmp_path / "tiered.tar", tiered_files(protocol=protocol))
     counts = prepare("tiered-imagenet", [source], tmp_path / "out", unofficial=True)
     assert counts == {"train": (3, 3), "val": (3, 3), "test": (3, 3)}
@@ -292,17 +295,15 @@ def test_tiered_imagenet_comes_out_of_its_pickles(tmp_path: Path, protocol: int)
     assert np.array_equal(pixels(tmp_path / "out/val/11_6/2.png"), pixels(picture(12, size=(8, 8), kind="PNG")))
 
 
-def test_a_pickle_that_asks_for_more_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pickle_with_other_objects_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tar_of(tmp_path / "tiered.tar", tiered_files([Hostile()]))
-    with pytest.raises(
-        FrnError, match=r"asks for (builtins|__builtin__)\.print, which an image archive has no use for"
-    ):
+    with pytest.raises(FrnError, match=r"asks for (builtins|__builtin__)\.print, which an image archive does not need"):
         prepare("tiered-imagenet", [source], tmp_path / "out", unofficial=True)
     assert capsys.readouterr().out == ""
     assert prepared(tmp_path / "out") == set()
 
 
-def test_tiered_imagenet_224_is_taken_as_deepemd_lays_it_out(tmp_path: Path) -> None:
+def test_tiered_imagenet_224_follows_the_layout_of_deepemd(tmp_path: Path) -> None:
     files = {f"tiered_imagenet/{part}/n0{n}/{n}.jpg": picture(n) for n, part in enumerate(("train", "val", "test"))}
     source = tar_of(tmp_path / "deepemd.tar", files)
     words = ["data", "prepare", "tiered-imagenet-224", "--source", str(source), "--out", str(tmp_path / "out")]
@@ -316,7 +317,7 @@ def test_tiered_imagenet_224_is_taken_as_deepemd_lays_it_out(tmp_path: Path) -> 
 # CIFAR-100 and Omniglot
 
 
-def test_fc100_goes_by_super_class(tmp_path: Path) -> None:
+def test_fc100_splits_by_super_class(tmp_path: Path) -> None:
     labels = [label for part in ("train", "val", "test") for label in read_split("cifar_fs")[part]]
     source = zip_of(tmp_path / "cifar.zip", {f"{label}/1.png": picture(1, kind="PNG") for label in labels})
     assert prepare("fc100", [source], tmp_path / "out", unofficial=True) == {

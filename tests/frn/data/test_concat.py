@@ -1,4 +1,4 @@
-"""Several data sets trained on together."""
+"""Training on several data sets together."""
 
 import numpy as np
 import pytest
@@ -17,14 +17,14 @@ def parts() -> tuple[StoredImages, ...]:
     return draw_classes(4, 6, size=16, seed=0), draw_classes(3, 5, size=24, seed=1)
 
 
-def test_images_are_counted_through_all_parts(parts: tuple[StoredImages, ...]) -> None:
+def test_images_are_numbered_across_all_data_sets(parts: tuple[StoredImages, ...]) -> None:
     joined = ConcatImages(parts)
     assert len(joined) == 4 * 6 + 3 * 5
     assert joined.sizes == (6, 6, 6, 6, 5, 5, 5)
     assert joined.names == parts[0].names + parts[1].names
 
 
-def test_a_canvas_holds_images_of_every_part_in_the_order_asked_for(parts: tuple[StoredImages, ...]) -> None:
+def test_canvas_holds_images_of_all_data_sets_in_order(parts: tuple[StoredImages, ...]) -> None:
     canvas, extents = ConcatImages(parts).gather([24, 0, 38, 23])
     assert extents.tolist() == [[24, 24], [16, 16], [24, 24], [16, 16]]
     for row, (part, image) in enumerate([(1, 0), (0, 0), (1, 14), (0, 23)]):
@@ -43,14 +43,14 @@ def test_no_episode_mixes_data_sets_and_each_gives_its_own_epoch() -> None:
         own = training_epoch(sizes, SHAPE, seed=0, epoch=1)
         assert sorted(episode.tolist() for episode in found) == sorted(episode.tolist() for episode in own)
     of_first = [episode.max() < 80 for episode in episodes]
-    assert of_first != sorted(of_first, reverse=True)  # not one after the other
+    assert of_first != sorted(of_first, reverse=True)  # interleaved
 
 
-def test_one_data_set_alone_gives_the_authors_epoch() -> None:
+def test_one_data_set_gives_the_authors_epoch() -> None:
     alone = concat_epoch(((9, 9, 9),), SHAPE, seed=0, epoch=0)
     assert [e.tolist() for e in alone] == [e.tolist() for e in training_epoch((9, 9, 9), SHAPE, seed=0, epoch=0)]
 
 
 def test_a_data_set_too_small_for_an_episode_is_refused() -> None:
-    with pytest.raises(FrnError, match="needs 3"):
+    with pytest.raises(FrnError, match="3 classes are required"):
         concat_epoch(((9, 9, 9), (9, 9)), SHAPE, seed=0, epoch=0)

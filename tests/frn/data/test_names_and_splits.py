@@ -1,4 +1,4 @@
-"""Folders as people have them: names in two forms, splits by other names, photos one level deeper."""
+"""Real-world folders: names in two Unicode forms, other names of splits, photos one level deeper."""
 
 import unicodedata
 from pathlib import Path
@@ -30,7 +30,7 @@ def frn(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
-def test_a_name_is_one_in_both_forms_of_unicode() -> None:
+def test_names_match_in_both_unicode_forms() -> None:
     state, _ = build_state([(NFD, [Support(Path("a"), "1", 0, 0)])])
     assert [entry.name for entry in state.classes] == [NFC]
     assert state.named(NFD) is state.named(NFC) is not None
@@ -39,10 +39,10 @@ def test_a_name_is_one_in_both_forms_of_unicode() -> None:
         session.create(NFD)
 
 
-def test_two_folders_that_differ_in_form_only_are_named(tmp_path: Path) -> None:
+def test_folders_that_differ_only_in_unicode_form_are_reported(tmp_path: Path) -> None:
     for name in (NFC, NFD):
         photos(tmp_path / name)
-    with pytest.raises(FrnError, match=r"two folders called 'Épervier'.*u0301"):
+    with pytest.raises(FrnError, match=r"two folders named 'Épervier'.*u0301"):
         scan(tmp_path)
 
 
@@ -50,7 +50,7 @@ def test_two_folders_that_differ_in_form_only_are_named(tmp_path: Path) -> None:
 def test_names_match_loosely_and_the_match_is_reported(given: str) -> None:
     found, notes = match_names([given], ["Ivory Gull", "jay"])
     assert found == {given: "Ivory Gull"}
-    assert notes == [f"{given!r} is taken for the class 'Ivory Gull'"]
+    assert notes == [f"{given!r} is matched to the class 'Ivory Gull'"]
 
 
 def test_an_exact_name_wins_and_others_get_the_nearest() -> None:
@@ -64,7 +64,7 @@ def test_an_exact_name_wins_and_others_get_the_nearest() -> None:
     assert loose("Straße 1") == loose("STRASSE_1")
 
 
-def test_score_matches_names_in_any_form_and_says_so(tmp_path: Path) -> None:
+def test_score_matches_names_in_any_form_and_reports_it(tmp_path: Path) -> None:
     classes, labelled = tmp_path / "classes", tmp_path / "labelled"
     for name in ("Ivory Gull", NFC, "jay"):
         photos(classes / name, 2)
@@ -74,9 +74,9 @@ def test_score_matches_names_in_any_form_and_says_so(tmp_path: Path) -> None:
     told = frn("score", classes, labelled, "--model", "conv4", "--json")
     assert told.exit_code == 0, told.output
     assert '"photos": 2' in told.stdout
-    assert "'ivory_gull' is taken for the class 'Ivory Gull'" in told.stderr
+    assert "'ivory_gull' is matched to the class 'Ivory Gull'" in told.stderr
     assert "'jya' is not a class; the nearest name is 'jay'" in told.stderr
-    assert "the class 'jay' has no photo there" in told.stderr
+    assert "the class 'jay' has no photo in the folder" in told.stderr
 
 
 @pytest.mark.parametrize("val", ["val", "valid", "Validation", "dev"])
@@ -95,7 +95,7 @@ def test_splits_are_found_by_common_names(tmp_path: Path, train: str, val: str) 
 def test_two_folders_of_one_split_are_refused(tmp_path: Path) -> None:
     for split in ("val", "valid"):
         photos(tmp_path / split / "jay")
-    with pytest.raises(FrnError, match="both val/ and valid/ mean 'val'"):
+    with pytest.raises(FrnError, match="both val/ and valid/ are names of the split 'val'"):
         find_splits(tmp_path)
 
 
@@ -104,7 +104,7 @@ def test_five_classes_of_five_photos_are_too_few_to_finetune(tmp_path: Path) -> 
         photos(tmp_path / name, 5)
     told = frn("finetune", tmp_path, "--out", tmp_path / "run")
     assert told.exit_code == 1
-    assert "has 5 classes, most of 5 photos or more; fine-tuning needs 10 classes of 10 photos" in told.stderr
+    assert "has 5 classes, most with 5 photos or more; fine-tuning needs 10 classes of 10 photos" in told.stderr
 
 
 @pytest.mark.parametrize("name", ["__MACOSX", "@eaDir", "#recycle", ".thumbnails", "$RECYCLE.BIN"])
@@ -117,18 +117,29 @@ def test_system_folders_are_not_classes(tmp_path: Path, name: str) -> None:
     assert not found.skipped
 
 
-def test_a_folder_is_looked_into_before_advice_is_given(tmp_path: Path) -> None:
+def test_a_folder_marked_as_a_cache_is_not_a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos(tmp_path / "jay", 2)
+    monkeypatch.setenv("FRN_CACHE", str(tmp_path / "cache"))
+    asked = tmp_path / "jay" / "0.png"
+    for _ in range(2):  # the first one writes the cache beside the class
+        told = frn("classify", tmp_path, asked, "--model", "conv4", "--json")
+        assert told.exit_code == 0, told.stderr
+    assert (tmp_path / "cache" / "CACHEDIR.TAG").exists()
+    assert scan(tmp_path).names == ("jay",)
+
+
+def test_folder_is_inspected_before_advice_is_given(tmp_path: Path) -> None:
     photos(tmp_path / "deep" / "birds" / "jay")
     photos(tmp_path / "deep" / "wren")
     with pytest.raises(FrnError, match=r"birds: has no photos itself, but its folders do \(jay\)"):
         scan(tmp_path / "deep")
     photos(tmp_path / "data" / "train" / "jay")
     photos(tmp_path / "data" / "val" / "wren")
-    with pytest.raises(FrnError, match=r"has the parts of a data set in it, not classes. Give one of them"):
+    with pytest.raises(FrnError, match=r"contains the splits of a data set, not classes. Choose one of them"):
         scan(tmp_path / "data")
     (tmp_path / "raw" / "jay").mkdir(parents=True)
     (tmp_path / "raw" / "jay" / "x.NEF").write_bytes(b"II*\0")
-    with pytest.raises(FrnError, match=r"It holds 1 others; the first: .*camera raw file") as told:
+    with pytest.raises(FrnError, match=r"It has 1 other files; the first: .*camera raw file") as told:
         scan(tmp_path / "raw")
     assert "remove" not in str(told.value)
 

@@ -1,4 +1,4 @@
-"""Decode once; never use a stale or torn cache."""
+"""Images are decoded once, and a stale or torn cache is never used."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def write(folder: Path, classes: int = 2, images: int = 3, size: tuple[int, int]
 
 
 class Decodes:
-    """Counts calls of `open_image`."""
+    """Count calls of `open_image`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -54,7 +54,7 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> Decodes:
     return Decodes(monkeypatch)
 
 
-def test_pixels_are_the_transforms_and_are_decoded_once(tmp_path: Path, decodes: Decodes) -> None:
+def test_pixels_equal_the_transform_and_are_decoded_once(tmp_path: Path, decodes: Decodes) -> None:
     folders = scan(write(tmp_path / "data"))
     first = load_images(folders, TRANSFORM)
     again = load_images(folders, TRANSFORM)
@@ -77,7 +77,7 @@ def test_images_of_different_sizes_share_a_canvas(tmp_path: Path) -> None:
         assert not canvas[row, :, w:].any()
 
 
-def test_a_changed_file_is_seen_even_under_its_old_size_and_date(tmp_path: Path, decodes: Decodes) -> None:
+def test_changed_file_is_detected_despite_equal_size_and_date(tmp_path: Path, decodes: Decodes) -> None:
     folder = write(tmp_path / "data")
     before = load_images(scan(folder), TRANSFORM)
     path = folder / "class 0" / "0.png"
@@ -101,7 +101,7 @@ INDEXES: dict[str, Callable[[str], str]] = {
     "a list": lambda text: f"[{text}]",
     "nothing": lambda text: "null",
 }
-"""What can become of the text of an index."""
+"""Possible damage to the text of an index."""
 
 
 @pytest.mark.parametrize("damage", ["short", "flipped", "no index", "bad index", *INDEXES])
@@ -126,7 +126,7 @@ def test_a_torn_cache_is_built_again(tmp_path: Path, private_cache: Path, decode
         index.write_text(changed)
     assert np.array_equal(load_images(folders, TRANSFORM).images(), expected)
     assert decodes.count == 12
-    assert [entry.name for entry in (private_cache / "images").iterdir()] == [home.name]  # nothing left lying about
+    assert [entry.name for entry in (private_cache / "images").iterdir()] == [home.name]  # no file remains
 
 
 def test_a_broken_file_is_skipped_and_reported(tmp_path: Path, truncated_jpeg: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_class_without_a_readable_image_stops_the_run(tmp_path: Path) -> None:
         load_images(scan(folder), TRANSFORM)
 
 
-def test_a_cache_that_cannot_be_written_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_cache_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("FRN_CACHE", str(tmp_path / "file"))
     with pytest.raises(FrnError, match=r"cannot be stored there .*FRN_CACHE"):
@@ -161,7 +161,7 @@ def test_a_missing_or_flat_folder_is_reported(tmp_path: Path) -> None:
         scan(tmp_path)
 
 
-def test_space_is_looked_for_before_a_large_set_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_space_is_checked_before_a_large_set_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = scan(write(tmp_path / "data", classes=2, images=20))
     (folders.paths[0]).write_bytes(b"no image")
     usage = shutil.disk_usage(tmp_path)
@@ -176,7 +176,7 @@ def test_space_is_looked_for_before_a_large_set_is_decoded(tmp_path: Path, monke
         assert len(load_images(folders, TRANSFORM)) == 39
 
 
-def test_an_interrupt_does_not_wait_for_the_photos_that_are_left() -> None:
+def test_interrupt_does_not_wait_for_remaining_photos() -> None:
     began = time.monotonic()
 
     def interrupted() -> None:
@@ -191,7 +191,7 @@ def test_an_interrupt_does_not_wait_for_the_photos_that_are_left() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no locks that end with a process there")
-def test_of_those_who_start_together_one_decodes(tmp_path: Path, private_cache: Path, decodes: Decodes) -> None:
+def test_only_one_of_concurrent_programs_decodes(tmp_path: Path, private_cache: Path, decodes: Decodes) -> None:
     folders, together = scan(write(tmp_path / "data")), threading.Barrier(8)
 
     def load(_: int) -> StoredImages:
@@ -205,9 +205,7 @@ def test_of_those_who_start_together_one_decodes(tmp_path: Path, private_cache: 
     assert len(list((private_cache / "images").iterdir())) == 1, "a lock stays behind"
 
 
-def test_unfinished_files_of_a_killed_program_go_and_those_of_a_running_one_stay(
-    moths: Path, private_cache: Path
-) -> None:
+def test_unfinished_files_are_removed_unless_their_program_is_running(moths: Path, private_cache: Path) -> None:
     images = make_cache_folder() / "images"
     left, held = (images / f".{letter * 24}.frn-part" for letter in "ab")
     for folder in (left, held):

@@ -44,7 +44,7 @@ def tree(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in files}
 
 
-def test_zips_of_class_folders_become_the_split_their_names_say(tmp_path: Path) -> None:
+def test_zips_of_class_folders_become_the_split_in_their_names(tmp_path: Path) -> None:
     zips = [
         zip_of(tmp_path / "birds-train-1of2.zip", ["jay/1.png", "jay/2.png"]),
         zip_of(tmp_path / "birds-train-2of2.zip", ["wren/1.png", "__MACOSX/wren/._1.png", "wren/notes.txt"]),
@@ -63,8 +63,8 @@ def test_unsplit_classes_are_drawn_whole_and_reproducibly(tmp_path: Path) -> Non
     assert list(tree(tmp_path / "a")) == list(tree(tmp_path / "b"))
 
 
-def test_folder_names_do_not_split_if_shares_are_given(tmp_path: Path) -> None:
-    """Nor where it is the only one that names a split: "train stations" is no training split."""
+def test_given_shares_override_folder_names(tmp_path: Path) -> None:
+    """Even if no other folder has the name of a split: "train stations" is not a training split."""
     stations = tmp_path / "train stations"
     for c in range(10):
         (stations / f"station {c}").mkdir(parents=True)
@@ -87,7 +87,7 @@ def test_pipes_among_photos_and_archives_are_skipped(tmp_path: Path) -> None:
         os.mkfifo(pipe)
     with Sources([tmp_path]) as sources:
         assert [found.parts[-1] for found in sources.images()] == ["1.png"]
-        assert sources.skipped() == [f"{pipe}: is left out: it is no file, or a link to none" for pipe in pipes]
+        assert sources.skipped() == [f"{pipe}: is skipped: it is not a file, or a broken link" for pipe in pipes]
 
 
 def test_every_file_that_is_not_an_image_is_reported_with_its_reason(tmp_path: Path) -> None:
@@ -98,19 +98,19 @@ def test_every_file_that_is_not_an_image_is_reported_with_its_reason(tmp_path: P
     for name in ("clip.mov", "noname", "Thumbs.db", ".hidden"):
         (jay / name).write_bytes(b"x")
     (tmp_path / "birds" / "loose.jpg").write_bytes(png())
-    reasons = {"clip.mov": ".mov is no kind of image that is read", "noname": "its name has no extension"}
+    reasons = {"clip.mov": ".mov is not a supported image format", "noname": "its name has no extension"}
     scanned = scan(tmp_path / "birds")
     assert scanned.files == (("1.avif", "2.HEIC", "3.png"),)
-    expected = {f"{jay / name}: is left out: {reason}" for name, reason in reasons.items()}
+    expected = {f"{jay / name}: is skipped: {reason}" for name, reason in reasons.items()}
     placed = {
-        f"{jay / 'more'}: is left out: it is a folder inside a folder of images",
-        f"{tmp_path / 'birds' / 'loose.jpg'}: is left out: it lies in no class folder",
+        f"{jay / 'more'}: is skipped: it is a folder inside a folder of images",
+        f"{tmp_path / 'birds' / 'loose.jpg'}: is skipped: it is not in a class folder",
     }
     assert {entry.reason for entry in scanned.skipped} == expected | placed
     out = tmp_path / "out"
     (tmp_path / "birds" / "loose.jpg").unlink()
     assert prepare("folder", [tmp_path / "birds"], out, sampled=SampledSplit(0, 0)) == {"train": (1, 3)}
-    for _ in range(2):  # a call that finds all of it there tells it again
+    for _ in range(2):  # a repeated call reports it again
         record = read_record(out)
         assert record is not None
         assert set(record.skipped or ()) == expected
@@ -131,7 +131,7 @@ def test_a_second_call_changes_nothing_and_an_interrupted_one_continues(tmp_path
     assert set(tree(out)) == set(before)
 
 
-def test_cifar_fs_from_class_folders_goes_by_class_name(tmp_path: Path) -> None:
+def test_cifar_fs_from_class_folders_splits_by_class_name(tmp_path: Path) -> None:
     splits = cifar_classes()
     names = [f"{label}/{i}.png" for split in splits.values() for label in split for i in range(2)]
     source = zip_of(tmp_path / "all.zip", names)
@@ -168,7 +168,7 @@ def cifar_archive(path: Path, kind: str, meta: object = None) -> tuple[Path, np.
 
 
 @pytest.mark.parametrize("kind", ["binary", "python"])
-def test_cifar_fs_from_the_official_archives(tmp_path: Path, kind: str) -> None:
+def test_cifar_fs_is_built_from_the_official_archives(tmp_path: Path, kind: str) -> None:
     path, pixels = cifar_archive(tmp_path / f"cifar-100-{kind}.tar.gz", kind)
     counts = prepare("cifar-fs", [path], tmp_path / "out", unofficial=True)
     assert counts == {"train": (64, 128), "val": (16, 32), "test": (20, 40)}
@@ -189,7 +189,7 @@ def test_a_pickle_that_asks_for_more_than_arrays_is_refused(tmp_path: Path, caps
     assert capsys.readouterr().out == ""
 
 
-def test_omniglot_classes_are_alphabets_characters(tmp_path: Path) -> None:
+def test_omniglot_classes_are_characters_of_alphabets(tmp_path: Path) -> None:
     names = [
         f"images_background_small1/Alphabet_{a}/character{c:02d}/{c}_{i}.png"
         for a in "ABCDE"
@@ -205,7 +205,7 @@ def test_omniglot_classes_are_alphabets_characters(tmp_path: Path) -> None:
     assert whole == {"train": (8, 24), "val": (2, 6), "test": (10, 30)}
 
 
-def test_bad_sources_give_one_line(tmp_path: Path) -> None:
+def test_unusable_sources_give_one_line(tmp_path: Path) -> None:
     page, torn = tmp_path / "page.zip", tmp_path / "torn.zip"
     page.write_text("<!DOCTYPE html><title>Sign in</title>")
     torn.write_bytes(zip_of(tmp_path / "whole.zip", ["a/1.png", "b/1.png"]).read_bytes()[:60])
@@ -213,10 +213,10 @@ def test_bad_sources_give_one_line(tmp_path: Path) -> None:
     mixed = zip_of(tmp_path / "mixed.zip", ["train/a/1.png", "b/1.png"])
     for name, source, reason in (
         ("folder", page, "it is a web page"),
-        ("folder", torn, "is not a whole archive"),
+        ("folder", torn, "is not a complete archive"),
         ("folder", tmp_path / "none", "no such file or folder"),
-        ("folder", flat, "is in no class folder"),
-        ("folder", mixed, "belongs to no split"),
+        ("folder", flat, "is not in a class folder"),
+        ("folder", mixed, "is not in a split"),
         ("cifar-fs", flat, "100 of CIFAR-100's 100 classes are missing"),
         ("cifarfs", flat, "Did you mean 'cifar-fs'"),
     ):
@@ -229,25 +229,25 @@ def test_bad_sources_give_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-def test_a_broken_link_is_skipped_and_the_others_are_not(tmp_path: Path) -> None:
+def test_only_the_broken_link_is_skipped(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / "photos" / name).mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(tmp_path / "photos" / name / "1.png")
-    (tmp_path / "photos" / "a" / "2.png").symlink_to("x" * 300)  # raises, as a link into a folder that is closed
+    (tmp_path / "photos" / "a" / "2.png").symlink_to("x" * 300)  # raises, like a link into a folder without permission
     prepare("folder", [tmp_path / "photos"], tmp_path / "out")
     record = read_record(tmp_path / "out")
     assert record is not None
-    assert record.skipped == [f"{tmp_path / 'photos' / 'a' / '2.png'}: is left out: it is no file, or a link to none"]
+    assert record.skipped == [f"{tmp_path / 'photos' / 'a' / '2.png'}: is skipped: it is not a file, or a broken link"]
 
 
-def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_folder_with_other_content_is_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "train" / "other").mkdir(parents=True)
-    with pytest.raises(FrnError, match="already holds something else"):
+    with pytest.raises(FrnError, match="already contains something else"):
         prepare("folder", [zip_of(tmp_path / "x-train.zip", ["a/1.png"])], out)
 
 
-def test_real_zips_prepare_as_they_are(tmp_path: Path, real_images: Path) -> None:
+def test_real_zips_need_no_changes(tmp_path: Path, real_images: Path) -> None:
     counts = prepare("omniglot", [real_images / "omniglot-small1.zip"], tmp_path / "out")
     assert sum(classes for classes, _ in counts.values()) == 136
     assert sum(images for _, images in counts.values()) == 2720

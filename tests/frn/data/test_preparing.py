@@ -1,4 +1,4 @@
-"""Preparing a data set: archives that are not what they should be, kills, second calls, downloads."""
+"""Preparing a data set: unexpected archives, kills, repeated calls, downloads."""
 
 import io
 import os
@@ -34,9 +34,9 @@ from tests.frn.data.miniatures import (
 )
 
 
-def test_a_wrong_checksum_names_both(birds: Path, tmp_path: Path) -> None:
+def test_wrong_checksum_message_shows_both(birds: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        FrnError, match=r"MD5 checksum is [0-9a-f]{32}, but CUB_200_2011\.tgz as released has 97eceeb196"
+        FrnError, match=r"MD5 checksum is [0-9a-f]{32}, but the released CUB_200_2011\.tgz has 97eceeb196"
     ):
         prepare("cub-raw", [birds.parent], tmp_path / "out")
     (tmp_path / "CUB_200_2011.tgz").write_text("<!DOCTYPE html><title>Sign in</title>")
@@ -48,13 +48,15 @@ def test_a_wrong_checksum_names_both(birds: Path, tmp_path: Path) -> None:
 def test_a_torn_archive_is_refused(birds: Path, tmp_path: Path) -> None:
     torn = tmp_path / "torn.tgz"
     torn.write_bytes(birds.read_bytes()[: birds.stat().st_size // 2])
-    with pytest.raises(FrnError, match=r"torn\.tgz: is not a whole archive"):
+    with pytest.raises(FrnError, match=r"torn\.tgz: is not a complete archive"):
         prepare("cub-raw", [torn], tmp_path / "out", unofficial=True)
 
 
 @pytest.mark.parametrize("name", ["../evil.png", "a/../../evil.png", "/evil.png", "C:\\evil.png", "..\\evil.png"])
 @pytest.mark.parametrize("pack", [tar_of, zip_of])
-def test_entries_that_lead_out_are_refused(tmp_path: Path, pack: Callable[[Path, Files], Path], name: str) -> None:
+def test_archive_entries_outside_the_folder_are_refused(
+    tmp_path: Path, pack: Callable[[Path, Files], Path], name: str
+) -> None:
     files = {"train/a/1.png": picture(1, kind="PNG"), f"train/{name}" if name[0] == "." else name: b"x"}
     suffix = ".tar" if pack is tar_of else ".zip"
     source = pack(tmp_path / f"birds{suffix}", files)
@@ -64,7 +66,7 @@ def test_entries_that_lead_out_are_refused(tmp_path: Path, pack: Callable[[Path,
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../../../etc/passwd"])
-def test_links_that_lead_out_are_refused(tmp_path: Path, target: str) -> None:
+def test_archive_links_outside_the_folder_are_refused(tmp_path: Path, target: str) -> None:
     source = tar_of(tmp_path / "birds.tar", {"train/a/1.png": picture(1, kind="PNG"), "train/a/2.png": target})
     with pytest.raises(FrnError, match="points outside the archive"):
         prepare("folder", [source], tmp_path / "out")
@@ -75,14 +77,14 @@ def test_an_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name, limit in (("MAX_ENTRIES", 3), ("MAX_ENTRY", 100), ("MAX_ARCHIVE", 3000)):
         with monkeypatch.context() as patch:
             patch.setattr(archives, name, limit)
-            with pytest.raises(FrnError, match="unpacks to more than an image data set would hold"):
+            with pytest.raises(FrnError, match="unpacks to more than an image data set needs"):
                 prepare("folder", [source], tmp_path / "out")
     with sources.Sources([source]) as opened, pytest.raises(FrnError, match=r"0\.png: has more than 0 MiB, the limit"):
         opened.files()[0].read(limit=100)
 
 
-def test_sizes_that_no_file_has_are_refused(tmp_path: Path) -> None:
-    """Negative, so that the listing would go back and never end; far beyond the file; a name of a gigabyte."""
+def test_impossible_file_sizes_are_refused(tmp_path: Path) -> None:
+    """Negative, so that the listing would loop forever; far beyond the file; a name of a gigabyte."""
     good = tar_of(tmp_path / "good.tar", {"train/a/1.png": picture(1, kind="PNG")}).read_bytes()
     for number, size in enumerate([(-512).to_bytes(12, signed=True), b"\x80" + b"\xff" * 11, b"77777777777\0"]):
         for kind in b"0xL":
@@ -92,13 +94,15 @@ def test_sizes_that_no_file_has_are_refused(tmp_path: Path) -> None:
             bad[148:156] = b"%06o\0 " % sum(bad[:512])
             source = tmp_path / f"{number}{kind}.tar"
             source.write_bytes(bad)
-            with pytest.raises(FrnError, match=r"is not a whole archive|no files|no images|unpacks to more") as caught:
+            with pytest.raises(
+                FrnError, match=r"is not a complete archive|no files|no images|unpacks to more"
+            ) as caught:
                 prepare("folder", [source], tmp_path / "out")
             assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("suffix", [".zip", ".tar.gz"])
-def test_an_archive_of_nothing_but_names_is_refused_at_once(tmp_path: Path, suffix: str) -> None:
+def test_archive_of_names_alone_is_refused_at_once(tmp_path: Path, suffix: str) -> None:
     names = [f"train/a/{number}.png" for number in range(2000)]
     source = tmp_path / f"names{suffix}"
     if suffix == ".zip":
@@ -111,18 +115,18 @@ def test_an_archive_of_nothing_but_names_is_refused_at_once(tmp_path: Path, suff
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(archives, limit, 1000)
             if suffix == ".zip" or limit == "FREE_ENTRIES":
-                with pytest.raises(FrnError, match=r"is almost only file names|unpacks to more"):
+                with pytest.raises(FrnError, match=r"contains almost only file names|unpacks to more"):
                     prepare("folder", [source], tmp_path / "out")
 
 
 def test_a_tar_may_not_unpack_to_many_times_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tar_of(tmp_path / "zeros.tar.gz", {"train/a/1.png": bytes(4 << 20)})
     monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
-    with pytest.raises(FrnError, match="unpacks to more than an image data set would hold"):
+    with pytest.raises(FrnError, match="unpacks to more than an image data set needs"):
         prepare("folder", [source], tmp_path / "out")
 
 
-# Interrupted, and again
+# Interrupted, then repeated
 
 KILLED = """
 import os, signal, sys
@@ -143,7 +147,7 @@ prepare("cub-cropped", [Path(sys.argv[1])], Path(sys.argv[2]), unofficial=True)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
-def test_killed_half_way_and_called_again_it_completes(birds: Path, tmp_path: Path) -> None:
+def test_killed_preparation_completes_when_repeated(birds: Path, tmp_path: Path) -> None:
     out, whole = tmp_path / "out", tmp_path / "whole"
     ended = processes.run([sys.executable, "-c", KILLED, str(birds), str(out)])
     assert ended.returncode == -signal.SIGKILL
@@ -160,7 +164,7 @@ def test_killed_half_way_and_called_again_it_completes(birds: Path, tmp_path: Pa
     assert len(untouched) == len(kept) - 1
 
 
-def test_an_error_in_the_middle_leaves_only_whole_files(
+def test_error_in_the_middle_leaves_only_complete_files(
     birds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, left = tmp_path / "out", [25]
@@ -182,7 +186,7 @@ def test_an_error_in_the_middle_leaves_only_whole_files(
 
 
 @pytest.mark.parametrize("name", ["cub-cropped", "cub-raw"])
-def test_a_second_call_writes_nothing_and_does_not_look_into_the_archive(
+def test_second_call_writes_nothing_and_does_not_open_the_archive(
     birds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     out = tmp_path / "out"
@@ -197,13 +201,13 @@ def test_a_second_call_writes_nothing_and_does_not_look_into_the_archive(
         (out / "prepared.json").write_text(damage)
         assert prepare(name, [birds], out, unofficial=True) == counts
         assert (out / "prepared.json").read_text() == whole
-    (out / "prepared.json").unlink()  # without it: looked through, and nothing but it written
+    (out / "prepared.json").unlink()  # without prepared.json, the sources are searched and only this file is written
     assert prepare(name, [birds], out, unofficial=True) == counts
     del before[str(out / "prepared.json")]
     assert before.items() <= states(out).items()
 
 
-def test_a_file_that_went_missing_is_written_again(birds: Path, tmp_path: Path) -> None:
+def test_missing_file_is_written_again(birds: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     prepare("cub-raw", [birds], out, unofficial=True)
     gone = out / "val/001.Bird_1/Bird_1_9001.jpg"
@@ -241,7 +245,7 @@ def test_a_file_of_the_same_name_is_replaced_only_if_a_record_names_the_data_set
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a right there")
-def test_a_link_in_the_data_set_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
+def test_link_in_the_data_set_is_replaced_but_not_its_target(tmp_path: Path) -> None:
     source, out = unpacked(tmp_path / "photos", {"train/jay/a.jpg": picture(1)}), tmp_path / "out"
     prepare("folder", [source], out)
     place = out / "train" / "jay" / "a.jpg"
@@ -253,7 +257,7 @@ def test_a_link_in_the_data_set_is_replaced_and_not_what_it_leads_to(tmp_path: P
     assert (tmp_path / "mine.jpg").read_bytes() == picture(2) + b"longer"
 
 
-def test_every_image_is_synced_before_it_takes_its_name(
+def test_every_image_is_synced_before_it_is_renamed(
     birds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: set[int] = set()
@@ -277,16 +281,16 @@ def test_two_data_sets_do_not_mix(birds: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     prepare("cub-raw", [birds], out, unofficial=True)
     for name, split, held in (("cub-cropped", "tang", "cub-raw split=tang"), ("cub-raw", "chen", "cub-raw split=tang")):
-        with pytest.raises(FrnError, match=rf"already holds something else \({held}\)"):
+        with pytest.raises(FrnError, match=rf"already contains something else \({held}\)"):
             prepare(name, [birds], out, split=split, unofficial=True)
     (out / "test/003.Bird_3/mine.jpg").write_bytes(picture(1))
-    with pytest.raises(FrnError, match=r"already holds something else \('mine\.jpg' in 003\.Bird_3\)"):
+    with pytest.raises(FrnError, match=r"already contains something else \('mine\.jpg' in 003\.Bird_3\)"):
         prepare("cub-raw", [birds], out, unofficial=True)
     with pytest.raises(FrnError, match="both --source and --out"):
         prepare("cub-raw", [out], out, unofficial=True)
 
 
-def test_a_data_set_inside_its_own_source_is_not_its_source(tmp_path: Path) -> None:
+def test_output_inside_the_source_is_not_read_as_source(tmp_path: Path) -> None:
     home = unpacked(tmp_path / "data", cub_files(classes=8))
     for _ in range(2):
         counts = prepare("cub-raw", [home], home / "cub", unofficial=True)
@@ -296,7 +300,7 @@ def test_a_data_set_inside_its_own_source_is_not_its_source(tmp_path: Path) -> N
 # Downloads
 
 
-def test_only_download_asks_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchvision_is_used_only_with_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def fetch(url: str, root: Path, file: str, md5: str) -> None:
@@ -315,7 +319,7 @@ def test_only_download_asks_torchvision(tmp_path: Path, monkeypatch: pytest.Monk
         FrnError, match=r"torchvision cannot download cub-raw \(it can: aircraft, cifar-fs, fc100, omniglot\)"
     ):
         prepare("cub-raw", [home], tmp_path / "cub", download=True)
-    with pytest.raises(FrnError, match="give that folder as the only --source"):
+    with pytest.raises(FrnError, match="pass that folder as the only --source"):
         prepare("omniglot", [home / file], tmp_path / "omniglot", download=True)
     assert len(asked) == 1
 
@@ -325,12 +329,12 @@ def test_a_failed_download_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
         raise RuntimeError("File not found or corrupted.")
 
     monkeypatch.setattr("torchvision.datasets.utils.download_url", fail)
-    with pytest.raises(FrnError, match=r"cannot be fetched \(File not found or corrupted\.\)"):
+    with pytest.raises(FrnError, match=r"cannot be downloaded \(File not found or corrupted\.\)"):
         prepare("cifar-fs", [tmp_path], tmp_path / "out", download=True)
 
 
 @pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.downloads])
-def test_torchvision_has_the_archives_that_we_know(name: str) -> None:
+def test_torchvision_has_the_known_archives(name: str) -> None:
     benchmark = BENCHMARKS[name]
     for download in downloads(benchmark.downloads):
         assert isinstance(download, Download)
@@ -341,7 +345,7 @@ def test_torchvision_has_the_archives_that_we_know(name: str) -> None:
 # The command
 
 
-def test_the_command_names_every_benchmark_and_tells_errors_in_one_line(birds: Path, tmp_path: Path) -> None:
+def test_prepare_lists_every_benchmark_and_reports_errors_in_one_line(birds: Path, tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["data", "prepare", "--help"], env={"COLUMNS": "300"})
     words = set(shown.stdout.replace(",", " ").split())
     assert {*BENCHMARKS, "folder", *BENCHMARKS["cub-raw"].splits, *BENCHMARKS["omniglot"].splits} <= words
@@ -353,15 +357,15 @@ def test_the_command_names_every_benchmark_and_tells_errors_in_one_line(birds: P
     assert wrong.stderr == "error: unknown data set 'cub'. Did you mean 'cub-cropped' or 'cub-raw'?\n"
 
 
-def test_a_pickle_is_not_given_the_room_that_it_asks_for() -> None:
-    """It says that it will remember two thousand million objects: 16 GiB in C."""
+def test_pickle_cannot_reserve_huge_memory() -> None:
+    """The pickle announces two thousand million remembered objects, 16 GiB in C."""
     assert load_arrays(io.BytesIO(b"\x80\x02]r\xff\xff\xff\x7f."), "x.pkl") == []
     with pytest.raises(FrnError, match=r"^x\.pkl: is not the released file, or is damaged"):
         load_arrays(io.BytesIO(b"\x80\x02]h\x07."), "x.pkl")
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_arrays_come_out_of_every_kind_of_pickle_as_they_went_in(protocol: int) -> None:
+def test_arrays_survive_every_pickle_protocol(protocol: int) -> None:
     arrays = {
         "images": np.arange(24, dtype=np.uint8).reshape(2, 3, 4),
         "across": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
@@ -382,15 +386,23 @@ def test_arrays_come_out_of_every_kind_of_pickle_as_they_went_in(protocol: int) 
     ("data", "reason"),
     [
         (pickle.dumps(np.array([1, "a"], object)), "it has an array of 'O8'"),
-        (b"c_codecs\nencode\n(dVx\nI1\nsb.", "it changes something that is no array"),
+        (b"c_codecs\nencode\n(dVx\nI1\nsb.", "it changes an object that is not an array"),
         (b"cnumpy\ndtype\n(S'u1'\nI0\nI1\ntR(I3\nS'<'\nI7\nI7\nI7\nI-1\nI-1\nI0\ntb.", None),
     ],
     ids=["objects", "a function's state", "a dtype's state"],
 )
-def test_a_pickle_changes_nothing_and_ends_nothing(data: bytes, reason: str | None) -> None:
-    """The last one's state goes beyond what numpy checks: it is read as far as it is of use."""
+def test_pickle_cannot_run_code_or_end_the_process(data: bytes, reason: str | None) -> None:
+    """The state of the last array exceeds numpy's checks; the data is read as far as it is valid."""
     if reason is None:
         load_arrays(io.BytesIO(data), "x.pkl")
     else:
         with pytest.raises(FrnError, match=reason):
             load_arrays(io.BytesIO(data), "x.pkl")
+
+
+def test_archive_may_hold_at_most_a_tebibyte() -> None:
+    limits = archives.Limits("x.zip", archives.MAX_ARCHIVE)
+    for number in range(64):
+        limits.check(f"{number}.png", 16 << 30)
+    with pytest.raises(FrnError, match=r"1\.02e\+03 GiB in all"):
+        limits.check("64.png", 1)

@@ -1,4 +1,4 @@
-"""Photos with an EXIF tag: benchmarks have them as they are stored, photos of one's own are upright."""
+"""Photos with an EXIF tag: benchmarks keep them as stored, your own photos are turned upright."""
 
 import io
 from pathlib import Path
@@ -16,7 +16,7 @@ ORIENTATION = 0x0112
 
 
 def turned(orientation: int, *, big_endian: bool = False) -> bytes:
-    """A JPEG of 24 x 16 pixels, dark on its left, with an EXIF tag."""
+    """A JPEG of 24 x 16 pixels with a dark left side and an EXIF tag."""
     pixels = np.zeros((16, 24, 3), np.uint8)
     pixels[:, 12:] = 255
     exif = Image.Exif()
@@ -30,7 +30,7 @@ def turned(orientation: int, *, big_endian: bool = False) -> bytes:
 
 @pytest.mark.parametrize("big_endian", [False, True])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_tag_loses_its_effect_and_nothing_else_changes(orientation: int, big_endian: bool) -> None:
+def test_removing_the_orientation_changes_nothing_else(orientation: int, big_endian: bool) -> None:
     data = turned(orientation, big_endian=big_endian)
     plain = as_stored(data)
     assert len(plain) == len(data)
@@ -40,7 +40,7 @@ def test_the_tag_loses_its_effect_and_nothing_else_changes(orientation: int, big
         assert image.getexif()[0x010F] == "a camera"
 
 
-def test_files_without_a_usable_orientation_stay_as_they_are() -> None:
+def test_files_without_a_usable_orientation_are_unchanged() -> None:
     data = turned(6)
     start = data.index(b"Exif\0\0")
     without = io.BytesIO()
@@ -51,7 +51,7 @@ def test_files_without_a_usable_orientation_stay_as_they_are() -> None:
         assert as_stored(other) == other
 
 
-def test_a_benchmark_has_photos_as_stored_and_a_folder_of_yours_upright(tmp_path: Path) -> None:
+def test_benchmarks_keep_stored_orientation_and_own_photos_are_upright(tmp_path: Path) -> None:
     home = tmp_path / "tiered_imagenet"
     for place in ("train/n1/a.JPEG", "val/n2/a.JPEG", "test/n3/a.JPEG"):
         (home / place).parent.mkdir(parents=True)
@@ -65,10 +65,10 @@ def test_a_benchmark_has_photos_as_stored_and_a_folder_of_yours_upright(tmp_path
 
 
 @pytest.mark.parametrize("mode", ["RGB", "LAB"])
-def test_a_picture_that_takes_long_to_write_is_refused(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_that_is_slow_to_write_is_refused(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.BytesIO()
     Image.new(mode, (30, 20)).save(file, "TIFF")
     assert to_png(file.getvalue(), "x", lambda image: image)
     monkeypatch.setattr(stored_images, "MAX_PIXELS" if mode == "RGB" else "LARGE", 599)
-    with pytest.raises(FrnError, match=f"x: has 30 x 20 pixels of the kind {mode}; the limit for a picture"):
+    with pytest.raises(FrnError, match=f"x: has 30 x 20 pixels in mode {mode}; the limit for an image"):
         to_png(file.getvalue(), "x", lambda image: image)

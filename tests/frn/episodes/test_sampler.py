@@ -1,4 +1,4 @@
-"""Which images an episode is made of."""
+"""The images of an episode."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_an_epoch_uses_no_image_twice_and_every_row_is_one_class() -> None:
     assert 2 not in {label_of(i, RAGGED) for i in used}
 
 
-def test_an_epoch_ends_only_when_fewer_than_way_classes_can_still_serve() -> None:
+def test_epoch_ends_when_fewer_than_way_classes_are_left() -> None:
     for epoch in range(20):
         episodes = training_epoch(RAGGED, SHAPE, seed=1, epoch=epoch)
         served = np.zeros(len(RAGGED), dtype=int)
@@ -37,8 +37,8 @@ def test_an_epoch_ends_only_when_fewer_than_way_classes_can_still_serve() -> Non
         assert np.count_nonzero(rounds - served) < SHAPE.way
 
 
-def test_episode_counts_are_the_authors() -> None:
-    """Simulated counts of their sampler for 64 classes of 600 images (facts, samplers)."""
+def test_episode_counts_equal_the_authors() -> None:
+    """Simulated counts of the authors' sampler for 64 classes of 600 images (facts, samplers)."""
     for way, shot, least, most in ((20, 5, 95, 96), (10, 5, 191, 192), (15, 1, 157, 157), (30, 1, 77, 78)):
         shape = EpisodeShape(way=way, shot=shot, queries=15)
         assert least <= len(training_epoch([600] * 64, shape, seed=0, epoch=0)) <= most
@@ -52,15 +52,15 @@ def test_classes_are_drawn_in_proportion_to_their_remaining_images() -> None:
     assert abs(share - (1 - 2 * 10 / 110 * 10 / 100)) < 0.02
 
 
-def test_the_same_seed_gives_the_same_episodes_and_another_epoch_others() -> None:
+def test_episodes_depend_on_seed_and_epoch() -> None:
     once = training_epoch(RAGGED, SHAPE, seed=3, epoch=4)
     again = training_epoch(RAGGED, SHAPE, seed=3, epoch=4)
     assert all(np.array_equal(a, b) for a, b in zip(once, again, strict=True))
     assert not np.array_equal(once[0], training_epoch(RAGGED, SHAPE, seed=3, epoch=5)[0])
 
 
-def test_an_evaluation_episode_depends_on_its_index_alone() -> None:
-    """Whoever draws number 7, alone or after the others, draws the same one."""
+def test_evaluation_episode_depends_only_on_its_index() -> None:
+    """Episode number 7 is the same, whether it is drawn alone or after the others."""
     sizes = (20, 30, 25, 21)
     sampled = [evaluation_episode(sizes, SHAPE, seed=0, index=index) for index in range(8)]
     assert np.array_equal(sampled[7], evaluation_episode(sizes, SHAPE, seed=0, index=7))
@@ -74,7 +74,7 @@ def test_evaluation_draws_classes_and_images_uniformly_and_without_replacement()
         episode = evaluation_episode(sizes, SHAPE, seed=0, index=index)
         assert all(len(set(row.tolist())) == 5 for row in episode)
         counts[[label_of(row[0], sizes) for row in episode]] += 1
-    assert np.abs(counts / 1500 - 3 / 4).max() < 0.04  # however large the class
+    assert np.abs(counts / 1500 - 3 / 4).max() < 0.04  # for any size of the class
 
 
 def test_a_class_that_is_too_small_is_reported_with_both_counts() -> None:
@@ -90,12 +90,12 @@ def test_a_class_that_is_too_small_is_reported_with_both_counts() -> None:
         training_epoch((9, 3, 9), SHAPE, seed=0, epoch=0)
 
 
-def test_a_senseless_shape_is_refused() -> None:
+def test_invalid_episode_shape_is_refused() -> None:
     with pytest.raises(FrnError, match="an episode needs shot >= 1, not 0"):
         EpisodeShape(way=5, shot=0, queries=1)
 
 
-def test_small_data_sets_come_more_often_where_a_power_of_their_size_counts() -> None:
+def test_smaller_exponent_favours_small_data_sets() -> None:
     sets, shape = [[30] * 40, [12] * 25], EpisodeShape(way=5, shot=1, queries=2)
     ends = np.cumsum([sum(sizes) for sizes in sets])
 

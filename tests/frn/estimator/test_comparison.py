@@ -1,4 +1,4 @@
-"""Models compared on someone's classes: leave-one-out accuracy, and the photos on which they disagree."""
+"""Comparing models on your classes: leave-one-out accuracy, and photos on which they disagree."""
 
 import json
 from pathlib import Path
@@ -21,8 +21,8 @@ def classes(moths: Path) -> dict[str, list[Path]]:
     return {home.name: sorted(home.iterdir())[:count] for home, count in zip(homes, (4, 3, 1), strict=True)}
 
 
-def test_each_example_is_judged_without_itself(classes: dict[str, list[Path]]) -> None:
-    """The label of `Classifier.classify`, which judges an example without itself."""
+def test_each_example_is_classified_without_itself(classes: dict[str, list[Path]]) -> None:
+    """The label of `Classifier.classify`, which classifies an example without itself."""
     for found in compare_models(classes, MODELS):
         classifier = Classifier(load_extractor(found.model))
         classifier.enroll(classes)
@@ -39,7 +39,7 @@ def test_each_example_is_judged_without_itself(classes: dict[str, list[Path]]) -
         assert found.milliseconds > 0
 
 
-def test_models_disagree_where_their_labels_differ(classes: dict[str, list[Path]]) -> None:
+def test_models_disagree_on_photos_with_different_labels(classes: dict[str, list[Path]]) -> None:
     first, second = compare_models(classes, MODELS)
     differing = disagreements([first, second])
     assert differing == [path for path in first.answers if first.answers[path] != second.answers[path]]
@@ -52,7 +52,7 @@ def test_a_class_of_one_photo_cannot_be_compared(classes: dict[str, list[Path]])
         list(compare_models(single, MODELS))
 
 
-def test_the_command_prints_the_same(classes: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_compare_command_prints_the_library_result(classes: dict[str, list[Path]], tmp_path: Path) -> None:
     for name, paths in classes.items():
         home = tmp_path / "classes" / name
         home.mkdir(parents=True)

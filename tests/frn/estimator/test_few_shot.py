@@ -1,4 +1,4 @@
-"""The Python door: files, images and arrays in; labels, probabilities, projects and ONNX files out."""
+"""The Python API: files, images and arrays in; labels, probabilities, projects and ONNX files out."""
 
 import shutil
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> FewShotClassifier:
     return FewShotClassifier(device="cpu").fit(sample_files())
 
 
-def test_it_has_the_habits_of_scikit_learn(fitted: FewShotClassifier) -> None:
+def test_classifier_follows_scikit_learn_conventions(fitted: FewShotClassifier) -> None:
     labels, shares = fitted.predict(QUERIES), fitted.predict_proba(QUERIES)
     assert shares.shape == (18, 6)
     np.testing.assert_allclose(shares.sum(1), 1)
@@ -46,7 +46,7 @@ def test_it_has_the_habits_of_scikit_learn(fitted: FewShotClassifier) -> None:
     assert fitted.error_map(QUERIES[0]).shape == (6, 6, 6)
 
 
-def test_photos_refine_the_classes_together_and_examples_keep_their_answers() -> None:
+def test_transductive_photos_refine_classes_and_keep_example_answers() -> None:
     few = FewShotClassifier(device="cpu").fit(sample_files(1))
     labels = np.array(TRUTH)
     alone = few.predict_proba(QUERIES)
@@ -58,13 +58,13 @@ def test_photos_refine_the_classes_together_and_examples_keep_their_answers() ->
     np.testing.assert_allclose(few.predict_proba(example, transductive=True), few.predict_proba(example))
 
 
-def test_lists_with_labels_are_mappings(fitted: FewShotClassifier) -> None:
+def test_lists_with_labels_equal_mappings(fitted: FewShotClassifier) -> None:
     flat = [(path, name) for name, paths in sample_files().items() for path in paths]
     other = FewShotClassifier().fit([path for path, _ in flat], [name for _, name in flat])
     np.testing.assert_array_equal(other.predict_proba(QUERIES[:3]), fitted.predict_proba(QUERIES[:3]))
 
 
-def test_files_images_and_arrays_are_the_same(fitted: FewShotClassifier) -> None:
+def test_files_images_and_arrays_give_the_same_result(fitted: FewShotClassifier) -> None:
     path = QUERIES[3]
     image = Image.open(path)
     array = np.asarray(image.convert("RGB"))
@@ -74,7 +74,7 @@ def test_files_images_and_arrays_are_the_same(fitted: FewShotClassifier) -> None
     assert fitted.predict_proba([array[..., 0]]).shape == (1, 6)  # grey
 
 
-def test_a_saved_classifier_is_the_same_again(fitted: FewShotClassifier, tmp_path: Path) -> None:
+def test_saved_classifier_loads_unchanged(fitted: FewShotClassifier, tmp_path: Path) -> None:
     project = tmp_path / "moths.frn.json"
     fitted.save(project)
     with pytest.raises(FrnError, match="already"):
@@ -85,7 +85,7 @@ def test_a_saved_classifier_is_the_same_again(fitted: FewShotClassifier, tmp_pat
     assert loaded.threshold_ == fitted.threshold_
 
 
-def test_a_photo_that_has_gone_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_photo_gives_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(SAMPLES / "moths", tmp_path / "moths")
     files = {home.name: sorted(home.iterdir())[:2] for home in sorted((tmp_path / "moths").iterdir())}
     FewShotClassifier(threshold=0.5).fit(files).save(tmp_path / "m.frn.json")
@@ -95,7 +95,7 @@ def test_a_photo_that_has_gone_is_warned_of(tmp_path: Path, monkeypatch: pytest.
     assert loaded.threshold_ == 0.5
 
 
-def test_the_exported_file_answers_alike(fitted: FewShotClassifier, tmp_path: Path) -> None:
+def test_exported_file_gives_the_same_answers(fitted: FewShotClassifier, tmp_path: Path) -> None:
     fitted.export_onnx(tmp_path / "moths.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "moths.onnx", providers=["CPUExecutionProvider"])
     for path, expected in zip(QUERIES, fitted.predict_proba(QUERIES), strict=True):
@@ -105,7 +105,7 @@ def test_the_exported_file_answers_alike(fitted: FewShotClassifier, tmp_path: Pa
         assert str(label) == fitted.classes_[expected.argmax()]
 
 
-def test_a_threshold_of_numpy_is_saved(tmp_path: Path) -> None:
+def test_numpy_threshold_is_saved(tmp_path: Path) -> None:
     float32: Any = np.float32(0.25)
     classifier = FewShotClassifier("conv4", threshold=float32, device="cpu").fit(sample_files(1))
     classifier.save(tmp_path / "t.frn.json")
@@ -136,8 +136,8 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
             call()
     refused = [
         (lambda: clf.fit([path]), "requires y to be passed"),
-        (lambda: clf.fit({"a": [path]}, ["a"]), "labels go with a list"),
-        (lambda: clf.fit({"a": [array.astype(float) - 1]}), "lie between 0 and 1"),
+        (lambda: clf.fit({"a": [path]}, ["a"]), "labels are for a list"),
+        (lambda: clf.fit({"a": [array.astype(float) - 1]}), "must be between 0 and 1"),
         (lambda: fitted.predict(path), "photos must be a list"),
         (lambda: fitted.score([path], []), "1 photos but 0 labels"),
         (lambda: fitted.score([], []), "no photo to score"),
@@ -156,7 +156,7 @@ def test_a_photo_given_twice_counts_once() -> None:
 
 
 def test_eight_threads_get_the_same_answers_as_one(tmp_path: Path) -> None:
-    """One classifier for all of them; and one that was opened in another thread can be fitted and pickled."""
+    """Many threads share one classifier; a classifier opened in another thread can be fitted and pickled."""
     photos, queries = sample_files(2), sorted(map(str, (SAMPLES / "queries").glob("*.jpg")))[:3]
     classifier = FewShotClassifier("conv4").fit(photos)
     alone = classifier.predict_proba(queries)

@@ -1,4 +1,4 @@
-"""Many threads and many photos: one classifier, whole answers, flat memory; photos and labels in any form."""
+"""Many threads and many photos: one classifier, complete answers, constant memory; any form of photos and labels."""
 
 import io
 import itertools
@@ -26,7 +26,7 @@ def photo(seed: int, size: int = 32) -> NDArray[np.uint8]:
 
 
 def like(seed: int) -> NDArray[np.uint8]:
-    """Another photo, of nearly the same: an example itself is judged without itself."""
+    """A slightly different photo, because an example is classified without itself."""
     pixels = photo(seed)
     pixels[0, 0, 0] ^= 1
     return pixels
@@ -34,7 +34,7 @@ def like(seed: int) -> NDArray[np.uint8]:
 
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> FewShotClassifier:
-    """A classifier whose network costs nothing: a map is four means of the photo's rows."""
+    """A classifier with a trivial network: a map is four means of the photo's rows."""
 
     def feature_maps(self: Extractor, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         r, d = self.shape
@@ -46,7 +46,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> FewShotClassifier:
     return FewShotClassifier("conv4", device="cpu")
 
 
-def test_eight_threads_ask_and_teach_one_classifier_ten_thousand_times(cheap: FewShotClassifier) -> None:
+def test_eight_threads_predict_and_fit_one_classifier_ten_thousand_times(cheap: FewShotClassifier) -> None:
     cheap.fit([photo(0), photo(1)], ["a", "b"])
     taught, left = 40, itertools.count()
     lock = threading.Lock()
@@ -69,7 +69,7 @@ def test_eight_threads_ask_and_teach_one_classifier_ten_thousand_times(cheap: Fe
     assert len(cheap.classes_) == 2 + taught
 
 
-def test_answers_come_a_batch_at_a_time_and_a_bad_photo_stops_nothing(cheap: FewShotClassifier, tmp_path: Path) -> None:
+def test_answers_come_in_batches_and_bad_photos_are_skipped(cheap: FewShotClassifier, tmp_path: Path) -> None:
     cheap.fit([photo(0), photo(1)], ["a", "b"])
     (tmp_path / "x.jpg").write_text("no photo")
     asked = 0
@@ -92,7 +92,7 @@ def test_answers_come_a_batch_at_a_time_and_a_bad_photo_stops_nothing(cheap: Few
         cheap.answers("x.jpg")
 
 
-def test_no_more_than_a_batch_of_maps_is_held(cheap: FewShotClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_one_batch_of_maps_is_in_memory(cheap: FewShotClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
     cheap.fit([photo(0), photo(1)], ["a", "b"])
     seen: list[int] = []
     inner = Extractor.feature_maps
@@ -106,12 +106,12 @@ def test_no_more_than_a_batch_of_maps_is_held(cheap: FewShotClassifier, monkeypa
     assert max(seen) <= cheap._fitted.classifier.extractor.batch
 
 
-def test_it_is_not_fitted_as_scikit_learn_says_it() -> None:
-    with pytest.raises(NotFittedError, match="fit some first"):
+def test_unfitted_classifier_raises_not_fitted_error() -> None:
+    with pytest.raises(NotFittedError, match="call fit first"):
         FewShotClassifier("conv4").predict([photo(0)])
 
 
-def test_fit_takes_scikit_learns_names(cheap: FewShotClassifier) -> None:
+def test_fit_accepts_scikit_learn_argument_names(cheap: FewShotClassifier) -> None:
     assert cheap.fit(X=[photo(0), photo(1)], y=["a", "b"]).score(X=[like(0)], y=["a"]) == 1
     assert cheap.fit([photo(0), photo(1)], labels=[["a"], ["b"]]).predict([like(1)]) == ["b"]
 
@@ -122,9 +122,9 @@ def test_a_photo_without_a_label_is_refused(cheap: FewShotClassifier, label: Any
         cheap.fit([photo(0), photo(1)], [1.0, label])
 
 
-def test_labels_are_scored_as_people_write_them(cheap: FewShotClassifier) -> None:
+def test_scoring_matches_labels_loosely(cheap: FewShotClassifier) -> None:
     cheap.fit([photo(0), photo(1)], ["Ivory Gull", "É"])
-    with pytest.warns(FrnWarning, match="'ivory_gull' is taken for the class 'Ivory Gull'"):
+    with pytest.warns(FrnWarning, match="'ivory_gull' is matched to the class 'Ivory Gull'"):
         assert cheap.score([like(0), like(1)], ["ivory_gull", "E\u0301"]) == 1
     with pytest.warns(FrnWarning, match="'Ivory Gul' is not a class; the nearest name is 'Ivory Gull'"):
         assert cheap.score([like(0)], ["Ivory Gul"]) == 0
@@ -149,11 +149,11 @@ def forms() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", forms())
-def test_a_photo_is_the_same_in_every_form(form: str) -> None:
+def test_every_form_of_a_photo_gives_the_same_result(form: str) -> None:
     np.testing.assert_array_equal(np.asarray(open_photo(forms()[form])[1]), photo(7))
 
 
-def test_grey_and_see_through_arrays_are_read() -> None:
+def test_grey_and_transparent_arrays_are_read() -> None:
     grey = photo(1)[..., :1]
     assert (np.asarray(open_photo(grey)[1]) == grey).all()
     clear = np.dstack([photo(1), np.zeros((32, 32), dtype=np.uint8)])
@@ -163,18 +163,18 @@ def test_grey_and_see_through_arrays_are_read() -> None:
 @pytest.mark.parametrize(
     "pixels", [photo(0).astype(float), photo(0).astype(np.int64), photo(0) / 255 - 1, photo(0)[..., :2]]
 )
-def test_pixels_that_could_mean_anything_are_refused(pixels: NDArray[Any]) -> None:
+def test_ambiguous_pixels_are_refused(pixels: NDArray[Any]) -> None:
     with pytest.raises(ValueError, match=r"between 0 and 1|uint8 from 0 to 255|an array of pixels is"):
         open_photo(pixels)
 
 
-def test_the_home_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tilde_expands_to_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     Image.fromarray(photo(3)).save(tmp_path / "x.png")
     assert (np.asarray(open_photo("~/x.png")[1]) == photo(3)).all()
 
 
-def test_a_column_of_paths_is_a_list(cheap: FewShotClassifier, tmp_path: Path) -> None:
+def test_column_of_paths_works_as_a_list(cheap: FewShotClassifier, tmp_path: Path) -> None:
     for seed in (0, 1):
         Image.fromarray(photo(seed)).save(tmp_path / f"{seed}.png")
         Image.fromarray(like(seed)).save(tmp_path / f"like {seed}.png")

@@ -1,4 +1,4 @@
-"""`FewShotClassifier` among scikit-learn's tools: labels of any type, clone, cross-validation, search, pickles."""
+"""`FewShotClassifier` with scikit-learn's tools: labels of any type, clone, cross-validation, search, pickles."""
 
 import copy
 import io
@@ -53,7 +53,7 @@ def small() -> FewShotClassifier:
     ],
     ids=str,
 )
-def test_labels_keep_their_type_and_are_scored_as_they_are(small: FewShotClassifier, labels: Any) -> None:
+def test_labels_keep_their_type_in_scoring(small: FewShotClassifier, labels: Any) -> None:
     x, y = photos(len(labels))
     given = as_labels(labels)[y]
     fitted = clone(small).fit(x, given.tolist() if isinstance(labels, list) else given)
@@ -98,12 +98,12 @@ def test_one_photo_is_not_a_list_of_its_rows(small: FewShotClassifier) -> None:
     x, y = photos()
     fitted = clone(small).fit(x, y)
     for alone in (x[0], Image.fromarray(x[0])):
-        with pytest.raises(ValueError, match="put a single one in brackets"):
+        with pytest.raises(ValueError, match="put a single photo in brackets"):
             fitted.predict(alone)
     assert fitted.predict([x[0]]).shape == fitted.predict(x[:1]).shape == (1,)
 
 
-def test_clones_have_the_parameters_and_nothing_else(small: FewShotClassifier) -> None:
+def test_clones_copy_only_the_parameters(small: FewShotClassifier) -> None:
     original = FewShotClassifier(Path("conv4"), threshold=0.25, device="cpu").fit(*photos())
     other = clone(original)
     assert other.get_params() == original.get_params()
@@ -118,7 +118,7 @@ def test_clones_have_the_parameters_and_nothing_else(small: FewShotClassifier) -
     check_is_fitted(original)
 
 
-def test_it_is_cross_validated_and_searched(small: FewShotClassifier) -> None:
+def test_cross_validation_and_grid_search_work(small: FewShotClassifier) -> None:
     x, y = photos()
     scores = cross_val_score(small, list(x), y, cv=2)
     assert scores.mean() > 0.5
@@ -136,7 +136,7 @@ def by_joblib(fitted: FewShotClassifier) -> FewShotClassifier:
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c)), by_joblib])
-def test_copies_answer_alike(small: FewShotClassifier, copied: Any) -> None:
+def test_copies_give_the_same_answers(small: FewShotClassifier, copied: Any) -> None:
     x, y = photos()
     fitted = clone(small).fit(x, y)
     other = copied(fitted)
@@ -146,7 +146,7 @@ def test_copies_answer_alike(small: FewShotClassifier, copied: Any) -> None:
     assert other.partial_fit(255 - x[:1], [9]).classes_.tolist() == [0, 1, 2, 9]
 
 
-def test_shots_that_are_added_count_as_those_of_one_fit(small: FewShotClassifier, tmp_path: Path) -> None:
+def test_partial_fit_equals_one_fit(small: FewShotClassifier, tmp_path: Path) -> None:
     x, y = photos()
     whole = clone(small).fit(x, y)
     parts = clone(small).partial_fit(x[:2], y[:2], classes=[0, 1, 2])
@@ -158,29 +158,29 @@ def test_shots_that_are_added_count_as_those_of_one_fit(small: FewShotClassifier
         parts.partial_fit(x[:1], [2])
     with pytest.raises(ValueError, match="the label 5 is not in classes"):
         parts.partial_fit(x[:1], [5], classes=[0, 1])
-    np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))  # as they were
+    np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))  # unchanged
 
 
 @pytest.mark.parametrize(
     ("first", "more"), [([1, 2], [2.5]), ([1, 2], [1.0]), ([True, False], [1]), ([1, 2], ["a"])], ids=str
 )
-def test_labels_that_are_added_may_be_of_another_type(small: FewShotClassifier, first: list[Any], more: Any) -> None:
+def test_added_labels_may_have_another_type(small: FewShotClassifier, first: list[Any], more: Any) -> None:
     x, _ = photos()
     parts, whole = clone(small).fit(x[::4][:2], first).partial_fit(x[8:9], more), clone(small).fit(x[::4], first + more)
     assert parts.classes_.tolist() == whole.classes_.tolist()
     np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))
 
 
-def test_shots_are_not_added_by_another_model(small: FewShotClassifier) -> None:
+def test_partial_fit_with_another_model_is_refused(small: FewShotClassifier) -> None:
     x, y = photos()
     fitted = clone(small).fit(x[:8], y[:8])
     for changed in ({"tta": "hflip"}, {"model": "resnet12-small"}):
-        with pytest.raises(FrnError, match="are of another model or tta: fit them again"):
+        with pytest.raises(FrnError, match="belong to another model or tta: fit them again"):
             clone(small).fit(x[:8], y[:8]).set_params(**changed).partial_fit(x[8:], y[8:])
     assert fitted.set_params(device="auto").partial_fit(x[8:], y[8:]).classes_.tolist() == [0, 1, 2]
 
 
-def test_kept_maps_belong_to_the_fitted_model(small: FewShotClassifier, tmp_path: Path) -> None:
+def test_cached_maps_belong_to_the_fitted_model(small: FewShotClassifier, tmp_path: Path) -> None:
     files = {home.name: sorted(home.iterdir())[:2] for home in MOTHS}
     queries = files[MOTHS[0].name]
     changed = clone(small).fit(files).set_params(model="resnet12-small")
@@ -191,7 +191,7 @@ def test_kept_maps_belong_to_the_fitted_model(small: FewShotClassifier, tmp_path
     np.testing.assert_array_equal(anew.predict_proba(queries), expected.predict_proba(queries))
 
 
-def test_a_loaded_project_takes_shots_and_can_be_pickled(small: FewShotClassifier, tmp_path: Path) -> None:
+def test_loaded_project_accepts_shots_and_can_be_pickled(small: FewShotClassifier, tmp_path: Path) -> None:
     files = {home.name: sorted(home.iterdir()) for home in MOTHS}
     query = files[MOTHS[0].name][4:]
     clone(small).fit({name: paths[:2] for name, paths in files.items()}).save(tmp_path / "m.frn.json")
@@ -202,7 +202,7 @@ def test_a_loaded_project_takes_shots_and_can_be_pickled(small: FewShotClassifie
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_fields_of_a_newer_version_stay_in_a_project(small: FewShotClassifier, tmp_path: Path) -> None:
+def test_fields_of_a_newer_version_are_kept_in_a_project(small: FewShotClassifier, tmp_path: Path) -> None:
     path, files = tmp_path / "m.frn.json", {home.name: sorted(home.iterdir()) for home in MOTHS}
     last = MOTHS[2].name
     clone(small).fit({name: files[name][:2] for name in files if name != MOTHS[0].name}).save(path)
@@ -212,7 +212,7 @@ def test_fields_of_a_newer_version_stay_in_a_project(small: FewShotClassifier, t
     entry["colour"] = entry["images"][1]["rating"] = 5
     path.write_text(json.dumps(document))
     loaded = FewShotClassifier.load(path, device="cpu")
-    loaded.partial_fit({MOTHS[0].name: files[MOTHS[0].name][:1], last: files[last][2:3]})  # the new one comes first
+    loaded.partial_fit({MOTHS[0].name: files[MOTHS[0].name][:1], last: files[last][2:3]})  # the new class comes first
     pickle.loads(pickle.dumps(loaded)).save(path, replace=True)
     document = json.loads(path.read_text())
     assert document["future"] == 1
@@ -222,7 +222,7 @@ def test_fields_of_a_newer_version_stay_in_a_project(small: FewShotClassifier, t
     assert "future" not in json.loads(path.read_text())
 
 
-def test_a_photo_that_changes_after_loading_makes_no_pickle_that_cannot_be_opened(
+def test_pickle_opens_after_a_photo_changed(
     small: FewShotClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, _ = photos()
@@ -230,7 +230,7 @@ def test_a_photo_that_changes_after_loading_makes_no_pickle_that_cannot_be_opene
     for path, pixels in zip(files, x[::4], strict=False):
         Image.fromarray(pixels).save(path)
     clone(small).fit(files, ["a", "b"]).save(tmp_path / "m.frn.json")
-    monkeypatch.setenv("FRN_CACHE", str(files[0] / "nowhere"))  # its maps are stored nowhere
+    monkeypatch.setenv("FRN_CACHE", str(files[0] / "nowhere"))  # its maps are not stored
     loaded = FewShotClassifier.load(tmp_path / "m.frn.json", device="cpu")
     Image.fromarray(255 - x[0]).save(files[1])
     for _ in range(2):
@@ -261,5 +261,5 @@ def test_a_photo_that_changes_after_loading_makes_no_pickle_that_cannot_be_opene
     ],
 )
 def test_scikit_learns_own_checks_pass(check: str) -> None:
-    """Those that do not need rows of numbers, which are not photos."""
+    """Checks that do not need rows of numbers, since photos are not."""
     getattr(estimator_checks, check)("FewShotClassifier", FewShotClassifier("conv4"))

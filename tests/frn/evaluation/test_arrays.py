@@ -1,4 +1,4 @@
-"""Features of strangers: what a file claims is not believed, and what it is not is told in one line."""
+"""Feature files from other people: their claims are checked, and problems are reported in one line."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def several() -> bytes:
 
 SMALL = npy(np.ones((6, 4), np.float32))
 FILES = {
-    "several": (several(), "holds several arrays"),
+    "several": (several(), "contains several arrays"),
     "larger than it is": (SMALL.replace(b"(6, 4)", b"(6, 9)"), "cannot be read"),
     "a terabyte": (SMALL.replace(b"(6, 4), }           ", b"(6, 40000000000), }"), "cannot be read"),
     "cut": (SMALL[:50], "cannot be read"),
@@ -56,20 +56,38 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shot", [np.int64(1), np.array([1, 2])], ids=["one", "several"])
-def test_shots_of_numpy_are_whole_numbers_in_the_results(shot: Any) -> None:
+def test_numpy_shots_become_integers_in_results(shot: Any) -> None:
     results = evaluate(np.eye(6), LABELS, way=2, shot=shot, queries=1, episodes=2)
     assert [entry["shot"] for entry in json.loads(json.dumps(results))] == np.atleast_1d(shot).tolist()
 
 
-def test_an_accuracy_needs_an_episode() -> None:
+def test_accuracy_requires_an_episode() -> None:
     with pytest.raises(FrnError, match="needs episodes >= 1, not 0"):
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=0)
 
 
-def test_a_parquet_file_gives_its_columns_and_lacks_others_in_one_line(tmp_path: Path) -> None:
+def test_parquet_columns_are_read_and_missing_ones_reported(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pyarrow.table({"features": [[1.0, 2.0], [3.0, 4.0]], "label": [0, 1]}), tmp_path / "x.parquet")
     assert _read(tmp_path / "x.parquet", "features").tolist() == [[1, 2], [3, 4]]
     with pytest.raises(FrnError, match="has no column 'labels'; it has features, label"):
         _read(tmp_path / "x.parquet", "labels")
+
+
+def test_too_small_classes_of_the_validation_features_are_reported() -> None:
+    with pytest.raises(FrnError, match=r"the validation features.*'?b'?"):
+        evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=2, validation=(np.eye(6), list("aaaaab")))
+
+
+def test_the_scale_of_the_features_changes_no_head_and_no_accuracy() -> None:
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), 8)
+    maps, others = (generator.standard_normal((4, 16))[labels] + generator.standard_normal((32, 16)) for _ in range(2))
+    found = [
+        evaluate(unit * maps, labels, way=3, shot=2, queries=4, episodes=20, validation=(unit * others, labels))[0]
+        for unit in (1.0, 8.0)
+    ]
+    assert found[0]["accuracy"] == found[1]["accuracy"]
+    assert found[0]["head"] == pytest.approx(found[1]["head"])
+    assert found[0]["accuracy"] != evaluate(maps, labels, way=3, shot=2, queries=4, episodes=20)[0]["accuracy"]

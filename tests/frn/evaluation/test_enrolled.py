@@ -1,4 +1,4 @@
-"""Episodes enrolled as photos are."""
+"""Episodes whose classes are enrolled like photos."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from frn.ridge.tuning import Prior
 
 
 @pytest.mark.parametrize("shot", [1, 4])
-def test_episodes_are_enrolled_with_numbers_of_their_own(shot: int) -> None:
+def test_enrolled_episodes_choose_their_own_alpha_and_gamma(shot: int) -> None:
     generator = np.random.default_rng(0)
     own = generator.standard_normal((6, 1, 1, 24))
     maps = (own + 0.3 * generator.standard_normal((6, 12, 9, 24))).reshape(-1, 9, 24).astype(np.float32)
@@ -22,7 +22,7 @@ def test_episodes_are_enrolled_with_numbers_of_their_own(shot: int) -> None:
     np.testing.assert_array_equal(again, shares[5:])
 
 
-def test_queries_that_refine_the_classes_are_measured_beside_the_same_queries_alone() -> None:
+def test_transductive_accuracy_is_measured_on_the_same_queries() -> None:
     generator = np.random.default_rng(0)
     own = generator.standard_normal((6, 1, 4, 96))
     maps = (own + 2 * generator.standard_normal((6, 30, 4, 96))).reshape(-1, 4, 96).astype(np.float32)
@@ -34,3 +34,13 @@ def test_queries_that_refine_the_classes_are_measured_beside_the_same_queries_al
     np.testing.assert_array_equal(shares[:, :1], plain)
     assert shares[:, 1].mean() > shares[:, 0].mean() + 0.05
     assert shares[:, 3].mean() > shares[:, 2].mean()
+
+
+def test_each_column_holds_its_own_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single unequal query is right or wrong; fifteen of each class give an accuracy in between."""
+    maps = np.random.default_rng(0).standard_normal((60, 4, 96)).astype(np.float32)
+    monkeypatch.setattr("frn.evaluation.enrolled._unequal", lambda drawn, *_: [drawn[0, :1], *[drawn[0, :0]] * 3])
+    prior, shape = Prior.trained(HeadParameters(4.0, 0.2, 20.0)), EpisodeShape(way=4, shot=1, queries=9)
+    shares = enrolled_accuracies(prior, maps, (15,) * 4, shape, episodes=range(4), seed=3, transductive=True)
+    assert set(shares[:, 2:].ravel()) <= {0.0, 1.0}
+    assert not set(shares[:, :2].ravel()) & {0.0, 1.0}

@@ -19,14 +19,14 @@ SHAPE = EpisodeShape(way=4, shot=2, queries=3)
 
 
 def class_maps(r: int = 9, d: int = 32) -> Tensor:
-    """Feature maps with classes that can be told apart, but not perfectly."""
+    """Make feature maps whose classes can be separated, but not perfectly."""
     centres = torch.randn(len(SIZES), 1, r, d)
     return torch.cat(
         [centre + 4.0 * torch.randn(size, r, d) for centre, size in zip(centres, SIZES, strict=True)]
     ).relu()
 
 
-def test_accuracy_and_interval_are_the_papers() -> None:
+def test_accuracy_and_interval_follow_the_paper() -> None:
     correct = [1.0, 0.5, 0.75, 0.25]
     accuracy = summarise(correct)
     assert accuracy.mean == 62.5
@@ -34,7 +34,7 @@ def test_accuracy_and_interval_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize("method", ["frn", "proto"])
-def test_episodes_from_cached_features_are_scored_as_the_head_scores_them(method: str) -> None:
+def test_cached_features_give_the_scores_of_the_head(method: str) -> None:
     maps, head = class_maps(), build_head(method, 32)
     sampled = np.stack([evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(11)])
     with torch.no_grad():
@@ -65,7 +65,7 @@ def test_a_longer_evaluation_begins_with_the_shorter_one() -> None:
 
 @pytest.mark.slow
 def test_moments_are_faster_than_maps() -> None:
-    """Why features are kept as second moments: scoring beats the head on maps, in the same run."""
+    """Features are stored as second moments because scoring then beats the head on maps, in the same run."""
     maps, head, shape = torch.randn(400, 25, 64).relu(), FRNHead(), EpisodeShape(way=5, shot=5, queries=16)
     sampled = torch.from_numpy(np.stack([evaluation_episode((80,) * 5, shape, seed=0, index=i) for i in range(8)]))
     score = episode_scorer(head, maps, shape)
@@ -90,7 +90,7 @@ def test_moments_are_faster_than_maps() -> None:
         assert median(lambda: score(sampled)) < median(by_maps)
 
 
-def test_a_head_with_layers_of_its_own_is_not_taken_from_an_exported_file() -> None:
+def test_exported_file_cannot_provide_a_head_with_layers() -> None:
     from frn_export.graphs.backbone import features_graph
 
     from frn.errors import FrnError
@@ -105,7 +105,9 @@ def test_a_head_with_layers_of_its_own_is_not_taken_from_an_exported_file() -> N
         graph = features_graph(Model(config).eval()).SerializeToString()
         return OnnxExtractor(Extractor(graph, "m.onnx", threads=1))
 
-    with pytest.raises(FrnError, match=r"exported ctx model does not hold its whole head \(key.weight, value.weight\)"):
+    with pytest.raises(
+        FrnError, match=r"exported ctx model does not contain its whole head \(key.weight, value.weight\)"
+    ):
         exported("ctx").new_head()
     for method in ("frn", "proto", "dsn", "ridge"):
         assert type(exported(method).new_head()) is type(build_head(method, 64))

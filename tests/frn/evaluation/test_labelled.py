@@ -1,4 +1,4 @@
-"""Scores on labelled photos: what is counted, what is left out, and the files that hold it."""
+"""Scores on labelled photos: counts, skipped files, and the files that contain them."""
 
 import csv
 import json
@@ -26,7 +26,7 @@ SAMPLES = assets_folder() / "samples"
 
 
 def answer(truth: str, a: float, *, known: float = 0.9, name: str = "x.jpg") -> Answer:
-    """A photo that is called `a` with this probability, else `b`."""
+    """A photo with answer `a` at this probability, otherwise `b`."""
     return Answer(
         Path(name), truth, Prediction({"a": a, "b": 1 - a}, {"a": 1 - a, "b": a}, {"a": known, "b": known}, 0.5, known)
     )
@@ -41,7 +41,7 @@ COUNTED = LabelledScore(
 )
 
 
-def test_every_number_is_the_one_counted_by_hand() -> None:
+def test_every_number_equals_the_count_by_hand() -> None:
     assert (COUNTED.right, COUNTED.accuracy) == (2, 0.5)
     np.testing.assert_array_equal(COUNTED.confusion, [[2, 1], [1, 0]])
     assert [(c.photos, c.right, c.called) for c in COUNTED.per_class] == [(3, 2, 3), (1, 0, 1)]
@@ -61,13 +61,13 @@ def test_a_class_without_queries_has_no_share() -> None:
 
 @pytest.mark.parametrize("right", [0, 1, 5, 19, 20])
 def test_wilsons_interval_is_where_the_score_test_accepts(right: int) -> None:
-    """Its ends are the shares p that differ from the measured one by Z standard errors of p itself."""
+    """The ends are the shares p that differ from the measured share by Z standard errors of p."""
     for end in wilson(right, 20):
         assert 0 <= end <= 1
         assert abs(right / 20 - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / 20), abs=1e-9)
 
 
-def test_the_files_hold_every_photo_and_no_foreign_markup() -> None:
+def test_files_list_every_photo_without_foreign_markup() -> None:
     rows = list(csv.DictReader(csv_text(list(COUNTED.rows[0]), COUNTED.rows).splitlines()))
     assert [row["label"] for row in rows] == ["a", "a", "b", "a", "a", "a"]
     assert float(rows[2]["p(b)"]) == 0.8
@@ -79,7 +79,7 @@ def test_the_files_hold_every_photo_and_no_foreign_markup() -> None:
 
 @pytest.fixture
 def labelled(tmp_path: Path) -> Path:
-    """The sample queries by class, one example among them, a broken file, and a class that is not enrolled."""
+    """The sample queries by class, with one example among them, a broken file, and a class that is not enrolled."""
     for query in (SAMPLES / "queries").iterdir():
         home = tmp_path / "labelled" / query.stem.rpartition(" ")[0]
         home.mkdir(parents=True, exist_ok=True)
@@ -97,10 +97,10 @@ def frn(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
-def test_the_command_tells_all_of_it(labelled: Path, tmp_path: Path) -> None:
+def test_score_command_reports_everything(labelled: Path, tmp_path: Path) -> None:
     files = ["--csv", tmp_path / "s.csv", "--report", tmp_path / "s.html"]
     told = frn("score", SAMPLES / "moths", labelled, "--json", *files)
-    assert told.exit_code == 1  # one cannot be read
+    assert told.exit_code == 1  # one file is unreadable
     found = json.loads(told.stdout)
     assert (found["photos"], found["examples_skipped"], found["unknown"], len(found["broken"])) == (18, 1, 1, 1)
     right = sum(entry["right"] for entry in found["per_class"].values())
@@ -135,8 +135,8 @@ def test_scoring_needs_no_torch(labelled: Path) -> None:
     assert result.stdout.rstrip().endswith("False"), result.stderr
 
 
-def test_blanks_around_the_names_of_folders_are_none_of_the_class(tmp_path: Path) -> None:
-    """Neither for the photos that are to be scored, nor where the class has no photo that can be read."""
+def test_blanks_around_folder_names_are_ignored(tmp_path: Path) -> None:
+    """Neither for the photos to be scored, nor if a class has no readable photo."""
     photo = SAMPLES / "queries" / "eyed footman 6.jpg"
     shutil.copytree(SAMPLES / "moths" / "eyed footman", tmp_path / "classes" / " eyed footman")
     (tmp_path / "labelled" / "eyed footman ").mkdir(parents=True)

@@ -1,5 +1,6 @@
-"""A trained backbone under another head."""
+"""A trained backbone with another head."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
-from frn.evaluation.evaluate_model import with_method
+from frn.evaluation.evaluate_model import EvaluationOptions, evaluate, with_method
 from frn.evaluation.features import TorchExtractor, extract_features
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
@@ -28,21 +29,33 @@ def test_the_backbone_is_kept_and_the_head_is_new() -> None:
     torch.testing.assert_close(other.feature_maps(images), model.feature_maps(images))
 
 
-def test_maps_are_scaled_as_the_new_head_wants_them() -> None:
-    """The authors divide FRN's ResNet-12 features by the root of 640, and no others."""
+def test_maps_are_scaled_for_the_new_head() -> None:
+    """The authors divide only FRN's ResNet-12 features by the root of 640."""
     model, images = small("proto", "resnet12"), torch.rand(2, 3, 32, 32)
     scaled = with_method(model, "frn").feature_maps(images)
     torch.testing.assert_close(scaled * 640**0.5, model.feature_maps(images))
 
 
 def test_a_head_with_layers_is_refused() -> None:
-    with pytest.raises(FrnError, match=r"--method ctx has layers to be trained \(key.weight, value.weight\)"):
+    with pytest.raises(FrnError, match=r"--method ctx has layers that need training \(key.weight, value.weight\)"):
         with_method(small(), "ctx")
 
 
-def test_the_centre_is_the_mean_feature_whatever_the_batch(moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_centre_is_the_mean_feature_for_any_batch_size(moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frn.evaluation.features.BATCH", 7)
     model = small()
     images = load_images(scan(moths / "train"), model.config.transform)
     naive = extract_features(model, images).double().mean((0, 1)).float()
     torch.testing.assert_close(TorchExtractor(model).mean_feature(images), naive)
+
+
+def test_one_and_five_shots_are_measured_by_default(moths: Path) -> None:
+    options = EvaluationOptions(model="conv4", data=moths, episodes=2, queries=7)
+
+    def accuracies(options: EvaluationOptions) -> dict[int, float]:
+        return {result["shot"]: result["accuracy"] for result in evaluate(options)}
+
+    found = accuracies(options)
+    assert list(found) == [1, 5]
+    assert found == accuracies(replace(options, shot=[1, 5], seed=0)) != accuracies(replace(options, seed=1))
+    assert list(accuracies(replace(options, shot=[3]))) == [3]

@@ -1,4 +1,4 @@
-"""Known from unknown classes: hand counts, and features where the answer is clear."""
+"""Separating known from unknown classes: counts by hand, and features with an obvious answer."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ HEAD = HeadParameters(0.0, 0.0, 2.0)
 SHAPE = EpisodeShape(way=3, shot=4, queries=5)
 
 
-def test_the_area_is_the_share_of_pairs_in_order() -> None:
+def test_auroc_is_the_share_of_ordered_pairs() -> None:
     known, unknown = np.array([3.0, 1.0, 2.0]), np.array([2.0, 0.0])
     # 3 > 2, 3 > 0, 1 < 2, 1 > 0, 2 = 2 (half), 2 > 0
     assert auroc(known, unknown) == pytest.approx((1 + 1 + 0 + 1 + 0.5 + 1) / 6)
@@ -33,7 +33,7 @@ def test_unknown_photos_are_separable_only_if_classes_differ(noise: float, least
         assert found["true_positive_rate"] > 90
 
 
-def test_one_shot_has_no_threshold_and_misses_nothing() -> None:
+def test_one_shot_has_no_threshold_and_rejects_nothing() -> None:
     maps = np.random.default_rng(0).standard_normal((48, 4, 16)).astype(np.float32)
     shape = EpisodeShape(way=3, shot=1, queries=5)
     found = measure_open_set(HEAD, maps, (8,) * 6, shape, episodes=5, seed=0)

@@ -1,10 +1,10 @@
-"""Counts against counts by hand."""
+"""Counts, compared with counts by hand."""
 
 import numpy as np
 import pytest
 
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.tally import BINS, Tally
+from frn.evaluation.tally import BINS, Calibration, Tally
 
 SIZES, SHAPE = (9, 11, 8, 10), EpisodeShape(way=3, shot=2, queries=4)
 OWNER = np.repeat(np.arange(4), SIZES)
@@ -12,7 +12,7 @@ OWNER = np.repeat(np.arange(4), SIZES)
 
 @pytest.fixture
 def tally() -> Tally:
-    """Forty episodes with random answers, noted in pieces and out of order."""
+    """Forty episodes with random answers, recorded in pieces and out of order."""
     made, logits = Tally(SIZES, SHAPE, 40), np.random.default_rng(0).normal(size=(40, 12, 3)) * 2
     for start in (16, 0, 32, 8, 24):
         sampled = np.stack([evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(start, start + 8)])
@@ -21,7 +21,7 @@ def tally() -> Tally:
 
 
 def by_hand(tally: Tally) -> list[tuple[int, int, int, float]]:
-    """Every query as its class, its answer, its image, the answer's probability."""
+    """Return every query as its class, its answer, its image and the answer's probability."""
     logits = np.random.default_rng(0).normal(size=(40, 12, 3)) * 2
     found = []
     for index in range(40):
@@ -60,6 +60,14 @@ def test_the_calibration_error_is_the_weighted_gap_of_the_bins(tally: Tally) -> 
     assert tally.calibration().error == pytest.approx(gap, abs=1e-6)
 
 
+def test_probability_of_one_falls_into_the_last_bin() -> None:
+    found = Calibration.of(np.array([0.0, 0.5, 0.75, 1.0]), np.array([True, False, True, True]), bins=4)
+    assert found.counts.tolist() == [1, 0, 1, 2]
+    assert found.confidence.tolist() == [0, 0, 0.5, 0.875]
+    assert found.accuracy.tolist() == [1, 0, 0, 1]
+    assert found.error == pytest.approx((1 + 0.5 + 2 * 0.125) / 4)
+
+
 def test_the_hardest_image_is_the_one_most_often_wrong(tally: Tally) -> None:
     asked, wrong = np.zeros(38), np.zeros(38)
     for truth, answer, image, _ in by_hand(tally):
@@ -76,7 +84,7 @@ def test_the_hardest_image_is_the_one_most_often_wrong(tally: Tally) -> None:
     assert tally.probability[episode, query] == pytest.approx(surest)
 
 
-def test_a_class_that_was_never_drawn_has_no_recall() -> None:
+def test_undrawn_class_has_no_recall() -> None:
     made = Tally((6, 6, 6), EpisodeShape(way=2, shot=1, queries=1), 1)
     made.add(0, np.array([[[0, 1], [6, 7]]]), np.array([[[1.0, 0.0], [0.0, 1.0]]]))
     assert np.isnan(made.recall()[0][2])

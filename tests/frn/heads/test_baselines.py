@@ -1,4 +1,4 @@
-"""The paper's baselines and the field's, each against a formula written down a second time, in float64."""
+"""The baselines of the paper and of the field, each compared with a second formula in float64."""
 
 import math
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from frn.ridge.reconstruction import location_error
 
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 12, 5
 TESTED_ALIKE = [name for name in HEADS if name != "deepemd"]
-"""All but DeepEMD, whose SGD takes several shots in batches and gives them no gradient: `test_deepemd.py`."""
+"""All heads except DeepEMD, whose SGD batches several shots and gives them no gradient: see `test_deepemd.py`."""
 IN_PLACE = ("proto", "proto-tdm", "dsn", "ridge", "bifrn", "lccrn", "mcl")
-"""Where channels are few, these compare locations in place; Bi-FRN and LCCRN know where a location is."""
+"""Bi-FRN and LCCRN depend on the position of a location; with few channels, these heads compare locations in place."""
 Score = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -33,7 +33,7 @@ def episode() -> tuple[Tensor, Tensor]:
 
 
 def by_hand(score: Score) -> Tensor:
-    """Logits from a score of one query map and one class's supports."""
+    """Compute logits from the score of one query map and one class's supports."""
     support, query = episode()
     return torch.stack([torch.stack([score(q, s) for s in support]) for q in query])
 
@@ -90,7 +90,7 @@ def test_ctx_is_equation_12() -> None:
     check(head, score)
 
 
-def test_covariance_compares_rooted_second_moments_about_the_origin() -> None:
+def test_covariance_compares_square_rooted_second_moments() -> None:
     def rooted(m: Tensor) -> Tensor:
         raw = sum(torch.outer(row, row) for row in m) / R
         return torch.sign(raw) * torch.sqrt(torch.abs(raw) + ROOT_FLOOR)  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def test_simpleshot_centres_normalises_and_takes_the_nearest_centroid() -> None:
     check(head, score)
 
 
-def test_simpleshots_centre_follows_training_only() -> None:
+def test_simpleshot_centre_is_updated_only_in_training() -> None:
     head, (support, query) = SimpleShotHead(D).double(), episode()
     head.eval()(support, query)
     assert head.centre.abs().max() == 0
@@ -139,7 +139,7 @@ def test_ridge_regresses_the_labels_on_the_features(pooled: bool) -> None:
         head.offset.fill_(0.3)
     examples, queries = (m.mean(-2) if pooled else m.flatten(-2) for m in (support.flatten(0, 1), query))
     labels = torch.eye(WAY, dtype=torch.float64).repeat_interleave(SHOT, 0)
-    n = examples.shape[1]  # the primal form, where the head takes the dual
+    n = examples.shape[1]  # the primal form; the head uses the dual
     ridge = examples.T @ examples + math.exp(0.7) * torch.eye(n, dtype=torch.float64)
     weights = torch.linalg.solve(ridge, examples.T @ labels)
     with torch.no_grad():
@@ -147,7 +147,7 @@ def test_ridge_regresses_the_labels_on_the_features(pooled: bool) -> None:
 
 
 @pytest.mark.parametrize("name", TESTED_ALIKE)
-def test_the_order_of_events_does_not_matter(name: str) -> None:
+def test_order_of_supports_and_queries_does_not_matter(name: str) -> None:
     torch.manual_seed(0)
     head, (support, query) = build_head(name, D).double().eval(), episode()
     with torch.no_grad():

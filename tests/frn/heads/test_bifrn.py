@@ -1,4 +1,4 @@
-"""Bi-FRN: against its formulas written out in float64, and against numbers of its authors' code."""
+"""Bi-FRN, compared with its formulas in float64 and with numbers from its authors' code."""
 
 import json
 import math
@@ -18,7 +18,7 @@ WAY, SHOT, R, D, QUERIES = 3, 2, 4, 6, 5
 
 
 def lively(head: BiFRNHead) -> BiFRNHead:
-    """A head whose layers all do something."""
+    """Make a head in which every layer has an effect."""
     generator = torch.Generator().manual_seed(1)
     for parameter in head.parameters():
         parameter.data.add_(0.3 * torch.randn(parameter.shape, generator=generator))
@@ -30,13 +30,13 @@ def normalised(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def attended(asked: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """One row (d) from n rows."""
+    """Attend from one row (d) to n rows."""
     weights = (keys @ asked / math.sqrt(len(asked))).exp()
     return weights @ values / weights.sum()
 
 
 def itself(maps: Tensor, net: SelfReconstruction) -> Tensor:
-    """FSRM of one map (r, d), location by location."""
+    """Apply FSRM to one map (r, d), location by location."""
     w = {name: parameter.detach() for name, parameter in net.named_parameters()}
     channels = range(maps.shape[1])
     sines = [
@@ -57,7 +57,7 @@ def itself(maps: Tensor, net: SelfReconstruction) -> Tensor:
     return torch.stack(rebuilt)
 
 
-def test_it_is_self_reconstruction_and_then_attention_both_ways() -> None:
+def test_bifrn_is_self_reconstruction_then_attention_both_ways() -> None:
     generator = torch.Generator().manual_seed(3)
     support = torch.randn(WAY, SHOT, R, D, generator=generator, dtype=torch.float64)
     query = torch.randn(QUERIES, R, D, generator=generator, dtype=torch.float64)
@@ -67,7 +67,7 @@ def test_it_is_self_reconstruction_and_then_attention_both_ways() -> None:
         ask, key, value = head.projections.weight.split(D)
 
         def error(rows: Tensor, others: Tensor) -> Tensor:
-            """Of all values of `rows` (m, d), rebuilt from `others` (n, d)."""
+            """Reconstruct all values of `rows` (m, d) from `others` (n, d)."""
             rebuilt = torch.stack([attended(ask @ row, others @ key.T, others @ value.T) for row in rows])
             return (rows @ value.T - rebuilt).square().sum()
 
@@ -80,12 +80,12 @@ def test_it_is_self_reconstruction_and_then_attention_both_ways() -> None:
         torch.testing.assert_close(head(support, query), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_positions_do_not_depend_on_how_large_the_map_is() -> None:
+def test_positions_do_not_depend_on_the_size_of_the_map() -> None:
     maps = torch.zeros(1, dtype=torch.float64)
     torch.testing.assert_close(positions(25, 64, like=maps)[:9], positions(9, 64, like=maps))
 
 
-def test_attention_is_thinned_out_in_training_only() -> None:
+def test_attention_dropout_applies_only_in_training() -> None:
     maps = torch.randn(2, 1, R, D, generator=torch.Generator().manual_seed(0))
     head = BiFRNHead(D)
     with torch.no_grad():
@@ -114,7 +114,7 @@ def weights_by_rule(shapes: dict[str, list[int]]) -> dict[str, Tensor]:
     return state
 
 
-def test_a_checkpoint_of_its_authors_gives_their_logits(tmp_path: Path) -> None:
+def test_authors_checkpoint_gives_their_logits(tmp_path: Path) -> None:
     path = tmp_path / "model_Conv-4.pth"
     torch.save(weights_by_rule(json.loads((GOLDEN / "bifrn.keys.json").read_text())), path)
     model = load_model(path, transform=EvaluationTransform(size=84))

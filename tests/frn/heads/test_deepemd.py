@@ -1,4 +1,4 @@
-"""The DeepEMD head against linear programs solved by another library, in float64."""
+"""The DeepEMD head, compared with linear programs solved by another library in float64."""
 
 import importlib.util
 import sys
@@ -21,7 +21,7 @@ def maps(*shape: int, seed: int = 0) -> Tensor:
 
 
 def by_linear_program(query: Tensor, prototype: Tensor) -> float:
-    """One logit, written down from the DeepEMD paper: weights, cosine costs, and HiGHS for the program."""
+    """Compute one logit as in the DeepEMD paper: weights, cosine costs, and HiGHS for the program."""
     optimize = pytest.importorskip("scipy.optimize")
     r = len(query)
     supply = [max(float(u @ prototype.mean(0)), 0) + 1e-3 for u in query]
@@ -31,14 +31,14 @@ def by_linear_program(query: Tensor, prototype: Tensor) -> float:
     sums = np.zeros((2 * r, r * r))
     for i in range(r):
         sums[i, i * r : (i + 1) * r] = 1  # what i sends
-        sums[r + i, i::r] = 1  # what i takes
+        sums[r + i, i::r] = 1  # what i receives
     limits = np.concatenate([np.array(supply) / sum(supply), np.array(demand) / sum(demand)])
     program = optimize.linprog(np.ravel(cost), A_eq=sums, b_eq=limits, bounds=(0, None), method="highs-ds")
     return TEMPERATURE * (1 - float(program.fun))
 
 
 @needs_pot
-def test_logits_are_those_of_the_linear_programs() -> None:
+def test_logits_equal_the_linear_programs() -> None:
     support, query = maps(3, 1, 9, 12), maps(4, 9, 12, seed=1)
     expected = [[by_linear_program(q, s[0]) for s in support] for q in query]
     logits = DeepEMDHead()(support, query)
@@ -52,7 +52,7 @@ def test_gradients_flow_through_costs_and_weights() -> None:
 
 
 @needs_pot
-def test_a_map_is_like_none_so_much_as_itself() -> None:
+def test_map_is_most_similar_to_itself() -> None:
     support = maps(3, 1, 6, 16)
     logits = DeepEMDHead()(support, support[:, 0])
     torch.testing.assert_close(logits.diagonal(), torch.full((3,), TEMPERATURE).double(), rtol=0, atol=1e-5)
@@ -60,7 +60,7 @@ def test_a_map_is_like_none_so_much_as_itself() -> None:
 
 
 @needs_pot
-def test_with_one_location_it_is_the_cosine_of_centred_features() -> None:
+def test_one_location_gives_the_cosine_of_centred_features() -> None:
     support, query = maps(3, 1, 1, 8), maps(5, 1, 8, seed=1)
     a, b = query[:, 0] - query.mean(-1), support[:, 0, 0] - support[:, 0, 0].mean(-1, keepdim=True)
     expected = TEMPERATURE * F.cosine_similarity(a[:, None], b[None], dim=-1)
@@ -68,12 +68,12 @@ def test_with_one_location_it_is_the_cosine_of_centred_features() -> None:
 
 
 @needs_pot
-def test_uniform_weights_and_equal_costs_leave_nothing_to_choose() -> None:
+def test_uniform_weights_and_equal_costs_give_the_mean_cost() -> None:
     uniform = torch.full((4,), 0.25)
     assert transport_cost(torch.full((4, 4), 0.3), uniform, uniform).item() == pytest.approx(0.3)
 
 
-def test_locations_that_look_like_nothing_in_the_other_map_weigh_almost_nothing() -> None:
+def test_locations_unlike_the_other_map_get_little_weight() -> None:
     one, other = torch.tensor([[[1.0, 0], [0, 1], [-1, 0]]]), torch.tensor([[[2.0, 0], [4, 0]]])
     weights = cross_reference(one, other)
     torch.testing.assert_close(weights[0, 0] * 3.003, torch.tensor([3.001, 0.001, 0.001]))
@@ -96,7 +96,7 @@ def test_the_fitted_prototypes_classify_the_supports_better_than_their_mean() ->
 
 
 @needs_pot
-def test_evaluation_without_gradients_fits_them_all_the_same() -> None:
+def test_prototypes_are_fitted_without_gradients_too() -> None:
     support, query = maps(3, 2, 4, 8).float(), maps(2, 4, 8, seed=1).float()
     head = DeepEMDHead(sfc_passes=2)
     expected = head(support, query)
@@ -105,7 +105,7 @@ def test_evaluation_without_gradients_fits_them_all_the_same() -> None:
 
 
 @needs_pot
-def test_several_shots_teach_the_backbone_by_the_queries() -> None:
+def test_several_shots_train_the_backbone_through_the_queries() -> None:
     support, query = maps(2, 2, 4, 8).requires_grad_(), maps(2, 4, 8, seed=1).requires_grad_()
     DeepEMDHead(sfc_passes=1)(support, query)[:, 0].sum().backward()
     assert support.grad is None
@@ -113,11 +113,11 @@ def test_several_shots_teach_the_backbone_by_the_queries() -> None:
     assert query.grad.abs().max() > 0
 
 
-def test_a_missing_solver_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_solver_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ot", None)
     with pytest.raises(FrnError, match=r"needs POT for its linear programs: .* -m pip install"):
         DeepEMDHead()(maps(2, 1, 4, 8), maps(1, 4, 8))
 
 
-def test_it_is_a_head_by_name() -> None:
+def test_deepemd_is_a_registered_head() -> None:
     assert isinstance(build_head("deepemd", 64), DeepEMDHead)

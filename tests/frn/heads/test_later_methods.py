@@ -1,4 +1,4 @@
-"""Methods after FRN: logits and gradients against the formulas of their public codes, written out in float64."""
+"""Methods after FRN: logits and gradients, compared with the formulas of their public code in float64."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ WAY, SHOT, R, QUERIES = 3, 2, 4, 5
 
 
 def check(head: nn.Module, plain: Callable[[Tensor, Tensor], Tensor], *, d: int, shot: int = SHOT, r: int = R) -> None:
-    """Compare logits, and gradients by maps and parameters, which are first moved away from where they start."""
+    """Compare logits and gradients by maps and parameters, after moving parameters away from their initial values."""
     generator = torch.Generator().manual_seed(3)
     for parameter in head.double().parameters():
         parameter.data += 0.2 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
@@ -36,7 +36,7 @@ def check(head: nn.Module, plain: Callable[[Tensor, Tensor], Tensor], *, d: int,
 
 
 def from_pool(rows: Tensor, pool: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
-    """FRN's reconstruction as the codes have it: an inverse of d by d."""
+    """FRN's reconstruction with an inverse of d by d, as in the public code."""
     p, d = pool.shape
     lam = p / d * alpha.exp() + 1e-6
     gram = pool.T @ pool
@@ -58,7 +58,7 @@ def test_srm_compares_the_class_with_the_query_and_with_its_self_reconstruction(
 
 
 def enriched_by_hand(head: LCCRNHead, maps: Tensor, d: int) -> Tensor:
-    """The neighbourhoods as five-dimensional volumes under three-dimensional convolutions, as the code has them."""
+    """The neighbourhoods as five-dimensional volumes under three-dimensional convolutions, as in the public code."""
     n, r, _ = maps.shape
     side = math.isqrt(r)
     grid = F.normalize(F.normalize(maps, dim=2).relu(), dim=2).mT.reshape(n, d, side, side)
@@ -103,18 +103,18 @@ def test_lccrn_reconstructs_two_maps_of_the_query_from_two_of_the_class(d: int) 
     check(head, plain, d=2 * d, r=9)
 
 
-def test_lccrn_enriches_square_maps_only() -> None:
+def test_lccrn_requires_square_maps() -> None:
     with pytest.raises(ValueError, match="8 locations"):
         LCCRNHead(12)(torch.randn(WAY, SHOT, 8, 12), torch.randn(QUERIES, 8, 12))
 
 
-def test_lccrn_keeps_the_first_networks_maps_apart() -> None:
+def test_lccrn_auxiliary_loss_uses_the_maps_of_the_first_network() -> None:
     support = torch.randn(WAY, SHOT, R, 12)
     torch.testing.assert_close(LCCRNHead(12).auxiliary_supports(support), F.normalize(support[..., :6], dim=3))
 
 
 @torch.no_grad()
-def test_a_head_of_two_networks_gets_two() -> None:
+def test_head_with_two_networks_gets_two_backbones() -> None:
     torch.manual_seed(0)
     model = Model(ModelConfig(backbone="conv4", method="lccrn")).eval()
     images = torch.rand(2, 3, 84, 84)
@@ -154,7 +154,7 @@ def test_deepbdc_compares_centred_distances_of_channels(shot: int) -> None:
     head, d = DeepBDCHead(), 6
 
     def matrix(m: Tensor) -> Tensor:
-        """By two loops, without the product of channels."""
+        """Use two loops, without a product over channels."""
         distances = torch.stack([torch.stack([(a - b).square().sum() for b in m.T]) for a in m.T])
         distances = (head.log_scale.exp() / R * distances + 1e-5).sqrt()
         ones = torch.ones(d, d, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Heads of all classes at once."""
+"""Heads over all classes at once."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from frn.images.transforms import EvaluationTransform
 from frn.models.model import import_reference
 
 
-def test_a_dummy_map_rebuilds_as_a_pool_of_one_image_does() -> None:
+def test_dummy_map_reconstructs_like_a_pool_of_one_image() -> None:
     """Sec. 3.6: FRN pre-training is FRN with learned supports and alpha = beta = 0."""
     torch.manual_seed(0)
     head, pretraining = FRNHead().double(), DummyMapHead(7, 4, 12).double()
@@ -19,7 +19,7 @@ def test_a_dummy_map_rebuilds_as_a_pool_of_one_image_does() -> None:
     torch.testing.assert_close(pretraining(maps, head), head(pretraining.dummy_maps[:, None], maps))
 
 
-def test_a_classifier_by_cosines_begins_with_the_means_of_classes_whatever_their_lengths() -> None:
+def test_cosine_classifier_starts_with_class_means_of_any_length() -> None:
     head = CosineHead(3, 8)
     means = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
     head.begin_with(means * torch.tensor([[1.0], [5.0], [0.2]]))
@@ -28,7 +28,7 @@ def test_a_classifier_by_cosines_begins_with_the_means_of_classes_whatever_their
     assert logits.argmax(1).tolist() == [0, 1, 2]
 
 
-def test_recorded_log_probabilities_are_the_authors(golden: Path) -> None:
+def test_log_probabilities_equal_the_recorded_ones(golden: Path) -> None:
     model = import_reference(golden / "pretrain-conv4.pth", transform=EvaluationTransform(size=84))
     state = torch.load(golden / "pretrain-conv4.pth", weights_only=True)
     arrays = np.load(golden / "pretrain-conv4.npz")
@@ -42,7 +42,7 @@ def test_recorded_log_probabilities_are_the_authors(golden: Path) -> None:
     assert np.abs(ours - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
-def test_the_classical_head_is_linear_on_average_pooled_maps() -> None:
+def test_classical_head_is_linear_on_average_pooled_maps() -> None:
     head, maps = AveragePoolHead(3, 12), torch.randn(5, 4, 12)
     expected = maps.mean(1) @ head.classifier.weight.T + head.classifier.bias
     torch.testing.assert_close(head(maps), expected)

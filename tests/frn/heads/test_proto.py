@@ -24,7 +24,7 @@ def test_logits_are_distances_from_class_means_per_dimension(pooled: bool) -> No
     torch.testing.assert_close(head(support, query), expected)
 
 
-def test_an_unknown_method_is_answered_with_the_known_ones() -> None:
+def test_unknown_method_lists_the_known_ones() -> None:
     with pytest.raises(FrnError, match="unknown method 'ptoto'; choose one of: frn, proto"):
         build_head("ptoto", 64)
 
@@ -43,7 +43,7 @@ class Nearest(Head):
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three heads of another package, of which one works."""
+    """Register three heads of another package, one of which works."""
     mine = [
         EntryPoint("nearest", f"{__name__}:Nearest", "frn.heads"),
         EntryPoint("plain", "torch.nn:Identity", "frn.heads"),

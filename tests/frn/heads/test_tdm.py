@@ -1,4 +1,4 @@
-"""TDM: against its formulas written out in float64, and against numbers of its authors' code."""
+"""TDM, compared with its formulas in float64 and with numbers from its authors' code."""
 
 import math
 import zlib
@@ -25,7 +25,7 @@ def episode() -> tuple[Tensor, Tensor]:
 
 
 def lively(weights: ChannelWeights) -> ChannelWeights:
-    """Weights whose BatchNorm does something."""
+    """Set weights with which BatchNorm has an effect."""
     generator = torch.Generator().manual_seed(1)
     for name, tensor in weights.state_dict().items():
         if "norm" in name and tensor.dim():
@@ -34,7 +34,7 @@ def lively(weights: ChannelWeights) -> ChannelWeights:
 
 
 def by_hand(weights: ChannelWeights, support: Tensor, q: Tensor, label: int) -> Tensor:
-    """Weights of the channels for one class and one query, channel by channel."""
+    """Compute the channel weights for one class and one query, channel by channel."""
 
     def network(net: SandGlass, distances: list[float]) -> Tensor:
         x = net.wide.weight @ torch.tensor(distances, dtype=torch.float64)
@@ -98,7 +98,7 @@ def test_protonet_compares_weighted_maps(pooled: bool) -> None:
 
 
 @pytest.mark.parametrize(("name", "plain"), [("frn-tdm", FRNHead()), ("proto-tdm", ProtoHead(pooled=False))])
-def test_with_equal_weights_it_is_the_method_below(name: str, plain: torch.nn.Module) -> None:
+def test_equal_weights_give_the_underlying_method(name: str, plain: torch.nn.Module) -> None:
     head, (support, query) = build_head(name, D).double().eval(), episode()
     for net in head.get_submodule("weights").children():
         net.get_parameter("narrow.weight").data.zero_()  # every weight is one
@@ -106,7 +106,7 @@ def test_with_equal_weights_it_is_the_method_below(name: str, plain: torch.nn.Mo
         torch.testing.assert_close(head(support, query), plain(support, query))
 
 
-def test_weights_are_shaken_in_training_only_and_stay_between_0_and_2() -> None:
+def test_weights_get_noise_only_in_training_and_stay_between_0_and_2() -> None:
     weights, (support, query) = lively(ChannelWeights(D)), episode()
     with torch.no_grad():
         assert torch.equal(weights(support, query), weights(support, query))
@@ -123,7 +123,7 @@ LAYERS = {"wide": "linear1", "norm": "bn1", "narrow": "linear2"}
 
 
 @pytest.mark.parametrize("name", ["frn-tdm", "proto-tdm"])
-def test_logits_are_those_of_the_authors_code(name: str) -> None:
+def test_logits_equal_the_authors_code(name: str) -> None:
     head = build_head(name, 64)
     for key, tensor in head.get_submodule("weights").state_dict().items():
         net, layer, last = key.split(".")

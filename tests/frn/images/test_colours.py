@@ -1,4 +1,4 @@
-"""Colours as a file means them: the key of transparency, ICC profiles, and samples of more than eight bits."""
+"""Correct colours: transparent colour keys, ICC profiles, and more than eight bits per sample."""
 
 import io
 import struct
@@ -15,6 +15,7 @@ from frn.images import depth
 from frn.images.colour import to_rgb
 from frn.images.depth import ShallowDataWarning
 from frn.images.opening import open_image
+from frn.images.profiles import srgb_converter
 from frn.images.transforms import EvaluationTransform
 from tests.profiles import ADOBE_RGB, DISPLAY_P3, SRGB, cmyk_profile, grey_profile, rgb_profile
 
@@ -30,7 +31,7 @@ def said_again() -> Iterator[None]:
 
 
 def png(path: Path, rows: NDArray[np.uint16], bits: int, key: tuple[int, ...] | None = None) -> Path:
-    """Write a PNG of any depth, (h, w) or (h, w, 3), as Pillow does not."""
+    """Write a PNG of any depth, (h, w) or (h, w, 3), which Pillow cannot do."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -68,7 +69,7 @@ def test_a_transparent_colour_is_white(tmp_path: Path, bits: int) -> None:
     np.testing.assert_array_equal(opened[0], [[255, 255, 255], [255, 85, 0]])
 
 
-def test_a_transparent_colour_is_white_in_a_crop_and_where_pillow_gives_the_image(tmp_path: Path) -> None:
+def test_transparent_colour_is_white_in_crops_and_pillow_images(tmp_path: Path) -> None:
     image = Image.new("RGB", (32, 32), (200, 30, 30))
     image.save(tmp_path / "x.png", transparency=(200, 30, 30))
     assert (EvaluationTransform(size=32)(open_image(tmp_path / "x.png")) == 255).all()
@@ -84,19 +85,24 @@ def colours() -> Image.Image:
 
 
 def by_matrix(pixels: NDArray[np.uint8], primaries: object, gamma: float) -> NDArray[np.float64]:
-    """The same in sRGB, by the definition of both: a naive second way."""
+    """Convert to sRGB by the definitions of both spaces, as an independent second way."""
     linear = (pixels / 255.0) ** gamma @ np.array(primaries) @ np.linalg.inv(np.array(SRGB))
     linear = linear.clip(0, 1)
     return 255 * np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+
+
+def test_colours_are_rounded_as_by_sharp() -> None:
+    """sharp 0.35 gives these values; with littleCMS's own sRGB profile, each differs by one grey level."""
+    pixels = np.array([[[166, 39, 185], [56, 18, 149], [227, 146, 166], [188, 112, 48]]], dtype=np.uint8)
+    shown = srgb_converter(PROFILES["p3"], "RGB")(Image.fromarray(pixels))
+    assert np.asarray(shown).tolist() == [[[183, 2, 193], [58, 5, 157], [241, 143, 168], [202, 108, 16]]]
 
 
 @pytest.mark.parametrize(
     ("name", "primaries", "gamma"), [("adobe", ADOBE_RGB, 2.2), ("p3", DISPLAY_P3, 2.2), ("linear", SRGB, 1.0)]
 )
 @pytest.mark.parametrize("suffix", [".png", ".tif", ".webp"])
-def test_colours_of_a_profile_become_srgb(
-    tmp_path: Path, name: str, primaries: object, gamma: float, suffix: str
-) -> None:
+def test_profile_colours_become_srgb(tmp_path: Path, name: str, primaries: object, gamma: float, suffix: str) -> None:
     path, image = tmp_path / f"x{suffix}", colours()
     image.save(path, icc_profile=PROFILES[name], lossless=True)
     expected = by_matrix(np.asarray(image), primaries, gamma)
@@ -104,14 +110,14 @@ def test_colours_of_a_profile_become_srgb(
     assert np.abs(np.asarray(image) - expected).max() > 10, "the profile makes no difference"
 
 
-def test_an_srgb_profile_changes_no_bit(tmp_path: Path) -> None:
+def test_srgb_profile_changes_nothing(tmp_path: Path) -> None:
     image = colours()
     image.save(tmp_path / "x.png", icc_profile=ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
     np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "x.png")), np.asarray(image))
 
 
 @pytest.mark.parametrize("profile", [b"junk", PROFILES["p3"][:200], cmyk_profile()], ids=["junk", "cut", "of CMYK"])
-def test_a_profile_that_cannot_be_used_counts_as_none(tmp_path: Path, profile: bytes) -> None:
+def test_unusable_profile_is_ignored(tmp_path: Path, profile: bytes) -> None:
     image = colours()
     image.save(tmp_path / "x.png", icc_profile=profile)
     np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "x.png")), np.asarray(image))
@@ -125,7 +131,7 @@ def test_cmyk_and_grey_become_srgb_by_their_profiles(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "P", "LA"])
-def test_a_profile_counts_in_every_mode(tmp_path: Path, mode: str) -> None:
+def test_profile_is_applied_in_every_mode(tmp_path: Path, mode: str) -> None:
     grey, profile = mode == "LA", grey_profile(1.0) if mode == "LA" else PROFILES["linear"]
     image = Image.new("RGB", (16, 16), (128, 128, 128) if grey else (128, 40, 200)).convert(mode)
     if mode != "P":
@@ -137,7 +143,7 @@ def test_a_profile_counts_in_every_mode(tmp_path: Path, mode: str) -> None:
     assert mode == "P" or (opened[-1, -1] == 255).all()
 
 
-def test_a_crop_of_a_turned_photo_with_a_profile_is_that_of_the_whole(tmp_path: Path) -> None:
+def test_crop_of_a_rotated_photo_with_a_profile_equals_the_whole(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     colours().resize((90, 60)).save(tmp_path / "x.jpg", icc_profile=PROFILES["p3"], exif=exif)
@@ -149,7 +155,7 @@ def test_a_crop_of_a_turned_photo_with_a_profile_is_that_of_the_whole(tmp_path: 
 
 @pytest.mark.parametrize("bits", [9, 10, 12, 14])
 @pytest.mark.parametrize("suffix", [".png", ".tif"])
-def test_images_with_few_of_16_bits_are_scaled_and_reported_once(tmp_path: Path, bits: int, suffix: str) -> None:
+def test_images_with_few_used_bits_are_scaled_and_reported_once(tmp_path: Path, bits: int, suffix: str) -> None:
     most = 2**bits - 1
     ramp = np.linspace(0, most, 256).round().astype(np.uint16).reshape(16, 16)
     for name in ("a", "b"):
@@ -161,19 +167,19 @@ def test_images_with_few_of_16_bits_are_scaled_and_reported_once(tmp_path: Path,
         np.testing.assert_array_equal(grey, (ramp * (255 / most)).round())
 
 
-def test_a_tag_names_the_depth(tmp_path: Path) -> None:
+def test_tag_gives_the_bit_depth(tmp_path: Path) -> None:
     dark = np.full((16, 16), 100, dtype=np.uint16)
     Image.fromarray(dark).save(tmp_path / "x.tif", tiffinfo={depth.MAX_SAMPLE_VALUE: 4095})
     assert np.asarray(open_image(tmp_path / "x.tif"))[0, 0, 0] == round(100 / 4095 * 255)
 
 
-def test_sixteen_bits_stay_sixteen(tmp_path: Path) -> None:
+def test_sixteen_bit_images_are_not_scaled(tmp_path: Path) -> None:
     ramp = np.linspace(0, 65535, 256).round().astype(np.uint16).reshape(16, 16)
     Image.fromarray(ramp).save(tmp_path / "x.png")
     np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "x.png"))[..., 0], (ramp / 257).round())
 
 
-def test_colours_of_twelve_bits_are_read_to_the_last(tmp_path: Path) -> None:
+def test_twelve_bit_colours_are_read_exactly(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).integers(0, 4096, (20, 20, 3)).astype(np.uint16)
     rows[0, 0] = 4095
     with pytest.warns(ShallowDataWarning, match="uses 12 of 16 bits"):
@@ -181,7 +187,7 @@ def test_colours_of_twelve_bits_are_read_to_the_last(tmp_path: Path) -> None:
     np.testing.assert_array_equal(opened, (rows * (255 / 4095)).round())
 
 
-def test_colours_of_twelve_bits_in_a_tiff_of_either_order_are_read_to_the_last(tmp_path: Path) -> None:
+def test_twelve_bit_tiff_colours_of_either_byte_order_are_read_exactly(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).integers(0, 4096, (20, 20, 3)).astype(np.uint16)
     rows[0, 0] = 4095
     for order, mark in (("<", b"II*\0"), (">", b"MM\0*")):

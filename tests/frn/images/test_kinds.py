@@ -1,4 +1,4 @@
-"""Files that are no photos, and photos that are nearly whole."""
+"""Files that are not photos, and photos that are almost complete."""
 
 import io
 import struct
@@ -61,7 +61,7 @@ def test_plain_tiffs_are_not_camera_raw_files(tmp_path: Path) -> None:
     assert open_image(tmp_path / "x.tif").size == (9, 9)
 
 
-def test_a_picture_of_several_frames_from_a_camera_is_read_in_folders_as_by_itself(tmp_path: Path) -> None:
+def test_multi_frame_camera_image_is_read_in_folders_like_alone(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "x.mpo", save_all=True, append_images=frames[1:])
     assert list_images(tmp_path).images == ("x.mpo",)
@@ -70,7 +70,7 @@ def test_a_picture_of_several_frames_from_a_camera_is_read_in_folders_as_by_itse
     assert red[2] < 20
 
 
-def test_a_folder_names_camera_raw_files_as_opening_them_does(tmp_path: Path) -> None:
+def test_folder_listing_and_opening_describe_raw_files_alike(tmp_path: Path) -> None:
     for name in ("a.nef", "b.CR2", "c.dng"):
         (tmp_path / name).write_bytes(KINDS["NEF"][0])
         with pytest.raises(FrnError, match="is a camera raw file"):
@@ -87,7 +87,7 @@ def photo(path: Path, **options: object) -> bytes:
 
 
 @pytest.mark.parametrize("progressive", [False, True])
-def test_a_jpeg_that_lacks_only_its_end_marker_is_read(tmp_path: Path, progressive: bool) -> None:
+def test_jpeg_without_end_marker_is_read(tmp_path: Path, progressive: bool) -> None:
     path = tmp_path / "x.jpg"
     data = photo(path, progressive=progressive)
     whole = np.asarray(open_image(path))
@@ -96,7 +96,7 @@ def test_a_jpeg_that_lacks_only_its_end_marker_is_read(tmp_path: Path, progressi
 
 
 @pytest.mark.parametrize("lost", [40, 400, 4000])
-def test_a_jpeg_that_lacks_pixels_is_damaged(tmp_path: Path, lost: int) -> None:
+def test_jpeg_with_missing_pixels_is_damaged(tmp_path: Path, lost: int) -> None:
     path = tmp_path / "x.jpg"
     data = photo(path)
     path.write_bytes(data[:-lost])
@@ -104,7 +104,7 @@ def test_a_jpeg_that_lacks_pixels_is_damaged(tmp_path: Path, lost: int) -> None:
         open_image(path)
 
 
-def test_a_jpeg_of_200_megapixels_is_read_coarser(tmp_path: Path) -> None:
+def test_jpeg_of_200_megapixels_is_read_at_lower_resolution(tmp_path: Path) -> None:
     path = tmp_path / "x.jpg"
     Image.new("L", (16320, 12240), 77).save(path)
     crop, size = opening.decode_whole(path.read_bytes(), path, 64)

@@ -1,4 +1,4 @@
-"""The only door to image files."""
+"""Opening image files."""
 
 import contextlib
 import struct
@@ -39,7 +39,7 @@ def test_every_colour_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
     assert np.asarray(opened).mean() > 120
 
 
-def test_an_image_comes_upright(tmp_path: Path) -> None:
+def test_image_is_opened_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # turned a quarter
     assert open_image(save(tmp_path / "x.jpg", Image.new("RGB", (40, 20)), exif=exif)).size == (20, 40)
@@ -53,8 +53,8 @@ def test_avif_is_read_upright(tmp_path: Path) -> None:
     assert np.abs(np.asarray(opened, dtype=int) - expected).mean() < 4
 
 
-def test_heic_is_read_whatever_it_is_called(tmp_path: Path) -> None:
-    """A phone's photo that something has renamed. The file is a rendered moth that pillow-heif has encoded."""
+def test_heic_is_read_under_any_name(tmp_path: Path) -> None:
+    """A renamed photo from a phone. The file is a rendered moth encoded by pillow-heif."""
     pytest.importorskip("pi_heif")
     misnamed = tmp_path / "IMG_1.jpg"
     misnamed.write_bytes(HEIC.read_bytes())
@@ -65,7 +65,7 @@ def test_heic_is_read_whatever_it_is_called(tmp_path: Path) -> None:
         assert np.abs(np.asarray(opened, dtype=int) - np.asarray(sampled, dtype=int)).mean() < 10
 
 
-def test_heic_without_the_extra_is_refused_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heic_without_the_extra_is_refused_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heif, "is_readable", lambda: False)
     with pytest.raises(FrnError, match=r"moth\.heic: is a HEIC photo; .* -m pip install 'pi-heif>=1'$"):
         open_image(HEIC)
@@ -107,7 +107,7 @@ def test_too_many_pixels_are_refused_before_they_are_decoded(tmp_path: Path, mon
         open_image(path)
 
 
-def test_the_crop_is_torchvisions_within_a_grey_level() -> None:
+def test_crop_is_within_a_grey_level_of_torchvision() -> None:
     from torchvision.transforms import CenterCrop, Compose, Resize
 
     generator = np.random.default_rng(0)
@@ -120,32 +120,35 @@ def test_the_crop_is_torchvisions_within_a_grey_level() -> None:
             assert np.abs(ours.astype(int) - np.asarray(theirs)).max() <= 1, (width, height, square)
 
 
-def test_an_image_of_the_models_size_passes_untouched_where_nothing_is_resized() -> None:
+def test_image_of_the_models_size_is_unchanged_without_resize() -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
     assert np.array_equal(EvaluationTransform(size=32)(Image.fromarray(pixels)), pixels)
     assert EvaluationTransform(size=32)(Image.new("RGB", (64, 50))).shape == (32, 32, 3)
 
 
-def test_a_strip_is_cropped_before_it_explodes() -> None:
+def test_strip_is_cropped_before_it_is_enlarged() -> None:
     strip = Image.new("RGB", (65_535, 1))
     assert EvaluationTransform(size=84, resize=92)(strip).shape == (84, 84, 3)
     assert limit_shorter_side(strip, 32).shape == (1, 20, 3)
 
 
 def test_a_crop_larger_than_the_resize_is_refused() -> None:
-    with pytest.raises(FrnError, match="the crop must fit"):
+    with pytest.raises(FrnError, match="the crop must not be larger"):
         EvaluationTransform(size=84, resize=64)
+    for size in (10**400, 1000000, 7):
+        with pytest.raises(FrnError, match="cannot be resized"):
+            EvaluationTransform(size=size)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".webp", ".jpg"])
-def test_damaged_metadata_counts_as_none(tmp_path: Path, suffix: str) -> None:
+def test_damaged_metadata_is_ignored(tmp_path: Path, suffix: str) -> None:
     picture = Image.linear_gradient("L").resize((40, 20)).convert("RGB")
     path = save(tmp_path / f"x{suffix}", picture, exif=b"Exif\0\0junkjunk")
     assert open_image(path).size == (40, 20)
     assert decode_crop(path.read_bytes(), path, EvaluationTransform(size=16)).shape == (16, 16, 3)
 
 
-def test_floats_from_0_to_1_are_shares_of_white(tmp_path: Path) -> None:
+def test_floats_from_0_to_1_are_scaled_to_white(tmp_path: Path) -> None:
     ramp = np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)
     opened = open_image(save(tmp_path / "x.tif", Image.fromarray(ramp)))
     np.testing.assert_array_equal(np.asarray(opened)[..., 0], (ramp * 255).round())
@@ -153,7 +156,9 @@ def test_floats_from_0_to_1_are_shares_of_white(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::frn.images.depth.ShallowDataWarning")
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "F"])
-def test_a_few_rows_at_a_time_make_the_same_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+def test_processing_rows_in_pieces_gives_the_same_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
     path = tmp_path / "x.tif"
     ramp = np.arange(70 * 50, dtype=np.uint16).reshape(70, 50)
     picture = Image.fromarray(ramp) if mode == "I;16" else Image.fromarray(ramp.astype(np.uint8)).convert(mode)
@@ -165,7 +170,7 @@ def test_a_few_rows_at_a_time_make_the_same_picture(tmp_path: Path, monkeypatch:
     np.testing.assert_array_equal(np.asarray(open_image(path)), whole)
 
 
-def test_seeing_is_opening_and_cropping_also_for_large_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visible_part_equals_opening_and_cropping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, transform = tmp_path / "x.jpg", EvaluationTransform(size=40)
     Image.radial_gradient("L").convert("RGB").save(path)
     expected = transform(open_image(path))
@@ -176,10 +181,10 @@ def test_seeing_is_opening_and_cropping_also_for_large_ones(tmp_path: Path, monk
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "CMYK", "I;16"])
-def test_seeing_by_strips_is_opening_and_cropping(
+def test_visible_part_by_strips_equals_opening_and_cropping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, orientation: int
 ) -> None:
-    """Also of an image that is turned, deep, transparent, or longer than it may be."""
+    """Also for images that are rotated, deep, transparent, or over the size limit."""
     generator = np.random.default_rng(orientation)
     exif = Image.Exif()
     exif[decoding.ORIENTATION] = orientation
@@ -197,10 +202,8 @@ def test_seeing_by_strips_is_opening_and_cropping(
         np.testing.assert_array_equal(decode_crop(read_file(path), path, transform), expected)
 
 
-def test_images_that_need_too_much_memory_are_drafted_or_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Progressive JPEGs hold all their coefficients, WebP four pictures; a JPEG can be decoded smaller."""
+def test_images_over_the_memory_limit_are_reduced_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progressive JPEGs keep all their coefficients, WebP four images; a JPEG can be decoded at a smaller size."""
     picture, transform = Image.radial_gradient("L").resize((1600, 1200)).convert("RGB"), EvaluationTransform(size=40)
     jpeg = save(tmp_path / "x.jpg", picture, progressive=True)
     plain, webp = save(tmp_path / "plain.jpg", picture), save(tmp_path / "x.webp", picture)
@@ -210,13 +213,13 @@ def test_images_that_need_too_much_memory_are_drafted_or_refused(
     assert open_image(plain).size == (1600, 1200)
     difference = decode_crop(read_file(jpeg), jpeg, transform).astype(int) - whole
     assert np.abs(difference).max() <= 3
-    with pytest.raises(FrnError, match=r"1600 x 1200 pixels of this kind of WEBP takes 29 MiB; the limit is 9 MiB"):
+    with pytest.raises(FrnError, match=r"1600 x 1200 pixels of this type of WEBP takes 29 MiB; the limit is 9 MiB"):
         open_image(webp)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell what a process held")
-def test_the_rows_of_a_strip_count(tmp_path: Path) -> None:
-    """A PNG of 231 KB took 1.1 GB: Pillow keeps a pointer per row."""
+def test_memory_limit_counts_the_rows_of_a_strip(tmp_path: Path) -> None:
+    """A PNG of 231 KB took 1.1 GB, because Pillow keeps a pointer per row."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
@@ -224,12 +227,12 @@ def test_the_rows_of_a_strip_count(tmp_path: Path) -> None:
     size = struct.pack(">IIBBBBB", 1, 119_000_000, 8, 0, 0, 0, 0)
     path = tmp_path / "strip.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(bytes(99))))
-    with pytest.raises(FrnError, match="1 x 119000000 pixels of this kind of PNG takes 2269 MiB; the limit is 600"):
+    with pytest.raises(FrnError, match="1 x 119000000 pixels of this type of PNG takes 2269 MiB; the limit is 600"):
         open_image(path)
 
 
-def test_a_large_picture_takes_its_decoded_size_and_little_more(tmp_path: Path) -> None:
-    """Four bytes a pixel for the decoder; not four more for each conversion on the way."""
+def test_large_image_takes_little_more_than_its_decoded_size(tmp_path: Path) -> None:
+    """The decoder takes four bytes per pixel; the conversions must not take four more each."""
     exif = Image.Exif()
     exif[decoding.ORIENTATION] = 6
     pixels = 3000 * 3000
@@ -254,7 +257,7 @@ for line in Path("/proc/self/status").read_text().splitlines():
         assert most - base < 6 * pixels, name
 
 
-def test_the_whole_frame_is_nearly_the_same_and_knows_the_upright_size(tmp_path: Path) -> None:
+def test_whole_frame_preview_is_similar_and_has_the_upright_size(tmp_path: Path) -> None:
     path = tmp_path / "x.jpg"
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -269,7 +272,7 @@ def test_the_whole_frame_is_nearly_the_same_and_knows_the_upright_size(tmp_path:
 
 @pytest.mark.filterwarnings("ignore::frn.images.depth.ShallowDataWarning")
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "L", "P"])
-def test_every_mode_decodes_the_whole_frame_as_opening_does(
+def test_every_mode_decodes_the_whole_frame_like_opening(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     path = tmp_path / "x.png"
@@ -280,7 +283,7 @@ def test_every_mode_decodes_the_whole_frame_as_opening_does(
 
 
 def test_the_visible_part_is_the_crop() -> None:
-    """A ramp along each side tells where its pixels were."""
+    """A ramp along each side shows where its pixels were."""
     generator = np.random.default_rng(0)
     for _ in range(40):
         width, height = (int(n) for n in generator.integers(100, 900, 2))
@@ -299,7 +302,7 @@ def test_the_visible_part_is_the_crop() -> None:
     assert EvaluationTransform(size=84, resize=92).seen((65_535, 1))[1:4:2] == pytest.approx((4 / 92, 88 / 92))
 
 
-def test_images_decoded_at_once_leave_warnings_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_decoding_keeps_warning_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "LARGE", 0)
     data = save(tmp_path / "x.png", Image.new("RGB", (4, 4))).read_bytes()
     inside, first_done = threading.Barrier(2, timeout=10), threading.Event()

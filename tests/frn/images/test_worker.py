@@ -1,4 +1,4 @@
-"""Decoders that nothing in the file bounds run in a child, to the same pixels."""
+"""Decoders without a limit in the file run in a child process and give the same pixels."""
 
 import io
 import struct
@@ -43,7 +43,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         ("PPM", "1", {}),
     ],
 )
-def test_a_child_sees_what_this_process_would_see(
+def test_child_process_gives_the_same_pixels(
     kind: str, mode: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, transform = written(kind, mode, **options), EvaluationTransform(size=32)
@@ -63,7 +63,7 @@ def test_a_child_sees_what_this_process_would_see(
             assert decode_preview(data, HERE, transform)[1] == preview[1] == (70, 50)
 
 
-def test_transparency_comes_through_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_process_keeps_transparency(monkeypatch: pytest.MonkeyPatch) -> None:
     for transparency in (3, bytes(range(9))):
         data = written("PNG", "P", transparency=transparency)
         here = to_png(data, "x", lambda image: image)
@@ -74,23 +74,23 @@ def test_transparency_comes_through_a_child(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def runs_of_bytes(width: int) -> bytes:
-    """A BMP of one row that ends its line at once: the rest is filled byte by byte."""
+    """A BMP with one row that ends its line at once, so the rest is filled byte by byte."""
     header = struct.pack("<IiiHHIIiiII", 40, width, 1, 1, 8, 1, 4, 1, 1, 256, 0)
     return b"BM" + struct.pack("<IHHI", 1082, 0, 0, 1078) + header + bytes(1024) + b"\1\7\0\0"
 
 
-def test_a_decoder_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    decode(written("BMP", "P"), HERE)  # a child is there
+def test_endless_decoder_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode(written("BMP", "P"), HERE)  # the child process is running
     monkeypatch.setattr(worker, "SECONDS", 0.5)
     began = time.monotonic()
-    with pytest.raises(FrnError, match=r"^x\.tif: cannot be decoded: its decoder took longer than 0.5 s$"):
+    with pytest.raises(FrnError, match=r"^x\.tif: cannot be decoded: the decoder took longer than 0.5 s$"):
         decode(runs_of_bytes(100_000_000), HERE)
     assert time.monotonic() - began < 5
     monkeypatch.setattr(worker, "SECONDS", 20.0)
     assert decode(runs_of_bytes(100), HERE).size == (100, 1)
 
 
-def test_a_jpeg_of_many_scans_is_not_decoded_here() -> None:
+def test_jpeg_with_many_scans_is_decoded_in_a_child() -> None:
     data = written("JPEG", "RGB", progressive=True)
     assert is_quick(data)
     scan = data.rindex(opening.JPEG_SCAN)
@@ -112,7 +112,7 @@ def test_any_decoder_error_gives_one_line(kind: type[Exception], words: str, mon
         assert len(str(caught.value)) < 300
 
 
-def test_values_that_png_cannot_hold_give_one_line() -> None:
+def test_values_that_png_cannot_store_give_one_line() -> None:
     def impossible(image: Image.Image) -> Image.Image:
         return image.crop((0, 0, -4, 3))
 

@@ -1,4 +1,4 @@
-"""Files to labels without torch, against the torch model."""
+"""From files to labels without torch, compared with the torch model."""
 
 import json
 import threading
@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import safetensors
 import torch
@@ -40,7 +41,7 @@ def members(folder: Path) -> dict[str, list[Path]]:
     return {home.name: sorted(home.iterdir()) for home in sorted(folder.iterdir())}
 
 
-def test_errors_and_probabilities_are_those_of_the_torch_model(moths: Path) -> None:
+def test_errors_and_probabilities_equal_the_torch_model(moths: Path) -> None:
     model = model_of()
     classes = {name: paths[: 2 + i] for i, (name, paths) in enumerate(members(moths / "test").items())}  # ragged
     queries = [path for paths in members(moths / "test").values() for path in paths[-2:]]
@@ -66,7 +67,7 @@ def test_errors_and_probabilities_are_those_of_the_torch_model(moths: Path) -> N
         assert answer.label == list(classes)[int(expected.argmax())]
 
 
-def test_a_kept_head_is_used_until_the_classes_change(moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_head_is_used_until_the_classes_change(moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     classes = {name: paths[:3] for name, paths in members(moths / "test").items()}
     extractor = extractor_of(model_of())
     first, again, changed = Classifier(extractor), Classifier(extractor), Classifier(extractor)
@@ -101,16 +102,19 @@ def test_a_protonet_cannot_enroll() -> None:
         Classifier(extractor_of(model_of("proto")))
 
 
-def test_every_shipped_model_has_its_extractor_and_they_agree() -> None:
+def test_every_shipped_model_has_its_extractor_and_they_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are equal byte for byte, apart from the version of frn that wrote them."""
     assert set(shipped_models()) == set(shipped_extractors())
     for name, path in shipped_extractors().items():
+        written_by = {entry.key: entry.value for entry in onnx.load(path).metadata_props}["frn.library"]
+        monkeypatch.setattr("frn_export.graphs.builder.__version__", written_by)
         graph = features_graph(load_model(name)).SerializeToString(deterministic=True)
         with safetensors.safe_open(shipped_models()[name], framework="pt") as file:
             stored = {file.get_slice(key).get_dtype() for key in file.keys()}  # noqa: SIM118
         assert path.read_bytes() == (half(graph) if "F16" in stored else graph), name
 
 
-def test_each_file_is_announced_before_it_is_opened_and_an_objection_ends_the_reading(moths: Path) -> None:
+def test_callback_runs_before_each_file_and_can_stop_the_reading(moths: Path) -> None:
     extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu")
     paths = sorted((moths / "test" / "moth 40").iterdir())[:3]
     told: list[Path] = []
@@ -125,18 +129,18 @@ def test_each_file_is_announced_before_it_is_opened_and_an_objection_ends_the_re
 
 
 @pytest.mark.parametrize("announced", [False, True])
-def test_the_network_looks_at_the_next_photos_while_someone_is_busy_with_these(
+def test_next_photos_are_embedded_while_these_are_used(
     moths: Path, monkeypatch: pytest.MonkeyPatch, announced: bool
 ) -> None:
-    """But for a reading that may end between two files: there nothing is read ahead."""
+    """If a reader may stop between two files, nothing is read ahead."""
     extractor = extractor_of(model_of())
     seen, twice, run = [], threading.Event(), extractor.session.run
 
-    def watched(images: Maps) -> Maps:
-        seen.append(len(images))
+    def watched(inputs: dict[str, Maps]) -> Maps:
+        seen.append(len(inputs["images"]))
         if len(seen) == 2:
             twice.set()
-        return run(images)
+        return run(inputs)
 
     monkeypatch.setattr(extractor.session, "run", watched)
     monkeypatch.setattr("frn.inference.extractor.BATCH", 2)
@@ -148,7 +152,7 @@ def test_the_network_looks_at_the_next_photos_while_someone_is_busy_with_these(
     assert seen == [2, 2, 2, 1]
 
 
-def test_a_photo_that_is_explained_as_much_as_needed_is_known() -> None:
+def test_photo_at_the_threshold_is_known() -> None:
     def explained(share: float) -> Prediction:
         return Prediction({"a": 1.0}, {"a": 0.5}, {"a": share}, 0.25, 0.0)
 
@@ -156,7 +160,7 @@ def test_a_photo_that_is_explained_as_much_as_needed_is_known() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_an_example_is_judged_as_if_it_were_none(moths: Path, count: int) -> None:
+def test_example_is_classified_without_itself_in_any_batch(moths: Path, count: int) -> None:
     model = model_of()
     classes = {name: paths[:count] for name, paths in members(moths / "test").items()}
     name, (asked, *rest) = next(iter(classes.items()))
@@ -189,7 +193,7 @@ def test_the_only_example_of_a_class_is_not_explained_by_itself(moths: Path) -> 
     assert answer.explained[name] == pytest.approx(0, abs=1e-6)
 
 
-def test_photos_said_to_be_of_no_class_are_part_of_the_calibration(moths: Path) -> None:
+def test_photos_marked_as_no_class_are_used_in_the_calibration(moths: Path) -> None:
     (_, first), (_, second), (_, others), *_ = members(moths / "test").items()
     classifier = Classifier(extractor_of(model_of()))
     classifier.enroll({"a": first[:4], "b": second[:4]})

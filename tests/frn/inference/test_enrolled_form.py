@@ -1,4 +1,4 @@
-"""Classes that were enrolled before open from the store, with the same answers."""
+"""Previously enrolled classes open from the store with the same answers."""
 
 import os
 import sqlite3
@@ -22,7 +22,7 @@ def extractor() -> Extractor:
 
 @pytest.fixture
 def enrolled(extractor: Extractor, moths: Path, tmp_path: Path) -> Enrolled:
-    """A store, a state of classes of 1, 2 and 3 photos, queries, and their answers as first computed."""
+    """A store, a state of classes of 1, 2 and 3 photos, queries, and the answers computed first."""
     homes = sorted((moths / "test").iterdir())[:3]
     classes = {home.name: sorted(home.iterdir())[: 1 + place] for place, home in enumerate(homes)}
     queries = [*sorted(homes[0].iterdir())[-2:], classes[homes[2].name][0]]  # the last one is an example
@@ -39,7 +39,7 @@ def answers(classifier: Classifier, queries: list[Path]) -> list[object]:
 
 
 def opened(extractor: Extractor, store: Path, state: State, monkeypatch: pytest.MonkeyPatch) -> Classifier | None:
-    """A classifier opened from the store alone; None if it had to read photos or their maps."""
+    """Open a classifier from the store alone, or return None if it had to read photos or maps."""
     classifier = Classifier(extractor, FeatureStore(store))
 
     def refuse(*_: object, **__: object) -> None:
@@ -54,7 +54,7 @@ def opened(extractor: Extractor, store: Path, state: State, monkeypatch: pytest.
     return classifier
 
 
-def test_an_enrolled_state_opens_without_reading_photos_and_answers_the_same(
+def test_stored_classes_open_without_photos_and_give_the_same_answers(
     extractor: Extractor, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, state, queries, before = enrolled
@@ -63,7 +63,7 @@ def test_an_enrolled_state_opens_without_reading_photos_and_answers_the_same(
     assert answers(again, queries) == before
 
 
-def test_another_name_order_photo_or_model_is_another_form(
+def test_stored_form_depends_on_names_order_photos_and_model(
     extractor: Extractor, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, state, *_ = enrolled

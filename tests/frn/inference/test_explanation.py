@@ -1,9 +1,9 @@
-"""The picture of an error map."""
+"""The image of an error map."""
 
 import numpy as np
 
+from frn.images.ramp import RAMP
 from frn.inference.explanation import GAP, PANEL, Panel, overlay, sheet
-from frn.inference.ramp import RAMP
 
 CROP = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
 
@@ -12,7 +12,7 @@ def lightness(picture: object) -> np.ndarray:
     return np.asarray(picture, dtype=float) @ [0.299, 0.587, 0.114]
 
 
-def test_the_worst_explained_block_is_the_brightest_and_where_it_belongs() -> None:
+def test_worst_explained_block_is_brightest_at_its_place() -> None:
     errors = np.zeros((5, 5))
     errors[1, 3] = 2.0
     grey = np.full((85, 85, 3), 90, dtype=np.uint8)
@@ -24,22 +24,41 @@ def test_the_worst_explained_block_is_the_brightest_and_where_it_belongs() -> No
     assert smooth.reshape(5, 17, 5, 17).std((1, 3)).max() > 1
 
 
-def test_lightness_of_the_ramp_rises_all_the_way() -> None:
+def test_overlay_covers_15_to_75_percent_with_rising_error() -> None:
+    grey = np.full((10, 20, 3), 90, dtype=np.uint8)
+    drawn = np.asarray(overlay(grey, np.array([[0.0, 2.0]]), low=0, high=2))
+    for column, share, colour in ((0, 0.15, RAMP[0]), (19, 0.75, RAMP[-1])):
+        expected = (1 - share) * 90 + share * np.array(colour)
+        assert np.abs(drawn[5, column] - expected).max() <= 0.5
+
+
+def test_sheet_layout_matches_the_recorded_one() -> None:
+    errors = np.linspace(0, 1, 25).reshape(5, 5)
+    grey = np.full((84, 84, 3), 90, dtype=np.uint8)
+    picture = np.asarray(sheet(grey, "", [Panel("", "", errors), Panel("", "", errors[::-1])]))
+    assert picture.shape == (324, 804, 3)
+    # the photo and two panels are 252 pixels wide and 12 apart, above two lines of text
+    shown = (picture != 255).any(2)
+    assert np.flatnonzero(np.diff(shown[:, 20].astype(int)))[:2].tolist() == [11, 263]
+    assert np.flatnonzero(np.diff(shown[100].astype(int))).tolist() == [11, 263, 275, 527, 539, 791]
+
+
+def test_colour_ramp_gets_steadily_lighter() -> None:
     assert (np.diff(lightness(np.array(RAMP))) > 0).all()
 
 
-def test_a_map_without_contrast_is_drawn_as_the_least() -> None:
+def test_map_without_contrast_is_drawn_dark() -> None:
     flat = overlay(CROP, np.full((5, 5), 3.0), low=3, high=3)
     assert lightness(flat).mean() < lightness(CROP).mean()
 
 
-def test_errors_beyond_the_scale_are_drawn_as_its_ends() -> None:
+def test_errors_beyond_the_scale_are_clipped() -> None:
     errors = np.random.default_rng(0).random((5, 5)) * 9 - 4
     beyond = overlay(CROP, errors, low=0, high=1)
     assert beyond.tobytes() == overlay(CROP, errors.clip(0, 1), low=0, high=1).tobytes()
 
 
-def test_the_sheet_has_the_photo_untouched_and_a_panel_per_class() -> None:
+def test_sheet_has_the_unchanged_photo_and_a_panel_per_class() -> None:
     panels = [Panel(f"class {i} " + "x" * 200, "note ß", np.random.default_rng(i).random((5, 5))) for i in range(5)]
     picture = sheet(CROP, "a photo with a very long name " * 5, panels)
     assert picture.size[0] == 4 * (PANEL + GAP) + GAP

@@ -1,4 +1,4 @@
-"""The feature cache: the same answers with and without it, whatever is wrong with it."""
+"""The feature cache: the same answers with and without it, even if it is damaged."""
 
 import contextlib
 import os
@@ -11,7 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from frn.images.near_copies import BYTES as LOOK
+from frn.images.near_copies import look
+from frn.inference.extractor import Embedded, Extractor, Prepared
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
+from frn.models.zoo import shipped_extractors
 from tests import processes
 
 SHAPE = (4, 8)
@@ -34,7 +38,7 @@ def test_stored_maps_are_found_bit_for_bit_by_model_and_content(tmp_path: Path) 
     assert again.get("m", "c", SHAPE) is None
 
 
-def test_the_longest_unused_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_least_recently_used_maps_are_removed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(10_000, 90_000_000, 10_000))
     monkeypatch.setattr("frn.inference.feature_cache.time.time", lambda: next(clock))
     store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
@@ -71,7 +75,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("damage", ROWS.values(), ids=ROWS)
-def test_a_damaged_row_is_not_found_and_is_replaced(tmp_path: Path, damage: str) -> None:
+def test_damaged_row_is_ignored_and_replaced(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "f.sqlite"
     store = FeatureStore(path)
     store.put("m", {"a": maps(0), "b": maps(1)})
@@ -90,7 +94,7 @@ def test_a_damaged_row_is_not_found_and_is_replaced(tmp_path: Path, damage: str)
     assert last.get("m", "a", SHAPE) is not None
 
 
-def test_a_damaged_page_ends_the_file_and_the_next_one_is_whole(tmp_path: Path) -> None:
+def test_damaged_page_replaces_the_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "f.sqlite"
     store = FeatureStore(path)
     store.put("m", {str(number): maps(number, r=25, d=64) for number in range(40)})
@@ -104,14 +108,14 @@ def test_a_damaged_page_ends_the_file_and_the_next_one_is_whole(tmp_path: Path) 
     assert again.get("m", "7", SHAPE) is not None
 
 
-def test_maps_of_another_shape_are_not_found(tmp_path: Path) -> None:
+def test_maps_of_another_shape_are_ignored(tmp_path: Path) -> None:
     store = FeatureStore(tmp_path / "f.sqlite")
     store.put("m", {"a": maps(0)})
     assert store.get("m", "a", (8, 4)) is None
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_file_that_is_not_ours_stays_as_it_is(tmp_path: Path, version: int) -> None:
+def test_foreign_file_is_left_unchanged(tmp_path: Path, version: int) -> None:
     path = tmp_path / "f.sqlite"
     database = sqlite3.connect(path)
     database.execute("CREATE TABLE maps (letters TEXT)")
@@ -126,7 +130,7 @@ def test_a_file_that_is_not_ours_stays_as_it_is(tmp_path: Path, version: int) ->
         assert {entry.name: entry.read_bytes() for entry in tmp_path.iterdir()} == {"f.sqlite": content}
 
 
-def test_where_nothing_can_be_kept_nothing_fails(tmp_path: Path) -> None:
+def test_unwritable_cache_does_not_fail(tmp_path: Path) -> None:
     blocker = tmp_path / "file"
     blocker.write_text("no folder")
     store = FeatureStore(blocker / "f.sqlite")
@@ -135,7 +139,7 @@ def test_where_nothing_can_be_kept_nothing_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists() or os.name == "nt", reason="needs a small disk limit")
-def test_a_full_disk_ends_the_caching_not_the_program(tmp_path: Path) -> None:
+def test_full_disk_stops_caching_but_not_the_program(tmp_path: Path) -> None:
     code = (
         "import resource, signal, sys, numpy as np; from pathlib import Path\n"
         "from frn.inference.feature_cache import FeatureStore\n"
@@ -158,13 +162,13 @@ def test_two_programs_share_one_file(tmp_path: Path) -> None:
     assert all(store.get("m", str(number), SHAPE) is not None for store in (one, two) for number in range(20))
 
 
-def test_a_key_is_the_content() -> None:
+def test_key_depends_only_on_the_content() -> None:
     assert content_key(b"a") == content_key(b"a") != content_key(b"b")
     assert len(content_key(b"")) == 32
 
 
-def test_a_full_store_makes_room_for_a_tenth_at_once(tmp_path: Path) -> None:
-    """Or each later map would look for the longest unused ones again."""
+def test_full_store_frees_a_tenth_at_once(tmp_path: Path) -> None:
+    """Otherwise each later map would search for the least recently used ones again."""
     store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
     shrinks = []
     for number in range(60):
@@ -177,7 +181,7 @@ def test_a_full_store_makes_room_for_a_tenth_at_once(tmp_path: Path) -> None:
 
 
 def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection is not for two threads at once."""
+    """Two threads must not use a connection at once."""
     store, inside, most = FeatureStore(tmp_path / "f.sqlite"), [], []
     found = store._read
 
@@ -192,3 +196,23 @@ def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: p
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda key: store.get("m", key, (4, 8)), "abcdefgh"))
     assert max(most) == 1
+
+
+def test_what_a_model_made_is_stored_and_what_was_stored_is_not_stored_again(tmp_path: Path) -> None:
+    extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
+    store, pixels = FeatureStore(tmp_path / "f.sqlite"), np.full((32, 32, 3), 90, np.uint8)
+    known = Embedded("known", maps(0), bytes(LOOK))
+    found = extractor.embed([known, Prepared("new", pixels)], store)
+    assert [entry.key for entry in found if isinstance(entry, Embedded)] == ["known", "new"]
+    assert store.get(extractor.sha256, "known", SHAPE) is None
+    stored = store.get_with_look(extractor.sha256, "new", extractor.shape)
+    assert stored is not None
+    np.testing.assert_array_equal(stored[0], extractor.feature_maps(pixels[None])[0])
+    assert stored[1] == look(pixels)
+
+
+def test_bytes_up_to_a_tenth_of_the_limit_are_kept(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path / "f.sqlite", limit=10_000_000)
+    for size, kept in ((1_000_000, True), (1_000_001, False)):
+        store.put_bytes("m", str(size), bytes(size))
+        assert (store.get_bytes("m", str(size)) is not None) == kept

@@ -1,4 +1,4 @@
-"""What may run, and what is refused before a session exists."""
+"""The models that may run, and those that are refused before a session exists."""
 
 import itertools
 import re
@@ -111,14 +111,14 @@ def flood_of_metadata(model: onnx.ModelProto) -> None:
         (external_initializer, "keeps tensors in other files"),
         (external_constant, "keeps tensors in other files"),
         (endless_loop, r"uses the operator ai\.onnx\.Loop"),
-        (hidden_graph, "has a graph inside Sub"),
+        (hidden_graph, "has a subgraph in Sub"),
         (huge_allocation, r"uses the operator ai\.onnx\.ConstantOfShape"),
         (foreign_operator, r"uses the operator com\.evil\.Relu"),
         (foreign_domain, "uses com.microsoft; only standard operators"),
         (no_opset, "the shapes in its graph contradict each other"),
-        (own_function, "uses functions of its own"),
-        (sparse_tensor, "holds sparse tensors"),
-        (other_format, "not one of ours"),
+        (own_function, "uses its own functions"),
+        (sparse_tensor, "contains sparse tensors"),
+        (other_format, "not one of frn"),
         (flood_of_metadata, "over 4 MiB of metadata"),
     ],
 )
@@ -161,25 +161,25 @@ def change(graph: onnx.ModelProto, key: str, value: str) -> bytes:
         ("frn.version", "two\nlines", "has format version two lines; this"),
         ("frn.config", "{", "lacks a readable frn.config"),
         ("frn.config", "{}", "lacks a readable frn.config .Object missing required field `backbone`"),
-        ("frn.grid", "[9, 9]", "its inputs and outputs are not those of an extractor"),
+        ("frn.grid", "[9, 9]", "its inputs and outputs do not match an extractor"),
         ("frn.head", '{"alpha": 1}', "its metadata is damaged"),
     ],
 )
-def test_metadata_must_fit(graph: onnx.ModelProto, key: str, value: str, reason: str) -> None:
+def test_metadata_must_match_the_graph(graph: onnx.ModelProto, key: str, value: str, reason: str) -> None:
     with pytest.raises(FrnError, match=reason) as caught:
         Extractor(change(graph, key, value), "m.onnx")
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_good_file_passes_and_its_maps_are_torchs(graph: onnx.ModelProto) -> None:
+def test_valid_file_passes_and_its_maps_equal_torch(graph: onnx.ModelProto) -> None:
     metadata = check_model(graph.SerializeToString(), "m.onnx", FORMATS)
     assert metadata["frn.format"] == "frn-features"
     extractor = Extractor(graph.SerializeToString(), "m.onnx", threads=1)
     assert extractor.feature_maps(np.zeros((3, 32, 32, 3), np.uint8)).shape == (3, 16, 64)
 
 
-def test_a_call_is_ended_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a loop is allowed at all, it cannot run forever."""
+def test_call_is_stopped_at_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even an allowed loop cannot run forever."""
     body = helper.make_graph(
         [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Add", ["s", "s"], ["t"])],
         "body",
@@ -213,7 +213,7 @@ def test_requesting_cuda_without_a_device_fails(graph: onnx.ModelProto) -> None:
         Extractor(graph.SerializeToString(), "m.onnx", device="cuda")
 
 
-def test_a_session_says_nothing(graph: onnx.ModelProto, tmp_path: Path) -> None:
+def test_session_prints_nothing(graph: onnx.ModelProto, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(graph.SerializeToString())
     code = (
@@ -227,13 +227,13 @@ def test_a_session_says_nothing(graph: onnx.ModelProto, tmp_path: Path) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_messages_name_the_file(graph: onnx.ModelProto) -> None:
+def test_error_messages_name_the_file(graph: onnx.ModelProto) -> None:
     with pytest.raises(FrnError, match=re.escape("where it was: has format version 9")):
         Extractor(change(graph, "frn.version", "9"), "where it was")
 
 
 @pytest.mark.parametrize(("device", "there"), [("auto", False), ("auto", True), ("cpu", False), ("cpu", True)])
-def test_a_session_asks_for_cuda_only_where_it_answers_and_is_wanted(
+def test_session_requests_cuda_only_if_available_and_wanted(
     graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, device: Device, there: bool
 ) -> None:
     asked: list[list[object]] = []
@@ -252,13 +252,13 @@ def test_a_session_asks_for_cuda_only_where_it_answers_and_is_wanted(
     assert asked == [[*cuda, "CPUExecutionProvider"]]
 
 
-def test_an_extractor_takes_all_cores_unless_it_is_told_how_many(graph: onnx.ModelProto) -> None:
+def test_extractor_uses_all_cores_by_default(graph: onnx.ModelProto) -> None:
     data = graph.SerializeToString()
     assert Extractor(data, "x.onnx", trusted=True).threads == own_cores()
     assert Extractor(data, "x.onnx", trusted=True, threads=1).threads == 1
 
 
-def test_no_operator_that_may_run_has_a_graph_inside_or_is_random() -> None:
+def test_allowed_operators_have_no_subgraphs_and_are_deterministic() -> None:
     for name in sorted(OPERATORS):
         schema = onnx.defs.get_schema(name)
         kinds = {attribute.type for attribute in schema.attributes.values()}
@@ -266,8 +266,8 @@ def test_no_operator_that_may_run_has_a_graph_inside_or_is_random() -> None:
         assert not name.startswith(("Random", "Multinomial", "Bernoulli")), name
 
 
-def test_layers_that_are_too_large_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each makes as much as may be made at once, and one more of them is too many in all."""
+def test_layers_over_the_total_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each value is as large as allowed; one more of them exceeds the total."""
 
     def chain(layers: int, side: int) -> bytes:
         names = ["images", *(f"x{number}" for number in range(layers)), "feature_map"]

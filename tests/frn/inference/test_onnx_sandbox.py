@@ -1,4 +1,4 @@
-"""Models of strangers: what is allowed in them can still be too much, and is ended."""
+"""ONNX models from other people: even allowed operators can take too much, and are stopped."""
 
 import os
 import time
@@ -15,6 +15,7 @@ from frn.inference import onnx_sandbox
 from frn.inference.extractor import Extractor
 from frn.inference.onnx_runtime import check_model
 from frn.models.zoo import shipped_extractors
+from frn.system.processes.sandbox import SandboxedWorker, WorkerKilledError
 from tests.forks import ended, fork
 
 Model = onnx.ModelProto
@@ -31,7 +32,7 @@ def constant(model: Model, name: str, value: object, dtype: type = np.int64) -> 
 
 
 def add_to_maps(model: Model, value: str) -> None:
-    """The maps depend on a value, so that it is computed."""
+    """Make the maps depend on a value, so that the value is computed."""
     (last,) = (node for node in model.graph.node if "feature_map" in node.output)
     last.output[0] = "maps"
     model.graph.node.append(helper.make_node("ReduceSum", [value], ["extra"], keepdims=0))
@@ -53,7 +54,7 @@ def double(model: Model) -> None:
 
 
 def multiply(model: Model) -> None:
-    """Products of 4,096 x 4,096: each is allowed, and takes a second or more."""
+    """Products of 4,096 x 4,096: each is allowed and takes a second or more."""
     row, shape = constant(model, "row", [[0.0]], np.float32), constant(model, "side", [4096, 4096])
     model.graph.node.append(helper.make_node("Expand", [row, shape], ["p0"]))
     for i in range(60):
@@ -62,7 +63,7 @@ def multiply(model: Model) -> None:
 
 
 def hide_sizes(harm: Callable[[Model], None]) -> Callable[[Model], None]:
-    """The same with shapes that come from the pixels, so that nothing can be known before a run."""
+    """The same with shapes that depend on the pixels, so that nothing is known before a run."""
 
     def hidden(model: Model) -> None:
         harm(model)
@@ -86,15 +87,13 @@ def harmed(path: Path, harm: Callable[[Model], None]) -> bytes:
 
 
 @pytest.mark.parametrize("harm", [expand, double])
-def test_a_value_that_no_network_has_is_refused_before_a_session_exists(
-    shipped: Path, harm: Callable[[Model], None]
-) -> None:
+def test_oversized_value_is_refused_before_a_session_exists(shipped: Path, harm: Callable[[Model], None]) -> None:
     with pytest.raises(FrnError, match=r"m\.onnx: computes [\d,]+ numbers at '(huge|d\d+)' for one image"):
         check_model(harmed(shipped, harm), "m.onnx", ["frn-features"])
 
 
 @pytest.mark.parametrize("harm", [multiply, hide_sizes(expand)])
-def test_unforeseeable_hangs_are_ended_in_the_child(
+def test_unpredictable_hangs_are_stopped_in_the_child(
     shipped: Path, harm: Callable[[Model], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onnx_sandbox, "SECONDS", 1.5)
@@ -111,7 +110,7 @@ def test_maps_with_nan_give_one_line(shipped: Path, value: float) -> None:
         add_to_maps(model, constant(model, "spoilt", [value], np.float32))
 
     extractor = Extractor(harmed(shipped, spoil), "m.onnx", threads=1, device="cpu")
-    with pytest.raises(FrnError, match=r"^m\.onnx: made a feature map that is not finite, or above 1e\+12"):
+    with pytest.raises(FrnError, match=r"^m\.onnx: returned a feature map that is not finite, or exceeds 1e\+12"):
         extractor.feature_maps(np.zeros((1, 32, 32, 3), np.uint8))
 
 
@@ -133,3 +132,17 @@ def test_an_open_model_also_answers_in_a_fork(shipped: Path, trusted: bool) -> N
     forked = fork(lambda: np.testing.assert_allclose(extractor.feature_maps(pixels), before, rtol=0, atol=1e-5))
     assert ended(forked) == 0
     np.testing.assert_array_equal(extractor.feature_maps(pixels), before)
+
+
+def test_a_larger_file_may_take_longer_to_open(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed: list[float] = []
+
+    def ask(worker: object, question: object, blobs: list[bytes], seconds: float) -> None:
+        allowed.append(seconds)
+        raise WorkerKilledError("took too long")
+
+    monkeypatch.setattr(SandboxedWorker, "ask", ask)
+    for size in (0, onnx_sandbox.PER_BYTES):
+        with pytest.raises(FrnError, match="the model was stopped: it took too long"):
+            onnx_sandbox.ForeignModel(bytes(size), "m.onnx", "cpu", 1)
+    assert allowed == [onnx_sandbox.SECONDS, 2 * onnx_sandbox.SECONDS]

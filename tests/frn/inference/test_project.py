@@ -1,4 +1,4 @@
-"""Project files: what is written is read back, nothing is lost, and damage is told in one line."""
+"""Project files: they are read as written, nothing is lost, and damage is reported in one line."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def test_a_name_that_is_not_utf8_survives(tmp_path: Path) -> None:
     assert load_project(tmp_path / "x.frn.json").state.classes[0].supports[0].path == odd
 
 
-def test_a_project_that_mirrors_by_its_old_name_still_does(tmp_path: Path) -> None:
+def test_old_name_of_the_mirror_option_still_works(tmp_path: Path) -> None:
     path = tmp_path / "x.frn.json"
     save_project(path, Project(MODEL, state(tmp_path)))
     document = json.loads(path.read_text())
@@ -70,7 +70,7 @@ def test_a_project_that_mirrors_by_its_old_name_still_does(tmp_path: Path) -> No
     assert load_project(path).model.tta == "hflip"
 
 
-def test_unknown_keys_stay(tmp_path: Path) -> None:
+def test_unknown_keys_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "x.frn.json"
     save_project(path, Project(MODEL, state(tmp_path)))
     document = json.loads(path.read_text())
@@ -85,13 +85,13 @@ def test_unknown_keys_stay(tmp_path: Path) -> None:
     assert again["classes"][0]["images"][1]["stars"] == 5
 
 
-def test_another_programs_version_is_not_overwritten_and_the_last_is_kept(tmp_path: Path) -> None:
+def test_concurrent_save_is_not_overwritten_and_the_backup_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "x.frn.json"
     first = save_project(path, Project(MODEL, State()))
     old = path.read_bytes()
     second = save_project(path, Project(MODEL, state(tmp_path), first.document, first.stamp))
     assert path.with_name("x.frn.json.bak").read_bytes() == old
-    with pytest.raises(FrnError, match="was changed by another program meanwhile"):
+    with pytest.raises(FrnError, match="was changed by another program"):
         save_project(path, Project(MODEL, State(), first.document, first.stamp))
     with pytest.raises(FrnError, match="already exists"):
         save_project(path, Project(MODEL, State()))
@@ -100,7 +100,7 @@ def test_another_programs_version_is_not_overwritten_and_the_last_is_kept(tmp_pa
     assert path.with_name("x.frn.json.bak").read_bytes() == second.stamp
 
 
-def test_of_programs_that_save_a_new_project_at_once_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_first_save_succeeds_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.frn.json"
 
     def slowly(source: str, target: str) -> None:
@@ -159,7 +159,7 @@ def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
         (lambda d: d["classes"][0]["images"][0].update(path_b64="%%"), "damaged project"),
     ],
 )
-def test_damage_is_one_clear_line(tmp_path: Path, damage: Callable[[dict[str, Any]], object], reason: str) -> None:
+def test_damage_gives_one_clear_line(tmp_path: Path, damage: Callable[[dict[str, Any]], object], reason: str) -> None:
     path = tmp_path / "x.frn.json"
     save_project(path, Project(MODEL, state(tmp_path)))
     document = json.loads(path.read_text())
@@ -182,7 +182,7 @@ def test_invalid_json_is_reported_with_the_backup(tmp_path: Path, content: bytes
         load_project(tmp_path / "none.frn.json")
 
 
-def test_older_versions_are_brought_up_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_versions_are_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.frn.json"
     save_project(path, Project(MODEL, State()))
     monkeypatch.setattr(project, "PROJECT_VERSION", 3)
@@ -199,14 +199,14 @@ def test_features_of_another_model_are_refused() -> None:
     MODEL.check("ab" * 32, Path("x.frn.json"), "conv4")
 
 
-def test_a_project_is_known_by_its_name() -> None:
+def test_project_is_recognised_by_its_name() -> None:
     assert is_project(Path("a.FRN.json"))
     assert not is_project(Path("a.json"))
 
 
 @pytest.mark.parametrize("number", ["1e999", "NaN", "-1e999"])
 @pytest.mark.parametrize("field", ["next_id", "threshold", "id", "size", "mtime_ns"])
-def test_a_number_that_no_project_has_is_one_line(tmp_path: Path, field: str, number: str) -> None:
+def test_impossible_number_in_a_project_gives_one_line(tmp_path: Path, field: str, number: str) -> None:
     image = '{"path": "a.png", "key": "k", "size": 1, "mtime_ns": 1}'
     model = '{"id": "conv4", "sha256": "0", "preprocess": {"size": 32}}'
     text = (
@@ -222,7 +222,7 @@ def test_a_number_that_no_project_has_is_one_line(tmp_path: Path, field: str, nu
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_half_a_character_that_another_program_left_is_kept(tmp_path: Path) -> None:
+def test_half_a_character_from_another_program_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "x.frn.json"
     path.write_text(
         '{"format": "frn-project", "version": 1, "note": "\\ud800", "classes": [], '

@@ -1,4 +1,4 @@
-"""A file of answers that a killed run goes on with: no photo twice, none missing."""
+"""A file of answers that continues after a kill: no photo twice, none missing."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def test_leftovers_of_a_kill_are_completed(tmp_path: Path) -> None:
         assert cut.read_bytes() == data
 
 
-def test_a_file_is_not_started_twice_or_mixed(tmp_path: Path) -> None:
+def test_results_file_is_not_started_twice_or_mixed(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     write(path, "ab")
     with pytest.raises(FrnError, match=r"already exists\. Add --resume"):
@@ -48,7 +48,7 @@ def test_a_file_is_not_started_twice_or_mixed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_pipe_as_results_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(FrnError, match="is not a regular file"):
         write(tmp_path / "pipe.jsonl", "ab", resume=True)
@@ -60,7 +60,7 @@ def test_two_programs_do_not_write_one_file(tmp_path: Path) -> None:
         ResultsFile(path, "a", resume=True)
 
 
-def test_a_line_is_in_the_file_as_soon_as_it_is_added(tmp_path: Path) -> None:
+def test_line_is_written_as_soon_as_it_is_added(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with ResultsFile(path, "a", resume=False) as results:
         for number in range(3):
@@ -68,7 +68,7 @@ def test_a_line_is_in_the_file_as_soon_as_it_is_added(tmp_path: Path) -> None:
             assert path.read_bytes().count(b"\n") == number + 1
 
 
-def test_a_file_is_started_over_on_request_and_a_photo_is_never(tmp_path: Path) -> None:
+def test_results_file_is_replaced_on_request_but_a_photo_never(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text("of others")
     with ResultsFile(path, "a", replace=True) as results:

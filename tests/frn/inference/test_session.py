@@ -1,4 +1,4 @@
-"""Edits, their undoing, and photos that are there already."""
+"""Edits, undo, and photos that already exist."""
 
 import random
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def keys(state: State) -> dict[str, list[str]]:
     return {entry.name: [s.key for s in entry.supports] for entry in state.classes}
 
 
-def test_classes_are_made_filled_renamed_and_deleted() -> None:
+def test_classes_are_created_filled_renamed_and_deleted() -> None:
     session = Session()
     jay, wren = session.create("jay"), session.create("  wren ")
     session.add(jay, [support("a"), support("b")])
@@ -31,23 +31,23 @@ def test_classes_are_made_filled_renamed_and_deleted() -> None:
     session.remove(["c"])
     session.delete(jay)
     assert keys(session.state) == {"Zaunkönig": ["b"]}
-    assert session.create("owl") not in (jay, wren)  # a number is never given twice
+    assert session.create("owl") not in (jay, wren)  # numbers are never reused
 
 
-def test_a_photo_is_an_example_once_and_the_place_is_named() -> None:
+def test_photo_is_an_example_once_and_its_class_is_reported() -> None:
     session = Session()
     jay, wren = session.create("jay"), session.create("wren")
     session.add(jay, [support("a")])
     twins = session.add(wren, [support("a"), support("b"), Support(Path("copy.jpg"), "b", 1, 1)])
     assert keys(session.state) == {"jay": ["a"], "wren": ["b"]}
     assert [str(twin) for twin in twins] == [
-        "a.jpg: is the same photo as a.jpg of class 'jay'; it is not added",
-        "copy.jpg: is the same photo as b.jpg of class 'wren'; it is not added",
+        "a.jpg: is the same photo as a.jpg of class 'jay'; it was not added",
+        "copy.jpg: is the same photo as b.jpg of class 'wren'; it was not added",
     ]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_any_edits_can_be_undone_and_done_again(seed: int) -> None:
+def test_all_edits_can_be_undone_and_redone(seed: int) -> None:
     draw = random.Random(seed)
     session = Session()
     seen = [session.state]
@@ -117,7 +117,7 @@ def test_an_edit_that_changes_nothing_is_not_recorded() -> None:
     assert saved == [True, False, True]
 
 
-def test_wrong_edits_are_refused_and_change_nothing() -> None:
+def test_invalid_edits_are_refused_and_change_nothing() -> None:
     session = Session()
     session.create("jay")
     before = session.state
@@ -143,7 +143,7 @@ def test_a_state_is_built_from_lists(tmp_path: Path) -> None:
     assert len(twins) == 1
 
 
-def test_a_file_that_changes_is_noticed_and_one_that_is_away_is_not_a_change(tmp_path: Path) -> None:
+def test_changed_file_is_detected_and_missing_file_is_not_a_change(tmp_path: Path) -> None:
     path = tmp_path / "a.jpg"
     path.write_bytes(b"123")
     there = Support.of(path, "k")
@@ -175,7 +175,7 @@ def test_a_threshold_is_a_share() -> None:
             check_threshold(share)
 
 
-def test_a_photo_of_none_of_the_classes_is_an_example_of_none() -> None:
+def test_photo_marked_as_no_class_is_not_an_example() -> None:
     session = Session()
     jay = session.create("jay")
     photo = Support(Path("/x.jpg"), "x", 1, 1)
@@ -193,7 +193,7 @@ def test_a_photo_of_none_of_the_classes_is_an_example_of_none() -> None:
     assert counts() == (1, 0)
 
 
-def test_every_act_is_named_and_dropping_is_one() -> None:
+def test_every_edit_has_a_name_including_dropping() -> None:
     session = Session()
     session.create("jay")
     session.name_act("made class jay")
@@ -211,3 +211,14 @@ def test_every_act_is_named_and_dropping_is_one() -> None:
     )
     session.redo()
     assert session.state.dropped == {"/a.jpg"}
+
+
+def test_merged_classes_keep_all_examples_and_one_undo_parts_them() -> None:
+    session = Session()
+    jay, wren = session.create("jay"), session.create("wren")
+    session.add(jay, [support("a"), support("b")])
+    session.add(wren, [support("c")])
+    session.merge(jay, wren)
+    assert keys(session.state) == {"wren": ["c", "a", "b"]}
+    session.undo()
+    assert keys(session.state) == {"jay": ["a", "b"], "wren": ["c"]}

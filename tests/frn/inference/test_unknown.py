@@ -1,4 +1,4 @@
-"""The reject rule, by hand counts and on images it cannot know."""
+"""Rejecting unknown photos, with counts by hand and on images of other things."""
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from frn.inference.unknown import (
     calibrate,
     explained,
     familiarity,
+    without_itself,
 )
 from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.leave_one_out import leave_one_out
@@ -19,20 +20,22 @@ from frn.ridge.parameters import HeadParameters
 HEAD = HeadParameters(0.3, 0.1, 2.0)
 
 
-def test_explained_is_one_less_the_error_per_energy() -> None:
+def test_explained_share_is_one_minus_error_over_energy() -> None:
     queries = np.array([[[3.0, 4.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])  # energies (25 + 1) / 2 and 0
     errors = np.array([[0.0, 6.5, 13.0, 20.0], [0.0, 1.0, 2.0, 3.0]])
     np.testing.assert_allclose(explained(errors, queries), [[1.0, 0.5, 0.0, 0.0], [0.0] * 4])
 
 
-def test_familiarity_is_one_less_the_error_beside_energy_and_the_next_five() -> None:
+def test_familiarity_is_one_minus_error_over_energy_and_next_five() -> None:
     errors, whole = np.array([[9.0, 2.0, 4.0, 4.0, 4.0, 4.0, 4.0, 90.0]]), np.array([16.0])
-    rivals = (4 * 5) / 5
-    assert familiarity(errors[:, 1:], whole)[0] == pytest.approx(1 - 2 / (16 * rivals) ** 0.5)
-    assert familiarity(errors, whole, 0.0)[0] == pytest.approx(1 - 2 / 16)
-    assert familiarity(errors[:, 1:], whole, 1.0)[0] == pytest.approx(1 - 2 / rivals)
-    assert familiarity(errors[:, 1:2], whole)[0] == pytest.approx(1 - 2 / 16)  # one class has no rivals
-    assert familiarity(np.zeros((1, 3)), np.zeros(1))[0] == 0
+    rivals, near = (4 * 5) / 5, np.array([[7.0, 0.25, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0]])
+    one = np.ones_like(errors)
+    assert familiarity(errors[:, 1:], whole, one[:, 1:])[0] == pytest.approx(1 - 2 / (16 * rivals) ** 0.5)
+    assert familiarity(errors[:, 1:], whole, near[:, 1:])[0] == pytest.approx(1 - 2 / (16 * rivals / 0.25) ** 0.5)
+    assert familiarity(errors, whole, near, 0.0)[0] == pytest.approx(1 - 2 / 16)
+    assert familiarity(errors[:, 1:], whole, near[:, 1:], 1.0)[0] == pytest.approx(1 - 2 * 0.25 / rivals)
+    assert familiarity(errors[:, 1:2], whole, one[:, :1])[0] == pytest.approx(1 - 2 / 16)  # one class has no rivals
+    assert familiarity(np.zeros((1, 3)), np.zeros(1), np.ones((1, 3)))[0] == 0
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
@@ -40,20 +43,21 @@ def test_a_threshold_on_the_explained_share_is_the_limit_on_familiarity(weight: 
     generator = np.random.default_rng(0)
     whole = generator.uniform(1, 2, 200)
     errors = generator.uniform(0.1, 1, (200, 7)) * whole[:, None]
-    unknown = familiarity(errors, whole, weight) < 0.6
-    below = 1 - errors.min(1) / whole < RejectRule(0.6, weight).thresholds(errors, whole)
+    distances = generator.uniform(0.5, 1.5, (200, 7))
+    unknown = familiarity(errors, whole, distances, weight) < 0.6
+    below = 1 - errors.min(1) / whole < RejectRule(0.6, weight).thresholds(errors, whole, distances)
     assert 5 < unknown.sum() < 195
     assert (unknown == below).all()
 
 
-def test_a_persons_threshold_is_the_same_for_every_photo() -> None:
+def test_given_threshold_is_the_same_for_every_photo() -> None:
     errors = np.random.default_rng(0).uniform(0.1, 1, (5, 7))
-    np.testing.assert_allclose(RejectRule(0.4).thresholds(errors, np.ones(5)), 0.4)
-    np.testing.assert_allclose(NEVER.thresholds(errors, np.ones(5)), 0)
+    np.testing.assert_allclose(RejectRule(0.4).thresholds(errors, np.ones(5), errors), 0.4)
+    np.testing.assert_allclose(NEVER.thresholds(errors, np.ones(5), errors), 0)
 
 
-def test_it_does_not_depend_on_the_scale_of_the_features_but_errors_do() -> None:
-    """With lambda in proportion, doubled features rebuild each other alike."""
+def test_explained_share_does_not_depend_on_the_scale_of_features() -> None:
+    """With lambda in proportion, doubled features reconstruct each other equally well."""
     generator = np.random.default_rng(0)
     pool, queries = generator.standard_normal((3, 9, 32)), generator.standard_normal((4, 9, 32))
     grown = HeadParameters(HEAD.alpha + np.log(4), HEAD.beta, HEAD.gamma)
@@ -62,20 +66,20 @@ def test_it_does_not_depend_on_the_scale_of_the_features_but_errors_do() -> None
     np.testing.assert_allclose(small, large, atol=1e-5)
 
 
-def examples(noise: float, way: int = 4, k: int = 30) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Errors, classes and energies as `calibrate` takes them."""
+def examples(noise: float, way: int = 4, k: int = 30) -> tuple[np.ndarray, ...]:
+    """Return errors, classes, energies and distances in the form that `calibrate` takes."""
     generator = np.random.default_rng(3)
     labels = np.repeat(np.arange(way), k)
     errors = np.ones((way * k, way)) + 0.1 * generator.standard_normal((way * k, way))
     errors[np.arange(way * k), labels] -= noise
-    return errors, labels, np.full(way * k, 2.0)
+    return errors, labels, np.full(way * k, 2.0), np.ones(errors.shape)
 
 
 @pytest.mark.parametrize("stated", [0.05, 0.2])
 def test_the_stated_share_of_examples_is_rejected(stated: float) -> None:
-    errors, labels, whole = examples(0.5)
-    found = calibrate(errors, labels, whole, stated)
-    rejected = 1 - errors.min(1) / whole < found.rule.thresholds(errors, whole)
+    errors, labels, whole, distances = examples(0.5)
+    found = calibrate(errors, labels, whole, distances, stated)
+    rejected = 1 - errors.min(1) / whole < found.rule.thresholds(errors, whole, distances)
     assert rejected.mean() == pytest.approx(stated, abs=0.01)
 
 
@@ -83,19 +87,19 @@ def test_expected_rates_are_reported_even_if_nothing_is_separable() -> None:
     clear, hopeless = calibrate(*examples(0.6)), calibrate(*examples(0.0, way=20))
     assert clear.caught > 0.9
     assert clear.auroc > 0.95
-    assert "rejects about 5% of your photos, catches about" in clear.describe()
+    assert "rejects about 5% of your photos and" in clear.describe()
     assert hopeless.caught < 0.1
-    assert "can hardly be told" in hopeless.describe()
+    assert "can hardly be distinguished" in hopeless.describe()
 
 
 def test_nothing_is_unknown_if_every_class_has_one_photo() -> None:
-    found = calibrate(np.zeros((0, 3)), np.zeros(0, dtype=int), np.zeros(0))
+    found = calibrate(np.zeros((0, 3)), np.zeros(0, dtype=int), np.zeros(0), np.zeros((0, 3)))
     assert found.rule == NEVER
     assert np.isnan(found.caught)
-    assert "cannot be told" in found.describe()
+    assert "cannot be detected" in found.describe()
 
 
-def test_a_photo_of_another_class_is_unknown_and_a_sibling_is_not() -> None:
+def test_photo_of_another_class_is_unknown_but_a_similar_one_is_not() -> None:
     generator = np.random.default_rng(3)
     centres = generator.standard_normal((4, 9, 32))
 
@@ -107,25 +111,48 @@ def test_a_photo_of_another_class_is_unknown_and_a_sibling_is_not() -> None:
     labels, photos = np.repeat(np.arange(3), 5), supports.reshape(15, 9, 32)
     errors = bank.class_error(photos).astype(float)
     errors[np.arange(15), labels] = np.concatenate([leave_one_out(maps, HEAD) for maps in supports])
-    rule = calibrate(errors, labels, energy(photos)).rule
+    distances = without_itself(bank.centres.distance(photos), labels, np.full(3, 5))
+    rule = calibrate(errors, labels, energy(photos), distances).rule
 
     def unknown(asked: np.ndarray) -> float:
         found = bank.class_error(asked)
-        return float((explained(found, asked).max(1) < rule.thresholds(found, energy(asked))).mean())
+        limits = rule.thresholds(found, energy(asked), bank.centres.distance(asked))
+        return float((explained(found, asked).max(1) < limits).mean())
 
     assert unknown(draw(centres[0], 50)) <= 0.1
     assert unknown(draw(centres[3], 50)) >= 0.9
 
 
-def test_the_area_counts_ties_as_half() -> None:
+def test_distance_of_a_support_from_its_class_is_measured_without_it() -> None:
+    maps = np.random.default_rng(0).standard_normal((2, 4, 3, 8)).astype(np.float32)
+    counts, labels = np.array([4, 1]), np.array([0, 0, 1])
+    photos = np.stack([maps[0, 0], maps[0, 3], maps[1, 0]])
+    found = ClassScorer([enroll(maps[0], HEAD), enroll(maps[1, :1], HEAD)]).centres
+    distances = without_itself(found.distance(photos), labels, counts)
+    for row, place in ((0, 0), (1, 3)):
+        rest = np.delete(maps[0], place, axis=0).mean((0, 1))
+        expected = np.square(photos[row].mean(0) - rest).sum() / found.scale
+        assert distances[row, 0] == pytest.approx(expected, rel=1e-5)
+    assert distances[2, 1] == np.inf  # nothing else is in its class
+    np.testing.assert_array_equal(distances[[0, 1, 2], [1, 1, 0]], found.distance(photos)[[0, 1, 2], [1, 1, 0]])
+
+
+def test_auroc_counts_ties_as_half() -> None:
     assert auroc(np.array([1.0, 2.0]), np.array([1.0])) == 0.75
 
 
-def test_photos_said_to_be_of_no_class_move_the_limit_only_where_that_rejects_fewer_known_ones() -> None:
+def test_many_photos_marked_as_no_class_raise_the_limit() -> None:
     known = np.linspace(0.2, 1.0, 41)
     stated = Calibration(known, np.zeros(0), 0.0).rule.least
     few = Calibration(known, np.zeros(0), 0.0, others=np.array([0.6])).rule.least
     many = Calibration(known, np.zeros(0), 0.0, others=np.full(30, 0.3)).rule.least
-    assert few == stated  # one photo is not worth twenty
+    assert few == stated  # one photo counts less than twenty
     assert many > 0.3
     assert (known < many).sum() < 30
+
+
+def test_a_photo_exactly_at_the_limit_is_known() -> None:
+    known = np.array([0.3, 0.5, 0.7])
+    assert Calibration(known, np.zeros(0), 0.0, 0.0, np.array([0.3])).rule.least == 0.3
+    assert Calibration(known, np.zeros(0), 0.0, 0.0, np.array([0.3, 0.3])).rule.least == np.nextafter(0.3, 1)
+    assert Calibration(known, np.array([0.3, 0.2]), 0.0, 0.0).caught == 0.5

@@ -1,4 +1,4 @@
-"""Whole episodes of the authors' code, through the importer of their checkpoints: features, losses, gradients."""
+"""Whole episodes of the authors' code, loaded from their checkpoint format: features, losses, gradients."""
 
 import json
 import zlib
@@ -23,7 +23,7 @@ WAY, SHOT, QUERIES = 3, 2, 2
 
 
 def resnet12_state(keys: Path) -> dict[str, Tensor]:
-    """Weights by the recipe of the recording: random, but the same everywhere."""
+    """Make weights by the recipe of the recording: random, but the same everywhere."""
     recipe = json.loads(keys.read_text())
     state = {}
     for key, shape in recipe["shapes"].items():
@@ -60,13 +60,13 @@ def load(golden: Path, name: str, tmp_path: Path) -> tuple[Model, dict[str, Tens
 
 
 def assert_near(ours: Tensor, theirs: Tensor, tolerance: float) -> None:
-    """Within `tolerance` of the array's largest value."""
+    """Require agreement within `tolerance` of the array's largest value."""
     assert ours.shape == theirs.shape
     assert (ours - theirs).abs().max() <= tolerance * theirs.abs().max(), f"{(ours - theirs).abs().max():.3g}"
 
 
 def released_logits(model: Model, support: Tensor, query: Tensor) -> Tensor:
-    """The head as the authors' code has it: Eq. 10 with an explicit inverse."""
+    """The head as in the authors' code: Eq. 10 with an explicit inverse."""
     pool, locations = support.flatten(1, 2), query.flatten(0, 1)
     p, d = pool.shape[1:]
     alpha, beta, gamma = model.head.parameters()
@@ -83,7 +83,7 @@ def training_loss(logits: Tensor, support: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("name", "tolerance"), [("frn-conv4", 1e-5), ("frn-resnet12", 1e-4)])
-def test_an_frn_episode_is_the_authors(golden: Path, tmp_path: Path, name: str, tolerance: float) -> None:
+def test_frn_episode_equals_the_authors(golden: Path, tmp_path: Path, name: str, tolerance: float) -> None:
     model, arrays = load(golden, name, tmp_path)
     maps = model.feature_maps(arrays["images"])
     assert_near(maps, arrays["feature_map"], tolerance)
@@ -96,9 +96,10 @@ def test_an_frn_episode_is_the_authors(golden: Path, tmp_path: Path, name: str, 
 
 
 @pytest.mark.parametrize(("name", "noise"), [("frn-conv4", 2e-3), ("frn-resnet12", 1e-2)])
-def test_gradients_are_those_of_the_authors_formula(golden: Path, tmp_path: Path, name: str, noise: float) -> None:
-    """To 1e-6 in float64. The recording is float32, where these nearly cancelling sums keep two or three digits: the
-    authors' own formula in float32 is as far from it as ours."""
+def test_gradients_equal_the_authors_formula(golden: Path, tmp_path: Path, name: str, noise: float) -> None:
+    """Agreement to 1e-6 in float64. The recording is float32, in which these nearly cancelling sums keep two or three
+    digits. The authors' own formula in float32 differs from it as much as this one.
+    """
     model, arrays = load(golden, name, tmp_path)
     maps = arrays["feature_map"].double().requires_grad_()
     support, query = maps[: WAY * SHOT].unflatten(0, (WAY, SHOT)), maps[WAY * SHOT :]
@@ -116,7 +117,7 @@ def test_gradients_are_those_of_the_authors_formula(golden: Path, tmp_path: Path
     assert_near(gradient, arrays["grad_conv1"], noise)
 
 
-def test_a_protonet_episode_is_the_authors(golden: Path, tmp_path: Path) -> None:
+def test_protonet_episode_equals_the_authors(golden: Path, tmp_path: Path) -> None:
     model, arrays = load(golden, "proto-conv4", tmp_path)
     maps = model.feature_maps(arrays["images"])
     support, query = maps[: WAY * SHOT].unflatten(0, (WAY, SHOT)), maps[WAY * SHOT :]
@@ -150,8 +151,8 @@ def authors_state() -> dict[str, Tensor]:
     return {key: torch.from_numpy(np.asarray(value)) for key, value in state.items()}
 
 
-def test_a_training_step_is_the_authors_forward_and_backward(tmp_path: Path) -> None:
-    """In training mode and float64: loss, gradients and running statistics, to 1e-9."""
+def test_training_step_equals_the_authors_forward_and_backward(tmp_path: Path) -> None:
+    """Loss, gradients and running statistics agree to 1e-9, in training mode and float64."""
     torch.save(authors_state(), tmp_path / "authors.pth")
     as_is = ModelConfig(backbone="conv4", method="frn", transform=AS_IS, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     model = Model(as_is).double().train()

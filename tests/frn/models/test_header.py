@@ -22,7 +22,7 @@ def small_model(**changes: object) -> Model:
     return Model(ModelConfig(**{**fields, **changes})).eval()  # type: ignore[arg-type]
 
 
-def test_a_model_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_saved_model_loads_unchanged(tmp_path: Path) -> None:
     model = small_model(last_pool=False)
     save_model(model, tmp_path / "m.safetensors", {"data": "moths", "validation": {"accuracy": 51.5}})
     loaded = load_model(tmp_path / "m.safetensors")
@@ -64,7 +64,7 @@ def header_of(data: bytes) -> dict[str, str]:
 
 
 def rewrite(data: bytes, **changes: object) -> bytes:
-    """The same file with another header, and no checksum, as version 0.1.0 wrote it."""
+    """Write the same file with another header and without a checksum, as version 0.1.0 did."""
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
     del header["__metadata__"]["crc32"]
@@ -81,7 +81,7 @@ def test_a_pickle_with_more_than_weights_is_refused(tmp_path: Path) -> None:
 
     path = tmp_path / "evil.pth"
     torch.save({"w": Hostile()}, path)
-    with pytest.raises(FrnError, match="holds more than weights and is refused"):
+    with pytest.raises(FrnError, match="contains more than weights and is refused"):
         load_model(path)
     path.write_bytes(pickle.dumps({"a": 1})[:-3])
     with pytest.raises(FrnError, match=r"is not a readable torch checkpoint|is refused"):
@@ -94,22 +94,22 @@ def test_a_pickle_with_more_than_weights_is_refused(tmp_path: Path) -> None:
         import_reference(path)
 
 
-def test_a_model_file_is_the_same_bytes_each_time(tmp_path: Path) -> None:
-    """safetensors orders what the header says of a model at random."""
+def test_model_file_is_reproducible(tmp_path: Path) -> None:
+    """safetensors writes the header's fields in random order."""
     model = small_model()
     assert len({serialise(model, {"data": "moths"}) for _ in range(8)}) == 1
     (tmp_path / "m.safetensors").write_bytes(serialise(model, {"data": "mötten"}))
     assert read_header(tmp_path / "m.safetensors") == (model.config, {"data": "mötten"})
 
 
-def test_an_unknown_model_is_answered_with_the_shipped_ones(tmp_path: Path) -> None:
+def test_unknown_model_lists_the_shipped_ones(tmp_path: Path) -> None:
     with pytest.raises(
         FrnError, match=r"conv5: there is no such model file, run folder or model by name. Did you mean 'conv4'"
     ):
         load_model("conv5")
 
 
-def test_a_model_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+def test_failed_save_keeps_the_old_model(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     save_model(small_model(), path)
     before = path.read_bytes()
@@ -138,9 +138,7 @@ def test_any_error_of_torchs_reader_gives_one_line(
         weights.read_weights(tmp_path / "x.pth")
 
 
-def test_a_checkpoint_that_would_take_any_time_or_memory_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoint_without_time_or_memory_bound_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, wide, full = tmp_path / "slow.pth", tmp_path / "wide.pth", tmp_path / "full.pth"
     torch.save({}, tmp_path / "good.pth")
     pairs = b"G" + struct.pack(">d", 1.0) + b"q\x01h\x01\x86" * 60  # of pairs of ...: to compare two takes 2^60 steps
@@ -157,7 +155,7 @@ def test_a_checkpoint_that_would_take_any_time_or_memory_is_refused(
         import_reference(wide)
     with zipfile.ZipFile(full, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", bytes(1 << 20))
-    with pytest.raises(FrnError, match=r"full\.pth: unpacks to 1,048,576 bytes, more than it has"):
+    with pytest.raises(FrnError, match=r"full\.pth: unpacks to 1,048,576 bytes, more than its size"):
         weights.read_weights(full)
 
 
@@ -168,7 +166,7 @@ def test_a_checkpoint_that_would_take_any_time_or_memory_is_refused(
         {"transform": {"size": 10**9}}, {"transform": {"size": 84.5}}, {"transform": 3}, {"more": 1},
     ],
 )  # fmt: skip
-def test_a_header_that_says_nonsense_is_one_line(tmp_path: Path, change: dict[str, object]) -> None:
+def test_nonsense_header_gives_one_line(tmp_path: Path, change: dict[str, object]) -> None:
     path = tmp_path / "m.safetensors"
     save_model(small_model(), path)
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Authors' checkpoints: how images are prepared for them, which they do not say."""
+"""Checkpoints of the authors, which do not record how images are preprocessed."""
 
 import json
 import warnings
@@ -21,7 +21,7 @@ LAYERS = {"conv": "0", "norm": "1"}
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    """Random weights by the names of the authors' code."""
+    """Make random weights under the names of the authors' code."""
     model = Model(ModelConfig(backbone="conv4", method="frn"))
     state = {"scale": torch.ones(1), "r": torch.zeros(2)}
     for key, value in model.backbone.state_dict().items():
@@ -46,7 +46,7 @@ def as_the_authors(image: Image.Image, *, square: bool) -> np.ndarray[tuple[int,
 @pytest.mark.parametrize(
     ("preset", "square"), [("cub-cropped-resnet12", True), ("aircraft-conv4", True), ("mini-imagenet-resnet12", False)]
 )
-def test_a_preset_says_how_images_are_prepared(checkpoint: Path, preset: str, square: bool) -> None:
+def test_preset_defines_the_preprocessing(checkpoint: Path, preset: str, square: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", FrnWarning)
         transform = load_model(checkpoint, transform=find_preset(preset).transform).config.transform
@@ -55,11 +55,11 @@ def test_a_preset_says_how_images_are_prepared(checkpoint: Path, preset: str, sq
     assert np.abs(transform(image).astype(int) - right).max() <= 1
     assert np.abs(transform(image).astype(int) - wrong).max() > 20
     small = photo(84, 84)
-    assert np.array_equal(transform(small), np.asarray(small))  # `test_pre` itself: left alone
+    assert np.array_equal(transform(small), np.asarray(small))  # `test_pre` itself: unchanged
 
 
 def test_without_a_preset_photos_are_treated_as_uncropped_with_a_message(checkpoint: Path) -> None:
-    with pytest.warns(FrnWarning, match=r"weights alone do not tell .* --preset NAME"):
+    with pytest.warns(FrnWarning, match=r"weights alone do not record .* --preset NAME"):
         transform = import_reference(checkpoint).config.transform
     image = photo(210, 120)
     assert np.abs(transform(image).astype(int) - as_the_authors(image, square=False)).max() <= 1
@@ -70,7 +70,7 @@ def frn(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
-def test_an_added_checkpoint_has_a_name_that_every_command_takes(checkpoint: Path) -> None:
+def test_added_checkpoint_has_a_name_for_every_command(checkpoint: Path) -> None:
     made = frn("models", "add", checkpoint, "--preset", "cub-cropped-conv4", "--name", "cub", "--json")
     assert made.exit_code == 0
     assert "warning" not in made.stderr
@@ -80,18 +80,18 @@ def test_an_added_checkpoint_has_a_name_that_every_command_takes(checkpoint: Pat
     assert model.config.transform.square
     theirs = load_model(checkpoint, transform=model.config.transform)
     assert torch.equal(model.feature_maps(images), theirs.feature_maps(images))
-    with pytest.raises(FrnError, match="already says how its images are prepared"):
+    with pytest.raises(FrnError, match="already contains its preprocessing"):
         load_model(out, transform=model.config.transform)
 
 
-def test_commands_warn_in_one_line_and_take_a_preset(checkpoint: Path, moths: Path) -> None:
+def test_commands_warn_in_one_line_and_accept_a_preset(checkpoint: Path, moths: Path) -> None:
     words = ("eval", checkpoint, "--data", moths, "--shot", 1, "--queries", 2, "--episodes", 2, "--json")
     plain = frn(*words)
     assert plain.exit_code == 0
-    assert plain.stderr.startswith("warning: model_Conv-4.pth: weights alone do not tell")
+    assert plain.stderr.startswith("warning: model_Conv-4.pth: weights alone do not record")
     told = frn(*words, "--preset", "cub-cropped-conv4")
     assert told.exit_code == 0
     assert "warning" not in told.stderr
     refused = frn("eval", "conv4", "--data", moths, "--preset", "cub-cropped-conv4")
     assert refused.exit_code == 1
-    assert "conv4: already says how its images are prepared" in refused.stderr
+    assert "conv4: already contains its preprocessing" in refused.stderr

@@ -11,12 +11,12 @@ from frn.models.model import Model
 
 @pytest.mark.parametrize(("backbone", "d"), [("conv4", 64), ("resnet12", 640), ("resnet12-small", 256)])
 @pytest.mark.parametrize(("side", "last_pool", "grid"), [(84, True, 5), (32, True, 2), (32, False, 4), (50, False, 6)])
-def test_maps_follow_the_image(backbone: str, d: int, side: int, last_pool: bool, grid: int) -> None:
+def test_map_size_follows_the_image_size(backbone: str, d: int, side: int, last_pool: bool, grid: int) -> None:
     model = Model(ModelConfig(backbone=backbone, method="frn", last_pool=last_pool)).eval()
     assert model.feature_maps(torch.rand(1, 3, side, side + 16)).shape == (1, grid * ((side + 16) // (side // grid)), d)
 
 
-def test_a_stem_of_patches_looks_at_each_pixel_once() -> None:
+def test_patch_stem_uses_each_pixel_once() -> None:
     model = Model(ModelConfig(backbone="resnet9-patch4", method="frn", last_pool=False)).eval()
     images = torch.rand(1, 3, 84, 112, requires_grad=True)
     maps = model.feature_maps(images)
@@ -36,7 +36,7 @@ def test_reconstruction_divides_resnet_maps_and_protonet_does_not() -> None:
     torch.testing.assert_close(frn.feature_maps(images) * 640**0.5, proto.feature_maps(images))
 
 
-def test_normalisation_is_inside() -> None:
+def test_model_normalises_images_itself() -> None:
     model = Model(ModelConfig(backbone="conv4", method="frn")).eval()
     images = torch.rand(2, 3, 32, 32)
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in (model.config.mean, model.config.std))
@@ -45,7 +45,7 @@ def test_normalisation_is_inside() -> None:
 
 
 def test_bytes_are_refused_as_images() -> None:
-    """They would be normalised as if 255 were white in [0, 1]."""
+    """Otherwise bytes would be normalised as if 255 were white in [0, 1]."""
     model = Model(ModelConfig(backbone="conv4", method="frn")).eval()
     with pytest.raises(ValueError, match=r"images are torch\.uint8, .*: give images\.float\(\) / 255"):
         model.feature_maps(torch.zeros(1, 3, 84, 84, dtype=torch.uint8))
@@ -56,7 +56,7 @@ def test_an_image_smaller_than_a_location_is_refused() -> None:
         Model(ModelConfig(backbone="conv4", method="frn")).feature_maps(torch.rand(1, 3, 12, 40))
 
 
-def test_an_unknown_backbone_is_answered_with_the_known_ones() -> None:
+def test_unknown_backbone_lists_the_known_ones() -> None:
     with pytest.raises(
         FrnError, match="unknown backbone 'conv5'; choose one of: conv4, resnet12, resnet12-small, resnet9"
     ):

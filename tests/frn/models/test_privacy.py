@@ -1,4 +1,4 @@
-"""Nothing is told to anyone: libraries' telemetry is off, and nothing lands in the user's home beside our cache."""
+"""Privacy: the libraries' telemetry is off, and the only files in the user's home are in the cache."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ def run(home: Path, *words: str, **environment: str) -> subprocess.CompletedProc
     return processes.run([sys.executable, *words], env=settings)
 
 
-def test_a_classification_leaves_nothing_but_our_cache(tmp_path: Path) -> None:
+def test_classification_writes_only_the_cache(tmp_path: Path) -> None:
     samples = assets_folder() / "samples"
     query = samples / "queries" / "eyed footman 6.jpg"
     answer = run(tmp_path, "-m", "frn", "classify", str(samples / "moths"), str(query), "--json")
@@ -26,9 +26,7 @@ def test_a_classification_leaves_nothing_but_our_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("given", "kept"), [({}, "1"), ({"ORT_DISABLE_TELEMETRY": "0"}, "0")])
-def test_telemetry_is_off_before_onnxruntime_is_imported_unless_someone_wants_it(
-    tmp_path: Path, given: dict[str, str], kept: str
-) -> None:
+def test_telemetry_is_off_before_onnxruntime_is_imported(tmp_path: Path, given: dict[str, str], kept: str) -> None:
     code = "import frn.inference.onnx_runtime, os, sys; "
     code += "print(os.getenv('ORT_DISABLE_TELEMETRY'), 'onnxruntime' in sys.modules)"
     assert run(tmp_path, "-c", code, **given).stdout.split() == [kept, "False"]

@@ -1,4 +1,4 @@
-"""FRN in code that is not this package's: any backbone, any `Dataset`, anyone's features, torch.hub."""
+"""FRN in other people's code: any backbone, any `Dataset`, any features, torch.hub."""
 
 import re
 from importlib.metadata import EntryPoint
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Blobs(Dataset[tuple[Tensor, int]]):
-    """Classes of noise about a pattern of their own."""
+    """Classes of noise around a pattern, one pattern per class."""
 
     def __init__(self, classes: int = 8, images: int = 12, transform: Any = None) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -52,7 +52,7 @@ def small_network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU())
 
 
-def test_a_network_of_torchvision_learns_in_a_loop_of_ones_own() -> None:
+def test_torchvision_network_learns_in_a_custom_loop() -> None:
     """The loop of docs/guides/library.md, as people who know easyfsl write it."""
     dataset = Blobs(transform=v2.Compose([v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32)]))
     network = resnet18(weights=None)
@@ -72,8 +72,8 @@ def test_a_network_of_torchvision_learns_in_a_loop_of_ones_own() -> None:
     assert model.head.alpha.grad is not None
 
 
-def test_the_pages_show_code_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The loop of docs/guides/library.md and the first lines of the README's Python, as they stand there."""
+def test_documented_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The loop of docs/guides/library.md and the first Python lines of the README run unchanged."""
     loop = code_of(ROOT / "docs" / "guides" / "library.md", "FRN(backbone)").replace("episodes=500", "episodes=2")
     monkeypatch.setattr("torchvision.models.resnet18", lambda weights: resnet18(weights=None))
     names: dict[str, Any] = {"dataset": Blobs(6, 15)}
@@ -91,13 +91,13 @@ def test_the_pages_show_code_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def code_of(page: Path, mark: str) -> str:
-    """The Python on a page that has these words."""
+    """Return the Python block on a page that contains these words."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     (found,) = (block for block in blocks if mark in block)
     return str(found)
 
 
-def test_a_support_set_given_beforehand_is_the_same_one() -> None:
+def test_processed_support_set_gives_the_same_logits() -> None:
     sampler = EpisodeSampler(Blobs(), way=4, shot=3, queries=2, episodes=1)
     images = torch.stack([Blobs()[index][0] for index in next(iter(sampler))])
     support, labels, query, _ = sampler.split(images)
@@ -111,17 +111,17 @@ def test_a_support_set_given_beforehand_is_the_same_one() -> None:
         torch.testing.assert_close(shuffled, at_once, atol=1e-4, rtol=1e-4)
 
 
-def test_classes_of_different_shots_are_scored_as_alone() -> None:
+def test_classes_of_different_shots_are_scored_like_alone() -> None:
     model, maps = FRN(small_network()), torch.randn(9, 4, 16)
     one, two = maps[:1], maps[1:4]
     both = model.score([one, two], maps[4:])
     alone = torch.cat([model.head(pool[None], maps[4:]) for pool in (one, two)], dim=1)
     torch.testing.assert_close(both, alone)
-    with pytest.raises(ValueError, match="ProtoHead takes classes with the same number of supports"):
+    with pytest.raises(ValueError, match="ProtoHead needs the same number of supports in each class"):
         FRN(small_network(), build_head("proto", 16)).score([one, two], maps[4:])
 
 
-def test_weights_that_do_not_fit_are_reported() -> None:
+def test_mismatched_weights_are_reported() -> None:
     model, image = FRN(small_network()), torch.zeros(2, 3, 32, 32)
     with pytest.raises(ValueError, match="after process_support_set"):
         model(image)
@@ -134,7 +134,7 @@ def test_weights_that_do_not_fit_are_reported() -> None:
         FRN(nn.Sequential(nn.Flatten(), nn.Linear(3072, 1), nn.Flatten(0)))(image, torch.arange(2), image)
 
 
-def test_episodes_of_any_dataset_are_whole_and_repeatable() -> None:
+def test_episodes_of_any_dataset_are_complete_and_reproducible() -> None:
     dataset: ConcatDataset[tuple[Tensor, int]] = ConcatDataset([Subset(Blobs(), range(3, 80)), Blobs(2, 12)])
     labels = np.array([Blobs().targets[i] for i in range(3, 80)] + Blobs(2, 12).targets)
     samplers = [EpisodeSampler(dataset, way=3, shot=2, queries=4, episodes=5, seed=7) for _ in range(2)]
@@ -149,7 +149,7 @@ def test_episodes_of_any_dataset_are_whole_and_repeatable() -> None:
     assert list(samplers[0]) != first  # the next epoch
 
 
-def test_missing_labels_are_requested() -> None:
+def test_missing_labels_are_reported() -> None:
     bare = [torch.zeros(3, 8, 8)] * 6
     with pytest.raises(FrnError, match="list has no targets, labels or samples"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1)
@@ -170,7 +170,7 @@ def features(noise: float, classes: int = 6) -> tuple[np.ndarray[Any, Any], list
     return vectors.astype(np.float32), [f"class {i}" for i in np.repeat(np.arange(classes), 10)[order]]
 
 
-def test_features_of_anyone_are_measured(tmp_path: Path) -> None:
+def test_external_features_are_evaluated(tmp_path: Path) -> None:
     vectors, labels = features(0.05)
     options: dict[str, Any] = {"queries": 4, "episodes": 60}
     easy = frn.evaluate(vectors, labels, **options)
@@ -188,7 +188,7 @@ def test_features_of_anyone_are_measured(tmp_path: Path) -> None:
     assert tuned["head"].keys() == {"alpha", "beta", "gamma"}
     with pytest.raises(FrnError, match=r"not \(60, 1, 24\) with labels \(59,\)"):
         frn.evaluate(hard, labels[:-1])
-    with pytest.raises(FrnError, match="has layers to be trained"):
+    with pytest.raises(FrnError, match="has layers that need training"):
         frn.evaluate(hard, labels, method="ctx")
     with pytest.raises(FrnError, match=r"none\.npy: cannot be read"):
         frn.evaluate(tmp_path / "none.npy", labels)
@@ -209,7 +209,7 @@ def test_features_may_come_from_parquet(tmp_path: Path) -> None:
 
 @pytest.fixture
 def mine(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A backbone that another package registers."""
+    """Register a backbone of another package."""
     entry = EntryPoint("mine", f"{__name__}:small_network", "frn.backbones")
     monkeypatch.setattr(type(entry), "load", lambda self: {"mine": small_network, "flat": nn.Flatten}[self.name])
     others = {name: EntryPoint(name, "x:y", "frn.backbones") for name in ("mine", "flat")}
@@ -249,17 +249,17 @@ def test_a_registered_backbone_is_trained(mine: str, tmp_path: Path, moths: Path
 
 
 def test_a_registered_backbone_without_maps_is_reported(mine: str) -> None:
-    with pytest.raises(FrnError, match=r"backbone 'flat': gives a tensor of \(1, 3072\), not maps"):
+    with pytest.raises(FrnError, match=r"backbone 'flat': returns a tensor of \(1, 3072\), not maps"):
         build_backbone("flat", size=32)
     with pytest.raises(FrnError, match=r"unknown backbone 'other'; choose one of: .*mine"):
         build_backbone("other")
 
 
-def test_nothing_is_registered_here() -> None:
+def test_no_backbone_is_registered_by_default() -> None:
     assert registered() == {}
 
 
-def test_the_hub_knows_the_shipped_models() -> None:
+def test_hub_lists_the_shipped_models() -> None:
     model = torch.hub.load(str(ROOT), "conv4", source="local")
     assert model.feature_maps(torch.rand(1, 3, 32, 32)).shape == (1, 16, 64)
     for name in shipped_models():

@@ -1,4 +1,4 @@
-"""Comma-separated values: whole rows, no live formulas, nothing that steers a terminal."""
+"""CSV: complete rows, no live formulas, no terminal control codes."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_nothing_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_contains_no_terminal_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Terminal(newline="")
     monkeypatch.setattr(sys, "stdout", shown)
     write_rows([{"image": STEERING, STEERING: STEERING}])
@@ -44,6 +44,6 @@ def test_nothing_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ü字" in text
 
 
-def test_a_pipe_gets_the_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pipe_gets_unchanged_names(capsys: pytest.CaptureFixture[str]) -> None:
     write_rows([{"image": "a\x1bb\u202e"}])
     assert capsys.readouterr().out == "image\r\na\x1bb\u202e\r\n"

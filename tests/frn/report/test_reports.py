@@ -1,4 +1,4 @@
-"""Reports as files: what is in them, and that nothing can get out of them or into them."""
+"""Reports as files: their content, and protection against injection and data leaks."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ def frn(*words: object) -> Result:
 
 
 class Elements(HTMLParser):
-    """The elements of a page with their attributes."""
+    """Return the elements of a page with their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Elements(HTMLParser):
 
 
 def assert_alone(text: str) -> None:
-    """The page asks for nothing outside of itself, and says so to the browser."""
+    """The page requests nothing from outside and tells the browser to block such requests."""
     found = Elements(text).found
     for tag, attributes in found:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
@@ -66,7 +66,7 @@ def test_a_report_of_an_evaluation_shows_every_shot_and_the_same_numbers(moths: 
     assert [row["shot"] for row in rows] == ["1", "5"]
 
 
-def test_a_report_changes_no_number(moths: Path, tmp_path: Path) -> None:
+def test_report_does_not_change_the_numbers(moths: Path, tmp_path: Path) -> None:
     words = ("eval", "conv4", "--data", moths, "--shot", 1, "--queries", 5, "--episodes", 20, "--csv")
     plain, reported = (frn(*words, *more).stdout for more in ((), ("--report", tmp_path / "r.html")))
     without_time = [re.sub(r",[\d.]+$", "", line) for line in (plain.splitlines()[1], reported.splitlines()[1])]
@@ -131,8 +131,8 @@ def test_a_large_report_is_split_into_pages_that_link_to_each_other(
     assert pages[1].read_text() == "a page of mine"
 
 
-def test_memory_does_not_grow_by_the_cards_of_a_report(tmp_path: Path) -> None:
-    """85 KB a photo before."""
+def test_memory_does_not_grow_with_the_cards_of_a_report(tmp_path: Path) -> None:
+    """Each photo took 85 KB before."""
     classifier = load_classifier(SAMPLES / "moths", "conv4")[0]
     album, photo = photos_page.Album(classifier), next((SAMPLES / "queries").iterdir())
     list(album.classify([photo] * 20))
@@ -163,9 +163,7 @@ def test_names_cannot_become_markup(tmp_path: Path) -> None:
     ("words", "reason"),
     [(("--report", "out.pdf"), "out.pdf: a report is a page"), (("--json", "--csv"), "--json and --csv both print")],
 )
-def test_unwritable_outputs_are_refused_before_the_work(
-    command: tuple[str, ...], words: tuple[str, ...], reason: str
-) -> None:
+def test_unwritable_outputs_are_refused_early(command: tuple[str, ...], words: tuple[str, ...], reason: str) -> None:
     done = frn(*command, *words)
     assert done.exit_code == 1
     assert reason in done.stderr

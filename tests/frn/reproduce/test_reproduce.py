@@ -1,4 +1,4 @@
-"""`frn reproduce`: what is left to run, and what comes out."""
+"""`frn reproduce`: the remaining runs, and the results."""
 
 import json
 import shlex
@@ -23,9 +23,9 @@ from frn.reproduce.plan import (
     run_status,
     stored,
 )
-from frn.reproduce.rows import Cell, DecoderSpec, Measurement, Regeneration, Row, RunSpec, Table
+from frn.reproduce.rows import Cell, Measurement, Row, RunSpec, Table
 from frn.reproduce.table_report import read, report
-from frn.reproduce.tables import REGENERATED_FROM, TABLES, choose_rows, find_table
+from frn.reproduce.tables import TABLES, choose_rows, find_table
 from frn.system.hardware import processor
 from frn.system.precision import choose_precision
 from frn.training.loop import train
@@ -40,7 +40,7 @@ CENTRED = Measurement(name="centred", run=TINY, flags=("--method", "simpleshot",
 
 
 def at_both(label: str, measurement: Measurement, *published: tuple[float, ...]) -> Row:
-    """One measurement at both shots."""
+    """Write one measurement for both shots."""
     one, five = published or ((), ())
     return Row(name=measurement.name, label=label, cells={1: Cell(measurement, *one), 5: Cell(measurement, *five)})
 
@@ -61,7 +61,7 @@ def frn(*words: object) -> Result:
 
 
 def half_a_run(moths: Path, out: Path, options: RunOptions) -> None:
-    """What `frn train` leaves when it is stopped in its first epoch."""
+    """Make the files that `frn train` leaves when it is stopped in its first epoch."""
     preset = options.overridden()
     images = load_images(scan(moths / "train"), preset.data.max_side)
     val = load_images(scan(moths / "val"), preset.transform)
@@ -72,21 +72,21 @@ def half_a_run(moths: Path, out: Path, options: RunOptions) -> None:
 
 
 def run_here(command: Command) -> None:
-    """Run a command without the seconds that a process of its own takes."""
+    """Run a command in this process, which saves seconds."""
     answer = frn(*command.words)
     assert answer.exit_code == 0, answer.stderr
     if command.answer:
         command.answer.write_text(answer.stdout)
 
 
-def test_a_half_done_run_is_resumed_evaluated_and_afterwards_only_reported(
+def test_interrupted_run_is_resumed_and_evaluated_once(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", TABLE)
     runs = tmp_path / "runs"
     half_a_run(moths, runs / "tiny", TINY.options)
     words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", tmp_path / "out", "--threads", 1)
-    precision = choose_precision("auto", torch.device("cpu"))  # a half-done run keeps its own
+    precision = choose_precision("auto", torch.device("cpu"))  # an unfinished run keeps its own
     planned = frn(*words, "--dry-run").stdout.splitlines()
     best = runs / "tiny" / "best.safetensors"
     assert planned == [
@@ -116,7 +116,7 @@ def test_a_half_done_run_is_resumed_evaluated_and_afterwards_only_reported(
     assert f"| FRN | 20.00 ± 0.50 | {first['accuracy']:.2f} ± {first['ci95']:.2f} | 21.00 |" in again.stdout
 
 
-def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
+def test_row_of_an_earlier_table_is_kept_without_its_run(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
@@ -136,7 +136,7 @@ def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
     assert "frn train" in frn(*words, "--runs", tmp_path / "c", "--row", "tiny", "--dry-run").stdout
 
 
-def test_why_another_row_is_not_measured_stays_until_it_is(
+def test_reason_for_a_missing_row_is_kept_until_it_is_measured(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
@@ -151,7 +151,7 @@ def test_why_another_row_is_not_measured_stays_until_it_is(
     assert not [line for line in measured["rows"] if "missing" in line]
 
 
-def test_rows_that_two_commands_make_side_by_side_are_both_in_the_table(
+def test_rows_of_concurrent_commands_are_both_in_the_table(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
@@ -168,7 +168,7 @@ def test_rows_that_two_commands_make_side_by_side_are_both_in_the_table(
     assert all(figure["accuracy"] for line in made["rows"] for figure in line["figures"].values())
 
 
-def test_a_command_that_fails_stops_its_row_only(
+def test_failing_command_stops_only_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=TABLE.rows[:1]))
@@ -179,65 +179,18 @@ def test_a_command_that_fails_stops_its_row_only(
     assert "has no folder 'train'" in capfd.readouterr().err  # the command's own message
 
 
-def test_rows_without_data_name_the_command_that_makes_it_and_are_skipped(tmp_path: Path) -> None:
+def test_rows_without_data_are_skipped_with_the_command_to_make_it(tmp_path: Path) -> None:
     result = frn("reproduce", "class-split", "--out", tmp_path)
     assert result.exit_code == 0
     assert "cub-chen-resnet12: needs cub-raw-chen: `frn data prepare cub-raw --split chen --source" in result.stderr
     assert "| FRN, Chen et al. | 83.35 ± 0.18 |  | 93.28 ± 0.09 |  |  |" in (tmp_path / "class-split.md").read_text()
 
 
-def test_a_data_set_that_no_chosen_row_needs_is_a_note(tmp_path: Path) -> None:
+def test_unneeded_data_set_gives_a_note(tmp_path: Path) -> None:
     words = ("reproduce", "cifar-fs", "--row", "frn", "--data", f"cub={tmp_path}", "--out", tmp_path / "out")
     result = frn(*words, "--dry-run")
     assert result.exit_code == 0
     assert f"--data cub={tmp_path}: is not needed, these rows have cifar-fs" in result.stderr
-
-
-def test_a_decoder_is_trained_on_a_run_and_its_errors_are_a_row(
-    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decoder = DecoderSpec(name="decoder", init=TINY, epochs=2, batch=40)
-    flags = ("--split", "val", "--shot", "2", "--trials", "4")
-    regeneration = Regeneration(name="decoder", run=decoder, flags=flags, prepare="cifar-fs")
-    longer = replace(regeneration, run=replace(decoder, epochs=3))
-    cells: dict[int | str, Cell] = dict.fromkeys(REGENERATED_FROM, Cell(regeneration, 0.2))
-    row = Row(name="decoder", label="moths", cells=cells)
-    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=[row], unit="of the error", digits=3))
-    monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
-    runs, out = tmp_path / "runs", tmp_path / "out"
-    words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", out, "--threads", 1)
-    planned = frn(*words, "--dry-run").stdout.splitlines()
-    best = runs / "tiny" / "best.safetensors"
-    assert planned[1:] == [
-        f"frn visualize train {best} --epochs 2 --batch 40 --precision fp32 --data {moths} --out {runs / 'decoder'} "
-        "--threads 1",
-        f"frn visualize render {best} --decoder {runs / 'decoder'} {shlex.join(flags)} --out {runs / 'decoder.png'} "
-        f"--data {moths} --json --threads 1",
-    ]
-    made = frn(*words, "--json")
-    assert made.exit_code == 0, made.stderr
-    found = json.loads(made.stdout)
-    errors = json.loads((runs / "decoder.json").read_text())["l2"]
-    figures = found["rows"][0]["figures"]
-    assert {name: (f["accuracy"], f["ci95"]) for name, f in figures.items()} == {
-        name: (error["mean"], error["ci95"]) for name, error in errors.items()
-    }
-    assert found["measurements"]["decoder"]["episodes"] == 4
-    assert list(found["runs"]) == ["tiny", "decoder"]
-    assert (runs / "decoder.png").is_file()
-    truth = errors["ground_truth"]
-    page = (out / "tiny.md").read_text()
-    assert f"| moths | 0.200 | {truth['mean']:.3f} ± {truth['ci95']:.3f} | 0.200 |" in page
-    assert "mean and 95 % interval of the error." in page
-    assert "| | ground truth published | ground truth here | same class published |" in page
-    assert "frn visualize train runs/tiny --epochs 2 --batch 40 --data cifar-fs --out runs/decoder\n" in page
-    assert not frn(*words, "--dry-run").stdout
-    assert frn(*words[:2], "--runs", runs, "--out", out).stdout == page
-    (runs / "decoder.json").unlink()
-    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=[replace(row, cells={"ground_truth": Cell(longer)})]))
-    refused = frn(*words, "--row", "decoder", "--dry-run")
-    assert "holds another run than `frn visualize train" in refused.stderr
-    assert "epochs was 2 and is 3" in refused.stderr
 
 
 def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
@@ -265,7 +218,7 @@ def test_a_folder_with_another_run_is_refused(moths: Path, tmp_path: Path) -> No
     assert not found.finished
 
 
-def test_an_answer_that_is_cut_off_or_of_other_types_does_not_count(tmp_path: Path) -> None:
+def test_truncated_or_mistyped_answer_is_ignored(tmp_path: Path) -> None:
     locations = Locations(runs=tmp_path)
     result = {"shot": 1, "way": 5, "queries": 3, "episodes": 9, "accuracy": 50.0, "ci95": 1.0}
     good = {"results": [result], "seed": 0}
@@ -281,7 +234,7 @@ def test_an_answer_that_is_cut_off_or_of_other_types_does_not_count(tmp_path: Pa
     assert answer.figures["1"].mean == 50.0
 
 
-def test_a_table_of_other_types_or_with_half_a_character_does_not_count(tmp_path: Path) -> None:
+def test_mistyped_table_is_ignored(tmp_path: Path) -> None:
     table = find_table("cifar-fs")
     whole = to_builtins(report(table, table.rows[:1], Locations(runs=tmp_path), {}))
     path = tmp_path / "table.json"
@@ -296,7 +249,7 @@ def test_a_table_of_other_types_or_with_half_a_character_does_not_count(tmp_path
     assert read(path) is not None
 
 
-def test_a_folder_whose_checkpoint_is_not_of_a_run_is_refused(tmp_path: Path) -> None:
+def test_folder_with_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     model = assets_folder() / "models" / "conv4.safetensors"
     (tmp_path / "tiny" / "last.safetensors").write_bytes(model.read_bytes())
@@ -321,4 +274,4 @@ def test_pre_training_comes_before_runs_that_start_from_it(tmp_path: Path) -> No
 
 def test_a_row_of_a_list_is_refused() -> None:
     for words in (("--list", "--row", "nonsense"), ("--row", "nonsense")):
-        assert "--row chooses among the rows of a TABLE" in frn("reproduce", *words).stderr
+        assert "--row needs a TABLE to reproduce" in frn("reproduce", *words).stderr

@@ -1,4 +1,4 @@
-"""The tables of the paper, and our own: their rows, runs and figures."""
+"""The tables of the paper and of this project: their rows, runs and figures."""
 
 import json
 import re
@@ -14,9 +14,8 @@ from frn.cli.main import app
 from frn.data.prepare import BENCHMARKS
 from frn.reproduce.plan import (
     Locations,
-    measurements,
 )
-from frn.reproduce.rows import Row, RunSpec, chain
+from frn.reproduce.rows import Row, RunSpec
 from frn.reproduce.table_page import markdown
 from frn.reproduce.table_report import Report, commands, report
 from frn.reproduce.tables import TABLES
@@ -49,10 +48,10 @@ covariance-1: train cifar-fs-conv4-short --method covariance --way 30 --shot 1 -
 """
 
 
-def test_the_table_on_photos_trains_every_row_alike() -> None:
-    """Equal budget: the same number of images within 3 %, the same augmentation, schedule, rate and precision.
+def test_photo_table_trains_every_row_with_the_same_budget() -> None:
+    """All rows have an equal budget: the same number of images within 3 %, augmentation, schedule, rate and precision.
 
-    Only for covariance pooling the rate rises, without which its temperature turns negative.
+    Only covariance pooling warms up the rate, because its temperature turns negative otherwise.
     """
     presets = [run.options.overridden() for row in TABLES["cub-small"].rows for run in training_runs(row)]
     assert len(presets) == 25
@@ -79,7 +78,7 @@ def test_the_table_on_photos_trains_every_row_alike() -> None:
 
 
 def training_runs(row: Row) -> list[RunSpec]:
-    return [run for measurement in measurements(row) for run in chain(measurement.run) if isinstance(run, RunSpec)]
+    return [run for measurement in row.measurements for run in measurement.run.chain]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +94,7 @@ def test_the_papers_recipes_train_in_float32_by_default(preset: str, asked: str,
     assert RunOptions(preset=preset, precision=asked).wanted_precision == given
 
 
-def test_our_own_tables_are_these_runs() -> None:
+def test_tables_of_this_project_have_these_runs() -> None:
     called = {
         command for name in ("cifar-fs", "cifar-fs-ablation") for row in TABLES[name].rows for command in commands(row)
     }
@@ -119,19 +118,18 @@ PUBLISHED = {
     "ablation": "68.38/88.13 66.44/84.05 67.34/87.60 66.19/83.27 68.27/88.43 "
     "82.20/92.65 82.40/93.12 82.58/92.79 82.80/93.33 82.62/92.59",
     "class-split": "83.55/92.92 83.35/93.28",
-    "decoder": "0.208/0.343/0.385 0.177/0.307/0.337",
     "pre-training-cub": "83.55/92.92 73.46/84.20 83.23/93.59",
 }
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_papers_tables_have_its_figures(name: str) -> None:
+def test_paper_tables_have_the_published_figures(name: str) -> None:
     rows = [[cell.published for cell in row.cells.values()] for row in TABLES[name].rows]
     assert rows == [[float(figure) for figure in row.split("/")] for row in PUBLISHED[name].split()]
 
 
 def test_every_figure_of_tables_11_and_12_has_its_interval() -> None:
-    """Tables 3, 5 and 6 print none for FRN; these two do."""
+    """Tables 3, 5 and 6 print no intervals for FRN; these two tables do."""
     cells = {
         (table, row.name, shot): cell.published_ci95
         for table in ("training-shot", "ablation")
@@ -145,7 +143,7 @@ def test_every_figure_of_tables_11_and_12_has_its_interval() -> None:
     assert cells["ablation", "cub-cropped-resnet12", 5] == 0.10
 
 
-def test_rows_of_other_papers_stand_beside(tmp_path: Path) -> None:
+def test_quoted_rows_of_other_papers_are_included(tmp_path: Path) -> None:
     assert {name: len(table.quoted) for name, table in TABLES.items() if table.quoted} == {
         "cub-cropped": 7,
         "cub-raw": 9,
@@ -176,7 +174,7 @@ def test_every_row_names_presets_and_data_sets_that_exist() -> None:
                 assert all(run.options.preset in PRESETS for run in training_runs(row))
 
 
-def test_measurements_of_another_command_are_pointed_to(tmp_path: Path) -> None:
+def test_measurements_of_other_commands_are_referenced(tmp_path: Path) -> None:
     table = TABLES["speed"]
     page = markdown(report(table, [], Locations(runs=tmp_path), {}), table)
     here = "`python assets/benchmarks/emd.py --whole` (FRN by Eq. 8, meta-test: on one thread of a processor)"

@@ -1,4 +1,4 @@
-"""The head against numbers recorded from the authors' code (`tests/golden`): torch, numpy and ONNX."""
+"""The head in torch, numpy and ONNX, compared with numbers from the authors' code (`tests/golden`)."""
 
 import math
 from pathlib import Path
@@ -28,7 +28,7 @@ def recorded(name: str) -> Arrays:
 
 
 def repeated(pool: NDArray[np.float64], times: int) -> NDArray[np.float64]:
-    """Pools with more rows and the same S^T S, all that Eq. 10 sees of them: the recorded errors stay true."""
+    """Make pools with more rows and the same S^T S. Eq. 10 depends only on this, so the recorded errors still apply."""
     return np.tile(pool, (1, times, 1)) / math.sqrt(times)
 
 
@@ -36,7 +36,7 @@ def repeated(pool: NDArray[np.float64], times: int) -> NDArray[np.float64]:
 def test_errors_equal_the_authors_to_1e_10(times: int) -> None:
     arrays = recorded("head")
     alpha, beta = arrays["alpha_beta"]
-    # The recording passed lambda on in float32, whatever the rest was computed in.
+    # The recording stored lambda in float32, for any precision of the other values.
     lam, rho = float(np.float32(8 / 16 * math.exp(alpha) + LAMBDA_FLOOR)), math.exp(beta)
     query = torch.from_numpy(arrays["query"])
     pool = torch.from_numpy(repeated(arrays["support"], times))
@@ -67,7 +67,7 @@ def test_enrolled_classes_and_the_exported_head_equal_the_authors_in_float32(tim
         np.testing.assert_allclose(errors, arrays["class_error"], rtol=0, atol=1e-6 * unit)
 
 
-def test_an_episode_equals_the_authors() -> None:
+def test_episode_equals_the_authors() -> None:
     arrays = {key: torch.from_numpy(array) for key, array in recorded("episode").items()}
     head = FRNHead()
     (alpha, beta), (gamma,) = arrays["alpha_beta"].tolist(), arrays["gamma"].tolist()

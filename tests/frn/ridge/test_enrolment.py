@@ -1,4 +1,4 @@
-"""Enrolled classes, against recorded arrays, the torch head and brute force."""
+"""Enrolled classes, compared with recorded arrays, the torch head and brute force."""
 
 import contextlib
 import itertools
@@ -21,7 +21,7 @@ def maps_of(*shape: int, seed: int = 0) -> np.typing.NDArray[np.float64]:
 
 
 def mean_square(query: np.ndarray) -> float:
-    """Mean squared length of a location: what float32 errors are measured in."""
+    """Mean squared length of a location, the unit of float32 errors."""
     return float(np.square(query).sum(-1).mean())
 
 
@@ -33,7 +33,7 @@ def torch_error(query: np.ndarray, pool: np.ndarray, head: HeadParameters) -> np
 
 
 @pytest.mark.parametrize("case", range(6))
-def test_errors_are_the_authors(golden: Path, case: int) -> None:
+def test_errors_equal_the_recorded_ones(golden: Path, case: int) -> None:
     arrays = np.load(golden / "head.npz")
     support, query, expected = (arrays[f"{case}/{name}"] for name in ("support", "query", "class_error"))
     alpha, beta = arrays[f"{case}/alpha_beta"]
@@ -43,7 +43,7 @@ def test_errors_are_the_authors(golden: Path, case: int) -> None:
 
 
 @pytest.mark.parametrize("beta", [-1.0, 0.0, 1.5])  # rho h > 2 makes negative weights
-def test_classes_of_unequal_size_are_scored_together_as_alone(beta: float) -> None:
+def test_classes_of_unequal_size_are_scored_together_like_alone(beta: float) -> None:
     head, query = HeadParameters(-0.5, beta, 1.0), maps_of(4, 9, 16, seed=1)
     pools = [maps_of(k, 9, 16, seed=k) for k in (1, 5, 2)]
     errors = ClassScorer([enroll(pool, head) for pool in pools]).class_error(query)
@@ -54,7 +54,7 @@ def test_classes_of_unequal_size_are_scored_together_as_alone(beta: float) -> No
         )
 
 
-def test_the_error_map_is_the_torch_heads() -> None:
+def test_error_map_equals_the_torch_head() -> None:
     head, query, pool = HeadParameters(0.3, 0.4, 1.0), maps_of(3, 9, 32), maps_of(2, 9, 32, seed=1)
     ours = ClassScorer([enroll(pool, head)]).location_error(query)[..., 0]
     flat = torch.from_numpy(pool.reshape(1, -1, 32))
@@ -112,7 +112,7 @@ def test_probabilities_are_a_softmax_that_does_not_overflow() -> None:
     np.testing.assert_allclose(shares[1], [0.5, 0.0, 0.5])
 
 
-def test_lambda_and_rho_are_the_torch_heads() -> None:
+def test_lambda_and_rho_equal_the_torch_head() -> None:
     from frn.heads.frn import FRNHead
 
     torch_head = FRNHead()
@@ -144,8 +144,8 @@ def test_an_answer_does_not_depend_on_the_other_queries() -> None:
 
 
 @pytest.mark.parametrize(("shot", "beta"), [(1, 0.2), (4, 0.2), (4, 1.2)])
-def test_many_classes_score_as_few_do(monkeypatch: pytest.MonkeyPatch, shot: int, beta: float) -> None:
-    """In blocks, and by operators where supports are many; rho above 2 has negative signs."""
+def test_many_classes_are_scored_like_few(monkeypatch: pytest.MonkeyPatch, shot: int, beta: float) -> None:
+    """Score in blocks, and by operators if there are many supports; rho above 2 has negative signs."""
     head = HeadParameters(alpha=-1.0, beta=beta)
     classes = [enroll(maps_of(shot, 6, 12, seed=seed), head) for seed in range(40)]
     query = maps_of(5, 6, 12, seed=99)
@@ -165,12 +165,20 @@ def test_many_classes_score_as_few_do(monkeypatch: pytest.MonkeyPatch, shot: int
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8, 1e12])
 @pytest.mark.parametrize("head", [(0, 0, 1), (-50, 50, 1e5), (50, -50, 1), (-3, 0.9, 3)])
 @pytest.mark.parametrize("shape", [(16, 8), (4, 64), (1, 1)])
-def test_numbers_of_a_damaged_model_are_answered_or_refused(
+def test_extreme_model_values_are_answered_or_refused(
     scale: float, head: tuple[float, float, float], shape: tuple[int, int]
 ) -> None:
-    """All alike, as large as an extractor may make them, with any head that a file may name."""
+    """Identical maps as large as an extractor may make them, with any head that a file may contain."""
     maps = np.full((3, *shape), scale, np.float32)
     with contextlib.suppress(FrnError):
         assert np.isfinite(ClassScorer([enroll(maps, HeadParameters(*head))]).class_error(maps)).all()
     with contextlib.suppress(FrnError):
         assert np.isfinite(leave_one_out(maps, HeadParameters(*head))).all()
+
+
+@pytest.mark.parametrize(("name", "most"), [("alpha", 50.0), ("beta", -50.0), ("gamma", 1e5)])
+def test_a_head_beyond_its_limits_is_refused(name: str, most: float) -> None:
+    learned = {"alpha": 0.0, "beta": 0.0, "gamma": 1.0}
+    assert getattr(HeadParameters.from_metadata({**learned, name: most}), name) == most
+    with pytest.raises(FrnError):
+        HeadParameters.from_metadata({**learned, name: np.nextafter(most, most * 2)})

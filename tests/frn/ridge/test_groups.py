@@ -1,4 +1,4 @@
-"""Groups of photos without labels."""
+"""Grouping photos without labels."""
 
 import numpy as np
 import pytest
@@ -16,12 +16,17 @@ PRIOR = Prior.trained(HeadParameters(4.0, 0.1, 20.0))
 
 
 def draw(sizes: tuple[int, ...], noise: float = 0.7) -> tuple[Maps, Array]:
-    """Maps (n, 4, 48) of classes of these sizes, in mixed order, and their labels."""
+    """Make maps (n, 4, 48) of classes of these sizes in mixed order, and their labels."""
     generator = np.random.default_rng(0)
     labels = generator.permutation(np.repeat(np.arange(len(sizes)), sizes))
     own = generator.standard_normal((len(sizes), 4, 48))
     maps = (own[labels] + noise * generator.standard_normal((len(labels), 4, 48))) / 7
     return maps.astype(np.float32), labels
+
+
+def looks(maps: Maps) -> list[bytes]:
+    """Return perceptual hashes of as many photos, none of which is a near copy of another."""
+    return [np.random.default_rng(number).bytes(20) for number in range(len(maps))]
 
 
 def as_labels(groups: list[list[list[int]]], count: int) -> Array:
@@ -33,16 +38,16 @@ def as_labels(groups: list[list[list[int]]], count: int) -> Array:
 
 
 @pytest.mark.parametrize("count", [4, None])
-def test_groups_are_the_classes_and_their_number_is_found(count: int | None) -> None:
+def test_groups_match_the_classes_and_their_number(count: int | None) -> None:
     maps, labels = draw((12, 20, 9, 15))
-    groups = group(maps, PRIOR, count)
+    groups = group(maps, looks(maps), PRIOR, count)
     assert len(groups) == 4
     assert adjusted_rand_score(labels, as_labels(groups, len(maps))) > 0.9
     sizes = [len(members) for members in groups]
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_ward_clusters_are_those_of_scikit_learn() -> None:
+def test_ward_clusters_equal_scikit_learn() -> None:
     points = np.random.default_rng(0).standard_normal((60, 5))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     merges = _ward(points)
@@ -55,21 +60,35 @@ def test_the_most_central_photo_comes_first() -> None:
     maps, labels = draw((10, 10))
     centre = np.mean(maps[labels == 0], axis=0)
     maps[np.flatnonzero(labels == 0)[3]] = centre
-    groups = group(maps, PRIOR, 2)
+    groups = group(maps, looks(maps), PRIOR, 2)
     assert [np.flatnonzero(labels == 0)[3]] in [members[0] for members in groups]
 
 
-def test_near_copies_count_once_and_follow_their_photo() -> None:
+def test_near_copies_count_once_and_stay_with_their_photo() -> None:
     maps, _ = draw((8, 8))
     copies = maps[:1].repeat(30, axis=0) + 1e-3 * np.random.default_rng(0).standard_normal((30, 4, 48)).astype("f4")
-    groups = group(np.concatenate([maps, copies]), PRIOR, 2)
+    own = looks(maps)
+    groups = group(np.concatenate([maps, copies]), own + own[:1] * 30, PRIOR, 2)
     (near,) = (near for members in groups for near in members if 0 in near)
     assert near == [0, *range(16, 46)]
-    firsts = [{tuple(sorted(near[0] for near in own)) for own in found} for found in (groups, group(maps, PRIOR, 2))]
+    firsts = [
+        {tuple(sorted(near[0] for near in own)) for own in found} for found in (groups, group(maps, own, PRIOR, 2))
+    ]
     assert firsts[0] == firsts[1]
 
 
 def test_more_groups_than_photos_are_refused() -> None:
     maps, _ = draw((2, 2))
-    with pytest.raises(FrnError, match="4 different photos cannot make 5 groups"):
-        group(maps, PRIOR, 5)
+    with pytest.raises(FrnError, match="4 different photos cannot form 5 groups"):
+        group(maps, looks(maps), PRIOR, 5)
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(1.0, 4), (1.4, 3)])
+def test_noisy_classes_are_not_split_and_the_noisiest_are_merged(noise: float, expected: int) -> None:
+    maps, _ = draw((12, 20, 9, 15), noise)
+    assert len(group(maps, looks(maps), PRIOR)) == expected
+
+
+def test_there_are_at_most_a_third_as_many_groups_as_photos() -> None:
+    maps, _ = draw((1,) * 9)
+    assert len(group(maps, looks(maps), PRIOR)) <= 3

@@ -1,21 +1,21 @@
-"""Products by other libraries than torch are torch's own, and have a gradient where one is asked for."""
+"""Products by libraries other than torch equal torch's, and have a gradient if needed."""
 
 import pytest
 import torch
 
-from frn.ridge.matmul import matmul_nt, matmul_small
+from frn.ridge.matmul import _prefers_onednn, matmul_nt, matmul_small
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("d", [8, 64, 640])
-def test_products_are_torchs(d: int, dtype: torch.dtype) -> None:
+def test_products_equal_torch(d: int, dtype: torch.dtype) -> None:
     maps = torch.randn(3, 20, d, generator=torch.Generator().manual_seed(0), dtype=dtype)
     tolerance = 1e-4 if dtype == torch.float32 else 1e-12
     torch.testing.assert_close(matmul_small(maps.mT, maps), maps.mT @ maps, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(matmul_nt(maps[0], maps[1]), maps[0] @ maps[1].mT, rtol=tolerance, atol=tolerance)
 
 
-def test_inputs_with_gradients_keep_them() -> None:
+def test_inputs_with_gradients_get_gradients() -> None:
     maps = torch.randn(3, 20, 8, requires_grad=True)
     (matmul_small(maps.mT, maps).sum() + matmul_nt(maps[0], maps[1]).sum()).backward()
     ones = torch.ones(8, 8)
@@ -25,3 +25,14 @@ def test_inputs_with_gradients_keep_them() -> None:
     torch.testing.assert_close(maps.grad, expected)
     with torch.no_grad():
         assert not matmul_small(maps.mT, maps).requires_grad
+
+
+def test_onednn_is_used_only_if_available_and_not_on_intel(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefers = _prefers_onednn.__wrapped__
+    monkeypatch.setattr("frn.ridge.matmul.processor", lambda: "AMD EPYC")
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert not prefers()
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    assert prefers() == hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    monkeypatch.setattr("frn.ridge.matmul.processor", lambda: "Intel(R) Xeon(R)")
+    assert not prefers()

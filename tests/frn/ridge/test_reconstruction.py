@@ -1,4 +1,4 @@
-"""The closed form, against recorded arrays, naive formulas and float64 SVD."""
+"""The closed form, compared with recorded arrays, naive formulas and float64 SVD."""
 
 import math
 from collections.abc import Callable
@@ -21,24 +21,24 @@ def features(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
 
 
 def eq_8(query: Tensor, pool: Tensor, lam: float, rho: float) -> Tensor:
-    """rho Q S^T (S S^T + lam I)^-1 S, as the paper writes it."""
+    """rho Q S^T (S S^T + lam I)^-1 S, as in the paper."""
     system = pool @ pool.mT + lam * torch.eye(pool.shape[1], dtype=pool.dtype)
     return rho * query @ pool.mT @ numpy_inverse(system) @ pool
 
 
 def eq_10(query: Tensor, pool: Tensor, lam: float, rho: float) -> Tensor:
-    """rho Q (S^T S + lam I)^-1 S^T S, as the paper writes it."""
+    """rho Q (S^T S + lam I)^-1 S^T S, as in the paper."""
     gram = pool.mT @ pool
     return rho * query @ numpy_inverse(gram + lam * torch.eye(pool.shape[2], dtype=pool.dtype)) @ gram
 
 
 def numpy_inverse(systems: Tensor) -> Tensor:
-    """LU by numpy: the naive formulas share no solver with ours."""
+    """Solve with numpy's LU, so that the naive formulas use another solver."""
     return torch.from_numpy(np.linalg.inv(systems.numpy()))
 
 
 class SvdTruth:
-    """Location errors (way, n) in the eigenbasis of each class, in float64."""
+    """Compute location errors (way, n) in the eigenbasis of each class, in float64."""
 
     def __init__(self, query: Tensor, pool: Tensor) -> None:
         _, sigma, v = torch.linalg.svd(pool.double(), full_matrices=False)
@@ -60,7 +60,7 @@ def test_errors_equal_the_authors_to_1e_10(golden: Path, case: int) -> None:
     )
     alpha, beta = arrays[f"{case}/alpha_beta"]
     p, d = pool.shape[1:]
-    # The recording passed lambda on in float32, whatever the rest was computed in.
+    # The recording stored lambda in float32, for any precision of the other values.
     lam, rho = float(np.float32(p / d * math.exp(alpha) + LAMBDA_FLOOR)), math.exp(beta)
     locations = query.flatten(0, 1)
     errors = location_error(locations, pool, lam, rho).unflatten(1, query.shape[:2]).permute(1, 2, 0)
@@ -89,9 +89,7 @@ def test_location_error_is_the_distance_from_the_reconstruction(p: int, rho: flo
 
 
 @pytest.mark.parametrize(("queries", "r", "p", "d"), [(2, 1, 3, 12), (40, 25, 25, 8), (40, 25, 4, 8), (3, 4, 9, 16)])
-def test_class_error_is_the_mean_over_locations_whichever_way_it_is_computed(
-    queries: int, r: int, p: int, d: int
-) -> None:
+def test_class_error_is_the_mean_over_locations_in_every_form(queries: int, r: int, p: int, d: int) -> None:
     query, pool = features(queries, r, d), features(6, p, d)
     mean = location_error(query.flatten(0, 1), pool, 0.3, 1.4).unflatten(1, (queries, r)).mean(-1).mT
     torch.testing.assert_close(class_error(query, pool, 0.3, 1.4), mean, rtol=1e-11, atol=1e-11)
@@ -115,7 +113,7 @@ FAMILIES = ("gauss", "low rank", "duplicated", "nearly duplicated", "zero", "tim
 
 
 def family(name: str, way: int, shot: int, r: int, d: int) -> tuple[Tensor, Tensor]:
-    """Float32 features (n, d) and pools (way, p, d): non-negative, correlated, as after a ReLU."""
+    """Make float32 features (n, d) and pools (way, p, d), non-negative and correlated as after a ReLU."""
     generator = torch.Generator().manual_seed(d + shot)
 
     def draw(*size: int) -> Tensor:
@@ -131,7 +129,7 @@ def family(name: str, way: int, shot: int, r: int, d: int) -> tuple[Tensor, Tens
         pool = draw(way, shot * r, 3) @ draw(way, 3, d)
     elif name == "duplicated":
         pool = pool[:, :1].expand(-1, shot * r, -1).contiguous()
-    elif name == "nearly duplicated":  # the worst there is: a float32 factor misses by 1e-2
+    elif name == "nearly duplicated":  # the worst case: a float32 factor is wrong by 1e-2
         query, pool = 30 * query, 30 * pool[:, :1] * (1 + 1e-3 * draw(way, shot * r, d))
     elif name == "zero":
         pool = torch.zeros_like(pool)
@@ -147,7 +145,7 @@ def test_float32_stays_within_5e_6_of_float64_svd(name: str, d: int, shot: int) 
     query, pool = family(name, way, shot, r, d)
     truth = SvdTruth(query, pool)
     for alpha in (-3.0, 3.0):
-        for beta in (-3.0, 0.6, 0.7, 3.0):  # rho 1.82 and 2.01 are either side of 2
+        for beta in (-3.0, 0.6, 0.7, 3.0):  # rho 1.82 and 2.01 are on both sides of 2
             lam, rho = shot * r / d * math.exp(alpha), math.exp(beta)
             expected = truth.error(lam, rho)
             unit = truth.length.mean() * max(1.0, (rho - 1) ** 2)
@@ -160,7 +158,7 @@ def test_float32_stays_within_5e_6_of_float64_svd(name: str, d: int, shot: int) 
 
 @pytest.mark.parametrize("beta", [-0.2, math.log(2)])
 @pytest.mark.parametrize("p", [4, 9])
-def test_gradients_are_those_of_the_formula(p: int, beta: float) -> None:
+def test_gradients_equal_the_formula(p: int, beta: float) -> None:
     query, pool = features(3, 6).requires_grad_(), features(2, p, 6).requires_grad_()
     lam, rho = torch.tensor([math.exp(0.3), math.exp(beta)], dtype=torch.float64)
     inputs = (query, pool, lam.requires_grad_(), rho.requires_grad_())
@@ -172,24 +170,24 @@ def test_gradients_are_those_of_the_formula(p: int, beta: float) -> None:
 
 @pytest.mark.parametrize("beta", [-0.2, math.log(2), 3.0])
 @pytest.mark.parametrize("p", [4, 6, 9])
-def test_the_gradient_of_the_moments_is_that_of_the_formula(p: int, beta: float) -> None:
+def test_gradient_of_the_moments_equals_the_formula(p: int, beta: float) -> None:
     query, pool = features(4, 3, 6).requires_grad_(), features(2, p, 6).requires_grad_()
     lam, rho = torch.tensor([math.exp(0.3), math.exp(beta)], dtype=torch.float64)
     assert torch.autograd.gradcheck(moment_error, (query, pool, lam.requires_grad_(), rho.requires_grad_()))
 
 
 def maps_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
-    """Errors of maps (queries, way), as the mean of their locations'."""
+    """Return errors of maps (queries, way), as the mean over their locations."""
     return whitened_error(query.flatten(0, 1), pool, lam, rho).unflatten(1, query.shape[:2]).mean(-1).mT
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("shot", [1, 5, 20, 30])
-def test_float32_gradients_are_those_of_float64(monkeypatch: pytest.MonkeyPatch, name: str, shot: int) -> None:
-    """In pieces of a single map; lambda as small as it gets in use.
+def test_float32_gradients_are_close_to_float64(monkeypatch: pytest.MonkeyPatch, name: str, shot: int) -> None:
+    """Computed in pieces of a single map, with lambda as small as in real use.
 
-    The worst is lambda's gradient of "low rank" by the whitened form, 1.01e-4 off. The paper's Eq. 8 in float32 by
-    `.inverse()` is 600 times the true gradient off there.
+    The worst case is lambda's gradient of "low rank" in the whitened form, wrong by 1.01e-4. The paper's Eq. 8 in
+    float32 with `.inverse()` is wrong by 600 times the true gradient there.
     """
     monkeypatch.setattr("frn.ridge.moments.BLOCK", 1)
     monkeypatch.setattr("frn.ridge.whitened.CACHED", 20)
@@ -208,7 +206,7 @@ def test_float32_gradients_are_those_of_float64(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_episodes_take_the_form_with_the_least_work() -> None:
-    """As measured: `python assets/benchmarks/head.py --d 640 --shot 1 --shot 20 --way 5 --way 20 --backward`."""
+    """Measured by `python assets/benchmarks/head.py --d 640 --shot 1 --shot 20 --way 5 --way 20 --backward`."""
     forms = {
         (640, 5, 1): "whitened",
         (640, 20, 5): "whitened",
@@ -231,7 +229,7 @@ def test_autocast_leaves_the_head_in_float32(p: int) -> None:
     assert rough.dtype == torch.float32
 
 
-def test_a_system_that_is_not_positive_definite_is_refused_by_name() -> None:
+def test_indefinite_system_is_refused_with_its_class() -> None:
     query, pool = features(2, 6), features(3, 4, 6)
     pool[1, 0, 0] = math.nan
     with pytest.raises(ValueError, match=r"ridge system of class 1 \(of 3; 1 affected\) is not positive definite"):
@@ -241,7 +239,7 @@ def test_a_system_that_is_not_positive_definite_is_refused_by_name() -> None:
 @pytest.mark.parametrize("function", [reconstruct, location_error])
 @pytest.mark.parametrize("lam", [0.0, -1.0, -50.0])
 def test_lambda_must_be_positive(function: Callable[..., Tensor], lam: float) -> None:
-    """Of -1 the errors looked like errors, and their gradients were not numbers."""
+    """With -1 the errors looked plausible, but their gradients were not numbers."""
     with pytest.raises(ValueError, match=f"lambda is {lam}, but must be positive"):
         function(features(2, 6), features(3, 4, 6), lam, 1.0)
 

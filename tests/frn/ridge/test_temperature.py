@@ -1,4 +1,4 @@
-"""Probabilities at few shots are milder; nothing else changes."""
+"""Probabilities at few shots are softer; nothing else changes."""
 
 import pytest
 

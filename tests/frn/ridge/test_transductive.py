@@ -1,6 +1,7 @@
-"""Queries that refine the classes they are compared with."""
+"""Queries that refine the classes that they are compared with."""
 
 import numpy as np
+import pytest
 
 from frn.ridge.enrolment import Array, ClassScorer, energy, enroll
 from frn.ridge.parameters import HeadParameters
@@ -11,7 +12,7 @@ R, D = 4, 96
 
 
 def episode(seed: int, shots: tuple[int, ...], counts: tuple[int, ...]) -> tuple[list[Array], Array, Array]:
-    """Pools, queries and labels of classes that are noisy copies of one map each."""
+    """Make pools, queries and labels of classes that are noisy copies of one map each."""
     generator = np.random.default_rng(seed)
     centres = generator.standard_normal((len(shots), 1, R, D)) / np.sqrt(D)
 
@@ -28,7 +29,7 @@ def plain_errors(pools: list[Array], queries: Array) -> Array:
     return ClassScorer([enroll(pool, HEAD) for pool in pools]).class_error(queries).astype(np.float64)
 
 
-def test_errors_are_those_of_a_pool_without_the_querys_own_rows() -> None:
+def test_errors_equal_a_pool_without_the_querys_own_rows() -> None:
     pools, queries, _ = episode(0, (1, 3, 2), (5, 2, 4))
     asked = queries.astype(np.float32)
     weights = np.random.default_rng(1).uniform(0, 1, (len(queries), 3))
@@ -48,7 +49,7 @@ def test_errors_are_those_of_a_pool_without_the_querys_own_rows() -> None:
             np.testing.assert_allclose(found[query, column], np.square(maps - rebuilt).sum(1).mean(), rtol=1e-4)
 
 
-def test_without_weights_errors_are_those_of_the_enrolled_classes() -> None:
+def test_zero_weights_give_the_errors_of_the_enrolled_classes() -> None:
     pools, queries, _ = episode(1, (2, 2), (3, 3))
     grams = np.stack([pool.reshape(-1, D).T @ pool.reshape(-1, D) for pool in pools])
     found = mixture_errors(grams, np.array([2, 2]), queries.astype(np.float32), np.zeros((6, 2)), HEAD)
@@ -68,7 +69,7 @@ def test_queries_improve_classes_of_one_example_and_their_order_does_not_matter(
     np.testing.assert_allclose(refine(errors[order], pools, queries[order], HEAD)[0], refined[order], rtol=1e-3)
 
 
-def test_unfamiliar_queries_weigh_less() -> None:
+def test_unfamiliar_queries_get_less_weight() -> None:
     pools, queries, _ = episode(3, (5, 5), (20, 20))
     strangers = np.random.default_rng(4).standard_normal((10, R, D)) / np.sqrt(D) * 1.7
     together = np.concatenate([queries, strangers])
@@ -76,8 +77,22 @@ def test_unfamiliar_queries_weigh_less() -> None:
     assert weights[40:].mean() < 0.6 * weights[:40].mean()
 
 
-def test_one_query_gets_the_answer_that_it_gets_alone() -> None:
+def test_single_query_keeps_its_answer() -> None:
     pools, queries, _ = episode(5, (2, 2), (1, 0))
     errors = plain_errors(pools, queries)
     refined, _ = refine(errors, pools, queries, HEAD)
     assert refined.argmin(1) == errors.argmin(1)
+
+
+def test_a_query_without_energy_counts_as_unexplained() -> None:
+    weights = _weights(np.array([[0.0, 0.0], [0.1, 0.5]]), np.array([0.0, 1.0]), 1.0)
+    assert np.isfinite(weights).all()
+    assert weights[0].sum() < weights[1].sum()
+
+
+def test_three_rounds_lead_to_the_recorded_errors() -> None:
+    pools, queries, _ = episode(7, (1, 2, 1), (6, 3, 5))
+    errors, gamma = refine(plain_errors(pools, queries), pools, queries, HEAD)
+    assert gamma == pytest.approx(23.01747, rel=1e-4)
+    np.testing.assert_allclose(errors[0], [5.375704, 4.816136, 5.473113], rtol=1e-4)
+    np.testing.assert_allclose(errors[-1], [5.739110, 4.944975, 5.365509], rtol=1e-4)

@@ -1,4 +1,4 @@
-"""The head under torch's compiler, exporter, transforms and higher gradients, on each maker's processor."""
+"""The head under torch's compiler, exporter, transforms and higher gradients, on processors of each maker."""
 
 from collections.abc import Iterator
 
@@ -37,7 +37,7 @@ def assert_near(actual: Tensor, expected: Tensor) -> None:
 
 
 @PROCESSORS
-def test_matmul_takes_onednn_except_on_intel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matmul_uses_onednn_except_on_intel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "processor", lambda: name)
     a, b = torch.randn(20, D), torch.randn(7, D)
     assert_near(matmul_nt(a, b), a @ b.mT)
@@ -64,9 +64,9 @@ def test_head_compiles_with_inductor(shot: int) -> None:
         assert_near(torch.compile(head, fullgraph=True)(support, query), head(support, query))
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # by torch itself, where its graph ends
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # by torch itself after a graph break
 def test_network_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not as one graph: labels are looked at to gather the classes."""
+    """The head breaks the graph here, because it reads labels to gather the classes."""
     monkeypatch.setattr(matmul, "processor", lambda: "AMD EPYC 9R14")
     model = FRN(nn.Conv2d(3, D, 3, stride=2))
     support, labels, query = torch.randn(4, 3, 9, 9), torch.tensor([0, 0, 1, 1]), torch.randn(2, 3, 9, 9)
@@ -92,7 +92,7 @@ def test_vmap_scores_each_episode(shot: int, gradient: bool) -> None:
 
 
 @SHOTS
-def test_vmap_takes_several_lambdas(shot: int) -> None:
+def test_vmap_accepts_several_lambdas(shot: int) -> None:
     support, query = episode(shot)
     lams = torch.tensor([0.1, 1.0, 10.0], dtype=torch.float64)
     pool = support.flatten(1, 2)
@@ -101,7 +101,7 @@ def test_vmap_takes_several_lambdas(shot: int) -> None:
 
 
 @SHOTS
-def test_jacrev_is_the_gradient(shot: int) -> None:
+def test_jacrev_equals_the_gradient(shot: int) -> None:
     head, (support, query) = FRNHead(), episode(shot)
     jacobian = torch.func.jacrev(lambda maps: head(support, maps))(query)
     maps = query.requires_grad_()
@@ -111,7 +111,7 @@ def test_jacrev_is_the_gradient(shot: int) -> None:
 @pytest.mark.parametrize(
     ("error", "shape"), [(whitened_error, (2, 3, 4)), (moment_error, (2, 3, 4)), (moment_error, (2, 5, 4))]
 )
-def test_second_gradients_are_those_of_the_formula(error: object, shape: tuple[int, int, int]) -> None:
+def test_second_gradients_equal_the_formula(error: object, shape: tuple[int, int, int]) -> None:
     generator = torch.Generator().manual_seed(0)
     query = torch.randn((2, 2, 4) if error is moment_error else (3, 4), generator=generator, dtype=torch.float64)
     pool = torch.randn(shape, generator=generator, dtype=torch.float64)

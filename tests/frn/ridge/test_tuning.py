@@ -1,10 +1,11 @@
-"""Lambda and gamma from the supports alone."""
+"""Choosing lambda and gamma from the supports alone."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from frn.episodes import EpisodeShape
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters
@@ -17,15 +18,17 @@ from frn.ridge.tuning import (
     _least,
     _log_likelihood,
     _Solver,
+    _stride,
     tune,
     tune_by_leave_one_out,
+    tune_on_episodes,
 )
 
 TRAINED = Prior.trained(HeadParameters(2.0, 0.2, 5.0))
 
 
 def classes(way: int, k: int, r: int, d: int, *, noise: float, seed: int = 0) -> list[np.ndarray]:
-    """Maps of classes: each has three directions of its own, under noise."""
+    """Make maps of classes with three directions each, plus noise."""
     generator = np.random.default_rng(seed)
     own = generator.standard_normal((way, 3, d)) / np.sqrt(d)
     mixed = generator.standard_normal((way, k, r, 3)) @ own[:, None]
@@ -33,7 +36,7 @@ def classes(way: int, k: int, r: int, d: int, *, noise: float, seed: int = 0) ->
 
 
 def left_out_errors(pools: list[np.ndarray], head: HeadParameters) -> np.ndarray:
-    """Straight from the two public functions: rivals of few supports lack their last one."""
+    """Compute the same with the two public functions; with few supports, rivals lack their last one."""
     rivals = [pool[:-1] if 1 < len(pool) <= FEW else pool for pool in pools]
     scorer = ClassScorer([enroll(pool, head) for pool in rivals])
     errors = scorer.class_error(np.concatenate([pool for pool in pools if len(pool) > 1])).astype(float)
@@ -46,7 +49,7 @@ def left_out_errors(pools: list[np.ndarray], head: HeadParameters) -> np.ndarray
 
 
 def loss(pools: list[np.ndarray], head: HeadParameters, prior: Prior) -> float:
-    """Negative log posterior of the left-out supports, for classes of equally many."""
+    """Negative log posterior of the held-out supports, for classes of equal size."""
     k = len(pools[0])
     logits = -head.gamma * left_out_errors(pools, head)
     logs = logits - logits.max(1, keepdims=True)
@@ -67,7 +70,7 @@ def test_the_solver_returns_errors_with_and_without_each_support(
 
 
 @pytest.mark.parametrize("prior", [TRAINED, UNTRAINED, FLAT])
-def test_no_head_around_the_chosen_one_is_likelier(prior: Prior) -> None:
+def test_chosen_head_is_a_local_optimum(prior: Prior) -> None:
     k = 4
     pools = classes(4, k, 6, 20, noise=1.0)
     chosen = tune_by_leave_one_out(pools, prior)
@@ -89,7 +92,7 @@ def test_few_photos_stay_near_the_prior_and_many_leave_it() -> None:
     assert distances[2] > 1
 
 
-def test_lambda_of_the_prior_does_not_grow_with_the_shots_and_gamma_does() -> None:
+def test_prior_gamma_grows_with_the_shots_and_lambda_does_not() -> None:
     one, nine = TRAINED.head(1), TRAINED.head(9)
     assert one.lam(36, 384) == pytest.approx(nine.lam(9 * 36, 384), rel=1e-3)
     assert (one.alpha, one.beta) == (TRAINED.alpha, TRAINED.beta)
@@ -121,15 +124,15 @@ def test_classes_of_one_support_are_rivals_of_the_others() -> None:
     np.testing.assert_allclose(solver.errors(head), left_out_errors(mixed, head), atol=2e-6 * solver.energy.max())
 
 
-def test_the_search_finds_the_least_value_and_its_place() -> None:
+def test_search_finds_the_minimum_and_its_place() -> None:
     value, place = _least(lambda x: (x - 1.234) ** 2 + 5, -8, 8)
     assert value == pytest.approx(5, abs=1e-4)
     assert place == pytest.approx(1.234, abs=1e-2)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_alpha_a_quarter_of_a_spread_away_is_better(seed: int) -> None:
-    """The search narrows twice, and the last refinement counts."""
+def test_chosen_alpha_is_better_than_its_neighbours(seed: int) -> None:
+    """The search narrows twice, and the last refinement matters."""
     solver = _Solver(episode := TuningEpisode(classes(4, 4, 6, 20, noise=1.0, seed=seed)))
     chosen = tune([episode], TRAINED, 4.0)
 
@@ -145,3 +148,43 @@ def test_no_alpha_a_quarter_of_a_spread_away_is_better(seed: int) -> None:
 
     quarter = TRAINED.alpha_spread / 4
     assert least(chosen.alpha) <= min(least(chosen.alpha - quarter), least(chosen.alpha + quarter)) + 1e-9
+
+
+def test_supports_are_reduced_beyond_400_or_30_billion_multiplications() -> None:
+    cheap, dear = np.empty((2, 1, 2)), np.broadcast_to(0.0, (10, 100, 1000))  # 10^8 multiplications a support
+    assert [_stride(count, [cheap]) for count in (400, 401)] == [1, 2]
+    assert [_stride(count, [dear]) for count in (300, 301)] == [1, 2]
+
+
+def test_more_than_64_classes_are_reduced_evenly() -> None:
+    pools = classes(65, 2, 1, 4, noise=1.0)
+    assert tune_by_leave_one_out(pools, TRAINED) == tune_by_leave_one_out(pools[::2], TRAINED)
+    assert tune_by_leave_one_out(pools[:64], TRAINED) != tune_by_leave_one_out(pools[:64:2], TRAINED)
+
+
+@pytest.mark.parametrize(
+    ("prior", "alpha", "beta", "gamma"),
+    [
+        (TRAINED, 0.738706, 0.2, 4.92293),
+        (UNTRAINED, 2.613706, 0.0, 80.0010),
+        (FLAT, -0.761294, 0.0, 11.1510),
+    ],
+)
+def test_each_prior_leads_to_the_recorded_head(prior: Prior, alpha: float, beta: float, gamma: float) -> None:
+    found = tune_by_leave_one_out(classes(4, 4, 6, 20, noise=1.0), prior)
+    assert (found.alpha, found.beta) == pytest.approx((alpha, beta), abs=1e-5)
+    assert found.gamma == pytest.approx(gamma, rel=3e-4)
+
+
+@pytest.mark.parametrize(("seed", "alpha", "gamma"), [(0, 2.5, 5.82930), (1, 3.125, 4.20725)])
+def test_episodes_of_other_classes_lead_to_the_recorded_head(seed: int, alpha: float, gamma: float) -> None:
+    maps = np.concatenate(classes(5, 6, 4, 12, noise=1.5))
+    found = tune_on_episodes(maps, [6] * 5, EpisodeShape(way=3, shot=2, queries=1), seed=seed)
+    assert (found.alpha, found.beta) == pytest.approx((alpha, 0.0), abs=1e-5)
+    assert found.gamma == pytest.approx(gamma, rel=3e-4)
+
+
+def test_two_supports_explain_each_other() -> None:
+    pools = classes(3, 2, 6, 20, noise=1.0)
+    head, solver = HeadParameters(0.5, 0.1, 1.0), _Solver(TuningEpisode(pools))
+    np.testing.assert_allclose(solver.errors(head), left_out_errors(pools, head), atol=2e-6 * solver.energy.max())

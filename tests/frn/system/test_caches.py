@@ -1,4 +1,4 @@
-"""The caches on disk: a limit, the longest unused first, moved and cleared without losing anything else."""
+"""The caches on disk: limited, least recently used deleted first, moved and cleared without other losses."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def write(folder: Path) -> Path:
 
 
 def used(name: str, hours_ago: float) -> None:
-    """Date the use of a split's cache back."""
+    """Set back the time at which a split's cache was last used."""
     (split,) = (split for split in caches.cached_splits() if Path(split.of).name == name)
     then = time.time() - hours_ago * HOURS
     os.utime(split.path / caches.USED, (then, then))
@@ -49,7 +49,7 @@ def three(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_longest_unused_goes_first(three: Path) -> None:
+def test_least_recently_used_is_removed_first(three: Path) -> None:
     assert kept() == ["b", "a", "c"]
     load_images(scan(three / "b"), 16)  # used again: no longer the first to go
     assert kept()[0] == "a"
@@ -62,7 +62,7 @@ def test_the_longest_unused_goes_first(three: Path) -> None:
     assert kept() == ["c"], "what was used within the hour stays: a run reads several splits"
 
 
-def test_a_new_split_makes_room_for_itself(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_split_removes_old_ones_to_fit(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRN_CACHE_LIMIT", "0")
     stored = load_images(scan(write(three / "d")), 16)
     assert kept() == ["c", "d"]
@@ -75,16 +75,14 @@ def test_a_new_split_makes_room_for_itself(three: Path, monkeypatch: pytest.Monk
         load_images(scan(three / "d"), 16)  # which already exists
 
 
-def test_pixels_are_checked_once_and_again_when_their_file_has_changed(
-    three: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pixels_are_checked_again_only_when_their_file_changes(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     monkeypatch.setattr("frn.data.pixel_cache._crc32", lambda pixels: read.append(len(pixels)))
     load_images(scan(three / "a"), 16)
     assert read == []
     (split,) = (split for split in caches.cached_splits() if Path(split.of).name == "a")
     os.utime(split.path / "pixels")
-    with pytest.raises(FrnError, match="the cache cannot be read again"):  # for there is no checksum to agree with
+    with pytest.raises(FrnError, match="the cache cannot be read again"):  # without a checksum, nothing can be compared
         load_images(scan(three / "a"), 16)
     assert read == [16 * 16 * 3] * 3, "as it was, once more when no other process builds it, and as it was built"
 
@@ -93,7 +91,7 @@ def images() -> Path:
     return cache_folder() / caches.IMAGES
 
 
-def test_leftovers_of_a_killed_program_are_swept_and_files_in_use_are_not(three: Path) -> None:
+def test_leftovers_of_a_killed_program_are_removed_and_files_in_use_are_kept(three: Path) -> None:
     left, recent, busy = (images() / f".{letter * 24}.frn-part" for letter in "abc")
     for home in (left, recent, busy):
         home.mkdir()
@@ -126,11 +124,11 @@ def test_frn_cache_shows_and_clears(three: Path, private_cache: Path) -> None:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, and what it holds."""
+    """Return every file below a folder with its content."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_folder_that_holds_something_else_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_folder_with_other_content_is_left_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     photos = tmp_path / "photos"
     for name in ("images/2019-wedding", "images/holiday", f"images/{'a' * 24}"):
         write(photos / name)
@@ -150,17 +148,17 @@ def test_a_folder_that_holds_something_else_is_left_as_it_is(tmp_path: Path, mon
     assert {name: data for name, data in tree(photos).items() if not name.startswith(caches.OWN_FOLDER)} == before
 
 
-def test_without_a_folder_of_its_own_no_cache_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cache_is_made_without_a_suitable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "photos" / caches.OWN_FOLDER).mkdir(parents=True)
     (tmp_path / "photos" / caches.OWN_FOLDER / "mine").touch()
     monkeypatch.setenv("FRN_CACHE", str(tmp_path / "photos"))
-    with pytest.raises(FrnError, match=r"frn-cache: holds something else.* Set FRN_CACHE to a new folder"):
+    with pytest.raises(FrnError, match=r"frn-cache: contains other files.* Set FRN_CACHE to a new folder"):
         load_images(scan(write(tmp_path / "a")), 16)
     assert FeatureStore().get("m", "k", (1, 1)) is None
     assert tree(tmp_path / "photos").keys() == {"frn-cache/mine"}
 
 
-def test_foreign_files_in_the_cache_stay_and_are_reported(three: Path, private_cache: Path) -> None:
+def test_foreign_files_in_the_cache_are_kept_and_reported(three: Path, private_cache: Path) -> None:
     theirs = {
         private_cache / "mine.txt",
         private_cache / caches.FEATURES,
@@ -187,9 +185,7 @@ def test_foreign_files_in_the_cache_stay_and_are_reported(three: Path, private_c
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-def test_nothing_is_removed_through_a_link(
-    tmp_path: Path, private_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clearing_does_not_follow_links(tmp_path: Path, private_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load_images(scan(write(tmp_path / "a")), 16)
     monkeypatch.setenv("FRN_CACHE_LIMIT", "0")
     images().rename(tmp_path / "elsewhere")
@@ -197,7 +193,7 @@ def test_nothing_is_removed_through_a_link(
     for path in (tmp_path / "elsewhere").rglob("*"):
         os.utime(path, (0, 0))
     before = tree(tmp_path / "elsewhere")
-    with pytest.warns(FrnWarning, match="images: is a link, so nothing in it is ever removed"):
+    with pytest.warns(FrnWarning, match="images: is a link, so its content is never removed"):
         caches.trim(0)
     caches.clear()
     assert tree(tmp_path / "elsewhere") == before
@@ -218,9 +214,9 @@ def test_a_torn_cache_is_built_again(tmp_path: Path) -> None:
     assert kept() == ["a"]
 
 
-def test_the_file_of_frn_cache_move_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_move_record_of_frn_cache_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "frn").mkdir()
     (tmp_path / "frn" / "cache-folder").write_text("/elsewhere\n")
     told = CliRunner().invoke(app, ["cache"]).stderr
-    assert "cache-folder: is no longer read. Set FRN_CACHE to the folder that it names, then delete it." in told
+    assert "cache-folder: is no longer read. Set FRN_CACHE to the folder named in it, then delete it." in told

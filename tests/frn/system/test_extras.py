@@ -1,4 +1,4 @@
-"""Hints that name an install which works."""
+"""Hints name an install command that works."""
 
 import shlex
 import sys

@@ -24,7 +24,7 @@ def content(folder: Path) -> dict[str, bytes]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("there", [True, False])
-def test_killed_at_any_step_the_set_is_the_old_or_the_new_one(tmp_path: Path, there: bool) -> None:
+def test_file_set_is_old_or_new_after_a_kill_at_any_step(tmp_path: Path, there: bool) -> None:
     seen = set()
     for step in itertools.count():
         home = tmp_path / f"{step}"
@@ -45,7 +45,7 @@ def test_killed_at_any_step_the_set_is_the_old_or_the_new_one(tmp_path: Path, th
     assert len(seen) == 2
 
 
-def test_files_outside_the_set_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_outside_the_set_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     write_set(out, OLD)
     (out / "below").mkdir()
@@ -60,7 +60,7 @@ def test_files_outside_the_set_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_set_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_the_old_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_set(tmp_path / "out", OLD)
 
     def full(descriptor: int) -> None:
@@ -75,7 +75,7 @@ def test_a_set_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeyp
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_after_a_kill_at_any_step_files_are_whole_and_foreign_ones_stay(tmp_path: Path) -> None:
+def test_files_are_complete_and_foreign_ones_kept_after_a_kill_at_any_step(tmp_path: Path) -> None:
     for step in itertools.count():
         out = tmp_path / f"{step}" / "out"
         write_set(out, OLD)
@@ -108,7 +108,7 @@ def test_the_current_folder_keeps_its_inode(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's names of descriptors")
-def test_a_new_folder_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_folder_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = record(monkeypatch)
     with new_folder(tmp_path / "new") as work:
         (work / "below").mkdir()
@@ -121,7 +121,7 @@ def test_a_new_folder_is_synced_before_it_has_its_name(tmp_path: Path, monkeypat
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o777 & ~mask
 
 
-def test_a_new_folder_takes_the_place_of_nothing(tmp_path: Path) -> None:
+def test_new_folder_never_replaces_another(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "x").write_bytes(b"x")
     with pytest.raises(FrnError, match="new: already exists"), new_folder(tmp_path / "new") as work:

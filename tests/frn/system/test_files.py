@@ -1,3 +1,4 @@
+import io
 import os
 import signal
 import time
@@ -20,6 +21,7 @@ from frn.models.weights import read_weights
 from frn.system.files import (
     LOCK,
     PART,
+    _read,
     beside,
     read_json,
     read_regular,
@@ -38,7 +40,7 @@ from tests.system_calls import record
 def test_a_file_gets_the_umask_s_permissions_and_the_umask_is_never_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int, mode: int
 ) -> None:
-    """It is the whole process's: another thread would create files that everyone may write to."""
+    """The umask belongs to the whole process: another thread would create files that everyone may write to."""
     before = os.umask(umask)
     try:
         with monkeypatch.context() as patch:
@@ -50,7 +52,7 @@ def test_a_file_gets_the_umask_s_permissions_and_the_umask_is_never_changed(
     assert (tmp_path / "new" / "x.json").stat().st_mode & 0o777 == mode
 
 
-def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+def test_failed_write_keeps_the_old_file_and_no_leftovers(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     with pytest.raises(FrnError, match="cannot be written"):
         write_atomically(tmp_path / "x", "text")
@@ -71,9 +73,14 @@ READERS: dict[str, Callable[[Path], object]] = {
 }
 
 
+LIMITS = {".png": "256", ".json": "64", ".frn.json": "256", ".onnx": "1.02e+03", ".jsonl": "1.02e+03"}
+LIMITS |= {".pth": "8.19e+03", ".safetensors": "1.64e+04"}
+"""By the ending."""
+
+
 @pytest.fixture
 def patience() -> Iterator[None]:
-    """What waits for a pipe waits forever."""
+    """Reading from a pipe would wait forever."""
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("waited"))
     signal.alarm(20)
     yield
@@ -84,7 +91,7 @@ def patience() -> Iterator[None]:
 @pytest.mark.skipif(os.name == "nt", reason="pipes and devices are of POSIX")
 @pytest.mark.parametrize("kind", ["pipe", "device", "10 TiB of nothing", "folder"])
 @pytest.mark.parametrize("name", READERS)
-def test_nothing_without_an_end_is_read(tmp_path: Path, name: str, kind: str, patience: None) -> None:
+def test_endless_files_are_refused(tmp_path: Path, name: str, kind: str, patience: None) -> None:
     path = tmp_path / name
     match kind:
         case "pipe":
@@ -100,6 +107,8 @@ def test_nothing_without_an_end_is_read(tmp_path: Path, name: str, kind: str, pa
         READERS[name](path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+    if kind == "10 TiB of nothing":
+        assert str(caught.value).endswith(f"the limit is {LIMITS[''.join(path.suffixes)]} MiB")
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
@@ -112,17 +121,23 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
         assert read_regular(tmp_path / "large", limit) == large
     assert require_regular(path, 5) == path
     for read in (read_regular, require_regular):
-        with pytest.raises(FrnError, match=r"x: has .* MiB; the limit is"):
+        with pytest.raises(FrnError, match=r"x: has 4\.77e-06 MiB; the limit is 3\.81e-06 MiB"):
             read(path, 4)
         for absent in (tmp_path / "none", tmp_path / "a\0b"):
             with pytest.raises(FrnError, match="cannot be read"):
                 read(absent, 4)
+    assert _read(io.BytesIO(large), 0, 8 << 20) == large  # it has grown
+    endless = Path("/proc/self/status")  # has no size, and more than its size
+    if endless.exists():
+        assert len(read_regular(endless, 1 << 20)) > 100
+        with pytest.raises(FrnError, match="the limit is"):
+            read_regular(endless, 100)
     path.write_bytes(b"[" * 100_000)
     with pytest.raises(FrnError, match="x: it is not JSON"):
         read_json(path)
 
 
-def test_reading_a_small_file_takes_no_room_for_a_large_one(tmp_path: Path) -> None:
+def test_reading_a_small_file_reserves_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"abc" * 1000)
     tracemalloc.start()
@@ -141,7 +156,7 @@ def test_a_name_that_is_not_utf_8_is_written_as_its_escape(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there, and pipes have no names")
-def test_a_link_stays_and_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+def test_link_is_kept_and_pipe_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "far" / "file")
     for text in ("new", "old"):
         write_atomically(tmp_path / "link", text)
@@ -154,7 +169,7 @@ def test_a_link_stays_and_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["far", "link", "pipe"]
 
 
-def test_the_longest_name_of_a_file_leaves_room_for_that_of_its_temporary_file(tmp_path: Path) -> None:
+def test_longest_file_name_fits_its_temporary_name(tmp_path: Path) -> None:
     path = tmp_path / ("a" * 250 + ".json")
     write_atomically(path, "{}")
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
@@ -169,7 +184,7 @@ def test_content_is_synced_before_the_rename_and_the_folder_after_it(
     assert calls == [("sync", ".x.frn-part"), ("rename", "x"), ("sync", tmp_path.name)]
 
 
-def test_two_writers_of_a_file_write_one_after_the_other(tmp_path: Path) -> None:
+def test_two_writers_of_a_file_take_turns(tmp_path: Path) -> None:
     contents = [bytes([number]) * 100_000 for number in range(8)]
 
     def write(content: bytes) -> None:
@@ -219,13 +234,29 @@ def test_no_photo_is_ever_replaced(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.json"]
 
 
-def test_where_no_kill_has_left_anything_nothing_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_locked_without_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lock, "acquire", lambda *_: pytest.fail("a kill now would leave a lock in the user's folder"))
     remove_unfinished(tmp_path / "x.jpg")
 
 
 @pytest.mark.parametrize("ending", [LOCK, PART])
-def test_what_a_kill_has_left_is_removed(tmp_path: Path, ending: str) -> None:
+def test_leftovers_of_a_kill_are_removed(tmp_path: Path, ending: str) -> None:
     beside(tmp_path / "x.jpg", ending).write_bytes(b"")
     remove_unfinished(tmp_path / "x.jpg")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_check_leaves_the_file_and_its_folder_as_they_were(tmp_path: Path) -> None:
+    def check() -> None:
+        raise FrnError("not this one")
+
+    (tmp_path / "x").write_text("before")
+    with pytest.raises(FrnError, match="not this one"):
+        write_atomically(tmp_path / "x", "after", check=check)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "before")]
+
+
+def test_a_name_above_240_bytes_is_shortened_for_the_files_beside_it() -> None:
+    assert beside(Path("x" * 240), PART).name == "." + "x" * 240 + f".{PART}"
+    assert len(beside(Path("x" * 241), PART).name) < 100
+    assert beside(Path("x" * 241), PART) != beside(Path("x" * 242), PART)

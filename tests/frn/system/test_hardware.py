@@ -1,4 +1,4 @@
-"""Threads follow the processors that a process may run on."""
+"""The number of threads follows the processors that a process may use."""
 
 import os
 import sys
@@ -32,12 +32,12 @@ def test_a_process_on_one_processor_classifies_and_trains_in_one_thread() -> Non
 
 
 def test_only_torchrun_starts_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Schedulers set some of its variables, too."""
+    """Some schedulers set these variables as well."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert (world(), own_rank(), is_first()) == (1, 0, True)
     for name, value in {"RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}.items():
         monkeypatch.setenv(name, value)
     assert (world(), own_rank(), is_first()) == (2, 1, False)
     monkeypatch.setenv("WORLD_SIZE", "abc")
-    with pytest.raises(FrnError, match="WORLD_SIZE is 'abc'; torchrun sets it to a number"):
+    with pytest.raises(FrnError, match="WORLD_SIZE is 'abc', but torchrun sets it to a number"):
         world()

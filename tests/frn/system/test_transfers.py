@@ -1,4 +1,4 @@
-"""Files from a hub, by a server of our own: one that stays silent, sends next to nothing, or the wrong bytes."""
+"""Downloads from a hub, with a local server that stays silent, sends too slowly, or sends wrong bytes."""
 
 import hashlib
 import threading
@@ -24,7 +24,7 @@ class Hub(BaseHTTPRequestHandler):
     over: threading.Event
 
     def do_HEAD(self) -> None:
-        """Say what there is; a silent hub says nothing."""
+        """Describe the files; a silent hub sends nothing."""
         if self.kind == "silent":
             self.over.wait()
             return
@@ -35,7 +35,7 @@ class Hub(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_GET(self) -> None:
-        """Send the file, a byte now and then, or only half of it."""
+        """Send the file: complete, one byte at a time, or only half of it."""
         self.do_HEAD()
         if self.kind == "slow":
             while not self.over.wait(0.2):
@@ -45,7 +45,7 @@ class Hub(BaseHTTPRequestHandler):
             self.wfile.write(CONTENT[: len(CONTENT) // (2 if self.kind == "cut" else 1)])
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 Served = Callable[[str], Path]
@@ -53,7 +53,7 @@ Served = Callable[[str], Path]
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """Serve from a hub of some kind; the folder of the repository in the hub's cache."""
+    """Serve from a hub of some kind, and return the repository's folder in the hub's cache."""
     over, servers = threading.Event(), list[ThreadingHTTPServer]()
 
     def started(kind: str) -> Path:
@@ -73,7 +73,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         server.server_close()
 
 
-def test_a_file_of_a_hub_is_fetched_once(hub: Served) -> None:
+def test_hub_file_is_downloaded_once(hub: Served) -> None:
     folder = hub("good")
     place = fetch_from_hub("x/y", "model.safetensors", folder)
     assert place.read_bytes() == CONTENT
@@ -81,13 +81,13 @@ def test_a_file_of_a_hub_is_fetched_once(hub: Served) -> None:
 
 
 @pytest.mark.parametrize("kind", ["silent", "slow"])
-def test_a_hub_that_sends_next_to_nothing_is_left(hub: Served, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(transfers, "TIMEOUT", 10.0)  # a child that imports takes some of it
-    with pytest.raises(FrnError, match=r"only [\d,]+ bytes came in 10 s"):
+def test_stalled_hub_download_stops(hub: Served, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(transfers, "TIMEOUT", 10.0)  # the child process spends some of it on imports
+    with pytest.raises(FrnError, match=r"only [\d,]+ bytes arrived in 10 s"):
         fetch_from_hub("x/y", "model.safetensors", hub(kind))
 
 
-def test_half_a_file_of_a_hub_is_refused_in_one_line(hub: Served) -> None:
+def test_truncated_hub_file_is_refused_in_one_line(hub: Served) -> None:
     folder = hub("cut")
     with pytest.raises(FrnError) as caught:
         fetch_from_hub("x/y", "model.safetensors", folder)

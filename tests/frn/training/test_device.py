@@ -1,7 +1,7 @@
-"""What a device computes, beside a processor in float64. `FRN_TEST_DEVICE=cuda` runs it there, as `gpu.sh` does.
+"""Results of a device, compared with a processor in float64. `FRN_TEST_DEVICE=cuda` runs it there, as `gpu.sh` does.
 
-Without it the processor stands in for the device, and that nothing in a step waits for it is tried on `meta`, where
-whatever asks for a number fails.
+Without the variable, the processor replaces the device. The `meta` device then checks that a step never waits for the
+device: reading a number fails there.
 """
 
 import copy
@@ -39,13 +39,13 @@ SHAPE = EpisodeShape(way=3, shot=2, queries=2)
 
 @pytest.fixture(autouse=True)
 def _whole_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Convolutions of a GPU leave out bits of float32 unless told otherwise."""
+    """Convolutions on a GPU drop bits of float32 by default."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
 @pytest.mark.parametrize("backbone", ["conv4", "resnet12"])
 @pytest.mark.parametrize("objective", ["episodes", "frn-pretrain"])
-def test_a_step_waits_for_nothing(backbone: str, objective: Literal["episodes", "frn-pretrain"]) -> None:
+def test_step_does_not_wait_for_the_device(backbone: str, objective: Literal["episodes", "frn-pretrain"]) -> None:
     preset = replace(find_preset(f"cub-cropped-{backbone}"), episode=SHAPE, objective=objective)
     preset = replace(preset, pretraining=replace(preset.pretraining, batch=12))
     model = new_model(preset, 0)
@@ -64,7 +64,7 @@ def test_a_step_waits_for_nothing(backbone: str, objective: Literal["episodes", 
     assert logits.shape == (len(target), 3)
 
 
-def test_images_are_gathered_there_as_on_the_host() -> None:
+def test_images_are_gathered_on_the_device_like_on_the_host() -> None:
     images = ConcatImages(tuple(draw_classes(2, 3, size=size, seed=size) for size in (20, 33)))
     chosen = np.array([11, 0, 4, 6])
     canvas, _ = ResidentImages(images, DEVICE).gather(chosen)
@@ -73,7 +73,7 @@ def test_images_are_gathered_there_as_on_the_host() -> None:
 
 
 def learned(model: Model, preset: Preset, images: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Maps, loss and gradients of an episode, on the processor in float64."""
+    """Compute maps, loss and gradients of an episode on the processor in float64."""
     maps = model.train().feature_maps(images)
     sampled = np.arange(len(images)).reshape(preset.episode.way, -1)
     loss, _, _ = build_objective(preset, model, [8] * 3).score(model, maps, sampled)
@@ -83,19 +83,19 @@ def learned(model: Model, preset: Preset, images: torch.Tensor) -> dict[str, tor
 
 
 @pytest.mark.parametrize("name", ["conv4", "resnet12-small"])
-def test_maps_loss_and_gradients_are_those_of_float64(name: str) -> None:
+def test_maps_loss_and_gradients_are_close_to_float64(name: str) -> None:
     model, preset = load_model(name), replace(find_preset("demo"), episode=SHAPE)
     images = torch.rand(12, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     exact = learned(copy.deepcopy(model).double(), preset, images.double())
     found = learned(model.to(DEVICE), preset, images.to(DEVICE))
     assert set(found) == set(exact)
     for key, value in exact.items():
-        error = (found[key] - value).norm() / value.norm().clamp(min=0.01)  # of Conv-4's biases it is zero
+        error = (found[key] - value).norm() / value.norm().clamp(min=0.01)  # the gradient of Conv-4's biases is zero
         assert error < 1e-3, f"{key}: {error:.1e}"
 
 
-def test_a_system_without_a_factor_gives_nan_or_an_error() -> None:
-    """Features that are not finite: the loss of the step is not either, which the loop tells."""
+def test_system_without_a_cholesky_factor_gives_nan_or_an_error() -> None:
+    """If features are not finite, the loss of the step is not finite either, and the loop reports this."""
     support = torch.full((2, 1, 4, 8), torch.nan, device=DEVICE)
     query = torch.zeros(3, 4, 8, device=DEVICE)
     if DEVICE.type == "cpu":
@@ -105,7 +105,7 @@ def test_a_system_without_a_factor_gives_nan_or_an_error() -> None:
         assert FRNHead().to(DEVICE)(support, query).isnan().all()
 
 
-def test_the_head_is_the_authors() -> None:
+def test_head_equals_the_authors() -> None:
     recorded = Path(os.environ.get("FRN_SHARED", "")) / "golden" / "head.npz"
     if not os.environ.get("FRN_SHARED") or not recorded.is_file():
         pytest.skip("FRN_SHARED names no folder of recorded arrays")
@@ -120,7 +120,7 @@ def test_the_head_is_the_authors() -> None:
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_episodes_are_scored_where_the_maps_are() -> None:
+def test_episodes_are_scored_on_the_device_of_the_maps() -> None:
     images = draw_classes(4, 8, size=32, seed=1)
     shape = EpisodeShape(way=3, shot=2, queries=4)
     found = []
@@ -155,4 +155,4 @@ def test_the_script_for_gpus_writes_its_page(tmp_path: Path) -> None:
     processes.run([script, "cpu", page], check=True, env=environment, timeout=200)
     written = page.read_text(encoding="utf-8")
     assert f"torch {torch.__version__}" in written
-    assert "test_episodes_are_scored_where_the_maps_are PASSED" in written
+    assert "test_episodes_are_scored_on_the_device_of_the_maps PASSED" in written

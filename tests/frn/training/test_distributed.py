@@ -1,4 +1,4 @@
-"""Several processes that train one model together: two of them here, by gloo."""
+"""Several processes train one model together; here two, over gloo."""
 
 import hashlib
 import importlib
@@ -60,14 +60,15 @@ Work = Callable[[ProcessGroup, Path], object]
 Launch = Callable[..., list[str]]
 
 TIMEOUT = 120
-"""Seconds that ranks may take on a machine that does other things as well; whoever takes longer is killed."""
+"""Seconds that ranks may take on a busy machine before they are killed."""
 
 
 @pytest.fixture(scope="module")
 def ranks() -> Iterator[Launch]:
-    """Runs in two processes that torchrun's engine starts; what each has to say, or its `FrnError`.
+    """Run functions in two processes started by torchrun's engine; return their results or their `FrnError`.
 
-    They are forks of one fresh interpreter: this one may have threads of torch's, which a fork would wait for.
+    The processes are forks of one fresh interpreter, because this one may have torch threads, for which a fork would
+    wait.
     """
     command = [sys.executable, __file__]
     parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
@@ -89,8 +90,8 @@ def ranks() -> Iterator[Launch]:
 
 
 def serve() -> None:
-    """Let torchrun's engine start ranks, as often as a line asks for it."""
-    importlib.import_module("torch._dynamo")  # optimisers do, which takes a fork a second
+    """Let torchrun's engine start ranks, once per line of input."""
+    importlib.import_module("torch._dynamo")  # optimisers import this, which takes each fork a second
     for line in sys.stdin:
         if not (process := os.fork()):
             signal.alarm(TIMEOUT + 30)
@@ -101,13 +102,13 @@ def serve() -> None:
 
 
 def elastic(work: str, folder: str, answers: str, restarts: int) -> None:
-    """What `torchrun --nproc-per-node 2 --max-restarts N` does, but for starting interpreters."""
+    """Do the work of `torchrun --nproc-per-node 2 --max-restarts N` without starting interpreters."""
     wanted = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
         nproc_per_node=2,
         rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",  # a port that is free
+        rdzv_endpoint="localhost:0",  # a free port
         max_restarts=restarts,
         start_method="fork",
         logs_specs=DefaultLogsSpecs(log_dir=answers),
@@ -117,10 +118,10 @@ def elastic(work: str, folder: str, answers: str, restarts: int) -> None:
 
 
 def rank(work: str, folder: Path, answers: Path) -> None:
-    """Be one of the ranks."""
+    """Run as one of the ranks."""
     signal.alarm(TIMEOUT)
     try:
-        if work == enrolled.__name__:  # a command, which joins the others by itself
+        if work == enrolled.__name__:  # a command that joins the others without help
             said = enrolled(ALONE, folder)
         else:
             with joined("cpu") as met:
@@ -166,7 +167,7 @@ def digest(model: Model) -> str:
 
 
 def watched(met: ProcessGroup, out: Path, preset: Preset = TINY) -> str:
-    """Train, and say which episodes were taken in which epoch, what was reported, and with which weights it ended."""
+    """Train; return the episodes of each epoch, the reports and the final weights."""
     seen: list[tuple[int, str]] = []
     reports: list[str] = []
     models: list[Model] = []
@@ -204,7 +205,7 @@ def counted(met: ProcessGroup, out: Path) -> str:
     return f"{met.mean(torch.tensor([met.rank, 4.0])).tolist()} {met.any(met.rank == 1)} {met.any(False)}"
 
 
-def test_ranks_tell_each_other_numbers(ranks: Launch, tmp_path: Path) -> None:
+def test_ranks_exchange_numbers(ranks: Launch, tmp_path: Path) -> None:
     assert ranks(counted, tmp_path / "run") == ["[0.5, 4.0] True False"] * 2
     assert counted(ALONE, tmp_path) == "[0.0, 4.0] False False"
 
@@ -227,9 +228,7 @@ def seeded_by_rank(met: ProcessGroup, out: Path) -> RunResult:
 
 def test_ranks_that_disagree_are_reported(ranks: Launch, tmp_path: Path) -> None:
     said = ranks(seeded_by_rank, tmp_path / "run")
-    assert all(
-        line.startswith("error: rank 1 has other data, settings or another version than rank 0") for line in said
-    )
+    assert all(line.startswith("error: rank 1 has different data, settings or version from rank 0") for line in said)
 
 
 def other_photos(met: ProcessGroup, out: Path) -> None:
@@ -247,7 +246,7 @@ def test_ranks_with_different_photos_of_the_same_name_are_reported(ranks: Launch
 
 
 def commanded(met: ProcessGroup, out: Path, dies: bool = False) -> str:
-    """Train as `frn train` does; a rank may be killed once, in the second epoch."""
+    """Train like `frn train`; a rank may be killed once, in the second epoch."""
 
     def report(event: object) -> None:
         if dies and met.rank == 1 and not restarted() and getattr(event, "epoch", 0) == 2:
@@ -296,18 +295,18 @@ def evaluated(met: ProcessGroup, out: Path) -> str:
     return f"{result['accuracy']:.6f} {result['ci95']:.6f}"
 
 
-def test_two_ranks_evaluate_as_one_does(ranks: Launch, tmp_path: Path) -> None:
+def test_two_ranks_evaluate_like_one(ranks: Launch, tmp_path: Path) -> None:
     assert ranks(evaluated, tmp_path / "run") == [evaluated(ProcessGroup(), tmp_path)] * 2
 
 
 def enrolled(met: ProcessGroup, out: Path) -> str:
     sources = [str(out.parent / "moths"), f"odd={out.parent / 'odd'}"]
-    with redirect_stdout(StringIO()) as said, patch.object(distributed, "PIECE", 8):  # they meet several times
+    with redirect_stdout(StringIO()) as said, patch.object(distributed, "PIECE", 8):  # the ranks meet several times
         enroll(sources=sources, out=out.with_suffix(".frn.json"), as_json=True)
     return said.getvalue()
 
 
-def test_two_ranks_enroll_as_one_does(ranks: Launch, tmp_path: Path, moths: Path) -> None:
+def test_two_ranks_enroll_like_one(ranks: Launch, tmp_path: Path, moths: Path) -> None:
     (tmp_path / "moths").symlink_to(moths / "train")
     shutil.copytree(next((moths / "val").iterdir()), tmp_path / "odd")
     (tmp_path / "odd" / "00.png").write_bytes(b"no image")
@@ -323,7 +322,7 @@ def test_two_ranks_enroll_as_one_does(ranks: Launch, tmp_path: Path, moths: Path
 def one_dies(met: ProcessGroup, out: Path) -> str:
     if met.rank == 1:
         os._exit(9)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun's, which may come before it has said what happened
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun's message, which may come before the rank's own
     met.wait()
     return "went on"
 

@@ -1,4 +1,4 @@
-"""Fine-tuning on few photos: what is held out, what an episode can be, and that it never ends worse than it began."""
+"""Fine-tuning on few photos: held-out classes, possible episodes, and results never worse than the start."""
 
 import json
 import tomllib
@@ -45,7 +45,7 @@ def photos(tmp_path: Path, moths: Path) -> Path:
     return folder
 
 
-def test_ten_classes_of_ten_photos_are_enough_and_end_no_worse(photos: Path, tmp_path: Path) -> None:
+def test_ten_classes_of_ten_photos_are_enough_and_never_get_worse(photos: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     told = frn("finetune", photos, "--model", "conv4", "--out", run, "--epochs", 2, "--threads", 1, "--json")
     assert told.exit_code == 0, told.output
@@ -64,7 +64,7 @@ def test_ten_classes_of_ten_photos_are_enough_and_end_no_worse(photos: Path, tmp
     assert again.augmentation == find_preset("shipped-conv4").augmentation
 
 
-def test_training_that_harms_leaves_the_model_that_it_started_from(photos: Path, tmp_path: Path) -> None:
+def test_harmful_fine_tuning_keeps_the_original_model(photos: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     told = frn("finetune", photos, "--model", "conv4", "--out", run, "--epochs", 1, "--lr", 0.5)
     assert told.exit_code == 0, told.output
@@ -73,10 +73,8 @@ def test_training_that_harms_leaves_the_model_that_it_started_from(photos: Path,
     assert all(torch.equal(tensor, start[name]) for name, tensor in load_model(run).state_dict().items())
 
 
-def test_a_mixture_with_the_start_may_be_best_and_training_continues(
-    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    accuracies = iter(range(1, 100))  # whatever is validated later is better
+def test_mixture_with_the_start_can_be_best(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accuracies = iter(range(1, 100))  # every later validation is better
     monkeypatch.setattr(
         "frn.training.loop.evaluate_episodes", lambda *args, **kwargs: Accuracy(float(next(accuracies)), 1.0, 1)
     )
@@ -91,7 +89,7 @@ def test_a_mixture_with_the_start_may_be_best_and_training_continues(
         torch.testing.assert_close(mixed, before.lerp(after, 0.25))
 
 
-def test_classes_are_held_out_unless_others_are_there(photos: Path, moths: Path) -> None:
+def test_classes_are_held_out_unless_val_exists(photos: Path, moths: Path) -> None:
     train, val = finetuning_folders(photos, seed=0)
     assert (len(train.names), len(val.names)) == (7, 3)
     assert not set(train.names) & set(val.names)
@@ -102,7 +100,7 @@ def test_classes_are_held_out_unless_others_are_there(photos: Path, moths: Path)
         for photo in home.iterdir():
             photo.unlink()
         home.rmdir()
-    with pytest.raises(FrnError, match="has 3 classes, most of 10 photos or more; fine-tuning needs 10"):
+    with pytest.raises(FrnError, match="has 3 classes, most with 10 photos or more; fine-tuning needs 10"):
         finetuning_folders(photos, seed=0)
 
 
@@ -114,16 +112,16 @@ def test_classes_are_held_out_unless_others_are_there(photos: Path, moths: Path)
         ([600] * 100, (20, 5, 5)),
         ([7, 7, 7], (3, 3, 4)),
         ([2, 2], (2, 1, 1)),
-        ([1, 30, 30, 30, 30, 30, 30, 30], (5, 5, 5)),  # one small class holds nobody back
+        ([1, 30, 30, 30, 30, 30, 30, 30], (5, 5, 5)),  # one small class does not limit the others
     ],
 )
-def test_episodes_fit_the_classes_that_there_are(sizes: list[int], shape: tuple[int, int, int]) -> None:
+def test_episodes_fit_the_available_classes(sizes: list[int], shape: tuple[int, int, int]) -> None:
     way, shot, queries = shape
     assert fitted_shape(sizes) == EpisodeShape(way=way, shot=shot, queries=queries)
 
 
 def test_too_few_photos_are_reported() -> None:
-    with pytest.raises(FrnError, match="of 3 classes to learn from, 1 have two photos or more"):
+    with pytest.raises(FrnError, match="1 of 3 training classes have two photos or more"):
         fitted_shape([1, 1, 9])
 
 
@@ -136,7 +134,7 @@ def test_every_shipped_model_has_a_preset_of_its_own_kind(name: str) -> None:
         config.last_pool,
         config.transform,
     )
-    if "preset" in record:  # `frn teach` follows a recipe of its own
+    if "preset" in record:  # teaching has its own recipe
         own = find_preset(record["preset"])
         assert (preset.augmentation, preset.data.max_side) == (own.augmentation, own.data.max_side)
     unknown = finetuning_preset(config, {}, [46] * 18, [50] * 6)
@@ -148,8 +146,8 @@ def test_a_frozen_network_is_refused() -> None:
         finetuning_preset(ModelConfig(backbone="torchvision:resnet18", method="frn"), {}, [9] * 9, [9] * 9)
 
 
-def test_a_runs_config_is_the_setting_of_another(tmp_path: Path) -> None:
-    """What `config.toml` of a run says makes any preset that run's; options go before it."""
+def test_config_of_a_run_configures_another_run(tmp_path: Path) -> None:
+    """Settings from the `config.toml` of a run turn any preset into that run; options take precedence."""
     changed = find_preset("cifar-fs-conv4")
     RunFolder(tmp_path).write_config(["frn train x"], {"seed": 7, "images": ["a"], **deciding_fields(changed)})
     config = tmp_path / "config.toml"
@@ -164,7 +162,7 @@ def test_a_runs_config_is_the_setting_of_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("lr = 3", "no such setting: 'lr'; there are method, backbone"),
+        ("lr = 3", "there is no setting 'lr'; choose from method, backbone"),
         ("backbone = 3", "backbone is 3, but must be like 'conv4'"),
         ("[schedule]\nepochs = 'two'", r"\[schedule\]: epochs is 'two', but must be like 30"),
         ("[schedule]\nmilestones = [1, 'x']", r"milestones is \[1, 'x'\]"),
@@ -175,12 +173,12 @@ def test_a_runs_config_is_the_setting_of_another(tmp_path: Path) -> None:
         ("[schedule]\nmomentum = -1.0", "momentum from 0 to 1"),
         ("[schedule]\nmomentum = 0.0", "say nesterov = false"),
         ("[schedule]\nweight_decay = -1.0", "no negative decay"),
-        ("classifier_weight = nan", "a loss has a weight of 0 or more, not nan"),
+        ("classifier_weight = nan", "a loss weight must be 0 or more, not nan"),
         ("progressive_resizing = [1, 64]", r"a side of 8 to 32 pixels, not \[1, 64\]"),
         ("progressive_resizing = [1, 4]", r"a side of 8 to 32 pixels, not \[1, 4\]"),
         ("progressive_resizing = [-1, 16]", r"progressive_resizing is a number of epochs"),
-        ("test_shots = [5, 0]", r"test_shots are numbers of photos from 1 on, not \[5, 0\]"),
-        ("test_shots = []", r"test_shots are numbers of photos from 1 on, not \[\]"),
+        ("test_shots = [5, 0]", r"test_shots must be 1 or more, not \[5, 0\]"),
+        ("test_shots = []", r"test_shots must be 1 or more, not \[\]"),
         ("precision = 'bf61'", "precision is 'bf61', but must be one of auto, fp32, bf16"),
         ("x", "is not a TOML file"),
     ],
@@ -201,6 +199,6 @@ def test_an_unknown_name_is_reported_before_images_are_decoded(
         prepare_run(RunOptions(preset="demo", out=tmp_path / "run", config=tmp_path / "run.toml", device="cpu"))
 
 
-def test_none_and_numbers_of_either_kind_fit() -> None:
+def test_config_accepts_none_integers_and_floats() -> None:
     preset = overlay(find_preset("demo"), tomllib.loads("[validation]\nshot = 1\n[schedule]\nlearning_rate = 1"), "x")
     assert (preset.validation.shot, preset.schedule.learning_rate) == (1, 1)

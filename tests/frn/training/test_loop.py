@@ -1,4 +1,4 @@
-"""Training learns, and leaves what it should."""
+"""Training reduces the loss and writes all files."""
 
 import json
 import os
@@ -30,8 +30,8 @@ from frn.training.setup import describe_images
 from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretraining, quick, sampled
 
 
-def test_an_episode_can_be_learned(tmp_path: Path) -> None:
-    """Loss falls well below chance on a handful of classes."""
+def test_episodes_can_be_learned(tmp_path: Path) -> None:
+    """The loss falls well below chance on a few classes."""
     torch.set_num_threads(1)
     validation = ValidationProtocol(every=14, episodes=20)
     preset = replace(TINY, schedule=Schedule(epochs=14, milestones=(10,)), validation=validation)
@@ -41,7 +41,7 @@ def test_an_episode_can_be_learned(tmp_path: Path) -> None:
     assert np.mean(losses[-10:]) < 0.75 * np.mean(losses[:5])
 
 
-def test_a_run_leaves_a_model_metrics_and_the_command_that_reproduces_it(tmp_path: Path) -> None:
+def test_run_writes_model_metrics_and_reproduction_command(tmp_path: Path) -> None:
     events, _ = quick(tmp_path / "run", settings=RunSettings(command="frn train tiny", facts={"data": "moths"}))
     steps = [event for event in events if isinstance(event, StepReport)]
     validations = [event for event in events if isinstance(event, ValidationReport)]
@@ -61,7 +61,7 @@ def test_a_run_leaves_a_model_metrics_and_the_command_that_reproduces_it(tmp_pat
     assert load_model(tmp_path / "run" / "last.safetensors").config == model.config
 
 
-def test_a_model_can_be_the_start_of_another(tmp_path: Path) -> None:
+def test_model_can_start_from_another(tmp_path: Path) -> None:
     quick(tmp_path / "first")
     start = load_model(tmp_path / "first" / "best.safetensors")
     frozen = replace(TINY, schedule=Schedule(epochs=1, milestones=(), learning_rate=1e-12, weight_decay=0.0))
@@ -71,11 +71,11 @@ def test_a_model_can_be_the_start_of_another(tmp_path: Path) -> None:
         torch.testing.assert_close(ours, theirs)
     with pytest.raises(FrnError, match="--init is a conv4 model, but the run trains resnet12"):
         quick(tmp_path / "third", replace(TINY, backbone="resnet12"), init=start)
-    with pytest.raises(FrnError, match="--init is a frn model, and lccrn needs 2 networks where that has 1"):
+    with pytest.raises(FrnError, match="--init is a frn model, but lccrn needs 2 networks and that model has 1"):
         quick(tmp_path / "third", replace(TINY, method="lccrn"), init=start)
 
 
-def test_a_seed_may_have_more_bits_than_torchs(tmp_path: Path) -> None:
+def test_seed_may_have_more_bits_than_torch_allows(tmp_path: Path) -> None:
     preset = replace(TINY, schedule=Schedule(epochs=1, milestones=()))
     quick(tmp_path / "run", preset, settings=RunSettings(seed=1 << 70))
     assert read_header(tmp_path / "run" / "best.safetensors")[1]["seed"] == 1 << 70
@@ -88,7 +88,7 @@ def test_a_read_only_folder_is_reported(tmp_path: Path) -> None:
         quick(tmp_path / "run")
 
 
-def test_classes_too_small_are_named_before_anything_is_written(tmp_path: Path) -> None:
+def test_too_small_classes_are_reported_before_anything_is_written(tmp_path: Path) -> None:
     preset = replace(TINY, episode=EpisodeShape(way=4, shot=2, queries=30))
     with pytest.raises(
         FrnError, match=r"class 'moth 000' has 12 images, but a 2-shot episode with 30 queries needs 32"
@@ -98,7 +98,7 @@ def test_classes_too_small_are_named_before_anything_is_written(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("objective", ["frn-pretrain", "average-pretrain"])
-def test_pretraining_learns_the_classes_and_leaves_a_plain_model(tmp_path: Path, objective: Objective) -> None:
+def test_pretraining_learns_the_classes_and_saves_a_plain_model(tmp_path: Path, objective: Objective) -> None:
     torch.set_num_threads(1)
     preset = pretraining(objective, schedule=Schedule(epochs=25, milestones=(20,)), every=25, **CLEAR)
     events, finished = quick(tmp_path / "run", preset)
@@ -143,7 +143,7 @@ def test_a_head_on_a_trained_backbone_starts_with_suitable_values(
     assert head.gamma.item() > 10
     assert [head.alpha.item() == 0, head.beta.item() == 0] == [bool(fixed)] * 2
     losses = [event.loss for event in events if isinstance(event, StepReport)]
-    assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 it is that of guessing
+    assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 the loss is that of guessing
     with pytest.raises(FrnError, match="already holds a run"):
         quick(tmp_path / "after", standing, init=before)
 
@@ -163,7 +163,7 @@ def test_a_preset_may_choose_its_head_after_frn_pretraining(tmp_path: Path) -> N
         quick(tmp_path / "True", preset, init=before)
 
 
-def test_a_head_beside_the_models_own_learns_from_the_same_maps_and_is_left_behind(tmp_path: Path) -> None:
+def test_auxiliary_head_learns_from_the_same_maps_and_is_not_saved(tmp_path: Path) -> None:
     shape, sampled = EpisodeShape(way=3, shot=4, queries=5), np.arange(27).reshape(3, 9)
     maps = torch.randn(27, 16, 256, generator=torch.Generator().manual_seed(0))
     config = ModelConfig(backbone="resnet12-small", method="frn", last_pool=False, transform=TINY.transform)
@@ -179,7 +179,7 @@ def test_a_head_beside_the_models_own_learns_from_the_same_maps_and_is_left_behi
     assert {name for name, _ in model.head.named_parameters()} == {"alpha", "beta", "gamma"}
 
 
-def test_a_run_that_distils_begins_as_its_teacher_and_agrees_with_it_more(tmp_path: Path) -> None:
+def test_distillation_starts_as_the_teacher_and_agrees_with_it_more(tmp_path: Path) -> None:
     plain = pretraining("average-pretrain")
     quick(tmp_path / "before", plain)
     seen = describe_images(sampled(8, 0))
@@ -219,7 +219,7 @@ def test_pretraining_reports_missing_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("fixed", "alpha", "beta"), [((), 1, 1), (("lambda",), 0, 1), (("lambda", "rho"), 0, 0)])
-def test_frozen_parameters_stay_at_their_start(
+def test_frozen_parameters_do_not_change(
     tmp_path: Path, fixed: tuple[Literal["lambda", "rho"], ...], alpha: int, beta: int
 ) -> None:
     quick(tmp_path / "run", replace(TINY, fixed=fixed))
@@ -232,15 +232,15 @@ def test_a_preset_refuses_settings_that_conflict() -> None:
     with pytest.raises(FrnError, match="--method frn, not proto"):
         replace(TINY, method="proto", fixed=("rho",))
     assert replace(TINY, transform=EvaluationTransform(size=84)).transform.size == 84
-    with pytest.raises(FrnError, match="training crops of 16 pixels and evaluation at 8 do not fit"):
+    with pytest.raises(FrnError, match="training crops of 16 pixels and evaluation at 8 do not match"):
         replace(TINY, transform=EvaluationTransform(size=8))
-    with pytest.raises(FrnError, match="training crops of 16 pixels and evaluation at 84 do not fit"):
+    with pytest.raises(FrnError, match="training crops of 16 pixels and evaluation at 84 do not match"):
         replace(TINY, transform=EvaluationTransform(size=84), objective="frn-pretrain")
     with pytest.raises(FrnError, match="at least one epoch, one episode and one shot"):
         ValidationProtocol(every=0)
     with pytest.raises(FrnError, match="interpolation_weights are between 0 and 1"):
         ValidationProtocol(interpolation_weights=(0.5, 1.0))
-    with pytest.raises(FrnError, match=r"a loss has a weight of 0 or more, not -0\.5"):
+    with pytest.raises(FrnError, match=r"a loss weight must be 0 or more, not -0\.5"):
         replace(TINY, classifier_weight=-0.5)
     with pytest.raises(FrnError, match="a share of the loss from 0 to 1, not 2"):
         Pretraining(distil=2)
@@ -251,7 +251,7 @@ def test_a_preset_refuses_settings_that_conflict() -> None:
 
 
 def test_accuracy_on_the_test_split_is_logged_but_chooses_nothing(tmp_path: Path) -> None:
-    """The authors' meta-iNat runs: no validation split, so the last weights are the result."""
+    """As in the authors' meta-iNat runs: without a validation split, the last weights are the result."""
     events, _ = quick(tmp_path / "run", replace(TINY, validation=replace(TINY.validation, split="test")))
     validations = [event for event in events if isinstance(event, ValidationReport)]
     assert len(validations) == 3
@@ -271,7 +271,7 @@ def test_a_diverging_run_gives_one_line(tmp_path: Path, monkeypatch: pytest.Monk
     assert "\n" not in str(first.value)
 
 
-def test_a_run_whose_validation_has_nothing_right_has_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_with_zero_validation_accuracy_has_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frn.training.loop.evaluate_episodes", lambda *args, **kwargs: Accuracy(0.0, 0.0, 1))
     quick(tmp_path)
     assert_same(tmp_path / "best.safetensors", tmp_path / "last.safetensors")

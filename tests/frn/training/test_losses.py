@@ -1,4 +1,4 @@
-"""Cross-entropy of an episode and the auxiliary loss."""
+"""Cross-entropy of an episode, and the auxiliary loss."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def test_reference_mode_divides_by_one_norm_and_counts_a_pair_once(shot: int, r:
     torch.testing.assert_close(auxiliary_loss(support, "reference"), torch.as_tensor(expected))
 
 
-def test_off_is_zero_and_leaves_the_cross_entropy() -> None:
+def test_off_mode_keeps_only_the_cross_entropy() -> None:
     logits, support = torch.randn(6, 3), torch.randn(3, 1, 4, 8)
     target = torch.tensor([0, 0, 1, 1, 2, 2])
     assert auxiliary_loss(support, "off") == 0

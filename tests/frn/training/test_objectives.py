@@ -1,4 +1,4 @@
-"""What a step is scored by: the auxiliary loss of each method, and what classical pre-training sees."""
+"""The losses of a step: the auxiliary loss of each method, and the maps of classical pre-training."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ DRAWN = np.arange(18).reshape(3, 6)
 
 @pytest.mark.parametrize(("method", "whole"), [("frn", False), ("ctx", False), ("dsn", True)])
 def test_the_auxiliary_loss_uses_the_vectors_of_the_method(method: str, whole: bool) -> None:
-    """SM: "the actual (normalized) support points" of DSN, one whole map per image; FRN's are all locations."""
+    """SM: DSN uses "the actual (normalized) support points", one whole map per image; FRN uses all locations."""
     model = Model(ModelConfig(backbone="conv4", method=method))
     maps = torch.randn(18, 25, 64, generator=torch.Generator().manual_seed(0))
     loss, logits, target = EpisodicObjective(SHAPE, "reference").score(model, maps, DRAWN)
@@ -33,7 +33,7 @@ def test_the_auxiliary_loss_uses_the_vectors_of_the_method(method: str, whole: b
     assert (pairs - auxiliary_loss(support)).abs() < 1e-6 or whole
 
 
-def test_all_classes_are_also_classified_beside_the_episodes() -> None:
+def test_all_class_classifier_learns_beside_the_episodes() -> None:
     model = Model(ModelConfig(backbone="conv4", method="frn"))
     maps = torch.randn(18, 25, 64, generator=torch.Generator().manual_seed(0))
     alone = EpisodicObjective(SHAPE, "off")
@@ -46,8 +46,8 @@ def test_all_classes_are_also_classified_beside_the_episodes() -> None:
     torch.testing.assert_close(both.score(model, maps, sampled)[0], alone.score(model, maps, sampled)[0] + weighted)
 
 
-def test_classical_pretraining_sees_maps_that_nothing_divides() -> None:
-    """Table 9's has FRN as its method, whose maps are 25 times shorter: a linear classifier then learns slowly."""
+def test_classical_pretraining_uses_undivided_maps() -> None:
+    """The run of Table 9 uses FRN, whose maps are 25 times shorter, so that a linear classifier learns slowly."""
     preset = find_preset("mini-imagenet-resnet12-average")
     torch.manual_seed(0)
     model = Model(ModelConfig(backbone=preset.backbone, method=preset.method)).eval()

@@ -30,7 +30,7 @@ RECIPE = assets_folder() / "models" / "resnet9-photo.toml"
 
 
 def rows() -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-    """Every row of the table typed from the paper, with what its group has in common."""
+    """Return every row of the table, typed from the paper, with the common settings of its group."""
     text = (Path(__file__).parent / "paper.toml").read_text(encoding="utf-8")
     for group in tomllib.loads(text)["group"]:
         for line in group["rows"].strip().splitlines():
@@ -94,7 +94,7 @@ def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict
     assert preset.published == reported(row)
 
 
-def test_there_are_the_runs_of_the_paper_and_our_own_and_no_others() -> None:
+def test_presets_are_exactly_the_documented_ones() -> None:
     small = {"cub-small-conv4", "cub-small-conv4-average", "mini-imagenet-small-conv4"}
     assert set(PAPER) == small | {row["name"] for _, row in rows()}
     assert len(PRESETS) == len(PAPER) + 17
@@ -103,13 +103,13 @@ def test_there_are_the_runs_of_the_paper_and_our_own_and_no_others() -> None:
         assert start is None or start in PRESETS
 
 
-def test_every_preset_makes_sense() -> None:
+def test_every_preset_is_consistent() -> None:
     for name, preset in PRESETS.items():
         assert find_preset(name) == preset
         assert preset.schedule.learning_rate_at(preset.schedule.epochs - 1, 10**6) < preset.schedule.learning_rate
 
 
-def test_a_mistyped_name_is_answered_with_near_ones() -> None:
+def test_mistyped_name_suggests_similar_ones() -> None:
     with pytest.raises(FrnError, match=r"unknown preset 'cifar-conv4'. Did you mean cifar-fs-conv4"):
         find_preset("cifar-conv4")
     with pytest.raises(FrnError, match="`frn presets` lists them"):
@@ -133,15 +133,15 @@ def test_the_rate_falls_at_each_milestone_and_milestones_move_with_the_epochs() 
         Schedule(epochs=10, milestones=(8, 6))
 
 
-def test_smaller_images_come_first_where_a_preset_says_so() -> None:
+def test_preset_can_start_with_smaller_images() -> None:
     preset = find_preset(f"{RECIPE}:shipped-photo-average")
     assert [preset.augmentation_at(epoch).size for epoch in (0, 6, 7, 11)] == [64, 64, 84, 84]
     assert preset.augmentation_at(0).scale == preset.augmentation.scale
     assert find_preset("cub-cropped-conv4").augmentation_at(0) is find_preset("cub-cropped-conv4").augmentation
 
 
-def test_mini_imagenets_validation_and_test_classes_train_no_photo_model() -> None:
-    """Of Tiny-ImageNet and of the dogs, by their WordNet numbers."""
+def test_photo_models_do_not_train_on_mini_imagenet_held_out_classes() -> None:
+    """The classes of Tiny-ImageNet and of dogs, by their WordNet numbers."""
     file = Path(frn.data.__file__).parent / "splits" / "mini_imagenet.toml"
     splits = tomllib.loads(file.read_text(encoding="utf-8"))
     excluded = {name.split("-")[0] for name in find_preset(f"{RECIPE}:shipped-photo").data.exclude_classes}
@@ -150,7 +150,7 @@ def test_mini_imagenets_validation_and_test_classes_train_no_photo_model() -> No
     assert held_out <= {*splits["val"], *splits["test"]}
 
 
-def test_every_stage_of_the_shipped_models_recipe_starts_from_one_before_it() -> None:
+def test_every_recipe_stage_starts_from_an_earlier_one() -> None:
     stages = [name for name, table in tomllib.loads(RECIPE.read_text()).items() if name.startswith("shipped-photo")]
     assert len(stages) == 14
     for number, stage in enumerate(stages):
@@ -162,13 +162,13 @@ def test_every_stage_of_the_shipped_models_recipe_starts_from_one_before_it() ->
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('[a]\nover = "b"\n[b]\nover = "a"\n', "there is no stage 'a' to start from; there are a, b"),
+        ('[a]\nover = "b"\n[b]\nover = "a"\n', "there is no stage 'a' to start from; choose from a, b"),
         ('[a]\nmethod = "proto"\n', "there is no stage 'None'"),
-        ('[a]\nover = "demo"\nepoch = 1\n', r"\[a\]: no such setting: 'epoch'"),
+        ('[a]\nover = "demo"\nepoch = 1\n', r"\[a\]: there is no setting 'epoch'"),
         ("", "there is no stage 'a'"),
     ],
 )
-def test_a_recipe_that_leads_nowhere_is_refused(text: str, told: str, tmp_path: Path) -> None:
+def test_recipe_with_a_missing_stage_is_refused(text: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(text)
     with pytest.raises(FrnError, match=told):
         find_preset(f"{tmp_path}/recipe.toml:a")

@@ -1,4 +1,4 @@
-"""A run that was stopped or killed goes on as if nothing had happened, or says why not."""
+"""A stopped or killed run continues with the same result, or says why it cannot."""
 
 import os
 import sys
@@ -142,15 +142,15 @@ assert run("killed") == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
-    """In forks of a fresh interpreter: this one may have threads of torch's, which a fork would wait for."""
+def test_repeatedly_killed_run_ends_with_the_same_weights(tmp_path: Path) -> None:
+    """Train in forks of a fresh interpreter: this one may have torch threads, for which a fork would wait."""
     processes.run([sys.executable, "-c", KILLED, tmp_path], check=True, cwd=ROOT)
     for name in ("last", "best"):
         assert_same(tmp_path / "killed" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
     assert (tmp_path / "killed" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
-def test_a_validation_that_was_noted_just_before_a_kill_is_noted_once(tmp_path: Path) -> None:
+def test_validation_recorded_before_a_kill_is_recorded_once(tmp_path: Path) -> None:
     quick(tmp_path / "whole")
     whole = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines(keepends=True)
     steps = next(number for number, line in enumerate(whole) if "val_accuracy" in line)
@@ -164,7 +164,7 @@ def test_a_validation_that_was_noted_just_before_a_kill_is_noted_once(tmp_path: 
 
 
 @pytest.mark.parametrize("step", ["fit_statistics", "train_on"])
-def test_a_fine_tuning_killed_before_its_first_step_looks_first_once(
+def test_fine_tuning_killed_before_its_first_step_validates_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     preset = PIECES["fine-tuning"]
@@ -181,7 +181,7 @@ def test_a_fine_tuning_killed_before_its_first_step_looks_first_once(
     assert (tmp_path / "killed" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
-def test_mixtures_with_the_start_are_of_the_same_start_after_a_resume(tmp_path: Path) -> None:
+def test_mixtures_after_a_resume_use_the_original_start(tmp_path: Path) -> None:
     preset = PIECES["fine-tuning"]
     one, other = (new_model(preset, seed) for seed in (1, 2))
     quick(tmp_path / "run", preset, init=one, stop=lambda: True)
@@ -191,7 +191,7 @@ def test_mixtures_with_the_start_are_of_the_same_start_after_a_resume(tmp_path: 
     assert quick(tmp_path / "run", preset, init=one, resume=True)[1]
 
 
-def test_unknown_notes_on_a_runs_place_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_fields_of_a_checkpoint_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frn.training.runs.run_folder.asdict", lambda position: {**asdict(position), "rate": 0.3})
     folder, model = RunFolder(tmp_path), new_model(TINY, 0)
     optimizer = build_optimizer(model.parameters(), TINY.schedule)
@@ -230,9 +230,7 @@ def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: 
         train(TINY, sampled(7, 0), sampled(5, 1), tmp_path / "run", RunSettings(resume=True))
 
 
-def test_a_run_of_an_earlier_head_is_not_resumed_and_its_model_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_of_an_old_dsn_head_is_refused_and_its_model_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = replace(TINY, method="dsn", schedule=Schedule(epochs=1, milestones=()))
     with monkeypatch.context() as patch:
         patch.setattr("frn.models.model.REVISION", "another")
@@ -249,18 +247,18 @@ def test_a_run_of_an_earlier_head_is_not_resumed_and_its_model_is_reported(
 
 
 LONGER = replace(TINY, schedule=TINY.schedule.scaled_to(6))
-"""Its rate falls after epoch 4, where `TINY`'s falls after 2."""
+"""The rate of this preset falls after epoch 4, that of `TINY` after 2."""
 
 
-def test_a_run_that_is_lengthened_in_time_is_the_longer_run(tmp_path: Path) -> None:
-    """Up to the shorter run's first milestone both have the same rate: then nothing tells them apart."""
+def test_run_extended_before_its_first_milestone_equals_the_longer_run(tmp_path: Path) -> None:
+    """Until the first milestone of the shorter run, both have the same rate and cannot be told apart."""
     quick(tmp_path / "whole", LONGER)
     steps = 0
 
     def after_an_epoch() -> bool:
         nonlocal steps
         steps += 1
-        return steps == 7  # of six an epoch
+        return steps == 7  # of six per epoch
 
     settings = RunSettings(command="frn train tiny")
     quick(tmp_path / "run", stop=after_an_epoch, settings=settings)

@@ -1,4 +1,4 @@
-"""Batch normalisation in fine-tuning: its statistics stay while weights learn, and photos may have a share in them."""
+"""Batch normalisation in fine-tuning: the weights learn without changing its statistics, which photos can update."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from frn.training.presets import find_preset
 from frn.training.runs.run import RunSettings
 
 
-def test_statistics_stay_where_the_preset_says_so() -> None:
+def test_preset_can_keep_batch_statistics() -> None:
     for fixed in (True, False):
         model = load_model("conv4")
         before = statistics_of(model)
@@ -31,7 +31,7 @@ def test_statistics_stay_where_the_preset_says_so() -> None:
         assert model.training
 
 
-def test_those_of_photos_are_means_over_photos_seen_nearly_whole() -> None:
+def test_photo_statistics_are_means_over_nearly_whole_photos() -> None:
     model, preset = load_model("conv4"), find_preset("demo")
     images = draw_classes(4, 16, size=40, seed=0)  # one batch of 64
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -51,7 +51,7 @@ def test_those_of_photos_are_means_over_photos_seen_nearly_whole() -> None:
     torch.testing.assert_close(measured[1], values.var((0, 2, 3)), atol=1e-5, rtol=1e-3)
 
 
-def test_a_model_takes_the_statistics_that_it_is_given() -> None:
+def test_model_uses_the_given_statistics() -> None:
     model = load_model("conv4")
     own = statistics_of(model)
     set_statistics(model, [value + 0.25 for value in own])

@@ -1,4 +1,4 @@
-"""Runs so small that a test may make several."""
+"""Runs small enough to make several in one test."""
 
 import functools
 from dataclasses import replace
@@ -31,7 +31,7 @@ TINY = replace(
 
 
 CLEAR: dict[str, Any] = {"augmentation": find_preset("demo").augmentation, "transform": find_preset("demo").transform}
-"""Of a preset whose images have the demo's 32 pixels, where a few steps learn."""
+"""Variant of a preset with the demo's images of 32 pixels, on which a few steps learn."""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The whole app on its real engine, driven by keys."""
+"""The whole app with its real engine, driven by keys."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("private_state")
 
 @pytest.fixture
 def moths_folder(tmp_path: Path) -> Path:
-    """Three classes of three shipped samples, in a place with blanks and an emoji."""
+    """Three classes of three shipped samples, in a path with blanks and an emoji."""
     for home in sorted((SAMPLES / "moths").iterdir())[:3]:
         (tmp_path / "my moths 🦋" / home.name).mkdir(parents=True)
         for path in sorted(home.iterdir())[:3]:
@@ -40,7 +40,7 @@ def moths_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def drive_real(driver: "type[Driver]") -> "DriveReal":
-    """Run a scenario on the app and its own engine, which must not outlive it."""
+    """Run a scenario on the app and its own engine, which must end with it."""
 
     def drive(scenario: "Scenario", place: Path | str | None = None) -> None:
         async def run() -> None:
@@ -66,13 +66,13 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def test_it_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: DriveReal) -> None:
+def test_app_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
         app, query = driver.app, driver.app.controller.query
         await driver.until(lambda: len(query.answers) == 18 and "maps" in query.answers[0])
         await driver.idle()
         assert len(driver.counts) == 6
-        assert app.controller.session.is_saved  # nobody is asked to save the samples
+        assert app.controller.session.is_saved  # samples need not be saved
         screen = "\n".join(lines(app))
         for words in ("eyed footman", "explained, unknown below", "1/18", "▀▀▀▀", DEFAULT_MODEL, "30 photos"):
             assert words in screen
@@ -82,7 +82,7 @@ def test_it_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: DriveR
     drive_real(scenario)
 
 
-def test_a_folder_to_a_corrected_saved_and_exported_classifier(
+def test_folder_becomes_a_corrected_saved_and_exported_classifier(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
     async def scenario(driver: "Driver") -> None:
@@ -134,14 +134,16 @@ def test_a_folder_to_a_corrected_saved_and_exported_classifier(
     drive_real(again, tmp_path / "m.frn.json")
 
 
-def test_classes_by_hand_and_undo_to_the_start(moths_folder: Path, lines: Lines, drive_real: DriveReal) -> None:
+def test_classes_made_by_hand_can_be_undone_to_the_start(
+    moths_folder: Path, lines: Lines, drive_real: DriveReal
+) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         await driver.keys("A")
         await driver.type("owl")
         assert list(driver.counts) == ["banded footman", "bordered footman", "eyed footman", "owl"]
         await driver.keys("A")
-        await driver.type("owl")  # taken: told, nothing changes
+        await driver.type("owl")  # the key is taken: the app says so and changes nothing
         assert len(driver.counts) == 4
         app.workspace.classes_pane.list.focus()
         await driver.keys("4", "r")
@@ -157,7 +159,7 @@ def test_classes_by_hand_and_undo_to_the_start(moths_folder: Path, lines: Lines,
         assert "banded footman" not in driver.counts
         while app.controller.session.can_undo:
             await driver.keys("u")
-        assert list(driver.counts.values()) == [3, 3, 3]  # what was opened
+        assert list(driver.counts.values()) == [3, 3, 3]  # the opened project
         assert app.controller.session.is_saved
         while app.controller.session.can_redo:
             await driver.keys("ctrl+r")
@@ -167,7 +169,7 @@ def test_classes_by_hand_and_undo_to_the_start(moths_folder: Path, lines: Lines,
     drive_real(scenario, moths_folder)
 
 
-def test_results_threshold_filter_help_and_confusion(
+def test_results_threshold_filter_help_and_confusion_open(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
     async def scenario(driver: "Driver") -> None:
@@ -242,7 +244,7 @@ def test_pasted_paths_are_added_or_classified_and_broken_files_are_listed(
     drive_real(scenario, moths_folder)
 
 
-def test_the_engine_may_be_killed_at_any_moment(moths_folder: Path, drive_real: DriveReal) -> None:
+def test_app_survives_a_killed_engine(moths_folder: Path, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         before = app.engine.pid
@@ -267,7 +269,7 @@ def test_unsaved_work_needs_confirmation_and_is_recovered(
         assert isinstance(driver.app.screen, Choose)
         await driver.keys("escape")
 
-    drive_real(killed, moths_folder)  # ends without having said goodbye
+    drive_real(killed, moths_folder)  # ends without a last message
 
     (path,) = Path(os.environ["FRN_STATE"]).glob("journal-*.json")
     path.with_name("journal-999999.json").write_text(json.dumps({**json.loads(path.read_text()), "process": 999_999}))

@@ -1,4 +1,4 @@
-"""What is open: that opening is no edit, what is offered after a crash, samples, missing photos, bundles, undo."""
+"""Documents: opening is not an edit, recovery after a crash, samples, missing photos, bundles, undo."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ SUPPORT = {"path": "/photos/jay/jay-1.jpg", "key": "jay-1.jpg", "size": 1, "mtim
 
 
 def left(project: str | None = None, place: str | None = None) -> dict[str, Any]:
-    """What an app that was killed has left."""
+    """A journal left by a killed app."""
     classes = [{"id": 1, "name": "finch", "supports": [SUPPORT]}]
     state = {"classes": classes, "threshold": None, "next_id": 2}
     about = {"journal": f"/state/{project}.json", "adding": {}, "time": 1_700_000_000.0}
@@ -51,7 +51,7 @@ def test_opening_a_folder_is_not_an_edit(drive: Drive, fake_engine: FakeEngine, 
     drive(scenario)
 
 
-def test_terminating_keeps_photos_being_added_and_nothing_saved(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_termination_keeps_photos_being_added(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         controller, recovery = driver.app.controller, driver.app.recovery
         with controller.begun({"finch": ["/home/finch-1.jpg"]}):
@@ -64,7 +64,7 @@ def test_terminating_keeps_photos_being_added_and_nothing_saved(drive: Drive, fa
     drive(scenario)
 
 
-def test_an_edit_while_a_folder_opens_stays_an_edit(drive: Drive) -> None:
+def test_edit_while_a_folder_opens_is_kept(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         controller = driver.app.controller
         embed = controller._embed
@@ -94,7 +94,7 @@ def test_a_crash_is_not_listed_before_named_files(
         await driver.until(lambda: driver.counts == OPENED)
         if asked:
             await driver.until(lambda: "Unsaved work of /photos, 2023-11-14" in title(driver))
-            assert "go on with 1 class (finch), 1 photo" in str(app.screen.options)  # type: ignore[attr-defined]
+            assert "continue with 1 class (finch), 1 photo" in str(app.screen.options)  # type: ignore[attr-defined]
             await driver.keys("down", "down", "enter")
         else:
             await driver.idle()
@@ -111,7 +111,7 @@ def test_a_crash_is_not_listed_before_named_files(
     drive(scenario)
 
 
-def test_without_a_place_the_offer_comes_first_and_may_be_forgotten(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_recovery_is_offered_first_and_can_be_discarded(drive: Drive, fake_engine: FakeEngine) -> None:
     fake_engine.left = left()
 
     async def scenario(driver: Driver) -> None:
@@ -125,9 +125,7 @@ def test_without_a_place_the_offer_comes_first_and_may_be_forgotten(drive: Drive
 
 
 @pytest.mark.parametrize("option", ["go on", "forget"])
-def test_recovery_of_one_app_does_not_remove_that_of_another(
-    drive: Drive, fake_engine: FakeEngine, option: str
-) -> None:
+def test_recovering_one_app_keeps_the_journal_of_another(drive: Drive, fake_engine: FakeEngine, option: str) -> None:
     fake_engine.left, fake_engine.left_before = left("/home/new.frn.json"), [left("/home/old.frn.json")]
 
     async def scenario(driver: Driver) -> None:
@@ -146,13 +144,13 @@ def test_recovery_of_one_app_does_not_remove_that_of_another(
     drive(scenario, app=lambda place, **options: FrnApp(None, **options))
 
 
-def test_the_samples_step_aside_for_a_first_class_and_undo_brings_them_back(drive: Drive, lines: Lines) -> None:
+def test_samples_make_room_for_the_first_class_and_undo_restores_them(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         app = driver.app
         await app.workspace.open_samples("/photos")
         await driver.idle()
         assert "frn-tui  samples" in lines(app)[0]
-        await driver.keys("plus")  # playing with them makes them nobody's own
+        await driver.keys("plus")  # an edit makes the samples the user's own classes
         for first in ("class", "folder", "photos"):
             if first == "class":
                 await driver.keys("A")
@@ -175,7 +173,7 @@ def test_the_samples_step_aside_for_a_first_class_and_undo_brings_them_back(driv
     drive(scenario)
 
 
-def test_new_and_save_as(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_new_and_save_as_work(drive: Drive, fake_engine: FakeEngine) -> None:
     saved: list[str] = []
 
     def save(tell: object, **arguments: str) -> None:
@@ -218,7 +216,7 @@ def test_missing_photos_are_counted_reported_and_found_again(
 
     async def scenario(driver: Driver) -> None:
         app = driver.app
-        fake_engine.known = {"jay-1.jpg"}  # of the other nothing is known
+        fake_engine.known = {"jay-1.jpg"}  # the other one has no stored features
         await app.workspace.open_place("/home/birds.frn.json")
         await driver.idle()
         assert "2 missing (R)" in lines(app)[0]
@@ -236,14 +234,14 @@ def test_missing_photos_are_counted_reported_and_found_again(
         assert not app.controller.session.is_saved
         await driver.keys("u")
         assert driver.app.controller.session.is_saved
-        assert "2 missing (R)" in lines(app)[0]  # the project says again that they are where they are not
+        assert "2 missing (R)" in lines(app)[0]  # the project lists the photos in their old places again
         await driver.keys("ctrl+r")
         assert "missing" not in lines(app)[0]
 
     drive(scenario)
 
 
-def test_a_project_is_opened_by_its_whole_path(drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_project_is_opened_by_its_full_path(drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     async def scenario(driver: Driver) -> None:
@@ -254,12 +252,12 @@ def test_a_project_is_opened_by_its_whole_path(drive: Drive, tmp_path: Path, mon
         assert app.controller.project == f"{Path.home()}/birds.frn.json"
         await driver.keys("S")
         await driver.type("folder/")
-        assert any("folder/: is a folder; name a file in it" in note.message for note in app._notifications)
+        assert any("folder/: is a folder; give the name of a file" in note.message for note in app._notifications)
 
     drive(scenario)
 
 
-def test_a_bundle_is_written_where_one_says_and_unpacked_where_one_says(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_bundle_is_written_and_unpacked_at_the_given_paths(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         app = driver.app
         for _ in range(2):
@@ -298,7 +296,7 @@ def test_undo_covers_the_model_and_the_threshold(drive: Drive, fake_engine: Fake
     drive(scenario)
 
 
-def test_held_keys_lose_nothing(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_held_keys_are_not_lost(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.pilot.press(*["plus"] * 10, "minus", "minus")
         await driver.idle()

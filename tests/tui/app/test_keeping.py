@@ -1,4 +1,4 @@
-"""Quitting, exporting and showing outside, from the keyboard."""
+"""Quitting, exporting and opening an external viewer with the keyboard."""
 
 import subprocess
 import sys
@@ -69,7 +69,7 @@ def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) 
         ("numpy", "arrays", "numpy.load(/home/x)"),
     ],
 )
-def test_what_is_exported_is_chosen_and_replaces_only_if_told(
+def test_export_format_is_chosen_and_replaces_only_on_request(
     drive: Drive, fake_engine: FakeEngine, chosen: str, what: str, run: str
 ) -> None:
     asked: list[tuple[str, str, bool]] = []

@@ -1,4 +1,4 @@
-"""Keys that are sent ahead arrive, in order, at what is on top when they are handled."""
+"""Keys that are sent ahead arrive in order, at the screen that is on top when they are handled."""
 
 from pathlib import Path
 
@@ -12,14 +12,14 @@ from tests.tui.fake_engine import FakeEngine
 
 
 def send(driver: Driver, *keys: str) -> None:
-    """Send keys as a terminal does: all at once, none waits for the one before."""
+    """Send keys as a terminal does: all at once, without waiting."""
     for key in keys:
         character = key if len(key) == 1 else None
         name = _character_to_key(key) if character else key
         driver.app.post_message(events.Key(name, character if character != " " else " "))
 
 
-def test_a_format_and_a_path_that_are_typed_ahead_arrive(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_format_and_path_typed_ahead_arrive(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         driver.app.workspace.ask(["/queries"])
         await driver.idle()
@@ -46,7 +46,7 @@ def test_a_path_with_blanks_is_typed_into_the_picker_and_marks_nothing(drive: Dr
 
 
 def test_two_thousand_keys_in_one_write_arrive_in_order(drive: Drive) -> None:
-    """Classes are made by typed names: each name opens a dialogue, is typed into it and leaves it."""
+    """Create classes by typed names: each name opens a dialog, is typed and closes it."""
     names = [f"class {number} {'y' * 60}" for number in range(26)]
 
     async def scenario(driver: Driver) -> None:

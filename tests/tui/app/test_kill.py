@@ -1,6 +1,6 @@
-"""The app, its engine or both are killed while it adds photos and saves: what was kept is there again.
+"""The app, its engine or both are killed while it adds photos and saves; the saved state is recovered.
 
-`FRN_KILLS=50x1000` kills 50 times at random moments, a thousand photos on their way; `-s` shows what each has cost.
+`FRN_KILLS=50x1000` kills 50 times at random moments while a thousand photos load; `-s` shows the loss each time.
 """
 
 import json
@@ -63,14 +63,14 @@ async def use(pilot):
 
 FrnApp(place or None, images="half").run(headless=True, auto_pilot=use)
 """
-"""A user who goes on with what was unsaved, deletes all classes but the last, adds a folder to another, saves often."""
+"""A user who recovers unsaved work, deletes all classes but the last, merges a folder into a class, and saves often."""
 
 
 Paths = dict[str, set[str]]
 
 
 class User:
-    """Someone at the app, in a process of its own."""
+    """Use the app in a separate process."""
 
     def __init__(self, project: Path, fresh: str, photos: Path) -> None:
         place = str(project) if project.exists() else ""
@@ -93,7 +93,7 @@ class User:
         raise AssertionError(f"it did not happen in time; last: {str(self.told[-1:])[:500]}")
 
     def kill(self) -> float:
-        """Kill the app; the time it was."""
+        """Kill the app and return the time."""
         self.process.kill()
         killed = time.time()
         self.process.wait()
@@ -109,13 +109,13 @@ class User:
 
 
 def paths_of(classes: dict[str, list[str]], adding: dict[str, list[str]]) -> Paths:
-    """All photos of each class, those on their way too. A project's paths are relative, and come back with dots."""
+    """Return all photos of each class, including those that are still loading; paths of a project become absolute."""
     names = (*classes, *adding)
     return {name: {*map(os.path.normpath, (*classes.get(name, ()), *adding.get(name, ())))} for name in names}
 
 
 def kept(state: Path, project: Path) -> Paths:
-    """What the newest journal holds; where nothing is unsaved, the project."""
+    """Return the content of the newest journal, or of the project if nothing is unsaved."""
     entries = [json.loads(path.read_text()) for path in state.glob("journal-*.json")]
     entry = max(entries, key=lambda entry: float(entry["time"]), default=None)
     if entry is not None:
@@ -126,17 +126,17 @@ def kept(state: Path, project: Path) -> Paths:
 
 
 def lost(told: list[dict[str, Any]], killed: float, found: Paths) -> float:
-    """Seconds between a kill and the last moment before it whose photos are all there again."""
+    """Return the seconds between a kill and the last earlier moment whose photos were all recovered."""
     for facts in reversed(told):
         wanted = paths_of(facts["classes"], facts["adding"])
-        unreadable = {*map(os.path.normpath, told[-1]["problems"])}  # what was read when the engine was killed
+        unreadable = {*map(os.path.normpath, told[-1]["problems"])}  # the photos read before the engine was killed
         if all(paths - unreadable <= found.get(name, set()) for name, paths in wanted.items()):
             return killed - float(facts["time"])
     return float("inf")
 
 
 def draw(folder: Path, data: bytes) -> Path:
-    """A folder of copies of a photo, each of another content."""
+    """Make a folder of copies of a photo, each with different content."""
     folder.mkdir()
     for number in range(PHOTOS):
         (folder / f"{number}.png").write_bytes(data + f"{folder.name}/{number}".encode())
@@ -175,7 +175,7 @@ def test_edits_older_than_five_seconds_survive_any_kill(private_state: Path, mot
 
 
 def strike(user: User, victim: str, name: str, places: tuple[Path, Path], chance: random.Random) -> None:
-    """Kill the engine, so that the caller's kill is the second; or both at once; or leave the app to the caller."""
+    """Kill the engine so that the caller's kill is the second, or both at once, or leave the app to the caller."""
     user.until(lambda: name in user.told[-1]["adding"] or name in user.told[-1]["classes"])
     begun = time.time()
     if "FRN_KILLS" in os.environ:
@@ -188,7 +188,7 @@ def strike(user: User, victim: str, name: str, places: tuple[Path, Path], chance
     if victim == "app" or engine is None:
         return
     os.kill(engine, signal.SIGKILL)
-    if victim == "engine":  # the app goes on with another
+    if victim == "engine":  # the app starts another engine
         user.until(lambda: user.told[-1]["engine"] not in (None, engine))
         moment = time.time() + chance.uniform(0, LOST if "FRN_KILLS" in os.environ else 0.1)
         user.until(lambda: time.time() >= moment)

@@ -1,4 +1,4 @@
-"""The command line of the app, where there is no terminal for it."""
+"""The command line of the app without a terminal."""
 
 import os
 import select
@@ -53,9 +53,9 @@ def test_help_and_version_import_nothing_of_the_app() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs pseudo-terminals")
-def test_it_ends_when_its_terminal_is_gone_and_no_signal_says_so(private_state: Path) -> None:
+def test_app_ends_when_its_terminal_is_gone_without_a_signal(private_state: Path) -> None:
     master, slave = os.openpty()
-    # A session of its own without a controlling terminal: nobody sends SIGHUP.
+    # A separate session without a controlling terminal, so that no SIGHUP is sent.
     with processes.started([sys.executable, "-m", "frn_tui.main"], stdin=slave, stdout=slave, stderr=slave) as app:
         os.close(slave)
         seen = b""
@@ -70,7 +70,7 @@ def test_it_ends_when_its_terminal_is_gone_and_no_signal_says_so(private_state: 
     ("model", "reason"),
     [("nomodel", "there is no such model file, run folder or model by name"), ("run", "is not exported yet")],
 )
-def test_a_model_that_cannot_be_opened_ends_the_program_with_a_line(tmp_path: Path, model: str, reason: str) -> None:
+def test_unopenable_model_ends_the_program_with_one_line(tmp_path: Path, model: str, reason: str) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "best.safetensors").touch()
     result = run("--model", tmp_path / model)

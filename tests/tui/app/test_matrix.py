@@ -1,4 +1,4 @@
-"""Every size in every kind of colours and theme is painted, and the terminal is sent nothing else."""
+"""Every size with all colours and themes is painted, and nothing else is sent to the terminal."""
 
 import re
 from collections.abc import Callable
@@ -16,12 +16,12 @@ COLORS = ["truecolor", "256", "standard", "none"]
 THEMES = ["textual-dark", "textual-light", "ansi-dark"]
 SIZES = [(80, 24), (140, 40), (40, 12), (300, 80), (20, 5)]
 KEYS = ["H t tab", "g question_mark escape", "z i z", "L escape", "shift+tab t i"]
-"""Of each paint: they show other things than the start does."""
+"""Texts of each screen that do not appear on the first screen."""
 SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 
 
 @pytest.mark.parametrize("colors", COLORS)
-def test_every_size_and_theme_is_painted_with_the_colours_that_there_are(
+def test_every_size_and_theme_uses_only_available_colours(
     colors: str,
     drive: "Drive",
     lines: Callable[[Any], list[str]],
@@ -36,7 +36,7 @@ def test_every_size_and_theme_is_painted_with_the_colours_that_there_are(
     async def scenario(driver: "Driver") -> None:
         assert driver.app.workspace.context.mode == "half"
         await driver.app.workspace.query_pane.ask_now(["/queries"])
-        for step, size in enumerate(SIZES):  # any two of size, theme and colours meet
+        for step, size in enumerate(SIZES):  # every pair of size, theme and colours occurs
             driver.app.theme = THEMES[(step + COLORS.index(colors)) % len(THEMES)]
             await driver.pilot.resize_terminal(*size)
             for key in KEYS[step].split():
@@ -64,8 +64,8 @@ def check_colors(text: str, colors: str) -> None:
         assert all(red == green == blue for red, green, blue in shades)
 
 
-def test_a_window_of_a_single_cell_comes_to_rest(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scrollbar that takes the room of what it scrolls would come and go for ever."""
+def test_window_of_a_single_cell_becomes_idle(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrollbar that covers its own content would appear and disappear forever."""
     laid_out = []
     refresh = Screen._refresh_layout
 
@@ -93,7 +93,7 @@ def test_a_window_of_a_single_cell_comes_to_rest(drive: "Drive", monkeypatch: py
 
 
 @pytest.mark.parametrize(("no_color", "shown"), [(False, "ansi-light"), (True, "textual-dark")])
-def test_a_theme_is_remembered_but_not_one_of_colours_where_there_are_none(
+def test_theme_is_remembered_unless_colours_are_off(
     no_color: bool, shown: str, drive: "Drive", private_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Settings(theme="ansi-light").write()

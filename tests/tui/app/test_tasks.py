@@ -1,4 +1,4 @@
-"""Ten tasks by keys alone and one by the mouse alone: what docs/lab/tasks.md says each takes is what it takes."""
+"""Ten tasks by keys alone and one by the mouse alone need exactly the counts in docs/lab/tasks.md."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,15 +15,15 @@ from tests.tui.fake_engine import FakeEngine
 
 CLASSES = ["finch", "jay", "owl", "tit", "wren"]
 WRONG = (3, 11, 24, 37)
-"""Of the 40 photos that are answered with a class, those that are of the next one."""
+"""Photos of the next class among the 40 photos that are answered with a class."""
 DOUBTED = (3, 7, 11, 18, 24, 29, 37)
-"""Those that the classes are not sure of, among them the wrong ones."""
+"""Those that the classes are not sure of, including the wrong ones."""
 ASKED = [f"{name}-{100 + number}.jpg" for name in CLASSES for number in range(40)]
 TABLE = Path(__file__).parents[3] / "docs" / "lab" / "tasks.md"
 
 
 class User:
-    """Presses keys, and counts them."""
+    """Presses keys and counts them."""
 
     def __init__(self, driver: Driver, engine: FakeEngine) -> None:
         self.driver, self.app, self.engine, self.pressed = driver, driver.app, engine, 0
@@ -38,14 +38,14 @@ class User:
         await self.driver.idle()
 
     async def begin(self) -> None:
-        """What stands before most tasks; it does not count."""
+        """Set up the start of most tasks; these keys do not count."""
         await self.press("a left f i f2")
         await self.press("p a s f2")
         self.pressed = 0
 
     @property
     def asked(self) -> str:
-        """The photo on show."""
+        """Return the photo on show."""
         answer = self.app.controller.query.answer
         return answer["path"] if answer else ""
 
@@ -55,13 +55,13 @@ class User:
 
 
 async def classes(user: User) -> None:
-    """Five classes from folders."""
+    """Enroll five classes from folders."""
     await user.press("a left f i f2")
     assert user.driver.counts == dict.fromkeys(CLASSES, 5)
 
 
 async def questions(user: User) -> None:
-    """Five classes from folders, 200 questions answered, each reviewed and said to be right or what it is."""
+    """Enroll five classes from folders, classify 200 photos, then confirm or correct each answer."""
     await classes(user)
     await user.press("p a s f2")
     await user.press("L n")
@@ -77,7 +77,7 @@ async def questions(user: User) -> None:
 
 
 async def one_photo(user: User) -> None:
-    """Ask about one photo, and see what its class does not explain."""
+    """Classify one photo and see which parts its class does not explain."""
     await user.press("p a s enter o w l enter H")
     shown = user.app.workspace.query_pane.picture
     assert user.asked.startswith("/asked/owl")
@@ -85,7 +85,7 @@ async def one_photo(user: User) -> None:
 
 
 async def correction(user: User) -> None:
-    """Say of the photo on show that it is of another class; the next one follows."""
+    """Assign the photo on show to another class; the next photo follows."""
     await user.press("3")
     assert next(iter(user.labels.values())) == "owl"
     assert user.asked.endswith("finch-101.jpg")
@@ -98,38 +98,38 @@ async def threshold(user: User) -> None:
 
 
 async def twelve(user: User) -> None:
-    """Say of the first twelve photos that they are of class 2."""
+    """Assign the first twelve photos to class 2."""
     await user.press(["L", *["space"] * 12, "2"])
     assert list(user.labels.values()) == ["jay"] * 12 + [""] * 188
 
 
 async def misfits(user: User) -> None:
-    """See what does not fit, of 210 classes, the likeliest mistakes first."""
+    """List the photos of 210 classes that do not fit, the likeliest mistakes first."""
     await user.press("exclamation_mark")
     assert user.app.workspace.photos_pane.everywhere == "outlier"
 
 
 async def models(user: User) -> None:
-    """Compare two models on the classes, and take the other one."""
+    """Compare two models on the classes and use the other one."""
     await user.press("C down enter")
     assert user.app.controller.session.state.model
 
 
 async def merge(user: User) -> None:
-    """Make one class of two."""
+    """Merge two classes."""
     await user.press("r ctrl+u j a y enter enter")
     assert user.driver.counts == {"jay": 10, "owl": 5, "tit": 5, "wren": 5}
 
 
 async def closer(user: User) -> None:
-    """See an example large, twice as close, and the next one."""
+    """Enlarge an example, zoom in twofold, then show the next example."""
     await user.press("shift+tab z z Z right")
     assert isinstance(user.app.screen, Closeup)
     assert user.app.screen.at == 1
 
 
 async def sort(user: User) -> None:
-    """Copy 200 photos into a folder for each verdict."""
+    """Copy 200 photos into one folder per verdict."""
     await user.press("L e down down enter enter")
     assert len(user.engine.sorted) == 200
 
@@ -141,7 +141,7 @@ async def save(user: User) -> None:
 
 
 async def by_mouse(user: User) -> None:
-    """By the mouse alone: choose a class, ask about an example of it, and say of the photo that it is of another."""
+    """With the mouse alone: choose a class, classify one of its examples, and assign that photo to another class."""
     pilot = user.driver.pilot
     await pilot.click("#classes", offset=(3, 2))
     await user.driver.idle()
@@ -168,7 +168,7 @@ LONG: list[Callable[[User], Awaitable[None]]] = [questions, twelve, sort, save, 
 
 
 def told() -> dict[str, tuple[str, str]]:
-    """Each task's keys before and now, as they stand in the document."""
+    """Return each task's counts before and now, from the document."""
     rows = re.findall(r"^\| (.+?) \| (\S+) \| (\d+) \|", TABLE.read_text(), re.MULTILINE)
     return {what: (before, now) for what, before, now in rows}
 
@@ -206,6 +206,6 @@ def test_a_task_takes_the_documented_number_of_keys(
     drive(scenario, place="/home")
 
 
-def test_five_classes_and_200_questions_take_at_most_half_of_the_keys_of_before() -> None:
+def test_five_classes_and_200_answers_take_at_most_half_the_old_keys() -> None:
     before, now = told()[(questions.__doc__ or "").strip().rstrip(".")]
     assert 2 * int(now) <= int(before)

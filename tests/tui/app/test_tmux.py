@@ -1,4 +1,4 @@
-"""The real program with its engine, in a real terminal: what is typed, pasted, killed and left behind."""
+"""The real program with its engine in a real terminal: typing, pasting, kills, and files left behind."""
 
 import json
 import os
@@ -30,7 +30,7 @@ main.run()
 
 
 class Terminal:
-    """A shell in a tmux server of its own."""
+    """A shell in a separate tmux server."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class Terminal:
         self.state = folder / "state"
         self._socket = folder / "tmux"
         environment = {**os.environ, "FRN_STATE": str(self.state), "FRN_CACHE": str(folder / "cache"), "PS1": "$ "}
-        for name in ("NO_COLOR", "TMUX", "BASH_ENV", "ENV", "COLUMNS", "LINES"):  # xdist says a size, which would stay
+        for name in ("NO_COLOR", "TMUX", "BASH_ENV", "ENV", "COLUMNS", "LINES"):  # xdist sets a size, which would stay
             environment.pop(name, None)
         command = ["new-session", "-d", "-x", "100", "-y", "30", "sh"]
         subprocess.run(
@@ -71,7 +71,7 @@ class Terminal:
         return self.tmux("capture-pane", "-p")
 
     def settle(self, columns: int, rows: int, *words: str) -> None:
-        """Resize at last; after many sizes in a row tmux may keep the last one to itself until there is another."""
+        """Set the final size; after many sizes in a row, tmux may hold back the last one until the next."""
 
         def nudged() -> bool:
             for width in (columns - 1, columns):
@@ -82,7 +82,7 @@ class Terminal:
         self.until(nudged)
 
     def is_wiped(self) -> bool:
-        """Wipe the screen behind the app's back, and say whether it stayed empty: the app may have been painting."""
+        """Clear the screen behind the app's back, and return whether it stayed empty; the app may be painting."""
         Path(self.flag("pane_tty")).write_text("\x1b[2J")
         time.sleep(0.3)
         return not self.screen.strip()
@@ -119,7 +119,7 @@ class Terminal:
         return int(self.status.read_text())
 
     def is_restored(self) -> bool:
-        """Whether the terminal is as it was: no other screen, a cursor, an echo, no mouse, no bracketed paste."""
+        """Return whether the terminal is restored: main screen, cursor, echo, no mouse, no bracketed paste."""
         terminal = self.flag("pane_tty")
         settings = subprocess.run(["stty", "-a", "-F", terminal], capture_output=True, text=True, check=True).stdout
         flags = [self.flag(name) for name in ("alternate_on", "cursor_flag", "mouse_any_flag")]
@@ -145,7 +145,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def children(process: int) -> list[int]:
-    """Processes that a process has started."""
+    """Return the processes that a process has started."""
     found = Path(f"/proc/{process}/task/{process}/children")
     return [int(word) for word in found.read_text().split()] if found.exists() else []
 
@@ -158,12 +158,12 @@ def lives(process: int) -> bool:
 
 
 def kept(terminal: Terminal) -> str:
-    """What the journals say."""
+    """Return the content of the journals."""
     return "".join(path.read_text() for path in terminal.state.glob("journal-*.json"))
 
 
 def begin_a_class(terminal: Terminal) -> None:
-    """Edit: what was only opened is on the disk already, and not kept."""
+    """Make an edit; opened content is already on the disk and is not journalled."""
     terminal.keys("A")
     terminal.shows("New class")
     terminal.keys("owl", "Enter")
@@ -171,7 +171,7 @@ def begin_a_class(terminal: Terminal) -> None:
 
 
 def test_a_terminal_that_lost_its_screen_is_painted_again(terminal: Terminal, photos: Path) -> None:
-    """As one does that was small for so short a time that the app saw but one size."""
+    """A pane that was small so briefly that the app saw only one size."""
     app = terminal.start(str(photos))
     terminal.shows("frn-tui", "2 classes · 6 photos", "Classes")
     terminal.until(terminal.is_wiped)
@@ -214,7 +214,7 @@ def test_a_session_classifies_corrects_saves_and_quits(terminal: Terminal, photo
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_in_good_order_and_keeps_the_work(
+def test_signal_ends_the_app_cleanly_and_keeps_the_work(
     number: signal.Signals, terminal: Terminal, photos: Path
 ) -> None:
     app = terminal.start(str(photos))
@@ -243,7 +243,7 @@ def test_a_crash_restores_the_terminal_and_exits_with_a_failure(terminal: Termin
     terminal.shows("2 classes · 6 photos")
     (engine,) = children(app)
     painted = terminal.tmux("capture-pane", "-p", "-e")
-    assert "\x1b[38;2;254" not in painted  # no orange: there is NO_COLOR
+    assert "\x1b[38;2;254" not in painted  # no orange, because of NO_COLOR
     terminal.keys("C-q")
     assert terminal.ended() == 1
     terminal.until(terminal.is_restored)
@@ -251,15 +251,15 @@ def test_a_crash_restores_the_terminal_and_exits_with_a_failure(terminal: Termin
     terminal.until(lambda: not lives(engine), seconds=5)
 
 
-def test_a_terminal_that_cannot_move_its_cursor_is_refused_politely(terminal: Terminal) -> None:
+def test_terminal_without_cursor_movement_is_refused(terminal: Terminal) -> None:
     terminal.start(str(terminal.folder), before="TERM=dumb")
     assert terminal.ended() == 1
     terminal.shows("frn-tui needs a terminal that can move its cursor")
     assert "Traceback" not in terminal.screen
 
 
-def test_two_thousand_keys_in_one_write_reach_the_dialogues_that_they_open(terminal: Terminal) -> None:
-    """As an unbracketed paste, or a slow ssh, sends them: each name opens a dialogue, is typed and leaves it."""
+def test_two_thousand_keys_in_one_write_reach_the_dialogs_that_they_open(terminal: Terminal) -> None:
+    """As in a paste without brackets or a slow ssh: each name opens a dialog, is typed and closes it."""
     terminal.start()
     terminal.shows("explained, unknown")
     names = [f"class {number:02d} {'y' * 60}" for number in range(30)]

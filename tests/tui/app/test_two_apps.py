@@ -26,7 +26,7 @@ STATE = State((ClassEntry(1, "x"),), next_id=2)
 
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[bytes]]:
-    """Another process, which lives until it is told."""
+    """A process that lives until it is told to end."""
     with processes.started([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         yield process
 
@@ -57,7 +57,7 @@ def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
             with pytest.raises(EngineError, match=rf"open in another frn-tui \(process {os.getpid()}\)"):
                 await second.call(SaveProject(path=path, state=STATE, replace=True))
 
-            await second.call(LockProject(path=path))  # takes it over: now the first one is told
+            await second.call(LockProject(path=path))  # takes it over, which the first app reports
             with pytest.raises(EngineError, match="Save under another name"):
                 await first.call(SaveProject(path=path, state=STATE, replace=False))
             await first.call(SaveProject(path=str(tmp_path / "mine.frn.json"), state=STATE, replace=False))
@@ -66,7 +66,7 @@ def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
 
             await second.call(LockProject(path=path))
             await second.close()
-            assert (await first.call(FindHolder(path=path))) is None  # a lock dies with its app
+            assert (await first.call(FindHolder(path=path))) is None  # a lock ends with its app
             await first.call(SaveProject(path=path, state=STATE, replace=False))
         finally:
             await first.close()
@@ -75,7 +75,7 @@ def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
     asyncio.run(scenario())
 
 
-def test_a_link_to_a_project_is_the_project_and_a_damaged_lock_still_locks(
+def test_link_to_a_project_shares_its_lock_even_if_damaged(
     tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
 ) -> None:
     path, link = tmp_path / "x.frn.json", tmp_path / "y.frn.json"
@@ -125,7 +125,7 @@ def test_a_project_is_locked_again_after_its_engine_was_killed(
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
-def test_the_app_locks_its_project_when_the_engine_was_started_again(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_project_is_locked_again_by_a_restarted_engine(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         driver.app.controller.project = PROJECT
         assert fake_engine.on_restart is not None
@@ -136,7 +136,9 @@ def test_the_app_locks_its_project_when_the_engine_was_started_again(drive: Driv
 
 
 @pytest.mark.parametrize(("option", "project"), [("copy", None), ("take it over", PROJECT), ("leave it", "before")])
-def test_who_opens_it_second_chooses(drive: Drive, fake_engine: FakeEngine, option: str, project: str | None) -> None:
+def test_second_app_chooses_copy_or_takeover(
+    drive: Drive, fake_engine: FakeEngine, option: str, project: str | None
+) -> None:
     fake_engine.holders[PROJECT] = 4321
 
     async def scenario(driver: Driver) -> None:

@@ -1,4 +1,4 @@
-"""An engine as a process, some of whose files do something by their names."""
+"""An engine process that reacts to the names of some files."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ Scenario = Callable[[EngineClient], Coroutine[Any, Any, None]]
 
 
 TIMEOUT = 20.0
-"""Seconds that a scenario and closing may take."""
+"""Seconds that a scenario and its end may take."""
 MISCHIEF = """
 import os, sys, time
 from pathlib import Path
@@ -40,7 +40,7 @@ extractor.read_file = pictures.read_file = mischief
 from frn_tui.engine.__main__ import main
 main()
 """
-"""An engine to which files do something by their names."""
+"""An engine that reacts to the names of files."""
 
 
 @pytest.fixture(autouse=True)
@@ -56,14 +56,14 @@ def photos(moths: Path, tmp_path: Path) -> Callable[..., list[str]]:
     def photos(*names: str) -> list[str]:
         paths = [tmp_path / f"{name}.png" for name in names]
         for path in paths:
-            path.write_bytes(data + path.name.encode())  # another content, the same picture
+            path.write_bytes(data + path.name.encode())  # other bytes, same image
         return [*map(str, paths)]
 
     return photos
 
 
 def play(scenario: Scenario, *, model: bool = True, **options: Any) -> None:
-    """Run a scenario on a client; afterwards no process, no descriptor and no task is left."""
+    """Run a scenario on a client; afterwards no process, descriptor or task remains."""
 
     async def run() -> None:
         client = EngineClient(**options)
@@ -73,9 +73,7 @@ def play(scenario: Scenario, *, model: bool = True, **options: Any) -> None:
                 await client.call(OpenModel(model="conv4"))
             await asyncio.wait_for(scenario(client), TIMEOUT)
         finally:
-            await asyncio.wait_for(
-                client.close(), TIMEOUT
-            )  # how long it takes, `python assets/benchmarks/app.py` measures
+            await asyncio.wait_for(client.close(), TIMEOUT)  # `python assets/benchmarks/app.py` measures the time
         await asyncio.sleep(0)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert not others
@@ -87,7 +85,7 @@ def play(scenario: Scenario, *, model: bool = True, **options: Any) -> None:
 
 
 def children() -> list[str]:
-    """Names of the children of this process, zombies too."""
+    """Return the names of this process's children, including zombies."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

@@ -1,4 +1,4 @@
-"""What the engine process answers, logs and cancels."""
+"""Answers, log messages and cancelling in the engine process."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.tui.client.conftest import MISCHIEF, Message, eventually, kill, play
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through /proc")
 
 
-def test_hello_comes_before_anything_heavy_and_the_end_with_the_input(tmp_path: Path) -> None:
+def test_engine_says_hello_early_and_ends_with_its_input(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "frn_tui.engine", "--log", str(tmp_path / "log")]
     with processes.started(command, stdin=-1, stdout=-1, stderr=-1) as process:
         assert process.stdin is not None
@@ -45,7 +45,7 @@ def test_hello_comes_before_anything_heavy_and_the_end_with_the_input(tmp_path: 
     assert "ignored: no JSON" in log
 
 
-def test_the_engine_and_its_threads_leave_the_processor_to_the_app(photos: Callable[..., list[str]]) -> None:
+def test_engine_threads_have_lower_priority_than_the_app(photos: Callable[..., list[str]]) -> None:
     own = os.getpriority(os.PRIO_PROCESS, 0)
 
     async def scenario(client: EngineClient) -> None:
@@ -60,7 +60,7 @@ def test_the_engine_and_its_threads_leave_the_processor_to_the_app(photos: Calla
     play(scenario)
 
 
-def test_progress_comes_in_order_and_lanes_do_not_wait_for_each_other(photos: Callable[..., list[str]]) -> None:
+def test_progress_is_ordered_and_queues_run_independently(photos: Callable[..., list[str]]) -> None:
     paths = photos(*(f"slow {i}" for i in range(20)))
 
     async def scenario(client: EngineClient) -> None:
@@ -117,7 +117,7 @@ def test_a_bug_in_the_engine_leaves_a_traceback_and_the_message_says_where(tmp_p
     assert "Traceback" in log.read_text()
 
 
-def test_a_long_log_is_started_again(tmp_path: Path) -> None:
+def test_long_log_is_truncated(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     for size, kept in ((MAX_LOG, True), (MAX_LOG + 1, False)):
         log.write_bytes(b"x" * size)
@@ -129,7 +129,7 @@ def test_a_long_log_is_started_again(tmp_path: Path) -> None:
         assert (log.stat().st_size >= size) == kept
 
 
-def test_a_cancelled_request_stops_softly(photos: Callable[..., list[str]]) -> None:
+def test_cancelled_request_stops_without_a_kill(photos: Callable[..., list[str]]) -> None:
     paths = photos(*(f"slow {i}" for i in range(100)))
 
     async def scenario(client: EngineClient) -> None:
@@ -141,7 +141,7 @@ def test_a_cancelled_request_stops_softly(photos: Callable[..., list[str]]) -> N
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert time.monotonic() - before < 5  # 0.25 is measured by `python assets/benchmarks/app.py`
+        assert time.monotonic() - before < 5  # `python assets/benchmarks/app.py` measures 0.25
         seen = len(events)
         await client.call(EmbedImages(paths=paths[:1]))
         assert time.monotonic() - before < 10

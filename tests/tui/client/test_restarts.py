@@ -1,4 +1,4 @@
-"""The client outlives its engine."""
+"""The client survives a crash of its engine."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ def test_a_request_that_does_not_stop_is_killed_and_others_fail(photos: Callable
         pid = client.pid
         stuck = asyncio.create_task(client.call(RenderPreview(path=hang, columns=2, rows=2)))
         behind = asyncio.create_task(client.call(RenderPreview(path=hang, columns=3, rows=3)))
-        await eventually(Path(hang).with_suffix(".begun").exists)  # before that, it would only leave the queue
+        await eventually(Path(hang).with_suffix(".begun").exists)  # earlier, it would only leave the queue
         stuck.cancel()
         with pytest.raises(EngineError, match="the engine stopped"):
             await behind
@@ -109,7 +109,7 @@ def test_a_file_that_kills_the_engine_is_skipped_and_the_rest_continues(
     play(scenario, program=("-c", MISCHIEF))
 
 
-def test_an_engine_that_dies_again_and_again_stays_dead_until_it_is_started(photos: Callable[..., list[str]]) -> None:
+def test_repeatedly_dying_engine_stays_down_until_started(photos: Callable[..., list[str]]) -> None:
     (poison,) = photos("poison")
 
     async def scenario(client: EngineClient) -> None:
@@ -141,13 +141,13 @@ def test_silence_is_reported_once(photos: Callable[..., list[str]]) -> None:
         os.kill(client.pid, signal.SIGCONT)
         assert (await waiting)["kind"] == "image"
         stuck = asyncio.create_task(client.call(RenderPreview(path=hang, columns=2, rows=2)))
-        await eventually(lambda: len(told) == 2)  # it lives, but the file does not come
+        await eventually(lambda: len(told) == 2)  # the engine is running, but the file never arrives
         stuck.cancel()
 
     play(scenario, model=False, program=("-c", MISCHIEF), silence_timeout=0.3, cancel_timeout=0.1)
 
 
-def test_an_engine_that_cannot_start_is_an_error() -> None:
+def test_engine_start_failure_is_reported() -> None:
     async def run() -> None:
         for program, message in (
             (("-c", "pass"), "does not start"),
@@ -189,7 +189,7 @@ def test_closing_is_quick_at_any_moment(photos: Callable[..., list[str]], moment
             await eventually(lambda: client.state == "starting")
         began = time.monotonic()
         await client.close()
-        assert time.monotonic() - began < 10  # at once on a quiet machine
+        assert time.monotonic() - began < 10  # immediately on a quiet machine
         await asyncio.gather(start, *calls, return_exceptions=True)
         assert client.state == "closed"
         with pytest.raises(EngineError, match="was closed"):
@@ -220,7 +220,7 @@ def test_no_engine_outlives_its_app(tmp_path: Path) -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process is there and no zombie that its new parent has yet to notice."""
+    """Return whether a process exists and is not a zombie waiting for its new parent."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()[0] != "Z"
     except OSError:

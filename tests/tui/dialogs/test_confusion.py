@@ -1,11 +1,11 @@
-"""The table of hide and test."""
+"""The table of the hide-and-test dialog."""
 
 from frn_tui.client.protocol import Confusion
 from frn_tui.dialogs.confusion import confusion_table
 from rich.cells import cell_len
 
 
-def test_columns_stand_below_their_numbers_whatever_the_names_and_however_many() -> None:
+def test_columns_align_with_their_numbers_for_any_names() -> None:
     count = 101
     names = {number: f"鳥{number}" if number % 2 else f"bird {number}" for number in range(count)}
     counts = [[int(row == column) * 7 for column in range(count)] for row in range(count)]

@@ -1,4 +1,4 @@
-"""The file picker: what it takes, what it finds, where it goes; and keys that come before a dialogue is there."""
+"""The file picker: accepting, searching, moving; and keys that arrive before a dialog is ready."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ async def opened(driver: Driver, key: str = "a") -> Picker:
     return driver.app.screen
 
 
-def test_it_takes_the_highlighted_entry_not_its_folder(drive: Drive) -> None:
+def test_picker_accepts_the_highlighted_entry_not_its_folder(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.keys("ctrl+n")
         picker = await opened(driver)
@@ -45,7 +45,7 @@ def test_it_takes_the_highlighted_entry_not_its_folder(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_folders_are_marked_too_and_become_classes_of_their_names(drive: Drive, lines: Lines) -> None:
+def test_marked_folders_become_classes_of_their_names(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.keys("ctrl+n")
         picker = await opened(driver)
@@ -77,7 +77,7 @@ def test_typing_searches_and_enter_opens_the_match(drive: Drive, lines: Lines) -
     drive(scenario)
 
 
-def test_bookmarks_and_recent_places_are_kept_and_gone_to(drive: Drive) -> None:
+def test_bookmarks_and_recent_folders_are_kept_and_opened(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         picker = await opened(driver)
         picker.open("/photos/owl")
@@ -97,7 +97,7 @@ def test_bookmarks_and_recent_places_are_kept_and_gone_to(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_letters_in_order_are_found_those_at_the_beginning_first() -> None:
+def test_search_matches_letters_in_order_prefixes_first() -> None:
     entries: list[Entry] = [{"name": name, "kind": "folder"} for name in ("ajar", "a jar", "Jar", "jxaxr", "raj")]
     assert [entry["name"] for entry in narrowed(entries, "jar")] == ["Jar", "ajar", "a jar", "jxaxr"]
 
@@ -108,7 +108,7 @@ def test_names_are_sorted_as_people_count() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_keys_typed_ahead_of_a_dialogue_are_not_lost(drive: Drive, size: tuple[int, int]) -> None:
+def test_keys_typed_ahead_of_a_dialog_are_not_lost(drive: Drive, size: tuple[int, int]) -> None:
     async def scenario(driver: Driver) -> None:
         app = driver.app
         for name in ("finch", "greenfinch"):
@@ -124,7 +124,7 @@ def test_keys_typed_ahead_of_a_dialogue_are_not_lost(drive: Drive, size: tuple[i
     drive(scenario, size=size)
 
 
-def test_renaming_to_another_class_merges_them_if_meant(drive: Drive) -> None:
+def test_renaming_to_another_class_merges_after_confirmation(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         workspace = driver.app.workspace
         workspace.classes_pane.list.focus()
@@ -140,7 +140,7 @@ def test_renaming_to_another_class_merges_them_if_meant(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_a_digit_says_of_which_class_the_photo_is_wherever_the_focus_is(drive: Drive) -> None:
+def test_digit_assigns_the_class_from_any_focus(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         workspace = driver.app.workspace
         await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
@@ -151,7 +151,7 @@ def test_a_digit_says_of_which_class_the_photo_is_wherever_the_focus_is(drive: D
     drive(scenario)
 
 
-def test_hjkl_move_where_there_is_something_to_move_in(drive: Drive) -> None:
+def test_hjkl_move_in_lists_and_grids(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         workspace = driver.app.workspace
         workspace.classes_pane.list.focus()
@@ -186,7 +186,7 @@ def test_attempts_to_quit_show_the_key(drive: Drive, key: str) -> None:
     drive(scenario)
 
 
-def test_commands_have_help(drive: Drive) -> None:
+def test_all_commands_have_help(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         helps = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
         assert helps["Relocate"] == "key R: find photos that were moved, by their content"
@@ -197,7 +197,7 @@ def test_commands_have_help(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_a_bar_shows_its_map_and_twice_clicked_takes_the_photo(drive: Drive) -> None:
+def test_bar_shows_its_map_and_double_click_assigns_the_photo(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         workspace = driver.app.workspace
         await workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
@@ -213,7 +213,7 @@ def test_a_bar_shows_its_map_and_twice_clicked_takes_the_photo(drive: Drive) -> 
     drive(scenario)
 
 
-def test_in_the_list_hjkl_move_and_other_letters_find(drive: Drive) -> None:
+def test_hjkl_move_in_the_list_and_other_letters_search(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         picker = await opened(driver)
 
@@ -230,13 +230,13 @@ def test_in_the_list_hjkl_move_and_other_letters_find(drive: Drive) -> None:
         await driver.until(lambda: picker.query_one(Input).value == "w")
         await driver.pilot.press("r", "e")
         assert [entry["name"] for entry in picker.entries] == ["wren"]
-        await driver.pilot.press("escape", "j", "a", "y")  # not in the list: letters find
+        await driver.pilot.press("escape", "j", "a", "y")  # not in the list, so typing searches
         assert picker.query_one(Input).value == "jay"
 
     drive(scenario)
 
 
-def test_a_folder_that_is_gone_leads_to_the_nearest_one_that_is_there(drive: Drive) -> None:
+def test_missing_folder_opens_its_nearest_existing_parent(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         driver.app.context.browsed = "/photos/gone/deeper"
         picker = await opened(driver)
@@ -248,7 +248,7 @@ def test_a_folder_that_is_gone_leads_to_the_nearest_one_that_is_there(drive: Dri
     drive(scenario)
 
 
-def test_a_path_that_is_typed_is_meant_from_the_folder_that_is_shown(drive: Drive) -> None:
+def test_typed_path_is_relative_to_the_shown_folder(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         for typed in ("./owl-2.jpg", "../owl/owl-2.jpg"):
             picker = await opened(driver, "p")
@@ -260,7 +260,7 @@ def test_a_path_that_is_typed_is_meant_from_the_folder_that_is_shown(drive: Driv
     drive(scenario)
 
 
-def test_marks_stay_while_one_goes_to_other_folders_and_are_listed(drive: Drive, lines: Lines) -> None:
+def test_marks_are_kept_across_folders_and_listed(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.keys("p", "right", "space", "left", "down", "right", "space")  # a jay, an owl
         assert "2 marked: jay-0.jpg, owl-0.jpg" in "\n".join(lines(driver.app))
@@ -271,7 +271,7 @@ def test_marks_stay_while_one_goes_to_other_folders_and_are_listed(drive: Drive,
     drive(scenario)
 
 
-def test_tab_completes_a_path_and_a_typo_stays_to_be_mended(drive: Drive) -> None:
+def test_tab_completes_a_path_and_a_typo_can_be_corrected(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.keys("p", *"/photos/o", "tab", *"owl-9.jpg", "enter")
         assert [note.message for note in driver.app._notifications] == []
@@ -283,7 +283,7 @@ def test_tab_completes_a_path_and_a_typo_stays_to_be_mended(drive: Drive) -> Non
     drive(scenario)
 
 
-def test_the_mouse_goes_up_takes_and_cancels(drive: Drive) -> None:
+def test_mouse_goes_up_accepts_and_cancels(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         picker = await opened(driver, "p")
         await driver.keys("right")  # into the first folder

@@ -1,4 +1,4 @@
-"""The app without its looks, on an engine that answers from a table."""
+"""The app without its display, on an engine that answers from a table."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -71,12 +71,12 @@ def test_folders_become_classes_in_one_edit(run: Run) -> None:
         assert names(controller) == {}
         await controller.add_classes({"jay": photos("jay", 4)})
         await controller.add_classes({"jay": photos("jay", 6)})
-        assert names(controller) == {"jay": 6}  # the same folder again adds what is new
+        assert names(controller) == {"jay": 6}  # adding the same folder again adds only new photos
 
     run(test)
 
 
-def test_a_folder_whose_name_no_class_can_have_stops_no_other(run: Run) -> None:
+def test_folder_with_an_invalid_class_name_is_skipped(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         classes = {"jay": photos("jay", 2), "jay ": photos("jay", 3), "x" * 210: photos("owl", 1)}
         outcome = await controller.add_classes(classes)
@@ -87,7 +87,7 @@ def test_a_folder_whose_name_no_class_can_have_stops_no_other(run: Run) -> None:
     run(test)
 
 
-def test_asking_shows_the_first_answer_and_its_map_and_edits_renew_them(run: Run) -> None:
+def test_classifying_shows_the_first_answer_and_edits_renew_it(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         with pytest.raises(FrnError, match="no class with an example yet"):
             await controller.ask(["/q/jay-9.jpg"])
@@ -112,7 +112,7 @@ def test_asking_shows_the_first_answer_and_its_map_and_edits_renew_them(run: Run
     run(test)
 
 
-def test_questions_about_the_same_photos_at_once_leave_an_answer_to_each(run: Run) -> None:
+def test_concurrent_queries_of_the_same_photos_are_all_answered(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.add_classes({"jay": photos("jay", 2)})
         paths = [f"/q/jay-{number}.jpg" for number in range(9)]
@@ -139,7 +139,7 @@ def test_a_correction_makes_the_photo_an_example_once(run: Run) -> None:
     run(test)
 
 
-def test_answers_come_back_with_the_classes(run: Run) -> None:
+def test_undo_restores_answers_with_the_classes(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.add_classes({"jay": photos("jay", 1)})
         await controller.ask(["/q/jay-1.jpg", "/q/owl-1.jpg"])
@@ -157,7 +157,7 @@ def test_answers_come_back_with_the_classes(run: Run) -> None:
     run(test)
 
 
-def test_missing_maps_are_embedded_again_and_changed_files_are_followed(run: Run) -> None:
+def test_missing_maps_and_changed_files_are_embedded_again(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.content = {"/p/jay-1.jpg": "new"}
         await controller.load("/p/birds.frn.json")
@@ -198,7 +198,7 @@ def test_a_cancelled_adding_changes_nothing(run: Run) -> None:
     run(test)
 
 
-def test_a_changed_file_does_not_stand_in_the_way_of_undo(run: Run) -> None:
+def test_changed_file_does_not_block_undo(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.content = {"/p/jay-1.jpg": "new"}
         await controller.load("/p/birds.frn.json")

@@ -1,4 +1,4 @@
-"""The engine knows the classes that are on the screen, whatever was opened, cancelled or undone before it is asked."""
+"""The engine knows the classes on the screen, even after opening, cancelling or undoing just before a request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -53,15 +53,13 @@ async def cancelled(task: "asyncio.Task[Any]") -> None:
 
 
 def known(engine: "FakeEngine") -> list[str]:
-    """Names of the classes that the engine answers for."""
+    """Return the names of the classes that the engine uses."""
     return [entry["name"] for entry in engine.classes["classes"]]
 
 
 @pytest.mark.parametrize("what", ["export", "query", "hide_and_test"])
 @pytest.mark.parametrize("is_cancelled", [False, True])
-def test_a_project_that_is_being_opened_is_answered_for_and_never_the_one_before(
-    run: Callable[[Test], None], what: str, is_cancelled: bool
-) -> None:
+def test_answers_belong_to_the_project_being_opened(run: Callable[[Test], None], what: str, is_cancelled: bool) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         opening = engine.held["embed"] = asyncio.Event()
         loading = asyncio.create_task(controller.load("/p/birds.frn.json"))
@@ -88,7 +86,7 @@ def test_a_project_that_is_being_opened_is_answered_for_and_never_the_one_before
     run(test)
 
 
-def test_after_a_change_of_the_model_that_was_cancelled_the_classes_still_answer(run: Callable[[Test], None]) -> None:
+def test_classes_still_answer_after_a_cancelled_model_change(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.ask(["/q/wren-8.jpg", "/q/wren-9.jpg"])
         engine.held["embed"] = asyncio.Event()
@@ -97,7 +95,7 @@ def test_after_a_change_of_the_model_that_was_cancelled_the_classes_still_answer
         await cancelled(changing)
         engine.held.clear()
         assert not engine.known
-        await controller.show("/q/wren-9.jpg")  # asks for its maps
+        await controller.show("/q/wren-9.jpg")  # requests its maps
         assert len(engine.known) == 3
         assert controller.query.answer is not None
         assert "maps" in controller.query.answer
@@ -170,7 +168,7 @@ def test_a_query_ends_with_its_project(run: Callable[[Test], None]) -> None:
     run(test)
 
 
-def test_photos_that_are_missing_are_those_of_the_project_that_was_looked_at(run: Callable[[Test], None]) -> None:
+def test_missing_photos_belong_to_the_checked_project(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.away = {WRENS["wren"][0]}
         await controller.find_missing()
@@ -186,7 +184,7 @@ def test_photos_that_are_missing_are_those_of_the_project_that_was_looked_at(run
     run(test)
 
 
-def test_photos_that_were_moved_before_it_was_cancelled_are_followed(run: Callable[[Test], None]) -> None:
+def test_photos_moved_before_a_cancel_are_followed(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         photos = [(path, "wren") for path in WRENS["wren"]]
         await controller.ask([path for path, _ in photos])
@@ -206,7 +204,7 @@ def test_photos_that_were_moved_before_it_was_cancelled_are_followed(run: Callab
     run(test)
 
 
-def test_moving_photos_is_a_step_of_its_own_and_no_edit_of_the_classes(run: Callable[[Test], None]) -> None:
+def test_moving_photos_is_a_separate_undo_step_and_not_an_edit(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         session = controller.session
         session.mark_saved()
@@ -228,13 +226,13 @@ def test_moves_of_a_killed_program_are_finished(run: Callable[[Test], None]) -> 
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.settled = {WRENS["wren"][0]: "/out/wren-0.jpg"}
         said = await settle(controller)
-        assert said == "1 photo that a killed program was moving: /photos/wren/wren-0.jpg is now /out/wren-0.jpg"
+        assert said == "1 photo left half-moved by a killed program: /photos/wren/wren-0.jpg is now /out/wren-0.jpg"
         assert str(controller.session.state.classes[0].supports[0].path) == "/out/wren-0.jpg"
 
     run(test)
 
 
-def test_an_example_that_was_removed_is_not_missed(run: Callable[[Test], None]) -> None:
+def test_removed_example_is_not_counted_as_missing(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         first, second = engine.away = set(WRENS["wren"][:2])
         await controller.find_missing()
@@ -247,7 +245,7 @@ def test_an_example_that_was_removed_is_not_missed(run: Callable[[Test], None]) 
 
 
 @pytest.mark.parametrize("what", ["save", "bundle"])
-def test_a_model_that_was_gone_back_to_is_the_one_that_is_written(run: Callable[[Test], None], what: str) -> None:
+def test_model_restored_by_undo_is_saved(run: Callable[[Test], None], what: str) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.change_model("resnet12")
         controller.session.undo()
@@ -260,7 +258,7 @@ def test_a_model_that_was_gone_back_to_is_the_one_that_is_written(run: Callable[
     run(test)
 
 
-def test_a_project_is_not_saved_in_the_place_of_another(run: Callable[[Test], None]) -> None:
+def test_project_is_not_saved_over_another(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.held["open_model"] = asyncio.Event()
         opening = asyncio.create_task(controller.open_model("resnet12"))
@@ -277,7 +275,7 @@ def test_a_project_is_not_saved_in_the_place_of_another(run: Callable[[Test], No
     run(test)
 
 
-def test_who_steps_back_while_answers_are_renewed_sees_new_ones(run: Callable[[Test], None]) -> None:
+def test_stepping_back_while_answers_are_renewed_shows_new_ones(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.ask([f"/q/wren-{number}.jpg" for number in range(5, 9)])
         await controller.show("/q/wren-6.jpg")  # now two of them have maps
@@ -295,7 +293,7 @@ def test_who_steps_back_while_answers_are_renewed_sees_new_ones(run: Callable[[T
     run(test)
 
 
-def test_answers_that_are_renewed_half_way_are_renewed_the_next_time(
+def test_interrupted_renewal_of_answers_is_repeated(
     run: Callable[[Test], None],
 ) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
@@ -303,7 +301,7 @@ def test_answers_that_are_renewed_half_way_are_renewed_the_next_time(
         await controller.sync()
         controller.session.set_threshold(0.6)
         telling = asyncio.create_task(controller.sync())
-        while controller.query.rejected == 0:  # the one on show is renewed first
+        while controller.query.rejected == 0:  # the visible answer is renewed first
             await asyncio.sleep(0)
         await cancelled(telling)
         await controller.sync()
@@ -341,12 +339,12 @@ def test_a_request_soon_after_a_cancel_is_not_cancelled(drive: "Drive", fake_eng
     drive(scenario)
 
 
-def test_the_threshold_only_rises_whatever_the_engine_knows_of_it(drive: "Drive") -> None:
+def test_none_of_these_never_lowers_the_threshold(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         controller = driver.app.controller
         await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
         controller.session.set_threshold(0.5)
-        controller.threshold = 0.1  # as it was told last
+        controller.threshold = 0.1  # as last sent
         await driver.keys("x")
         assert controller.session.state.threshold == 0.5
 

@@ -1,4 +1,4 @@
-"""The engine's operations, asked in this process."""
+"""Call the engine's operations in this process."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ Message = dict[str, Any]
 
 
 class Asked:
-    """What came of a request."""
+    """The result of a request."""
 
     def __init__(self, messages: list[Message]) -> None:
         self.events = [message for message in messages if "event" in message]

@@ -1,10 +1,11 @@
-"""Projects that travel with their photos, and photos that were moved."""
+"""Projects that travel with their photos, and moved photos."""
 
 import json
 import os
 import shutil
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ NAMES = ["a/b: x", "..", "A_b_ X"]
 
 @pytest.fixture
 def birds(tmp_path: Path, members: dict[str, list[Path]]) -> dict[str, list[Path]]:
-    """Classes whose names no file system takes, or takes for the same; photos of the same name in each."""
+    """Class names that file systems refuse or treat as equal; photos of the same name in each."""
     found = {}
     for number, (name, paths) in enumerate(zip(NAMES, members.values(), strict=False)):
         home = tmp_path / "disk" / str(number)
@@ -31,7 +32,7 @@ def content(state: dict[str, Any]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", ["birds.zip", "birds"])
-def test_a_bundle_opens_where_nothing_else_is_there(
+def test_bundle_opens_on_a_machine_without_the_originals(
     engine: Engine, birds: dict[str, list[Path]], tmp_path: Path, name: str
 ) -> None:
     state = engine.state(birds, threshold=0.3)
@@ -56,7 +57,9 @@ def test_a_bundle_opens_where_nothing_else_is_there(
     assert not list(place.glob(".*")) + list((tmp_path / "out").glob(".*"))
 
 
-def test_a_model_that_does_not_ship_comes_along(bare: Engine, birds: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_bundle_includes_a_model_that_is_not_shipped(
+    bare: Engine, birds: dict[str, list[Path]], tmp_path: Path
+) -> None:
     from frn.models.zoo import shipped_extractors
 
     own = Path(shutil.copy(shipped_extractors()["conv4"], tmp_path / "mine.onnx"))
@@ -67,7 +70,7 @@ def test_a_model_that_does_not_ship_comes_along(bare: Engine, birds: dict[str, l
     assert bare.done("open_model", model=loaded["model"])["sha256"] == loaded["sha256"]
 
 
-def test_a_bundle_is_whole_or_not_there(engine: Engine, birds: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_bundle_is_complete_or_absent(engine: Engine, birds: dict[str, list[Path]], tmp_path: Path) -> None:
     state = engine.state(birds)
     target = tmp_path / "b.zip"
     target.write_text("something else")
@@ -81,7 +84,7 @@ def test_a_bundle_is_whole_or_not_there(engine: Engine, birds: dict[str, list[Pa
 
 
 @pytest.mark.parametrize("member", ["../out.txt", "/out.txt", "b/../../out.txt", "b\\..\\out.txt"])
-def test_nothing_is_unpacked_outside(engine: Engine, tmp_path: Path, member: str) -> None:
+def test_bundle_unpacks_nothing_outside_its_folder(engine: Engine, tmp_path: Path, member: str) -> None:
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("b/b.frn.json", "{}")
         archive.writestr(zipfile.ZipInfo(member), "x")
@@ -91,7 +94,7 @@ def test_nothing_is_unpacked_outside(engine: Engine, tmp_path: Path, member: str
     assert not list(tmp_path.rglob("out.txt"))
 
 
-def test_nothing_but_the_project_its_photos_and_its_model_is_unpacked(
+def test_bundle_unpacks_only_project_photos_and_model(
     bare: Engine, birds: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     own = Path(shutil.copy(shipped_extractors()["conv4"], tmp_path / "mine.onnx"))
@@ -107,7 +110,7 @@ def test_nothing_but_the_project_its_photos_and_its_model_is_unpacked(
     assert (tmp_path / "more").stat().st_mode & 0o777 == (tmp_path / "plain").stat().st_mode & 0o777
 
 
-def test_a_project_that_names_other_files_as_photos_gets_none_of_them(bare: Engine, tmp_path: Path) -> None:
+def test_bundle_does_not_unpack_files_that_are_not_photos(bare: Engine, tmp_path: Path) -> None:
     photos = [
         {"path": name, "key": str(n), "size": 1, "mtime_ns": 1}
         for n, name in enumerate((".bashrc", "x.sh", "../y.jpg"))
@@ -127,6 +130,18 @@ def test_a_project_that_names_other_files_as_photos_gets_none_of_them(bare: Engi
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["b.frn.json"]
 
 
+def test_bundle_of_the_largest_size_is_unpacked_and_one_byte_more_is_refused(
+    engine: Engine, birds: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.done("bundle", path=str(tmp_path / "b.zip"), state=engine.state(birds))
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    for free, name in ((size - 1, "little"), (size, "enough")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder, free=free: SimpleNamespace(free=free))
+        end = engine.ask("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / name)).end
+        assert ("MiB free" in end.get("reason", "")) == (free < size) != (tmp_path / name).exists()
+
+
 def test_a_non_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "no.zip", "w") as archive:
         archive.writestr("photo.jpg", "x")
@@ -142,7 +157,7 @@ def test_a_non_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_moved_photos_are_found_by_content_whatever_they_are_called(
+def test_moved_photos_are_found_by_content_under_any_name(
     engine: Engine, birds: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     state = engine.state(birds)

@@ -1,4 +1,4 @@
-"""Every kind of file that someone may drop on the app ends in an answer or a reason, and the engine lives."""
+"""Every kind of file dropped on the app gives an answer or a reason, and the engine survives."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ Make = Callable[[Path], Path | None]
 Message = dict[str, Any]
 
 MAX_MIB = 700
-"""MiB that the engine may ever take."""
+"""Memory limit of the engine in MiB."""
 TIMEOUT = 10.0
 """Seconds that a file may take."""
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"
@@ -37,7 +37,7 @@ def noise(*shape: int) -> Image.Image:
 
 
 def png(width: int, height: int, *, bits: int = 1, rows: int | None = None) -> bytes:
-    """A grey PNG of zeros; with `rows`, of fewer rows than it says."""
+    """A grey PNG of zeros; with `rows`, it has fewer rows than its header says."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -106,7 +106,7 @@ def plug(folder: Path) -> Path:
     path = folder / "s.png"
     with socket.socket(socket.AF_UNIX) as server:
         before = Path.cwd()
-        os.chdir(folder)  # the path of a socket is short
+        os.chdir(folder)  # socket paths must be short
         try:
             server.bind("s.png")
         finally:
@@ -123,7 +123,7 @@ def unreadable(folder: Path) -> Path | None:
     path = folder / "secret.png"
     noise(50, 50, 3).save(path)
     path.chmod(0)
-    return None if os.access(path, os.R_OK) else path  # nothing is secret to root
+    return None if os.access(path, os.R_OK) else path  # root can read everything
 
 
 def vanished(folder: Path) -> Path:
@@ -201,7 +201,7 @@ EVIL: dict[str, tuple[Make, str]] = {
     "mode P with transparency": (image("pt.png", "P", transparency=3), GOOD),
     "mode RGBA": (image("rgba.png", "RGBA"), GOOD),
     "mode CMYK": (image("cmyk.jpg", "CMYK"), GOOD),
-    # Pillow 12 cannot read what it writes of this.
+    # Pillow 12 cannot read its own output here
     "mode YCbCr TIFF": (
         image("ycbcr.tif", "YCbCr"),
         GOOD if PIL.__version__ >= "13" else BAD,
@@ -267,7 +267,7 @@ def test_every_kind_ends_with_an_outcome_and_the_engine_lives(
 async def ask_about(
     paths: dict[str, Path], folder: Path, good: str
 ) -> tuple[dict[str, list[str | None]], Found, float]:
-    """Why each file could not be embedded, asked about and shown (None: it could); the folder; the memory in MiB."""
+    """Return why each file could not be embedded, classified and shown (None: it could), the folder, and the memory."""
     client = EngineClient()
     outcomes: dict[str, list[str | None]] = {}
     try:
@@ -320,7 +320,7 @@ async def why_no_preview(client: EngineClient, path: Path) -> str | None:
 
 
 def peak(client: EngineClient) -> float:
-    """MiB that the engine has held at most; 0 where the system does not tell."""
+    """Return the engine's peak memory in MiB, or 0 if the system does not report it."""
     try:
         status = Path(f"/proc/{client.pid}/status").read_text()
     except OSError:

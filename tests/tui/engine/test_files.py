@@ -13,6 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from frn_tui.client.protocol import EXISTS, MIRROR
+from frn_tui.engine.files import journal
 from frn_tui.engine.operations import build_handlers
 
 from frn.estimator.loading import load_classifier
@@ -25,7 +26,7 @@ from frn.system.processes.locks import Lock
 from tests.tui.engine.conftest import Engine, first
 
 
-def test_the_exported_classifier_answers_as_the_app(
+def test_exported_classifier_answers_like_the_app(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.done("classes", state=engine.state(first(members, 2)))
@@ -92,7 +93,7 @@ def test_feature_maps_are_written_for_openvino(
 
 @pytest.fixture(scope="module")
 def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An extractor of somebody else's network, under a head that nobody trained."""
+    """A pretrained extractor with an untrained head."""
     torch = pytest.importorskip("torch")
     models = pytest.importorskip("torchvision.models")
     from frn_export.graphs.backbone import features_graph
@@ -107,14 +108,14 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "features.onnx"
 
 
-def test_an_untrained_head_is_chosen_with_the_classes_as_the_library_does(
+def test_untrained_head_is_tuned_like_in_the_library(
     bare: Engine, untrained: Path, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     bare.done("open_model", model=str(untrained))
     library = Classifier(Extractor.open(untrained, trusted=True, device="cpu", threads=1))
     query = members["moth 42"][9]
     heads = set()
-    for shot in (3, 2):  # one after the other: what was enrolled with another head is not used again
+    for shot in (3, 2):  # in sequence: classes enrolled with another head are not used again
         few = first(members, shot)
         library.enroll(few)
         heads.add(library.head)
@@ -176,7 +177,7 @@ def test_a_project_round_trips_and_keeps_unknown_fields(
     assert "cannot be read" in engine.ask("load", path=str(tmp_path / "away.frn.json")).reason
 
 
-def test_results_are_written_with_the_bytes_of_odd_names(bare: Engine, tmp_path: Path) -> None:
+def test_results_keep_the_bytes_of_odd_names(bare: Engine, tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
     bare.done("write", path=str(path), text=os.fsdecode(b"caf\xe9.jpg,wren\n"), replace=False)
     assert path.read_bytes() == b"caf\xe9.jpg,wren\n"
@@ -198,6 +199,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert engine.done("recover") is None  # this process lives
     (file,) = state_folder.glob("journal-*.json")
     entry = json.loads(file.read_text())
+    assert (entry["format"], entry["version"]) == ("frn-journal", 1)  # another version is not read
     living = Lock(state_folder / "journal-8.lock")
     assert living.acquire()
     for process, time, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (8, 500.0, "another's")):
@@ -210,12 +212,12 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert found["adding"] == {"x": ["/x/1.jpg"]}
     engine.done("discard", journal=found["journal"])
     older = engine.done("recover")
-    assert older["project"] == "old"  # another app's unsaved work is its own
+    assert older["project"] == "old"  # another app's unsaved work stays its own
     engine.done("discard", journal=older["journal"])
     assert engine.done("recover") is None
     assert (state_folder / "journal-8.json").exists()
     living.release()
-    engine.done("discard", journal=str(file))  # of an app that lives
+    engine.done("discard", journal=str(file))  # of a running app
     assert file.exists()
     engine.done("discard", journal=None)
     assert not file.exists()
@@ -229,7 +231,7 @@ def test_saved_work_leaves_no_journal(engine: Engine, state_folder: Path) -> Non
     assert [*state_folder.iterdir()] == []
 
 
-def test_a_project_that_looks_at_mirror_images_says_so_and_is_answered_so_everywhere(
+def test_project_with_mirror_images_is_answered_the_same_everywhere(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     query, path = members["moth 42"][7], tmp_path / "moths.frn.json"
@@ -256,10 +258,8 @@ def test_a_project_that_looks_at_mirror_images_says_so_and_is_answered_so_everyw
     assert "tta" not in json.loads(path.read_text())["model"]
 
 
-def test_unsaved_work_of_an_app_that_was_just_killed_waits_for_its_engine_to_end(
-    engine: Engine, state_folder: Path
-) -> None:
-    """The engine has the lock, and on a busy machine it takes longer to end than the next app to start."""
+def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_folder: Path) -> None:
+    """The engine holds the lock; on a busy machine it may end later than the next app starts."""
     engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={}, saved=False)
     (file,) = state_folder.glob("journal-*.json")
     gone = subprocess.Popen([sys.executable, "-c", ""])
@@ -269,3 +269,17 @@ def test_unsaved_work_of_an_app_that_was_just_killed_waits_for_its_engine_to_end
     assert lock.acquire()
     threading.Timer(0.5, lock.release).start()
     assert engine.done("recover")["project"] == "x"
+
+
+@pytest.mark.parametrize(("fault", "runs"), [(None, True), (PermissionError, True), (ProcessLookupError, False)])
+def test_journal_app_counts_as_running_unless_its_process_does_not_exist(
+    monkeypatch: pytest.MonkeyPatch, fault: type[OSError] | None, runs: bool
+) -> None:
+    def kill(process: int, number: int) -> None:
+        assert (process, number) == (4711, 0)
+        if fault:
+            raise fault
+
+    monkeypatch.setattr(os, "kill", kill)
+    assert journal._runs("4711") == runs
+    assert journal._runs("no number")

@@ -1,4 +1,4 @@
-"""What any request gets; models; the queues."""
+"""Behaviour of all requests; models; the queues."""
 
 import threading
 import time
@@ -15,19 +15,19 @@ from frn.system.processes.messages import encode
 from tests.tui.engine.conftest import Engine, Message
 
 
-def test_every_operation_of_the_protocol_is_there(bare: Engine) -> None:
+def test_every_operation_of_the_protocol_is_implemented(bare: Engine) -> None:
     assert set(bare.handlers) == set(REQUESTS)
 
 
 @pytest.mark.parametrize("op", ["embed", "query", "classes", "hide_and_test", "export", "save"])
-def test_without_a_model_one_is_requested(bare: Engine, op: str, tmp_path: Path) -> None:
+def test_request_without_a_model_asks_for_one(bare: Engine, op: str, tmp_path: Path) -> None:
     state: Message = {"classes": [], "threshold": None, "next_id": 1}
     asked = bare.ask(op, paths=["a"], state=state, shot=1, path=str(tmp_path / "x.frn.json"))
     assert "no model is open" in asked.reason
 
 
 @pytest.mark.parametrize("op", sorted(set(REQUESTS) - {"recover", "settle"}))
-def test_arguments_that_are_missing_are_named(engine: Engine, op: str) -> None:
+def test_missing_arguments_are_reported(engine: Engine, op: str) -> None:
     assert engine.ask(op).end["end"] == "failed"
     assert "internal error" not in engine.ask(op).reason
 
@@ -42,7 +42,7 @@ def test_a_bug_also_gets_an_answer(bare: Engine, capsys: pytest.CaptureFixture[s
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_model_describes_itself_and_a_wrong_one_leaves_the_old_open(engine: Engine, tmp_path: Path) -> None:
+def test_wrong_model_keeps_the_old_one_open(engine: Engine, tmp_path: Path) -> None:
     told = engine.done("open_model", model="conv4")
     assert (told["side"], told["grid"], told["d"], told["device"]) == (32, [4, 4], 64, "cpu")
     (tmp_path / "x.safetensors").touch()
@@ -76,7 +76,7 @@ def test_queues_run_in_parallel_and_drop_cancelled_requests(until: Callable[...,
     server.run([b"no message\n"])
 
 
-def test_a_queue_tells_how_long_its_job_has_been_silent(until: Callable[..., None]) -> None:
+def test_queue_reports_how_long_its_job_has_been_silent(until: Callable[..., None]) -> None:
     jobs: list[Job] = []
     gate = threading.Event()
 
@@ -97,7 +97,7 @@ def test_a_queue_tells_how_long_its_job_has_been_silent(until: Callable[..., Non
     until(lambda: queue.quiet_for() == 0.0)
 
 
-def test_the_end_of_what_the_app_asks_stops_what_runs_and_drops_what_waits(until: Callable[..., None]) -> None:
+def test_end_of_input_stops_running_and_drops_waiting_requests(until: Callable[..., None]) -> None:
     sent: list[Message] = []
     begun = threading.Event()
     handled: list[object] = []
@@ -122,7 +122,7 @@ def test_the_end_of_what_the_app_asks_stops_what_runs_and_drops_what_waits(until
 
 
 @pytest.mark.parametrize("op", ["scan", "list", "inside", "stamp", "missing", "sort", "relocate"])
-def test_a_request_for_many_files_looks_at_each_whether_it_is_still_wanted(
+def test_request_for_many_files_checks_for_cancelling_at_each_file(
     bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str
 ) -> None:
     folder = tmp_path / "jay"

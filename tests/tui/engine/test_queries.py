@@ -25,7 +25,7 @@ def test_a_folder_is_answered_file_by_file(engine: Engine, members: dict[str, li
     assert engine.ask("query", paths=paths, cancel_at="answer").end["end"] == "cancelled"
 
 
-def test_maps_are_those_of_the_likeliest(engine: Engine, moths: Path) -> None:
+def test_maps_belong_to_the_likeliest_class(engine: Engine, moths: Path) -> None:
     classes = {
         f"{split} {folder.name}": sorted(folder.iterdir())[:1]
         for split in ("train", "val", "test")

@@ -1,4 +1,4 @@
-"""What a path holds, and what a picker shows of a folder."""
+"""Scanning paths, and the folder listing of the picker."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from frn_tui.engine.worker_queues import Cancelled
 from tests.tui.engine.conftest import Engine
 
 
-def test_a_scan_classifies_paths(bare: Engine, moths: Path, tmp_path: Path) -> None:
+def test_scan_sorts_paths_by_kind(bare: Engine, moths: Path, tmp_path: Path) -> None:
     image = next((moths / "test").glob("*/*.png"))
     assert bare.done("scan", path=str(image))["files"] == [str(image)]
     folder = bare.done("scan", path=str(image.parent))
@@ -17,12 +17,14 @@ def test_a_scan_classifies_paths(bare: Engine, moths: Path, tmp_path: Path) -> N
     classes = bare.done("scan", path=str(moths / "test"))
     assert classes["kind"] == "classes"
     assert [len(files) for files in classes["classes"].values()] == [12] * 5
+    for name, reason in (("away", "away: No such file or directory"), ("a\0b", "embedded null byte")):
+        assert reason in bare.done("scan", path=str(tmp_path / name))["reason"]
     project = tmp_path / "x.FRN.json"
     project.write_text("{}")
     assert bare.done("scan", path=str(project))["kind"] == "project"
 
 
-def test_the_splits_of_a_data_set_are_not_classes(bare: Engine, moths: Path) -> None:
+def test_splits_of_a_data_set_are_not_classes(bare: Engine, moths: Path) -> None:
     found = bare.done("scan", path=str(moths))
     assert found["kind"] == "nothing"
     assert "Open one of them" in found["reason"]
@@ -41,7 +43,7 @@ def test_folders_in_a_class_folder_belong_to_the_class_and_are_counted(bare: Eng
     assert "cannot be listed" in bare.ask("inside", path=str(tmp_path / "away")).reason
 
 
-def test_folders_with_images_win_over_images_beside_them(bare: Engine, tmp_path: Path) -> None:
+def test_class_folders_take_precedence_over_loose_images(bare: Engine, tmp_path: Path) -> None:
     (tmp_path / "loose.png").touch()
     (tmp_path / "empty").mkdir()
     assert bare.done("scan", path=str(tmp_path))["kind"] == "folder"
@@ -50,7 +52,7 @@ def test_folders_with_images_win_over_images_beside_them(bare: Engine, tmp_path:
     assert bare.done("scan", path=str(tmp_path))["classes"] == {"full": [str(tmp_path / "full" / "a.jpg")]}
 
 
-def test_images_beside_class_folders_are_reported_and_stamped(bare: Engine, tmp_path: Path) -> None:
+def test_images_beside_class_folders_are_reported(bare: Engine, tmp_path: Path) -> None:
     loose = tmp_path / "loose.png"
     (tmp_path / "full").mkdir()
     for path in (loose, tmp_path / "full" / "a.jpg"):
@@ -73,7 +75,7 @@ def test_a_scan_skips_hidden_entries_and_lists_no_folder_twice(bare: Engine, tmp
 
 
 @pytest.mark.parametrize("path", ["", "  ", "/no/such/place", "a\0b", "/dev/null", __file__])
-def test_nothing_has_a_reason(bare: Engine, path: str) -> None:
+def test_empty_scan_gives_a_reason(bare: Engine, path: str) -> None:
     found = bare.done("scan", path=path)
     assert found["kind"] == "nothing"
     assert len(found["reason"].splitlines()) == 1

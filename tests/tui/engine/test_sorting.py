@@ -1,4 +1,4 @@
-"""Photos sorted into folders, and the example that an answer rests on."""
+"""Photos sorted into folders, and the nearest example of an answer."""
 
 import errno
 import itertools
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.engine.files import placing, sorting
+from frn_tui.engine.files.file_names import safe_name
 from frn_tui.engine.files.moves import MoveJournal
 from frn_tui.engine.operations import build_handlers
 
@@ -49,7 +50,7 @@ def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine,
     assert "is a file" in bare.ask("sort", folder=str(tmp_path / "file"), photos=photos).reason
 
 
-def test_a_photo_that_is_there_already_by_a_link_is_not_lost(bare: Engine, tmp_path: Path) -> None:
+def test_photo_already_present_through_a_link_is_not_lost(bare: Engine, tmp_path: Path) -> None:
     photo, link = tmp_path / "x.jpg", tmp_path / "out" / "jay" / "x.jpg"
     photo.write_text("1")
     link.parent.mkdir(parents=True)
@@ -62,13 +63,13 @@ def test_a_photo_that_is_there_already_by_a_link_is_not_lost(bare: Engine, tmp_p
 def test_a_link_is_moved_with_its_target(bare: Engine, tmp_path: Path) -> None:
     photo, link = tmp_path / "x.jpg", tmp_path / "link.jpg"
     photo.write_text("1")
-    link.symlink_to("x.jpg")  # from another folder it leads nowhere
+    link.symlink_to("x.jpg")  # from another folder the path is invalid
     done = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(link), "jay"]], move=True)
     assert Path(done["places"][str(link)]).read_text() == photo.read_text() == "1"
     assert not link.is_symlink()
 
 
-def test_nothing_is_written_through_a_link_that_leads_nowhere(bare: Engine, tmp_path: Path) -> None:
+def test_dangling_link_is_not_written_through(bare: Engine, tmp_path: Path) -> None:
     photo, link = tmp_path / "x.jpg", tmp_path / "out" / "jay" / "x.jpg"
     photo.write_text("1")
     link.parent.mkdir(parents=True)
@@ -80,7 +81,7 @@ def test_nothing_is_written_through_a_link_that_leads_nowhere(bare: Engine, tmp_
 
 @pytest.fixture
 def other_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one MiB, which takes an administrator."""
+    """A file system of one MiB; needs administrator rights."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if sys.platform != "linux" or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]).returncode:
@@ -90,7 +91,7 @@ def other_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("move", [False, True])
-def test_a_full_disk_leaves_no_half_of_a_photo(bare: Engine, tmp_path: Path, other_disk: Path, move: bool) -> None:
+def test_full_disk_leaves_no_partial_photo(bare: Engine, tmp_path: Path, other_disk: Path, move: bool) -> None:
     photo, out = tmp_path / "x.jpg", other_disk / "out"
     photo.write_bytes(os.urandom(700 << 10))
     content = photo.read_bytes()
@@ -116,7 +117,7 @@ def test_photos_move_to_another_disk_and_back(bare: Engine, tmp_path: Path, othe
     assert not place.exists()
 
 
-def test_an_edit_of_the_same_size_and_time_is_not_removed_for_the_older_photo(bare: Engine, tmp_path: Path) -> None:
+def test_edited_photo_of_equal_size_and_time_is_kept(bare: Engine, tmp_path: Path) -> None:
     photo, there = tmp_path / "x.jpg", tmp_path / "out" / "jay" / "x.jpg"
     there.parent.mkdir(parents=True)
     sort = {"folder": str(tmp_path / "out"), "photos": [[str(photo), "jay"]]}
@@ -131,7 +132,7 @@ def test_an_edit_of_the_same_size_and_time_is_not_removed_for_the_older_photo(ba
     assert there.read_text() == "old"
 
 
-def test_a_photo_that_changes_while_it_is_copied_to_another_disk_stays(
+def test_photo_that_changes_during_a_copy_is_kept(
     tmp_path: Path, other_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photo, place = tmp_path / "x.jpg", other_disk / "x.jpg"
@@ -144,13 +145,13 @@ def test_a_photo_that_changes_while_it_is_copied_to_another_disk_stays(
 
     rename = placing.rename_new
     monkeypatch.setattr(placing, "rename_new", edited)
-    with pytest.raises(OSError, match="changed while it was copied"):
+    with pytest.raises(OSError, match="changed during the copy"):
         placing.move_new(photo, place)
     assert photo.read_text() == "new"
     assert not place.exists()
 
 
-def test_a_photo_that_somebody_removes_while_it_is_copied_is_kept(
+def test_copy_of_a_photo_removed_meanwhile_is_kept(
     tmp_path: Path, other_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photo, place = tmp_path / "x.jpg", other_disk / "x.jpg"
@@ -165,7 +166,7 @@ def test_a_photo_that_somebody_removes_while_it_is_copied_is_kept(
 
 
 @pytest.mark.parametrize("has_system_call", [True, False])
-def test_a_name_that_another_program_takes_just_before_is_not_overwritten(
+def test_file_created_by_another_program_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_system_call: bool
 ) -> None:
     """Two cards have an IMG_1.jpg each, and two programs sort them into one class."""
@@ -192,7 +193,7 @@ def _unsupported(source: Path, target: Path) -> None:
     raise OSError(errno.ENOSYS, "Function not implemented")
 
 
-def test_moved_photos_go_back_and_existing_files_stay(bare: Engine, tmp_path: Path) -> None:
+def test_moved_photos_return_and_existing_files_are_kept(bare: Engine, tmp_path: Path) -> None:
     paths = [tmp_path / card / "x.jpg" for card in "abc"]
     for path, content in zip(paths, "112", strict=True):
         path.parent.mkdir()
@@ -211,7 +212,7 @@ def test_moved_photos_go_back_and_existing_files_stay(bare: Engine, tmp_path: Pa
     assert [path.exists() for path in paths] == [False, False, True]
 
 
-def test_undo_removes_the_empty_folders_that_the_sort_made_and_no_other(bare: Engine, tmp_path: Path) -> None:
+def test_undo_removes_only_empty_folders_made_by_the_sort(bare: Engine, tmp_path: Path) -> None:
     out, card = tmp_path / "out", tmp_path / "card"
     card.mkdir()
     (out / "owl").mkdir(parents=True)  # of the user
@@ -236,9 +237,7 @@ def test_undo_removes_the_empty_folders_that_the_sort_made_and_no_other(bare: En
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_undo_removes_the_folder_that_photos_were_sorted_into_if_the_sort_made_it(
-    bare: Engine, tmp_path: Path, is_whole: bool
-) -> None:
+def test_undo_removes_the_target_folder_if_the_sort_made_it(bare: Engine, tmp_path: Path, is_whole: bool) -> None:
     photo = tmp_path / "x.jpg"
     photo.write_text("1")
     done = bare.done("sort", folder=str(tmp_path / "new" / "out"), photos=[[str(photo), "jay"]], move=True)
@@ -251,7 +250,7 @@ def test_undo_removes_the_folder_that_photos_were_sorted_into_if_the_sort_made_i
 
 
 @pytest.mark.parametrize("move", [False, True])
-def test_a_photo_whose_name_another_program_holds_fails_alone(
+def test_locked_photo_fails_without_stopping_others(
     bare: Engine, tmp_path: Path, other_disk: Path, monkeypatch: pytest.MonkeyPatch, move: bool
 ) -> None:
     monkeypatch.setattr(locks, "WARN_AFTER", 0.05)
@@ -269,16 +268,16 @@ def test_a_photo_whose_name_another_program_holds_fails_alone(
         held.release()
     ((failed, reason),) = done["failed"]
     assert failed == str(tmp_path / "x.jpg")
-    assert "is still writing it. Wait until it ends" in reason
+    assert "is still writing this file. Wait until it ends" in reason
     assert (tmp_path / "x.jpg").read_text() == "x.jpg"
     assert (other_disk / "jay" / "y.jpg").read_text() == "y.jpg"
 
 
 @pytest.mark.parametrize("kind", ["copy", "move", "link", "twin"])
-def test_a_photo_is_on_the_disk_for_good_before_the_original_goes(
+def test_photo_is_synced_before_the_original_is_removed(
     bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """The file first, then its name in its folder, and that of each folder that was made for it."""
+    """Sync the file first, then its name in its folder, and the name of each new folder."""
     card, out = tmp_path / "card", tmp_path / "out"
     photo, place = card / "x.jpg", out / "jay" / "x.jpg"
     card.mkdir()
@@ -389,7 +388,7 @@ def _content(path: Path) -> str:
     return path.read_text() if path.is_file() else ""
 
 
-def test_the_nearest_example_is_of_the_class_that_was_named(engine: Engine, members: dict[str, list[Path]]) -> None:
+def test_nearest_example_belongs_to_the_given_class(engine: Engine, members: dict[str, list[Path]]) -> None:
     state = engine.state(first(members, 4))
     engine.done("classes", state=state)
     keys = {entry["id"]: [support["key"] for support in entry["supports"]] for entry in state["classes"]}
@@ -400,5 +399,33 @@ def test_the_nearest_example_is_of_the_class_that_was_named(engine: Engine, memb
     (answer,) = engine.ask("query", paths=[example["path"]]).told("answer")
     assert answer["scores"][0]["id"] == state["classes"][1]["id"]
     own = keys[state["classes"][1]["id"]]
-    assert answer["nearest"] in set(own) - {example["key"]}  # a photo does not vouch for itself
+    assert answer["nearest"] in set(own) - {example["key"]}  # a photo is not its own nearest example
     assert np.isfinite(answer["scores"][0]["error"])
+
+
+def test_a_name_without_a_folder_is_renamed_in_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    with pytest.raises(FileExistsError):
+        placing.rename_new(Path("a"), Path("b"))
+    placing.rename_new(Path("a"), Path("c"))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()} == {"b": "b", "c": "a"}
+
+
+def test_a_long_name_keeps_a_hundred_bytes_and_its_ending() -> None:
+    assert safe_name("x" * 300 + ".png") == "x" * 100 + ".png"
+    assert safe_name("é" * 300) == "é" * 50
+
+
+def test_the_newest_two_hundred_journals_are_kept(state_folder: Path) -> None:
+    folder = state_folder / "moved"
+    folder.mkdir(parents=True)
+    for number in range(250):
+        (folder / f"2020-01-01 00.00.00 {number:08x}.jsonl").touch()
+    (folder / "notes.jsonl").touch()
+    MoveJournal()._write({"move": "a"})
+    kept = sorted(path.name for path in folder.glob("*.jsonl") if path.name != "notes.jsonl")
+    assert len(kept) == 200
+    assert kept[0] == f"2020-01-01 00.00.00 {51:08x}.jsonl"
+    assert (folder / "notes.jsonl").exists()

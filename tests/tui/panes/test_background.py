@@ -1,4 +1,4 @@
-"""What goes on in the background: a folder that is watched, and how long a job takes."""
+"""Background work: a watched folder, and the remaining time of a job."""
 
 import asyncio
 from types import SimpleNamespace
@@ -37,7 +37,7 @@ def test_new_photos_in_a_watched_folder_are_classified(
         assert [answer["path"] for answer in app.controller.query.answers] == ["/queries/owl-99.jpg"]
         assert str(app.workspace.query_pane.border_title).endswith("watching queries/, 1 came")
         asked = fake_engine.calls.count("query")
-        fake_engine.sizes["/queries/owl-99.jpg"] = 2  # it was only half there, or is another now
+        fake_engine.sizes["/queries/owl-99.jpg"] = 2  # the file was incomplete before, or has changed
         await driver.until(lambda: fake_engine.calls.count("query") > asked)
         assert len(app.controller.query.answers) == 1
         folders["/queries"].append("album")
@@ -61,7 +61,7 @@ def test_new_photos_in_a_watched_folder_are_classified(
         await driver.until(lambda: "watching" in app.context.jobs._message)
         for entry in app.controller.session.state.classes:
             app.controller.session.delete(entry.id)
-        folders["/queries/album"].append("wren-8.jpg")  # there is no class to ask about it
+        folders["/queries/album"].append("wren-8.jpg")  # there is no class to compare it with
         await driver.until(lambda: app.workspace.query_pane.watched is None)
         await driver.idle()
         assert any("/queries is no longer watched" in note.message for note in app._notifications)
@@ -69,9 +69,7 @@ def test_new_photos_in_a_watched_folder_are_classified(
     drive(scenario)
 
 
-def test_the_time_left_is_that_of_the_job_and_not_of_a_cancelled_one_before(
-    drive: "Drive", monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_remaining_time_ignores_a_cancelled_job(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(driver: "Driver") -> None:
         context = driver.app.context
         told: list[float] = []

@@ -1,4 +1,4 @@
-"""The first minute: from the samples to photos of one's own."""
+"""The first minute: from the samples to your own photos."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 Lines = Callable[[Any], list[str]]
 
 
-def test_three_steps_lead_from_the_samples_and_leave_for_good(drive: "Drive", lines: Lines) -> None:
+def test_three_steps_of_the_guide_disappear_when_done(drive: "Drive", lines: Lines) -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
-        assert "is the next answer" not in "\n".join(lines(driver.app))  # a place was named
+        assert "is the next answer" not in "\n".join(lines(driver.app))  # a path was given
         await workspace.open_samples("/photos")
         await workspace.query_pane.ask_now(["/queries"])
         await driver.idle()
         text = "\n".join(lines(driver.app))
-        assert "1 . is the next answer" in text
+        assert "1 . shows the next answer" in text
         await driver.keys("full_stop")
-        assert "✓ . is the next answer" in "\n".join(lines(driver.app))
+        assert "✓ . shows the next answer" in "\n".join(lines(driver.app))
         await workspace.classes_pane.add_now(["/photos"])
         await driver.idle()
         assert "✓ a adds" in "\n".join(lines(driver.app))
         await workspace.query_pane.ask_now(["/photos/jay/jay-0.jpg"])
         await driver.idle()
-        assert "p asks about a photo of yours" not in "\n".join(lines(driver.app))
+        assert "p classifies your own photo" not in "\n".join(lines(driver.app))
 
     drive(scenario)
     assert Settings.read().guided
@@ -43,11 +43,11 @@ def test_three_steps_lead_from_the_samples_and_leave_for_good(drive: "Drive", li
     drive(again)
 
 
-def test_the_first_sample_is_there() -> None:
+def test_first_sample_exists() -> None:
     assert (assets_folder() / "samples" / "queries" / FIRST_SAMPLE).is_file()
 
 
-def test_a_finished_job_disappears_while_its_watcher_continues(drive: "Drive", lines: Lines) -> None:
+def test_finished_job_disappears_while_watching_continues(drive: "Drive", lines: Lines) -> None:
     async def scenario(driver: "Driver") -> None:
         context = driver.app.workspace.context
         context.progress("Asking", 1, 2)

@@ -1,4 +1,4 @@
-"""How much of the terminal a photo gets, and how it is looked at closer."""
+"""The size of a photo in the terminal, and zooming."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Lines = Callable[[Any], list[str]]
 
 
-def test_an_example_is_looked_at_closer_and_the_next_one(drive: "Drive", lines: Lines) -> None:
+def test_example_is_enlarged_and_the_next_one_shown(drive: "Drive", lines: Lines) -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         workspace.focus_pane("photos")
@@ -24,7 +24,7 @@ def test_an_example_is_looked_at_closer_and_the_next_one(drive: "Drive", lines: 
         closeup = driver.app.screen
         assert isinstance(closeup, Closeup)
         assert closeup.preview.size.area > 0.9 * 140 * 40
-        await driver.keys("right", "z", "z", "right")  # closer, the arrow moves the photo
+        await driver.keys("right", "z", "z", "right")  # when zoomed in, the arrow moves the photo
         assert (closeup.at, closeup.preview.zoom) == (1, 4.0)
         assert closeup.preview.centre[0] > 0.5
         assert "2/6  jay-1.jpg" in lines(driver.app)[-1]
@@ -55,7 +55,7 @@ def test_the_query_photo_can_be_enlarged(drive: "Drive") -> None:
     drive(scenario)
 
 
-def test_the_query_is_made_wider_by_key_and_by_mouse(drive: "Drive") -> None:
+def test_query_pane_is_widened_by_key_and_mouse(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace, pilot = driver.app.workspace, driver.pilot
         query, photos = workspace.query_pane, workspace.photos_pane
@@ -89,17 +89,17 @@ def test_tiles_grow_and_shrink_by_key(drive: "Drive") -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 6, 40, 10_000])
 @pytest.mark.parametrize("room", [(52, 35), (78, 19), (84, 56), (6, 3), (1, 1)])
-def test_tiles_are_as_large_as_the_room_lets_them(count: int, room: tuple[int, int]) -> None:
+def test_tiles_are_as_large_as_fits(count: int, room: tuple[int, int]) -> None:
     grid = tiled(count, Size(*room))
     assert grid.columns * grid.pitch.width <= max(room[0] + 1, 2)
     smallest = tiled(count, Size(*room), 16)
-    if grid.height <= room[1]:  # all in view: a line or a column more of them would not be, or they would be smaller
+    if grid.height <= room[1]:  # all are visible; one more row or column would not fit or would shrink them
         assert grid.pitch.area >= smallest.pitch.area or smallest.height > room[1]
     else:
         assert grid.columns == max((room[0] + 1) // 17, 1)
 
 
-def test_the_map_is_beside_the_photo_if_there_is_room_and_over_it_otherwise(drive: "Drive", lines: Lines) -> None:
+def test_map_is_beside_the_photo_if_it_fits_or_over_it(drive: "Drive", lines: Lines) -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         picture = workspace.query_pane.picture
@@ -126,7 +126,7 @@ def test_the_map_is_beside_the_photo_if_there_is_room_and_over_it_otherwise(driv
     drive(scenario)
 
 
-def test_eighty_columns_show_one_pane_after_the_other_the_photo_first(drive: "Drive") -> None:
+def test_eighty_columns_show_one_pane_at_a_time(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         panes = [workspace.query_pane, workspace.classes_pane, workspace.photos_pane]

@@ -1,4 +1,4 @@
-"""Going through many answers: order, choice, labels, threshold, sorting; and that asking adds."""
+"""Reviewing many answers: order, filters, labels, threshold, sorting; classifying more adds to them."""
 
 import csv
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def item(path: str, verdict: str, sure: float, *, first: str | None = None, labe
     return Reviewed(answer, verdict, label, first or verdict, False)
 
 
-def test_the_order_that_was_chosen_stays_while_answers_change() -> None:
+def test_chosen_order_is_kept_while_answers_change() -> None:
     items = [item("/a", "jay", 0.9), item("/b", "owl", 0.55), item("/c", "unknown", 0.7)]
     arrangement = Arrangement()
     arrangement.follow(items)
@@ -75,7 +75,7 @@ def test_completed_work_is_counted() -> None:
     assert summary(items) == "0 of 3 seen, 1 changed by corrections, 1 labelled, 1 unknown"
 
 
-def test_a_class_may_be_called_as_a_verdict_is() -> None:
+def test_class_may_have_the_name_of_a_filter() -> None:
     items = [item("/a", "unknown", 0.9), item("/b", "not readable", 0.9)]
     items[0].answer["unknown"] = False
     chosen = {kind: [one.path for one in items if is_one(one)] for kind, is_one in KINDS.items()}
@@ -84,7 +84,7 @@ def test_a_class_may_be_called_as_a_verdict_is() -> None:
     assert summary(items).endswith("0 unknown")
 
 
-def test_asking_adds_and_asks_again_in_place(drive: Drive) -> None:
+def test_classifying_again_adds_and_updates_in_place(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         query, workspace = driver.app.controller.query, driver.app.workspace
         for paths in (["/queries/jay-10.jpg"], ["/queries/owl-10.jpg"], ["/queries"], ["/queries/jay-10.jpg"]):
@@ -97,7 +97,7 @@ def test_asking_adds_and_asks_again_in_place(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_the_order_of_the_review_is_the_order_of_the_keys_and_survives_closing(drive: Drive) -> None:
+def test_keys_follow_the_review_order_even_after_closing(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         assert names(review) == FILES
@@ -115,7 +115,7 @@ def test_the_order_of_the_review_is_the_order_of_the_keys_and_survives_closing(d
     drive(scenario)
 
 
-def test_many_are_labelled_at_once_and_one_undo_takes_it_back(drive: Drive, lines: Lines) -> None:
+def test_many_photos_are_labelled_at_once_and_undone_at_once(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("l", "space", "space", "space", "1")  # jay-10, owl-10, owl-11
@@ -131,12 +131,12 @@ def test_many_are_labelled_at_once_and_one_undo_takes_it_back(drive: Drive, line
         assert driver.counts["wren"] == 6
         assert review.gallery.cursor == 2  # the next one
         await driver.keys("h", "2")
-        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # it is of one class only
+        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # it is in one class only
 
     drive(scenario)
 
 
-def test_only_some_are_shown_and_found(drive: Drive, lines: Lines) -> None:
+def test_filter_and_search_limit_the_shown_photos(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("f")
@@ -164,7 +164,7 @@ def test_only_some_are_shown_and_found(drive: Drive, lines: Lines) -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_the_threshold_is_set_by_key_by_number_and_by_mouse(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
+def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
     async def scenario(driver: Driver) -> None:
         await opened(driver)
         if not driver.app.screen.query_one(Histogram).display:
@@ -211,10 +211,8 @@ def test_photos_are_copied_into_folders_unless_a_move_is_requested(drive: Drive,
     drive(scenario)
 
 
-def test_the_folders_of_classes_do_not_depend_on_the_photos_that_are_sorted(
-    drive: Drive, fake_engine: FakeEngine
-) -> None:
-    """Of classes "Jay" and "jay" the first gets the folder Jay, also when photos of the other come first, or alone."""
+def test_class_folders_do_not_depend_on_the_sorted_photos(drive: Drive, fake_engine: FakeEngine) -> None:
+    """Of classes "Jay" and "jay" the first gets the folder Jay, even if photos of the other come first or alone."""
 
     async def scenario(driver: Driver) -> None:
         await opened(driver)
@@ -238,7 +236,7 @@ def test_unknown_photos_are_not_sorted_into_a_class_named_unknown() -> None:
     assert [row["verdict"] for row in rows] == ["none of the classes", "unknown"]
 
 
-def test_undo_moves_photos_back_before_it_takes_labels_back(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_undo_moves_photos_back_before_labels(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         controller = driver.app.controller
 
@@ -267,7 +265,7 @@ def test_undo_moves_photos_back_before_it_takes_labels_back(drive: Drive, fake_e
     drive(scenario)
 
 
-def test_without_an_output_a_message_says_that_nothing_is_written(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_message_says_that_nothing_is_written_without_an_output(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         app = driver.app
         for review, words in ((True, "copied"), (True, "CSV"), (False, ""), (False, "arrays"), (False, "bundle")):
@@ -308,7 +306,7 @@ def test_results_replace_a_foreign_file_only_on_request(drive: Drive, fake_engin
     drive(scenario)
 
 
-def test_after_a_verdict_the_next_photo_is_on_show(drive: Drive, lines: Lines) -> None:
+def test_next_photo_is_shown_after_a_label(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         driver.app.workspace.ask(["/queries"])
         await driver.idle()
@@ -323,7 +321,7 @@ def test_after_a_verdict_the_next_photo_is_on_show(drive: Drive, lines: Lines) -
     drive(scenario)
 
 
-def test_rival_and_nearest_example_stand_beside_every_answer(drive: Drive, lines: Lines) -> None:
+def test_every_answer_shows_rival_and_nearest_example(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         await opened(driver)
         await driver.keys("l")
@@ -355,7 +353,7 @@ def test_a_histogram_shows_every_value_and_its_height() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])
-def test_the_summary_and_the_caption_are_read_whole(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
+def test_summary_and_caption_are_not_cut(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.app.workspace.query_pane.ask_now(["/queries/jay-10.jpg"])
         await driver.pilot.pause()
@@ -368,7 +366,7 @@ def test_the_summary_and_the_caption_are_read_whole(drive: Drive, lines: Lines, 
     drive(scenario, size=size)
 
 
-def test_none_of_these_is_a_verdict_that_is_kept_sorted_apart_and_undone(
+def test_none_of_these_is_kept_sorted_separately_and_undone(
     drive: Drive, fake_engine: FakeEngine, lines: Lines
 ) -> None:
     async def scenario(driver: Driver) -> None:
@@ -399,7 +397,7 @@ def test_none_of_these_is_a_verdict_that_is_kept_sorted_apart_and_undone(
     drive(scenario)
 
 
-def test_dropping_is_in_the_history_and_messages_are_seen_in_the_review(drive: Drive, lines: Lines) -> None:
+def test_dropping_can_be_undone_and_the_review_shows_messages(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("l", "d")
@@ -414,7 +412,7 @@ def test_dropping_is_in_the_history_and_messages_are_seen_in_the_review(drive: D
     drive(scenario)
 
 
-def test_a_tile_says_the_label_with_its_own_probability_and_of_unknown_photos_what_is_explained() -> None:
+def test_tile_shows_label_probability_or_explained_share() -> None:
     scores = [
         {"id": 1, "probability": 0.9, "error": 1.0, "explained": 0.41},
         {"id": 2, "probability": 0.1, "error": 2.0, "explained": 0.2},
@@ -428,7 +426,7 @@ def test_a_tile_says_the_label_with_its_own_probability_and_of_unknown_photos_wh
 
 
 @pytest.mark.parametrize(("size", "least"), [((80, 24), 8), ((140, 40), 32)])
-def test_photos_have_the_room_of_the_review(
+def test_photos_fill_the_review(
     drive: Drive, fake_engine: FakeEngine, lines: Lines, size: tuple[int, int], least: int
 ) -> None:
     folders = {**FakeEngine.FOLDERS, "/many": [f"jay-{number}.jpg" for number in range(100, 220)]}
@@ -452,7 +450,7 @@ def test_photos_have_the_room_of_the_review(
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_the_large_photo_is_judged_and_left_step_by_step(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
+def test_enlarged_photo_is_labelled_and_closed_step_by_step(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("l", "enter")
@@ -473,7 +471,7 @@ def test_the_large_photo_is_judged_and_left_step_by_step(drive: Drive, lines: Li
     drive(scenario, size=size)
 
 
-def test_v_selects_from_here_on_and_an_empty_list_says_why(drive: Drive, lines: Lines) -> None:
+def test_v_extends_the_selection_and_an_empty_list_says_why(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("l", "v", "l", "l")
@@ -489,7 +487,7 @@ def test_v_selects_from_here_on_and_an_empty_list_says_why(drive: Drive, lines: 
     drive(scenario)
 
 
-def test_the_photos_of_the_review_get_their_pictures(drive: Drive) -> None:
+def test_review_photos_get_their_images(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.until(lambda: len(review.gallery._tiles._pictures) == 5)  # all but the broken one

@@ -1,4 +1,4 @@
-"""What the keys do that other tests do not press, and what is asked before much is done."""
+"""Keys that other tests do not press, and the confirmation of large changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from tests.tui.fake_engine import FakeEngine
 
 
-def test_m_sorts_by_name(drive: "Drive") -> None:
+def test_m_assigns_a_class_by_name(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         workspace.classes_pane.list.focus()
-        await driver.keys("2", "m", "escape")  # there is no photo that could be of a class
+        await driver.keys("2", "m", "escape")  # there is no photo to assign
         assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
         await driver.keys("j", "k", "j")
         assert workspace.classes_pane.entry is not None
@@ -54,7 +54,7 @@ def test_m_sorts_by_name(drive: "Drive") -> None:
     drive(scenario)
 
 
-def test_d_deletes_a_class_only_where_classes_are_in_focus(drive: "Drive") -> None:
+def test_d_deletes_a_class_only_with_classes_in_focus(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         before = driver.counts
@@ -71,9 +71,7 @@ def test_d_deletes_a_class_only_where_classes_are_in_focus(drive: "Drive") -> No
     drive(scenario)
 
 
-def test_a_file_that_has_changed_is_two_examples_of_which_one_is_removed(
-    drive: "Drive", fake_engine: "FakeEngine"
-) -> None:
+def test_changed_file_counts_as_two_examples_and_one_is_removed(drive: "Drive", fake_engine: "FakeEngine") -> None:
     async def scenario(driver: "Driver") -> None:
         controller, workspace = driver.app.controller, driver.app.workspace
         jay = controller.session.state.classes[0]
@@ -99,11 +97,11 @@ def test_an_invalid_number_of_examples_is_reported(drive: "Drive", fake_engine: 
     drive(scenario)
 
 
-def test_how_it_is_shown_is_a_key(drive: "Drive") -> None:
+def test_drawing_mode_has_a_key(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app, workspace = driver.app, driver.app.workspace
         picture, photos = workspace.query_pane.picture, workspace.photos_pane
-        await driver.keys("c", "right_square_bracket", "L", "x", "full_stop")  # nothing was asked yet
+        await driver.keys("c", "right_square_bracket", "L", "x", "full_stop")  # nothing was classified yet
         assert app.screen is workspace
         await workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
         picture.preview.focus()
@@ -136,7 +134,7 @@ def test_how_it_is_shown_is_a_key(drive: "Drive") -> None:
     drive(scenario)
 
 
-def test_none_of_these_leaves_the_threshold_which_has_keys_of_its_own(drive: "Drive") -> None:
+def test_none_of_these_does_not_change_the_threshold(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         controller, workspace = driver.app.controller, driver.app.workspace
         await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
@@ -159,7 +157,7 @@ def test_none_of_these_leaves_the_threshold_which_has_keys_of_its_own(drive: "Dr
     drive(scenario)
 
 
-def test_the_picker_walks_folders_and_takes_marked_entries(drive: "Drive") -> None:
+def test_picker_moves_between_folders_and_accepts_marked_entries(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
 
@@ -225,7 +223,7 @@ def test_the_picker_lays_out_only_visible_entries(
         await driver.pilot.press("space", "pagedown", "space", "end")
         assert "elk-09999.jpg" in laid_out
         assert len(picker.marked) == 2
-        assert not any("✓" in line for line in lines(app))  # it is the end of the list that is on the screen
+        assert not any("✓" in line for line in lines(app))  # the end of the list on the screen
         await driver.pilot.press("space")
         assert any("✓▫ elk-09999.jpg" in line for line in lines(app))
 
@@ -233,7 +231,7 @@ def test_the_picker_lays_out_only_visible_entries(
     assert len(set(laid_out)) < 200
 
 
-def test_a_dialogue_does_nothing_before_it_is_there_and_after_it_has_gone(drive: "Drive") -> None:
+def test_dialog_ignores_keys_before_opening_and_after_closing(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         choose = Choose("which", ["one", "other"])
         driver.app.push_screen(choose)
@@ -249,7 +247,7 @@ def test_a_dialogue_does_nothing_before_it_is_there_and_after_it_has_gone(drive:
     drive(scenario)
 
 
-def test_a_photo_without_a_class_gets_one(drive: "Drive") -> None:
+def test_photo_without_a_class_can_be_assigned(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app, workspace = driver.app, driver.app.workspace
         workspace.classes_pane.list.focus()
@@ -284,7 +282,7 @@ def test_many_photos_need_confirmation(
     drive(scenario, size=(80, 24))
 
 
-def test_recent_places_are_offered_and_unsaved_work_needs_confirmation(drive: "Drive", private_state: "Path") -> None:
+def test_recent_folders_are_offered_and_unsaved_work_needs_confirmation(drive: "Drive", private_state: "Path") -> None:
     Settings(recent=["/home/birds.frn.json"]).write()
 
     async def scenario(driver: "Driver") -> None:
@@ -297,14 +295,14 @@ def test_recent_places_are_offered_and_unsaved_work_needs_confirmation(drive: "D
         await driver.keys("escape")
         for option, counts in (("stay", before), ("go on", {"jay": 1})):
             await driver.keys("ctrl+o")
-            await driver.pilot.press("down", "enter")  # the first is what is open
+            await driver.pilot.press("down", "enter")  # the first is the open document
             await driver.until(lambda: "unsaved" in getattr(app.screen, "dialog_title", ""))
             await driver.type(option)
             assert driver.counts == counts
         assert app.controller.project == "/home/birds.frn.json"
         await app.workspace.open_place("/nowhere")
         assert driver.counts == {"jay": 1}
-        await driver.keys("u", "ctrl+r")  # nothing to take back
+        await driver.keys("u", "ctrl+r")  # nothing to undo
         assert driver.counts == {"jay": 1}
 
     drive(scenario)
@@ -330,7 +328,7 @@ def test_an_externally_changed_project_is_replaced_only_on_request(drive: "Drive
     drive(scenario)
 
 
-def test_all_commands_and_the_models_are_in_the_palette(
+def test_palette_lists_all_commands_and_models(
     drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("frn_tui.app.named_extractors", lambda: ["conv4", "resnet12"])
@@ -404,7 +402,7 @@ def test_classes_are_ordered_by_size_and_name_and_keep_their_numbers(
     drive(scenario)
 
 
-def test_misfits_of_all_classes_are_listed_the_likeliest_mistake_first_and_moved(drive: "Drive") -> None:
+def test_misfits_are_listed_likeliest_first_and_can_be_moved(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         controller, pane = driver.app.controller, driver.app.workspace.photos_pane
         jay, owl, wren = controller.session.state.classes

@@ -1,4 +1,4 @@
-"""Where the keys go after a question, and what the dialogues remember and tell apart."""
+"""The focus after classifying, and what the dialogs remember and distinguish."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ def test_a_digit_labels_the_query(drive: "Drive", size: tuple[int, int]) -> None
 
         workspace.classes_pane.list.focus()
         await driver.keys("1")
-        assert (driver.counts["jay"], driver.counts["wren"]) == (7, before)  # it was said to be a wren
+        assert (driver.counts["jay"], driver.counts["wren"]) == (7, before)  # it was labelled a wren
         workspace.photos_pane.gallery.focus()
         await driver.pilot.pause()
         assert "1-9: moves" in workspace.context.jobs.hint
@@ -30,7 +30,7 @@ def test_a_digit_labels_the_query(drive: "Drive", size: tuple[int, int]) -> None
     drive(scenario, size=size)
 
 
-def test_browsing_photos_continues_while_both_panes_are_visible(drive: "Drive") -> None:
+def test_browsing_continues_while_both_panes_are_visible(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         gallery = driver.app.workspace.photos_pane.gallery
         gallery.focus()
@@ -41,7 +41,7 @@ def test_browsing_photos_continues_while_both_panes_are_visible(drive: "Drive") 
     drive(scenario)
 
 
-def test_the_file_picker_starts_where_it_was_left(drive: "Drive") -> None:
+def test_file_picker_starts_in_the_last_folder(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         folders = []
         for keys in (("a", "enter", "escape"), ("p", "escape")):
@@ -57,7 +57,7 @@ def test_the_file_picker_starts_where_it_was_left(drive: "Drive") -> None:
     drive(scenario)
 
 
-def test_classes_in_focus_are_made_wider_and_narrower(drive: "Drive") -> None:
+def test_classes_pane_in_focus_is_resized(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         workspace.focus_pane("classes")

@@ -1,4 +1,4 @@
-"""Random keys, pastes, clicks and sizes on an engine that is slow and fails now and then.
+"""Random keys, pastes, clicks and sizes on an engine that is slow and sometimes fails.
 
 `FRN_FUZZ=20x2000` runs 20 seeds of 2,000 events.
 """
@@ -89,13 +89,13 @@ def check(driver: "Driver") -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_no_series_of_events_breaks_it(
+def test_random_events_do_not_break_the_app(
     seed: int, drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(driver: "Driver") -> None:
         chance = random.Random(seed)
         monkeypatch.setattr(driver.app, "exit", lambda *_, **__: None)
-        monkeypatch.setattr("textual.pilot.wait_for_idle", asyncio.sleep)  # hands are not patient
+        monkeypatch.setattr("textual.pilot.wait_for_idle", asyncio.sleep)  # people do not wait
         fake_engine.chance = random.Random(seed)
         for _ in range(EVENTS):
             await do_something(driver, chance)

@@ -1,4 +1,4 @@
-"""Every key of the table does what it says, whichever pane or screen it is pressed in."""
+"""Every key does what the table says, for any focused pane or screen."""
 
 import tomllib
 from pathlib import Path
@@ -15,7 +15,7 @@ from textual.widgets import Static
 from tests.tui.conftest import Drive, Driver
 
 
-def test_no_two_keys_of_the_table_are_the_same() -> None:
+def test_keys_of_the_table_are_unique() -> None:
     keys = [key for row in TABLE.values() for key in row.keys.split(",")]
     assert len(set(keys)) == len(keys)
     assert all(key.meaning and key.meaning[0].islower() for key in TABLE.values())

@@ -1,6 +1,7 @@
-"""What each screen looks like, as text that is kept beside the tests; and that what it says of its keys is true.
+"""Every screen matches the stored text beside the tests, and its key hints are true.
 
-`FRN_SNAPSHOTS=write pytest tests/tui/screens/test_screens.py` writes the texts anew: read them before they are kept.
+`FRN_SNAPSHOTS=write pytest tests/tui/screens/test_screens.py` rewrites the texts: read the changes before you keep
+them.
 """
 
 import difflib
@@ -30,7 +31,7 @@ Snapshot = Callable[[Any, str], None]
 
 
 def describe(lines: list[str], styles: list[list[Style]]) -> str:
-    """The text, and below it how many cells in a row look how; each look has a letter."""
+    """Return the text, and below it the runs of cells with the same style; each style has a letter."""
     letters: dict[str, str] = {}
     rows = []
     for line in styles:
@@ -45,7 +46,7 @@ def describe(lines: list[str], styles: list[list[Style]]) -> str:
 
 @pytest.fixture
 def snapshot(lines: Callable[[Any], list[str]], styles: Callable[[Any], list[list[Style]]]) -> Snapshot:
-    """Compare the screen with what is kept of it."""
+    """Compare the screen with its stored text."""
 
     def snapshot(app: Any, name: str) -> None:
         path = SNAPSHOTS / f"{name}.txt"
@@ -146,7 +147,9 @@ SCENES: list[Scene] = [
     [*itertools.product(SCENES, SIZES), (workspace, LARGE), (photos, LARGE)],
     ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else value.__name__,
 )
-def test_it_looks_as_it_did(scene: Scene, size: tuple[int, int], drive: "Drive", snapshot: Snapshot) -> None:
+def test_screens_match_their_stored_text(
+    scene: Scene, size: tuple[int, int], drive: "Drive", snapshot: Snapshot
+) -> None:
     async def scenario(driver: "Driver") -> None:
         driver.app.animation_level = "none"
         driver.app.workspace.context.jobs.say("")

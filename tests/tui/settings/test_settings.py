@@ -1,4 +1,4 @@
-"""What is remembered, the settings screen, and keys of the user's own."""
+"""Remembered settings, the settings screen, and keys of the user."""
 
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return toasts
 
 
-def test_settings_come_back(private_state: Path) -> None:
+def test_settings_are_remembered(private_state: Path) -> None:
     settings = Settings("dracula", "quad", "/m/features.onnx", 0.4, ["/a"]).opened("/b")
     settings.write()
     assert Settings.read() == settings
@@ -42,8 +42,8 @@ def test_settings_come_back(private_state: Path) -> None:
     "text",
     ["{", "[]", "null", '{"images": "sixel"}', '{"threshold": 7}', '{"recent": [2]}', "[" * 9999],
 )
-def test_a_file_with_a_mistake_is_reported_and_left_alone(private_state: Path, text: str) -> None:
-    """It may have been edited by hand, and one comma should not cost all of it."""
+def test_invalid_settings_file_is_reported_and_left_alone(private_state: Path, text: str) -> None:
+    """Someone may have edited the file; a wrong comma should not lose all of it."""
     private_state.mkdir()
     settings_path().write_text(text)
     settings = Settings.read()
@@ -143,11 +143,11 @@ def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> N
     drive(scenario)
 
 
-def test_places_that_another_app_keeps_meanwhile_stay(drive: Drive, private_state: Path) -> None:
+def test_folders_saved_by_another_app_are_kept(drive: Drive, private_state: Path) -> None:
     Settings(recent=["/old"], bookmarks=["/a", "/b"]).write()
 
     async def scenario(driver: Driver) -> None:
-        driver.app.context.places.toggle("/a")  # no bookmark any more
+        driver.app.context.places.toggle("/a")  # the bookmark is gone
         driver.app.context.places.toggle("/mine")
         Settings(recent=["/theirs", "/old"], bookmarks=["/a", "/b", "/c"], theme="nord").write()
 
@@ -197,7 +197,7 @@ def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: P
     assert (kept.theme, kept.images, kept.model, kept.threshold) == ("gruvbox", "ascii", "/m/mine.onnx", 0.625)
 
 
-def test_sizes_are_kept_from_one_start_to_the_next(drive: Drive, private_state: Path) -> None:
+def test_sizes_are_kept_between_starts(drive: Drive, private_state: Path) -> None:
     async def change(driver: Driver) -> None:
         await driver.keys("tab", "right_parenthesis", "right_parenthesis", "right_curly_bracket")
 
@@ -211,7 +211,7 @@ def test_sizes_are_kept_from_one_start_to_the_next(drive: Drive, private_state: 
     drive(look)
 
 
-def test_mirror_images_are_a_setting_a_flag_and_an_edit_that_undo_takes_back(
+def test_mirror_images_can_be_set_by_setting_flag_and_undoable_edit(
     drive: Drive, private_state: Path, fake_engine: FakeEngine
 ) -> None:
     async def turn(driver: Driver) -> None:
@@ -259,7 +259,7 @@ def test_a_missing_model_of_the_settings_is_reported(
     drive(scenario)
 
 
-def test_the_theme_and_the_way_of_drawing_come_from_the_settings(private_state: Path) -> None:
+def test_theme_and_drawing_mode_come_from_the_settings(private_state: Path) -> None:
     Settings(theme="nord", images="quad").write()
     app = FrnApp()
     assert (app.theme, app._mode(app.settings.images)) == ("nord", "quad")

@@ -1,4 +1,4 @@
-"""Only what differs is written, text before pictures."""
+"""Only differences are written, text before images."""
 
 import re
 
@@ -20,7 +20,7 @@ def update(*lines: str, y: int = 0, style: Style = PLAIN) -> LayoutUpdate:
 
 
 def written(cells: CellBuffer, pictures: int = EVERYTHING) -> list[tuple[int, int, str]]:
-    """Row, column and text of each run."""
+    """Return row, column and text of each run."""
     text, _ = cells.written(ColorSystem.TRUECOLOR, pictures)
     runs = re.findall(r"\x1b\[(\d+);(\d+)H((?:(?!\x1b\[\d+;\d+H).)*)", text)
     return [(int(y), int(x), re.sub(r"\x1b\[[0-9;]*m", "", rest)) for y, x, rest in runs]
@@ -39,7 +39,7 @@ def test_only_cells_that_differ_are_written() -> None:
     assert written(cells) == [(1, 1, "one two three"), (2, 1, "four nine six")]
 
 
-def test_a_style_alone_is_a_difference() -> None:
+def test_changed_style_is_a_difference() -> None:
     cells = CellBuffer()
     cells.take(update("abc"), 3, 1)
     written(cells)
@@ -47,7 +47,7 @@ def test_a_style_alone_is_a_difference() -> None:
     assert written(cells) == [(1, 1, "abc")]
 
 
-def test_text_goes_first_and_pictures_follow_as_far_as_there_is_room() -> None:
+def test_text_is_written_before_images() -> None:
     cells = CellBuffer()
     for y in range(3):
         cells.take(update("▀▀▀▀▀", y=y, style=PICTURE), 5, 4)
@@ -59,7 +59,7 @@ def test_text_goes_first_and_pictures_follow_as_far_as_there_is_room() -> None:
     assert not cells.is_stale
 
 
-def test_wide_and_combining_characters_keep_their_cells() -> None:
+def test_wide_and_combining_characters_stay_in_their_cells() -> None:
     cells = CellBuffer()
     cells.take(update("漢字é x"), 7, 1)
     assert written(cells) == [(1, 1, "漢字é x")]
@@ -67,7 +67,7 @@ def test_wide_and_combining_characters_keep_their_cells() -> None:
     assert written(cells) == [(1, 7, "y")]
 
 
-def test_another_size_is_painted_whole() -> None:
+def test_resized_screen_is_painted_completely() -> None:
     cells = CellBuffer()
     cells.take(update("abc"), 3, 1)
     written(cells)

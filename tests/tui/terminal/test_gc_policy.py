@@ -1,4 +1,4 @@
-"""When garbage is looked for; in a process of its own, as it is the whole process's affair."""
+"""Garbage collection; in a separate process, because it concerns the whole process."""
 
 import sys
 
@@ -34,6 +34,6 @@ assert not gc_policy.collect(gc_policy.IDLE_WHILE_WORKING, is_working=True), "th
 """
 
 
-def test_garbage_is_only_looked_for_in_a_pause() -> None:
+def test_garbage_is_collected_only_when_idle() -> None:
     ran = processes.run([sys.executable, "-c", PROGRAM])
     assert ran.returncode == 0, ran.stderr

@@ -1,4 +1,4 @@
-"""What terminals paste when files are dropped, and paths that are typed."""
+"""Pasted paths of dropped files, and typed paths."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_pasted_text_becomes_paths(text: str, paths: list[str]) -> None:
     assert parse_paths(text) == paths
 
 
-def test_a_path_in_the_users_home_is_shown_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_in_the_home_folder_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     assert [shortened(path) for path in ("/home/ada/photos", "/home/ada", "/home/adam/photos")] == [
         "~/photos",
@@ -37,7 +37,7 @@ def test_a_path_in_the_users_home_is_shown_short(monkeypatch: pytest.MonkeyPatch
     ]
 
 
-def test_a_path_has_a_meaning_in_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_resolves_in_a_deleted_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

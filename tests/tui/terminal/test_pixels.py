@@ -1,4 +1,4 @@
-"""Pictures as pixels: what the terminal is told, and what stands for them in the text."""
+"""Images as pixels: the commands to the terminal, and the placeholders in the text."""
 
 import base64
 import gc
@@ -43,9 +43,9 @@ def keys(command: str) -> dict[str, str]:
     return dict(pair.split("=") for pair in command.split(","))
 
 
-def test_every_mark_is_a_combining_character_of_no_width() -> None:
+def test_every_mark_is_a_zero_width_combining_character() -> None:
     assert len(MARKS) == len(set(MARKS)) == 297
-    assert (MARKS[0], MARKS[1], MARKS[296]) == ("\u0305", "\u030d", "\U0001d244")  # of the protocol's table
+    assert (MARKS[0], MARKS[1], MARKS[296]) == ("\u0305", "\u030d", "\U0001d244")  # from the protocol's table
     assert all(cell_len(PLACEHOLDER + mark * 3) == 1 for mark in MARKS)
 
 
@@ -56,7 +56,7 @@ def test_a_line_of_placeholders_is_cut_between_cells() -> None:
     assert strip.crop(1, 3).text == "".join(f"{PLACEHOLDER}{MARKS[1]}{MARKS[x]}{line[0].text[3]}" for x in (1, 2))
 
 
-def test_the_terminal_gets_the_pixels_before_the_placeholders_that_name_them() -> None:
+def test_terminal_gets_pixels_before_their_placeholders() -> None:
     written: list[str] = []
     rgb = bytes(range(256)) * 2 + b"x" * (6 * 4 * 3 * 200)
     shown = picture(rgb=rgb)
@@ -71,11 +71,11 @@ def test_the_terminal_gets_the_pixels_before_the_placeholders_that_name_them() -
     cell, style = placeholders(shown, Style(bgcolor="#101010"))[0][0]
     assert style.color is not None
     assert int(number) == MARKS.index(cell[3]) << 24 | (style.color.number or 0)
-    assert "38;5;" in style.render("x")  # a colour of the table, which tmux leaves as it is
+    assert "38;5;" in style.render("x")  # a colour of the table, which tmux leaves unchanged
     assert 16 <= (style.color.number or 0) <= 255
 
 
-def test_a_picture_that_nobody_keeps_is_taken_away_and_one_that_is_kept_is_given_again() -> None:
+def test_unused_image_is_deleted_and_used_image_is_sent_again() -> None:
     written: list[str] = []
     graphics = Graphics(written.append)
     kept, dropped = picture(), picture()
@@ -94,7 +94,7 @@ def test_a_picture_that_nobody_keeps_is_taken_away_and_one_that_is_kept_is_given
     assert keys(again[0][0])["i"] == keys(COMMAND.findall(graphics.farewell())[-1][0])["i"]
 
 
-def test_tmux_is_asked_to_pass_everything_through() -> None:
+def test_commands_are_wrapped_for_tmux() -> None:
     written: list[str] = []
     graphics = Graphics(written.append)
     graphics.in_tmux = True
@@ -109,9 +109,7 @@ def app_with(images: str) -> Callable[..., FrnApp]:
 
 
 @pytest.mark.parametrize("images", ["kitty", "sixel"])
-def test_the_app_shows_pixels_which_stay_beside_dialogues(
-    drive: Any, lines: Callable[[Any], list[str]], images: Mode
-) -> None:
+def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[Any], list[str]], images: Mode) -> None:
     async def look(user: Any) -> None:
         await user.until(lambda: "\n".join(lines(user.app)).count(PLACEHOLDER) > 100)
         user.app.workspace.ask(["/queries/jay-10.jpg", "/queries/owl-10.jpg"])
@@ -122,7 +120,7 @@ def test_the_app_shows_pixels_which_stay_beside_dialogues(
         assert shown.pixels == (shown.columns * 10, shown.rows * 20)
         await user.pilot.press("question_mark")
         await user.pilot.pause()
-        assert PLACEHOLDER in "\n".join(lines(user.app))  # in its own colour, by which the terminal knows it
+        assert PLACEHOLDER in "\n".join(lines(user.app))  # in the colour that identifies the image
         await user.pilot.press("escape", "L")
         await user.pilot.pause()
         assert isinstance(user.app.screen, Review)
@@ -136,11 +134,11 @@ def test_the_app_shows_pixels_which_stay_beside_dialogues(
     drive(look, app=app_with(images))
 
 
-def test_the_terminals_answer_decides_unless_an_option_does(drive: Any) -> None:
+def test_option_overrides_the_terminals_answer(drive: Any) -> None:
     async def hear(user: Any) -> None:
         app = user.app
         await app.hear(Answered(name="kitty(0.41.1)", cell=(9, 18)))
-        assert app.context.mode == "half"  # as nothing was said
+        assert app.context.mode == "half"  # because the default applies
         await app.hear(Answered(can=("62",)))
         assert app.context.mode == "kitty"
         assert (app.graphics.mode, app.workspace.photos_pane.gallery.mode) == ("kitty", "kitty")

@@ -31,7 +31,7 @@ def test_a_non_picture_is_refused() -> None:
         convert({**MESSAGE, "cells": "!!!!"}, Picture)
 
 
-def test_another_size_takes_the_nearest_cells() -> None:
+def test_resized_image_uses_the_nearest_cells() -> None:
     picture = Picture("half", 3, 1, b"aaaaaaabbbbbbbccccccc")
     assert picture.resized(6, 1).cells == b"a" * 14 + b"b" * 14 + b"c" * 14
     assert picture.resized(1, 2).cells == b"b" * 14
@@ -41,12 +41,12 @@ def test_another_size_takes_the_nearest_cells() -> None:
 @pytest.mark.parametrize(
     ("room", "size"), [((30, 8), (24, 8)), ((12, 40), (12, 4)), ((6, 2), (6, 2)), ((1, 1), (1, 1))]
 )
-def test_it_fits_into_a_room_and_keeps_its_shape(room: tuple[int, int], size: tuple[int, int]) -> None:
+def test_image_fits_an_area_and_keeps_its_aspect_ratio(room: tuple[int, int], size: tuple[int, int]) -> None:
     fitted = Picture("half", 6, 2, bytes(84)).fitted(*room)
     assert (fitted.columns, fitted.rows) == size
 
 
-def test_a_point_of_what_is_seen_has_its_cell_or_none() -> None:
+def test_visible_point_maps_to_its_cell_or_none() -> None:
     picture = Picture("half", 10, 10, bytes(700), seen=(0.2, 0.1, 0.8, 0.9))
     assert picture.cell_at(0.5, 0.5) == (5, 5)
     assert picture.cell_at(0.01, 0.01) == (2, 1)

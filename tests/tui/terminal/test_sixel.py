@@ -1,4 +1,4 @@
-"""Sixel: the pixels of a picture, and of any part of a line of it in the place of its placeholders."""
+"""Sixel: the pixels of an image, and of any part of a line in place of its placeholders."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ IMAGE = re.compile(r'\x1bP0;1q"1;1;(\d+);(\d+)([^\x1b]*)\x1b\\')
 
 
 def decoded(text: str) -> np.ndarray[Any, Any]:
-    """What a terminal draws: (h, w, 3) in percent, -1 where nothing is said."""
+    """Return what a terminal draws: (h, w, 3) in percent, -1 if a pixel is not set."""
     width, height, body = IMAGE.fullmatch(text).groups()  # type: ignore[union-attr]
     drawn = np.full((int(height), int(width), 3), -1)
     palette: dict[int, tuple[int, ...]] = {}
@@ -48,7 +48,7 @@ def decoded(text: str) -> np.ndarray[Any, Any]:
 
 @pytest.fixture
 def photo() -> np.ndarray[Any, Any]:
-    """3 x 5 cells of 8 x 17 pixels, of few colours."""
+    """An image of 3 x 5 cells of 8 x 17 pixels with few colours."""
     y, x = np.mgrid[:51, :40] // 8 * 8
     return np.stack([4 * y, 6 * x, 128 + y - x], 2).astype(np.uint8)
 
@@ -67,7 +67,7 @@ def test_each_row_of_cells_shows_its_pixels_within_a_few_percent(photo: np.ndarr
     assert np.abs(drawn * 2.55 - photo).mean() < 6
 
 
-def test_a_part_of_a_row_is_that_part_of_its_pixels(photo: np.ndarray[Any, Any]) -> None:
+def test_part_of_a_row_shows_that_part_of_its_pixels(photo: np.ndarray[Any, Any]) -> None:
     piece = rows(photo)[1][0]
     colours, _, bands = piece.partition("|")
     whole = decoded(images([piece])[0])
@@ -102,11 +102,11 @@ def test_a_picture_writes_its_pixels_and_keeps_the_text_around_it(photo: np.ndar
     assert graphics.translated("no picture \x1b[0m") == "no picture \x1b[0m"
     del picture
     gone = graphics.translated(written(Strip(line)))
-    assert "\x1bP" not in gone  # of a picture that is gone nothing is shown
+    assert "\x1bP" not in gone  # a removed image shows nothing
     assert "     " in gone
 
 
-def test_a_wide_row_is_drawn_in_pieces_that_an_xterm_takes() -> None:
+def test_wide_row_is_drawn_in_pieces_for_xterm() -> None:
     photo = np.zeros((51, 2000, 3), dtype=np.uint8)
     graphics = Graphics()
     picture = shown(photo, 100, graphics)
@@ -116,7 +116,7 @@ def test_a_wide_row_is_drawn_in_pieces_that_an_xterm_takes() -> None:
     assert cells_of_piece(20) == 48
 
 
-def test_the_frame_is_drawn_where_the_network_does_not_see_all() -> None:
+def test_frame_is_drawn_if_the_network_sees_only_a_part() -> None:
     photo = np.zeros((40, 60, 3), dtype=np.uint8)
     framed = draw_frame(photo, (0.25, 0.0, 0.75, 1.0))
     assert (framed[:, 15:17] == FRAME).all()
@@ -127,7 +127,7 @@ def test_the_frame_is_drawn_where_the_network_does_not_see_all() -> None:
     np.testing.assert_array_equal(draw_frame(photo, (-0.5, -0.5, 1.5, 1.5)), photo)
 
 
-def test_pixels_for_kitty_are_the_pixels() -> None:
+def test_kitty_gets_the_exact_pixels() -> None:
     import base64
     import zlib
 

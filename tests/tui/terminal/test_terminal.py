@@ -1,4 +1,4 @@
-"""What a terminal answers is no key, and says how it shows pixels."""
+"""Answers of a terminal are not treated as keys, and say how it shows pixels."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def test_terminal_answers_are_removed_from_typed_input_wherever_they_are_cut(cut
     answers = Answers()
     parts = [answers.taken(part) for part in ("a" + ANSWERS[:cut], ANSWERS[cut:] + "b")]
     found = [answer for _, some in parts for answer in some]
-    if ANSWERS[cut - 1] == "\x1b":  # a key by itself: nobody waits for more of it
+    if ANSWERS[cut - 1] == "\x1b":  # a key by itself: the parser does not wait for more
         return
     assert "".join(typed for typed, _ in parts) == "ab"
     assert [answer.name for answer in found if answer.name] == ["XTerm(379)"]
@@ -30,13 +30,13 @@ def test_terminal_answers_are_removed_from_typed_input_wherever_they_are_cut(cut
     assert [answer.can for answer in found if answer.can] == [("63", "1", "4", "22")]
 
 
-def test_a_terminal_that_has_made_another_colour_of_it_has_no_true_colour() -> None:
+def test_terminal_that_changes_a_colour_has_no_true_colour() -> None:
     for style in ("\x1bP1$r0;48:5:16m\x1b\\", "\x1bP0$r\x1b\\"):
         assert [answer.has_true_colour for answer in Answers().taken(style)[1]] == [False]
 
 
 @pytest.mark.parametrize("typed", ["\x1b", "\x1b[A", "\x1b[<0;5;6M", "\x1b[?2026;2$y", "\x1b[97;5u", "\x1b[15~"])
-def test_keys_and_the_mouse_are_left(typed: str) -> None:
+def test_keys_and_mouse_events_pass_through(typed: str) -> None:
     assert Answers().taken(typed) == (typed, [])
 
 
@@ -56,7 +56,7 @@ def test_keys_and_the_mouse_are_left(typed: str) -> None:
         ("", "1;42", False, None),
     ],
 )
-def test_how_terminals_show_pixels(name: str, can: str, in_tmux: bool, mode: str | None) -> None:
+def test_terminal_answers_select_the_drawing_mode(name: str, can: str, in_tmux: bool, mode: str | None) -> None:
     assert pixels_of(name, can.split(";"), in_tmux=in_tmux) == mode
 
 

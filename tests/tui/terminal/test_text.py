@@ -27,14 +27,14 @@ EVIL = [
 
 @pytest.mark.parametrize("name", EVIL)
 @pytest.mark.parametrize("width", [None, 0, 1, 2, 5, 16, 80])
-def test_nothing_that_steers_a_terminal_is_left(name: str, width: int | None) -> None:
+def test_control_characters_are_removed(name: str, width: int | None) -> None:
     shown = display_name(name, width)
     assert not [char for char in shown if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
     shown.encode("utf-8")
     assert width is None or cell_len(shown) <= width
 
 
-def test_harmless_names_stay_as_they_are() -> None:
+def test_harmless_names_are_unchanged() -> None:
     for name in ("blue jay", "Häher.jpg", "カケス.png", "[bold]", "a b", "e\u0301"):
         assert display_name(name) == name
         assert display_name(name, 80) == name
@@ -45,18 +45,18 @@ def test_escapes_show_the_original_character() -> None:
     assert display_name("a\u00a0b\u3000c") == "a b c"
 
 
-def test_a_long_name_keeps_its_ends() -> None:
+def test_long_name_is_shortened_in_the_middle() -> None:
     assert display_name("a_rather_long_name_0123.jpeg", 15) == "a_rathe…23.jpeg"
     assert display_name("abc", 1) == "…"
     assert display_name("🦜🦜🦜🦜", 5) == "🦜…🦜"
 
 
-def test_no_escape_is_cut_in_two() -> None:
+def test_escapes_are_not_cut() -> None:
     for width in range(1, 30):
         shown = display_name("\x1b" * 10, width)
         assert shown.replace(r"\x1b", "").strip("…") == ""
 
 
-def test_one_is_one_and_more_are_many() -> None:
+def test_singular_and_plural_follow_the_count() -> None:
     counts = [count_of(1, "photo"), count_of(0, "photo"), count_of(1, "class"), count_of(1200, "class")]
     assert counts == ["1 photo", "0 photos", "1 class", "1,200 classes"]

@@ -17,12 +17,12 @@ from frn.system.extras import install_command
 from tests import processes
 
 START = 60.0
-"""Seconds within which it should have started, also on a busy machine."""
+"""Seconds within which the server must start, even on a busy machine."""
 
 
 @pytest.fixture
 def server(private_state: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server on a free port, in a session of its own, and its address."""
+    """A server on a free port in a separate session, and its address."""
     pytest.importorskip("textual_serve", reason=f"needs textual-serve: {install_command('web')}")
     command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", "0"]
     with processes.started(command, stdout=subprocess.PIPE, text=True) as process:
@@ -38,12 +38,12 @@ def page(address: str) -> str:
             with urlopen(Request(address), timeout=START) as answer:
                 return str(answer.read().decode())
         except OSError:
-            time.sleep(0.1)  # the line comes before it listens
+            time.sleep(0.1)  # the line appears before the server listens
     raise AssertionError("no answer")
 
 
 async def visit(address: str, origin: str) -> bytes:
-    """What the app paints first for a visitor."""
+    """Return the app's first paint for a visitor."""
     import aiohttp
 
     size = "width=100&height=30"
@@ -57,7 +57,7 @@ async def visit(address: str, origin: str) -> bytes:
 
 
 def children(pid: int) -> set[int]:
-    """Processes below a process."""
+    """Return the processes below a process."""
     found = processes.run(["ps", "-eo", "pid=,ppid="], check=True).stdout.split()
     parents = dict(zip(map(int, found[::2]), map(int, found[1::2]), strict=True))
     below = {pid}
@@ -74,7 +74,7 @@ def running(pid: int) -> bool:
     return True
 
 
-def test_the_page_answers_and_nothing_stays_behind(server: tuple[subprocess.Popen[str], str]) -> None:
+def test_page_responds_and_leaves_no_processes(server: tuple[subprocess.Popen[str], str]) -> None:
     process, address = server
     assert "frn-tui" in page(address)
     assert b"Classes" in asyncio.run(visit(address, address))
@@ -89,7 +89,7 @@ def test_the_page_answers_and_nothing_stays_behind(server: tuple[subprocess.Pope
             below = children(process.pid)
             assert below
             process.send_signal(signal.SIGTERM)
-            async for _ in socket:  # as a browser does: it agrees to the end
+            async for _ in socket:  # as a browser does: it confirms the end
                 pass
             await asyncio.to_thread(process.wait, 20)
             return below
@@ -103,7 +103,7 @@ def test_the_page_answers_and_nothing_stays_behind(server: tuple[subprocess.Pope
     assert not any(map(running, below))
 
 
-def test_keys_and_pictures_are_there_at_once_and_a_reload_ends_the_session_before(
+def test_keys_and_images_work_at_once_and_reload_ends_the_old_session(
     server: tuple[subprocess.Popen[str], str],
 ) -> None:
     process, address = server
@@ -130,19 +130,19 @@ def test_keys_and_pictures_are_there_at_once_and_a_reload_ends_the_session_befor
 
 
 def engines(pid: int) -> set[int]:
-    """Engines below a process."""
+    """Return the engines below a process."""
     found = processes.run(["ps", "-eo", "pid=,args="], check=True).stdout.splitlines()
     return {int(line.split()[0]) for line in found if "frn_tui.engine" in line} & children(pid)
 
 
-def test_every_visitor_has_an_engine_that_ends_with_the_page_and_nobody_else_is_let_in(
+def test_every_visitor_has_an_engine_and_other_origins_are_refused(
     server: tuple[subprocess.Popen[str], str],
 ) -> None:
     process, address = server
     page(address)
     port = int(address.rpartition(":")[2])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # sends nothing, but tells which address of ours would
+        probe.connect(("192.0.2.1", 9))  # sends nothing, but shows the local address that would be used
         outer = probe.getsockname()[0]
     if not outer.startswith("127."):
         with pytest.raises(ConnectionRefusedError):
@@ -182,14 +182,14 @@ def test_every_visitor_has_an_engine_that_ends_with_the_page_and_nobody_else_is_
     asyncio.run(visits())
 
 
-def test_without_the_extra_one_line_says_how_to_get_it() -> None:
+def test_missing_extra_gives_one_line_with_the_install_command() -> None:
     code = "import sys; sys.modules['textual_serve'] = None; sys.argv = ['frn-tui', '--web', '--port', '0']; "
     found = processes.run([sys.executable, "-c", code + "from frn_tui.main import run; run()"])
     assert found.returncode == 1
     assert found.stderr == f"error: --web needs textual-serve, which is not installed: {install_command('web')}\n"
 
 
-def test_a_taken_port_is_one_line(server: tuple[subprocess.Popen[str], str]) -> None:
+def test_used_port_gives_one_line(server: tuple[subprocess.Popen[str], str]) -> None:
     _, address = server
     page(address)
     port = address.rpartition(":")[2]

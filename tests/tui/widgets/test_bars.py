@@ -38,15 +38,15 @@ def seen(lines: Lines, pilot: Pilot[None]) -> list[str]:
     ("share", "drawn"),
     [(0.0, "    "), (1.0, "████"), (0.5, "██  "), (1 / 32, "▏   "), (7 / 32, "▉   "), (9 / 32, "█▏  "), (2.0, "████")],
 )
-def test_a_bar_has_eighths_of_cells(share: float, drawn: str) -> None:
+def test_bars_have_a_resolution_of_an_eighth_cell(share: float, drawn: str) -> None:
     assert bar(share, 4) == drawn
 
 
-def test_a_bar_of_a_non_number_is_empty() -> None:
+def test_bar_of_nan_is_empty() -> None:
     assert bar(float("nan"), 3) == "   "
 
 
-def test_the_verdict_the_classes_and_the_gauge(play: Play, lines: Lines) -> None:
+def test_answer_classes_and_gauge_are_shown(play: Play, lines: Lines) -> None:
     bars = Bars()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -75,7 +75,7 @@ def test_unknown_is_printed_as_a_word(play: Play, lines: Lines) -> None:
     play(bars, scenario, size=(48, 8))
 
 
-def test_shares_that_round_to_the_same_get_a_decimal(play: Play, lines: Lines) -> None:
+def test_equal_rounded_shares_get_a_decimal(play: Play, lines: Lines) -> None:
     bars = Bars()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -104,7 +104,7 @@ def test_misfits_are_counted(play: Play, lines: Lines) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 3, 8, 20, 23, 33, 34, 80, 300])
-def test_every_size_is_filled_and_no_more(play: Play, lines: Lines, width: int) -> None:
+def test_every_size_is_filled_exactly(play: Play, lines: Lines, width: int) -> None:
     bars = Bars()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -122,7 +122,7 @@ def test_every_size_is_filled_and_no_more(play: Play, lines: Lines, width: int) 
     play(bars, scenario, size=(width, 1))
 
 
-def test_names_that_steer_terminals_are_escaped(play: Play, lines: Lines) -> None:
+def test_control_characters_in_names_are_escaped(play: Play, lines: Lines) -> None:
     bars = Bars()
 
     names = ("\x1b[2J", "a\nb", "\u202eb", "[bold]", "\udcff")
@@ -169,7 +169,7 @@ def test_a_click_sets_the_mark(play: Play) -> None:
 
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "ansi-dark", "ansi-light"])
-def test_no_color_loses_nothing(play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str) -> None:
+def test_no_color_shows_everything(play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     bars = Bars()
 
@@ -183,7 +183,7 @@ def test_no_color_loses_nothing(play: Play, lines: Lines, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "nord", "solarized-light"])
 def test_every_part_has_enough_contrast(play: Play, styles: Styles, theme: str) -> None:
-    """At least 3 : 1, what WCAG asks of large text and of graphics."""
+    """At least 3 : 1, which WCAG requires for large text and graphics."""
 
     def luminance(rgb: tuple[int, ...]) -> float:
         linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in rgb)]

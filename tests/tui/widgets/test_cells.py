@@ -44,8 +44,8 @@ def test_the_picture_mode_follows_the_terminals_answer(
     assert default_mode(environ, color_system) == mode
 
 
-def test_each_character_has_the_parts_that_its_place_says() -> None:
-    """The names of sextants, quadrants and octants list their parts, by Unicode's own data where Python has them."""
+def test_each_block_character_has_the_right_parts() -> None:
+    """The names of sextants, quadrants and octants list their parts, according to Unicode's data in Python."""
     for mode, count in (("quad", 16), ("sextant", 64), ("octant", 256)):
         assert len(set(CHARACTERS[mode])) == count  # type: ignore[index]
     assert (CHARACTERS["quad"][6], CHARACTERS["sextant"][3], CHARACTERS["octant"][15]) == ("▞", "🬂", "▀")
@@ -58,14 +58,14 @@ def test_each_character_has_the_parts_that_its_place_says() -> None:
     assert all(cell_len(char) == 1 for characters in CHARACTERS.values() for char in characters)
 
 
-def test_a_cell_is_its_character_in_its_colours() -> None:
+def test_cell_has_its_character_and_colours() -> None:
     picture = Picture("quad", 2, 1, bytes([6, 1, 2, 3, 4, 5, 6, 9, 7, 8, 9, 10, 11, 12]))
     ((left, right),) = draw(picture, PLAIN, dark=True)
     assert (left[0], ink(left[1]), ground(left[1])) == ("▞", (1, 2, 3), (4, 5, 6))
     assert (right[0], ink(right[1]), ground(right[1])) == ("▚", (7, 8, 9), (10, 11, 12))
 
 
-def test_ascii_is_dense_where_the_text_should_be_bright() -> None:
+def test_ascii_is_denser_for_brighter_pixels() -> None:
     picture = Picture("ascii", 3, 1, b"\x00......\x05......\x09......")
     assert "".join(char for char, _ in draw(picture, PLAIN, dark=True)[0]) == " +@"
     assert "".join(char for char, _ in draw(picture, PLAIN, dark=False)[0]) == "@= "
@@ -93,7 +93,7 @@ def test_the_frame_marks_exactly_what_the_network_sees() -> None:
     assert ["".join(char for char, _ in line) for line in near] == [plain] * 10
 
 
-def test_deciles() -> None:
+def test_error_map_digits_are_deciles() -> None:
     assert [decile(v, 0.0, 1.0) for v in (-1.0, 0.0, 0.099, 0.1, 0.55, 0.999, 1.0, 7.0)] == list("00015999")
     assert decile(3.0, 3.0, 3.0) == "0"
     assert decile(float("nan"), 0.0, 1.0) == "?"
@@ -105,7 +105,7 @@ def test_segments_join_cells_of_one_style() -> None:
     assert [segment.text for segment in joined] == ["ab", "c"]
 
 
-def test_colours_are_as_rich_makes_them() -> None:
+def test_colours_equal_those_of_rich() -> None:
     style = draw(Picture("half", 1, 1, bytes([1, 1, 2, 3, 254, 16, 0])), PLAIN, dark=True)[0][0][1]
     assert style == Style(color="#010203", bgcolor="#fe1000")
     assert style.color == Color.from_rgb(1, 2, 3)

@@ -61,7 +61,7 @@ def test_only_the_first_nine_have_keys(play: Play, lines: Lines) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 4, 10, 18, 26, 100])
-def test_rows_take_the_width_they_get(play: Play, lines: Lines, width: int) -> None:
+def test_rows_use_the_available_width(play: Play, lines: Lines, width: int) -> None:
     classes = ClassList()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -106,7 +106,7 @@ def test_the_highlight_stays_with_its_class(play: Play) -> None:
     play(classes, scenario, size=(26, 10))
 
 
-def test_without_classes_none_is_chosen() -> None:
+def test_empty_class_list_has_no_choice() -> None:
     assert ClassList().chosen_id is None
 
 
@@ -125,7 +125,7 @@ def test_a_class_is_chosen_by_its_id(play: Play) -> None:
     play(classes, scenario, size=(26, 10))
 
 
-def test_a_click_chooses(play: Play) -> None:
+def test_click_chooses_a_class(play: Play) -> None:
     classes = ClassList()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -154,7 +154,7 @@ def test_new_counts_do_not_scroll(play: Play) -> None:
     play(classes, scenario, size=(26, 10))
 
 
-def test_evil_names_stay_in_their_line(play: Play, lines: Lines) -> None:
+def test_odd_names_stay_on_their_line(play: Play, lines: Lines) -> None:
     classes = ClassList()
     names = ["\x1b[2J", "a\nb", "\u202eb", "[bold red]x[/]", "\udcff", "[@click=app.quit]x"]
 
@@ -189,7 +189,7 @@ def test_the_highlight_shows_without_colours(
 
 
 @pytest.mark.slow
-def test_two_hundred_classes_take_no_longer_than_plain_options(play: Play) -> None:
+def test_two_hundred_classes_are_as_fast_as_plain_options(play: Play) -> None:
     def quickest(widget: Widget, show: Callable[[int], object]) -> float:
         spent = []
 

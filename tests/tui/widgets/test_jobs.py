@@ -13,7 +13,7 @@ Lines = Callable[[App[Any]], list[str]]
 Told = list[Message]
 
 
-def test_progress_in_words_and_as_a_bar(play: Play, lines: Lines) -> None:
+def test_progress_is_shown_in_words_and_as_a_bar(play: Play, lines: Lines) -> None:
     job = JobLine()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -57,7 +57,7 @@ def test_a_message_appears_on_the_right_and_disappears(
 
 
 @pytest.mark.parametrize("width", [1, 2, 10, 20, 40, 60, 80, 200])
-def test_it_fits_every_width(play: Play, lines: Lines, width: int) -> None:
+def test_job_line_fits_every_width(play: Play, lines: Lines, width: int) -> None:
     job = JobLine()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -73,7 +73,7 @@ def test_it_fits_every_width(play: Play, lines: Lines, width: int) -> None:
     play(job, scenario, size=(width, 2))
 
 
-def test_evil_text_is_escaped(play: Play, lines: Lines) -> None:
+def test_control_characters_in_text_are_escaped(play: Play, lines: Lines) -> None:
     job = JobLine()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:

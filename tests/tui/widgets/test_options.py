@@ -1,4 +1,4 @@
-"""Keys that come before a list is laid out, or after a screen was answered."""
+"""Keys that arrive before a list is laid out, or after a screen was closed."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.tui.conftest import Drive, Driver
 
 
-def test_page_keys_do_nothing_without_room(play: Callable[..., None]) -> None:
+def test_page_keys_do_nothing_without_space(play: Callable[..., None]) -> None:
     options = Options("a", "b", "c")
     options.display = False
 
@@ -33,14 +33,14 @@ def test_page_keys_do_nothing_without_room(play: Callable[..., None]) -> None:
     play(options, scenario)
 
 
-def test_page_keys_do_nothing_in_a_palette_without_room(drive: "Drive") -> None:
+def test_page_keys_do_nothing_in_a_palette_without_space(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         for show in (app.action_command_palette, app.search_themes):
             show()
             palette = app.screen
             assert isinstance(palette, Palette)
-            palette._action_command_list("page_up")  # it has no list yet
+            palette._action_command_list("page_up")  # the list does not exist yet
             await driver.pilot.pause()
             palette.dismiss()
             palette.dismiss()
@@ -51,7 +51,7 @@ def test_page_keys_do_nothing_in_a_palette_without_room(drive: "Drive") -> None:
     drive(scenario, size=(80, 24))
 
 
-def test_a_palette_that_was_left_does_not_search(drive: "Drive") -> None:
+def test_closed_palette_does_not_search(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         app.action_command_palette()

@@ -46,7 +46,7 @@ def test_every_mode_fills_every_size(play: Play, lines: Lines, size: tuple[int, 
     play(preview, scenario, size=size)
 
 
-def test_it_asks_for_all_the_room_and_again_only_when_that_changes(play: Play) -> None:
+def test_preview_requests_its_size_again_only_when_it_changes(play: Play) -> None:
     preview = Preview(mode="half")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
@@ -68,7 +68,7 @@ def test_it_asks_for_all_the_room_and_again_only_when_that_changes(play: Play) -
     play(preview, scenario)
 
 
-def test_a_picture_of_another_size_fills_the_place_until_the_right_one_comes(play: Play, styles: Styles) -> None:
+def test_image_of_another_size_is_shown_until_the_right_one_arrives(play: Play, styles: Styles) -> None:
     preview = Preview(mode="half")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
@@ -106,7 +106,7 @@ def test_arrows_move_only_an_enlarged_photo(play: Play) -> None:
     play(preview, scenario)
 
 
-def test_the_wheel_zooms_about_the_pointer_and_dragging_moves(play: Play) -> None:
+def test_wheel_zooms_around_the_pointer_and_dragging_moves(play: Play) -> None:
     preview = Preview(mode="half")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
@@ -149,7 +149,7 @@ def test_numbers_stand_at_the_centre_of_their_parts(play: Play, lines: Lines, mo
 
 @pytest.mark.parametrize("mode", ["half", "quad"])
 @pytest.mark.parametrize(("grey", "digit"), [(0, (255, 255, 255)), (255, (0, 0, 0))])
-def test_numbers_contrast_with_the_picture(
+def test_numbers_contrast_with_the_image(
     play: Play, styles: Styles, mode: Mode, grey: int, digit: tuple[int, int, int]
 ) -> None:
     preview = Preview(mode=mode)
@@ -186,7 +186,7 @@ def test_no_color_gives_ascii_without_a_crash(
     play(preview, scenario, theme=theme)
 
 
-def test_a_change_of_theme_turns_ascii_around(play: Play, lines: Lines) -> None:
+def test_theme_change_inverts_ascii(play: Play, lines: Lines) -> None:
     preview = Preview(mode="ascii")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:

@@ -159,7 +159,7 @@ class EngineClient:
 
     async def _listen(self, process: Process) -> None:
         assert process.stdout is not None
-        with contextlib.suppress(ValueError, ConnectionError):  # a line may have no end, or hold no message
+        with contextlib.suppress(ValueError, ConnectionError):  # a line may be endless, or contain no message
             while line := await process.stdout.readline():
                 self._receive(decode(line))
         await end(process, EXIT_TIMEOUT)
@@ -261,7 +261,7 @@ class EngineClient:
                 with contextlib.suppress(EngineDiedError):
                     await self._ask(replace(request, paths=[path]), note)
                     continue
-            note({"event": file_event, "path": path, "reason": f"{path}: reading it stopped the engine"})
+            note({"event": file_event, "path": path, "reason": f"{path}: the engine stopped while it read this file"})
             break
         if rest := paths[answered:]:
             await self._ask(replace(request, paths=rest), note)
@@ -281,7 +281,7 @@ class EngineClient:
     def _write(self, message: Message) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        with contextlib.suppress(ConnectionError, RuntimeError):  # it died: `_listen` reports it
+        with contextlib.suppress(ConnectionError, RuntimeError):  # the engine died: `_listen` reports it
             self._process.stdin.write(encode(message))
 
     def _receive(self, message: Message) -> None:
@@ -317,7 +317,7 @@ class EngineClient:
             try:
                 result = convert(message.get("result"), pending.request.result)
             except ValueError as error:
-                reason, code = f"the answer to {pending.request.op} is none: {error}", INTERNAL
+                reason, code = f"invalid answer to {pending.request.op}: {error}", INTERNAL
             else:
                 if not pending.end.done():
                     pending.end.set_result(result)

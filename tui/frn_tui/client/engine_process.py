@@ -43,7 +43,7 @@ async def hear_hello(process: Process) -> None:
         hello = decode(await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT))
     except (TimeoutError, ValueError) as error:
         await end(process, 0)
-        raise EngineError("the engine does not start") from error
+        raise EngineError("the engine did not start") from error
     if hello.get("protocol") != PROTOCOL_VERSION:
         await end(process, 0)
         raise EngineError(f"the engine speaks protocol {hello.get('protocol')}, the app {PROTOCOL_VERSION}")

@@ -28,7 +28,7 @@ from frn_tui.widgets.preview import Preview
 
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "model": "◇"}
 BUTTONS = "[@click=screen.up]‹ up ›[/]  [@click=screen.accept]‹ take ›[/]  [@click=screen.leave]‹ cancel ›[/]"
-"""For the mouse."""
+"""Buttons for the mouse."""
 HERE: Entry = {"name": ".", "kind": "folder"}
 """The folder itself, listed as its first entry."""
 
@@ -49,7 +49,7 @@ class _Line(OneLine):
 
 
 class _Finder(Line):
-    """Field for letters to search or a path; blanks are text only in a path."""
+    """Field for search letters or a path; blanks are text only in a path."""
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
         return (key != "space" or _is_path(self.value)) and super().check_consume_key(key, character)
@@ -96,14 +96,14 @@ class Picker(Dialog[list[str] | None]):
         self.entries: list[Entry] = []
         """Listed entries."""
         self.marked: dict[str, None] = {}
-        """Paths, in the order of marking; they stay while one goes to other folders."""
+        """Marked paths, in the order of marking; they stay marked when other folders are shown."""
         self._is_first = True
         self.list, self.preview = Options(id="picker-list"), Preview(id="picker-preview", mode=mode)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="picker") as box:
             box.border_title = Text(self.dialog_title)
-            yield _Finder(placeholder="type to find; or a path, or several: type, paste or drop it here")
+            yield _Finder(placeholder="type to search; or type, paste or drop one or more paths")
             with Horizontal(id="picker-body"):
                 yield self.list
                 yield self.preview
@@ -169,10 +169,10 @@ class Picker(Dialog[list[str] | None]):
         first = 1 if not wanted and len(names) > 1 else 0
         self.list.highlighted = (names.index(then) if then in names else first) if names else None
         if not names:
-            self._show(None, "nothing here is called that")
+            self._show(None, "nothing here has that name")
 
     def _refresh(self) -> None:
-        """Draw the marks again, and list them."""
+        """Draw the marks again and list them."""
         names = ", ".join(display_name(name_of(path), 20) for path in list(self.marked)[-8:])
         more = "…, " if len(self.marked) > 8 else ""
         marks = f"{len(self.marked)} marked: {more}{names}   f2: take   esc: unmark all"
@@ -251,7 +251,7 @@ class Picker(Dialog[list[str] | None]):
             self.dismiss(paths)
 
     def action_leave(self) -> None:
-        """Take back what was typed, then the marks; without those, leave."""
+        """Undo step by step: the typed text, then the marks; without either, close the picker."""
         if self.begun and (field := self.query_one(Input)).value:
             field.value = ""
         elif self.marked:
@@ -270,7 +270,7 @@ class Picker(Dialog[list[str] | None]):
             field.insert_text_at_cursor(event.character)
 
     def action_to_list(self) -> None:
-        """Complete a path that is being typed; else to the list, where letters move, and back."""
+        """Complete a path that is being typed; otherwise switch between the field and the list, where letters move."""
         if _is_path(text := self.query_one(Input).value):
             self.complete(text)
         else:
@@ -278,7 +278,7 @@ class Picker(Dialog[list[str] | None]):
 
     @work(exclusive=True, group="complete")
     async def complete(self, text: str) -> None:
-        """Type on as far as all names that begin so agree."""
+        """Extend the typed path as far as all matching names agree."""
         before, _, begun = text.rpartition("/")
         paths = self._typed(f"{before}/")
         try:
@@ -311,7 +311,7 @@ class Picker(Dialog[list[str] | None]):
             else:
                 self.marked[path] = None
             self._refresh()
-            if entry is not self.entries[-1]:  # from the last entry the cursor would wrap around
+            if entry is not self.entries[-1]:  # otherwise the cursor would wrap around at the last entry
                 self.list.action_cursor_down()
 
     def action_all(self) -> None:
@@ -342,11 +342,11 @@ class Picker(Dialog[list[str] | None]):
 
     @work(exclusive=True, group="take")
     async def take(self, paths: list[str]) -> None:
-        """Take paths that were typed; if one leads nowhere, say so and leave what was typed to be mended."""
+        """Accept typed paths; if one does not exist, show a message and keep the text so that it can be corrected."""
         for path in paths:
             try:
                 found = await self.engine.call(ScanPath(path))
-            except EngineError:  # whoever takes it says why
+            except EngineError:  # the receiver reports the reason
                 break
             if found["kind"] == "nothing":
                 self.notify(display_name(found.get("reason", path)), severity="warning", markup=False)
@@ -388,7 +388,7 @@ class Picker(Dialog[list[str] | None]):
 
     def action_bookmark(self) -> None:
         is_one = self.places.toggle(self.folder)
-        said = "is a bookmark: ctrl+t goes there" if is_one else "is no bookmark any more"
+        said = "is a bookmark: ctrl+t goes there" if is_one else "is not a bookmark any more"
         self.notify(f"{display_name(shortened(self.folder), 60)} {said}", markup=False)
 
 

@@ -18,7 +18,7 @@ class Document:
         """Ids of the shipped classes, which the user's first class replaces."""
         self.model_name = ""
         self.first_threshold: float | None = None
-        """Threshold of new documents; None: calibrated."""
+        """Threshold of new documents; None calibrates it."""
 
     @property
     def title(self) -> str:
@@ -39,7 +39,7 @@ class Document:
 
     @property
     def shows_samples(self) -> bool:
-        """Whether the classes are only the shipped ones."""
+        """Return whether the classes are only the shipped ones."""
         return bool(self.sample_classes) and self.names.keys() <= self.sample_classes
 
     def begin(self, state: State, *, is_saved: bool = True) -> None:

@@ -16,7 +16,7 @@ from frn_tui.terminal.text import count_of
 
 
 async def relocate(controller: Controller, folder: str, progress: ShowProgress) -> tuple[int, int]:
-    """Relocate missing examples by content, in a folder and below; return how many were found, and how many missing."""
+    """Find missing examples by content in a folder and its subfolders; return how many were found and were missing."""
     state, missing = controller.session.state, controller.missing
     sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
     request = file_requests.RelocatePhotos(folder, sizes)
@@ -42,7 +42,7 @@ async def sort(
     controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool, progress: ShowProgress
 ) -> str:
     """Copy photos to one folder per verdict, or move them, which can be undone; return a summary."""
-    # Verdicts of all classes: if two share a folder name, their folders do not depend on the photos sorted.
+    # Verdicts of all classes: if two share a folder name, the folders do not depend on which photos are sorted.
     verdicts = tuple(dict.fromkeys([*controller.names.values(), *(verdict for _, verdict in photos)]))
     done = _nothing_done()
 
@@ -81,7 +81,7 @@ async def settle(controller: Controller) -> str:
     await _follow_moves(controller, done["places"])
     _tell_failures(controller, done)
     count = count_of(len(done["places"]), "photo")
-    return f"{count} that a killed program was moving: {_first(done['places'])}" if done["places"] else ""
+    return f"{count} left half-moved by a killed program: {_first(done['places'])}" if done["places"] else ""
 
 
 def _first(places: dict[str, str]) -> str:
@@ -118,7 +118,7 @@ async def _one_by_one(
                 await asyncio.shield(putting)
             finally:  # after a cancellation, still wait for the current photo
                 await putting
-    except EngineError:  # it may have died while moving a photo
+    except EngineError:  # the engine may have died while moving a photo
         with contextlib.suppress(EngineError):
             done["places"].update((await controller.engine.call(file_requests.SettleMoves()))["places"])
         raise

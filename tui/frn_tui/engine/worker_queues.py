@@ -78,7 +78,7 @@ class WorkerQueue:
         self._handlers = handlers
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._jobs: dict[Future[None], Job] = {}
-        """Those that wait and the one that runs."""
+        """Waiting jobs and the running one."""
         self._running: Job | None = None
 
     def submit(self, job: Job) -> None:

@@ -6,9 +6,9 @@ from textual.widgets import Static
 from frn_tui.document.controller import Controller
 
 STEPS = (
-    ". is the next answer",
-    "a adds folders of your own, one per class",
-    "p asks about a photo of yours",
+    ". shows the next answer",
+    "a adds your own folders, one per class",
+    "p classifies your own photo",
 )
 
 
@@ -35,7 +35,7 @@ class Guide(Static):
             reached = (query.at > 0, has_own, has_own and asked)
             while self._done < len(STEPS) and reached[self._done]:
                 self._done += 1
-            if has_own:  # a user who has gone on needs no earlier step
+            if has_own:  # users who are further on need no earlier step
                 self._done = max(self._done, 2)
             self.followed = self._done == len(STEPS)
         self.display = self._begun and not self.followed

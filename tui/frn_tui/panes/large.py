@@ -1,4 +1,4 @@
-"""One of the answers, large: the photo, where its class fails to explain it, and the example that is most like it."""
+"""One answer in large: the photo, where the class fails to explain it, and the most similar example."""
 
 from rich.text import Text
 from textual import on, work
@@ -15,7 +15,7 @@ from frn_tui.widgets.preview import Preview
 
 
 class LargeView(Horizontal):
-    """Shows an answer; what its keys do is up to the screen that it is on."""
+    """Shows an answer; the screen that contains it defines its keys."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(id="large")
@@ -39,7 +39,7 @@ class LargeView(Horizontal):
             preview.can_focus = False
 
     def show(self, answer: Answer | None, nearest: str) -> None:
-        """Show an answer and, by its path, the example that is most like it."""
+        """Show an answer and its most similar example, given by path."""
         self._answer, self._nearest = answer, nearest
         scores = answer.get("scores") if answer else None
         best = self.controller.names.get(scores[0]["id"], "?") if scores else ""

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
-from frn.inference.ramp import RAMP
+from frn.images.ramp import RAMP
 from frn_tui.client.protocol import Answer, Heat, Look, RenderPreview
 from frn_tui.client.rendering import render
 from frn_tui.panes.context import Context

@@ -64,7 +64,7 @@ class Recovery:
     async def offer(self, found: Recovered | None) -> bool:
         """Offer to continue unsaved work of earlier apps, one at a time; return whether one was opened."""
         while found:
-            options = [f"go on with {contents(found)}", "forget it", "later: ctrl+o has it"]
+            options = [f"continue with {contents(found)}", "forget it", "later, with ctrl+o"]
             chosen = await self.context.chosen(f"Unsaved work of {origin(found)}", options)
             if chosen == 0:
                 await self.open(found)
@@ -80,9 +80,7 @@ class Recovery:
 
     def mention(self, found: Recovered) -> None:
         """Mention the unsaved work if something else was opened."""
-        self.context.say(
-            f"there is unsaved work of {origin(found)}: {contents(found)}; ctrl+o has it", severity="warning"
-        )
+        self.context.say(f"unsaved work of {origin(found)}: {contents(found)}; ctrl+o opens it", severity="warning")
 
     def is_of(self, found: Recovered, place: str) -> bool:
         """Return whether unsaved work belongs to a project or folder."""

@@ -9,7 +9,7 @@ class Places:
     """Bookmarks and recent paths, filled in by the app, which owns the settings."""
 
     recent: Callable[[], list[str]] = list
-    """Recently opened paths, last one first."""
+    """Recently opened paths, latest first."""
     bookmarks: list[str] = field(default_factory=list)
     changed: Callable[[], None] = lambda: None
     """Called when bookmarks change."""

@@ -10,7 +10,7 @@ from typing import Literal
 
 Mode = Literal["kitty", "sixel", "half", "quad", "sextant", "octant", "ascii", "none"]
 Palette = Literal["", "256", "greys"]
-"""All colours, the 256 of a terminal's table, or black, white and two greys between."""
+"""Number of colours: all, the 256 of a terminal's table, or black, white and two greys between."""
 PIXELS: tuple[Mode, ...] = ("kitty", "sixel")
 """Modes that some terminals support."""
 MODES: tuple[Mode, ...] = ("half", "quad", "sextant", "octant", "ascii", "none")
@@ -36,7 +36,7 @@ def default_mode(environ: Mapping[str, str], color_system: str | None) -> Mode:
 
 
 def palette_of(color_system: str | None) -> Palette:
-    """The colours that pictures are dithered to: few blocks in wrong colours say less than greys."""
+    """Return the palette to which images are dithered; with very few colours, greys show more."""
     if color_system in ("standard", "windows"):
         return "greys"
     return "256" if color_system == "256" else ""

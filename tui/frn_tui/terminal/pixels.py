@@ -76,7 +76,7 @@ class Graphics:
         self.colours = 256
         """Number of colours of a Sixel image."""
         self.palette: Palette = ""
-        """Colours of a picture of characters."""
+        """Colours of an image made of characters."""
         self.in_page = IN_PAGE
         self.in_tmux = "TMUX" in os.environ and not IN_PAGE
         self._pictures: WeakValueDictionary[int, Picture] = WeakValueDictionary()

@@ -19,7 +19,7 @@ from frn_tui.terminal.modes import Mode
 QUESTIONS = "\x1b[>0q\x1b[16t\x1b[c"
 """Queries of name, cell size and capabilities."""
 TRUE_COLOUR = "\x1b[48:2:1:2:3m\x1bP$qm\x1b\\\x1b[0m"
-"""Sets a colour of 16 million and asks for the style in force (DECRQSS): ssh does not hand COLORTERM on."""
+"""Sets a true colour and queries the current style (DECRQSS), because ssh does not pass COLORTERM on."""
 MORE_COLOURS = "\x1b[?1;3;256S"
 """Request for 256 Sixel colours; an xterm in VT340 mode otherwise gives 16."""
 _ANSWER = re.compile(
@@ -45,9 +45,9 @@ class Answered(Message):
     """Capabilities: the numbers of DA1, the last reply."""
     colours: int | None = None
     has_true_colour: bool = False
-    """Whether it has kept a colour of 16 million."""
+    """Whether the terminal supports true colour."""
     pong: bool = False
-    """Whether it says that it has taken all that came."""
+    """Whether the terminal confirms that it has processed all output."""
 
 
 class Answers:

@@ -10,11 +10,11 @@ EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def display_name(text: str, width: int | None = None) -> str:
-    r"""A name as it may be shown: what could steer a terminal is escaped, and a long one loses its middle.
+    r"""Return a name that is safe to show: control characters are escaped, and a long name is shortened in the middle.
 
-    File names may hold anything: escape sequences, line breaks, marks that turn the reading direction, bytes that are
-    not UTF-8. They come out as in Python (`\x1b`, `\n`, `\u202e`, `\xff`). Markup is not touched: show names as
-    `Text` or with `markup=False`. It takes up `width` cells at most.
+    File names may contain anything: escape sequences, line breaks, marks that reverse the reading direction, bytes that
+    are not UTF-8. They are escaped as in Python (`\x1b`, `\n`, `\u202e`, `\xff`). Markup is unchanged: show names as
+    `Text` or with `markup=False`. The result has at most `width` cells.
     """
     parts = list(text)
     if not text.isprintable() or not text.isascii():
@@ -80,6 +80,6 @@ def _escaped(char: str) -> str:
 
 
 def _fitting(parts: list[str], width: int) -> list[str]:
-    """Return as many whole parts from the start as fit, because half an escape would read as something else."""
+    """Return as many whole parts from the start as fit, because half an escape could be misread."""
     ends = accumulate(map(cell_len, parts))
     return [part for part, end in zip(parts, ends, strict=True) if end <= width]

@@ -12,10 +12,10 @@ OPENERS = {"win32": "explorer", "darwin": "open"}
 
 
 def viewer_command(path: str, environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> list[str]:
-    """What shows a photo: $FRN_VIEWER, or what the system opens such files with; FrnError if there is no desktop."""
+    """Return the program that shows photos: $FRN_VIEWER, or the system's default. Raises FrnError without a desktop."""
     chosen = environment.get(OVERRIDE) or OPENERS.get(platform)
     if not chosen and not environment.get("DISPLAY") and not environment.get("WAYLAND_DISPLAY"):
-        raise FrnError(f"no desktop to show a photo on; ${OVERRIDE} may name a program that needs none")
+        raise FrnError(f"there is no desktop to show a photo; set ${OVERRIDE} to a program that needs none")
     return [chosen or "xdg-open", path]
 
 
@@ -26,4 +26,6 @@ def show(path: str) -> None:
     try:
         subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
     except OSError as error:
-        raise FrnError(f"{command[0]}: cannot be started ({error.strerror}); ${OVERRIDE} may name another") from error
+        raise FrnError(
+            f"{command[0]}: cannot be started ({error.strerror}); set ${OVERRIDE} to another program"
+        ) from error

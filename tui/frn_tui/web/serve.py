@@ -30,11 +30,11 @@ PORT = 8000
 def serve(options: Sequence[str], port: int) -> None:
     """Serve the app with options of `frn-tui` until Ctrl-C or SIGTERM; every visit starts its own app.
 
-    Port 0 takes a free one. Raises FrnError if textual-serve is not installed or the port is taken.
+    Port 0 selects a free one. Raises FrnError if textual-serve is not installed or the port is taken.
     """
     port = _free(port)
     server = _server(shlex.join([sys.executable, "-P", "-m", "frn_tui.main", *options]), port)
-    print(f"frn-tui: http://{HOST}:{port}   ctrl-c ends it", flush=True)
+    print(f"frn-tui: http://{HOST}:{port}   Ctrl-C stops it", flush=True)
     server.serve()
 
 
@@ -66,7 +66,7 @@ def _server(command: str, port: int) -> "Server":
 
         async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
             if request.headers.get("Origin") not in [f"http://{name}:{port}" for name in (HOST, "localhost")]:
-                raise web.HTTPForbidden(text="this address serves its own page only")
+                raise web.HTTPForbidden(text="this address serves only its own page")
             visit = asyncio.current_task()
             assert visit is not None
             self.visits.add(visit)

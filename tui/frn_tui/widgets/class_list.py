@@ -27,7 +27,7 @@ class ClassRow:
     trouble: str = ""
     """Problem with the class; the list marks classes that have one."""
     number: int = 0
-    """Place among the classes, whose first nine have keys; 0: that in the list."""
+    """Position among the classes, whose first nine have number keys; 0 uses the position in the list."""
 
 
 class _Line(OneLine):

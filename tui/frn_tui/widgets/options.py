@@ -15,7 +15,7 @@ from textual.widgets import OptionList
 
 
 class OneLine(Visual):
-    """An option of one row, laid out for whatever width it gets, and only once it is on the screen."""
+    """An option of one row, laid out for any width, and only once it is on the screen."""
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
         return container_width
@@ -27,7 +27,7 @@ class OneLine(Visual):
         return [Strip([self.segment(width, style.rich_style)]).adjust_cell_length(width, style.rich_style)]
 
     def segment(self, width: int, style: RichStyle) -> Segment:
-        """The row as text in a style."""
+        """Return the row as text in a style."""
         raise NotImplementedError
 
 

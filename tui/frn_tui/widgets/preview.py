@@ -199,7 +199,7 @@ class Preview(Widget, can_focus=True):
     def _hint(self) -> list[Strip]:
         width, height = self.size
         style = self.get_visual_style("preview--empty").rich_style
-        text = self.empty_text if self._picture is None else "pictures are off"
+        text = self.empty_text if self._picture is None else "images are off"
         lines = [part for line in text.splitlines() for part in wrap(line, max(width, 1)) or [""]][:height]
         blank = Strip.blank(width, self.visual_style.rich_style)
         above = [blank] * ((height - len(lines)) // 2)

@@ -37,8 +37,8 @@ def plan(sources: Sources, split: str, *, name: str) -> Plan:
     missing = sorted(split_of.keys() - {item.label for item in items})
     if missing:
         raise FrnError(
-            f"{sources}: {len(missing)} of CIFAR-100's 100 classes are missing ({', '.join(missing[:3])}, ...). Give "
-            "all parts, one --source each, or the folder that holds them."
+            f"{sources}: {len(missing)} of CIFAR-100's 100 classes are missing ({', '.join(missing[:3])}, ...). Pass "
+            "all parts, one --source each, or the folder with all of them."
         )
     return Plan(items, {part: (len(labels), PER_CLASS * len(labels)) for part, labels in labels_of.items()})
 
@@ -69,7 +69,7 @@ def _from_release(files: dict[str, Found], split_of: dict[str, str], sources: So
     except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
         if isinstance(error, FrnError):
             raise
-        raise FrnError(f"{sources}: is not CIFAR-100 as released, or is damaged ({error})") from error
+        raise FrnError(f"{sources}: is not the released CIFAR-100, or is damaged ({error})") from error
     return items
 
 

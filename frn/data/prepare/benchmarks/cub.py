@@ -64,7 +64,7 @@ def plan(sources: Sources, split: str, *, cropped: bool) -> Plan:
 def _item(split: str, label: str, name: str, file: Found) -> Item:
     number = label.partition(".")[0]
     if not number.isdecimal():
-        raise FrnError(f"{file.where}: CUB's class folders begin with a number, as 001.Black_footed_Albatross does")
+        raise FrnError(f"{file.where}: CUB's class folders start with a number, such as 001.Black_footed_Albatross")
     index = int(number) - (split == "chen")
     return Item("test" if split == "all" else interleaved(index), label, name, file)
 
@@ -72,7 +72,7 @@ def _item(split: str, label: str, name: str, file: Found) -> Item:
 def _boxes(files: dict[str, Found], sources: Sources) -> dict[str, Box]:
     """Return the corners of every image's box, from its origin and size."""
     if "bounding_boxes.txt" not in files:
-        raise FrnError(f"{sources}: has no bounding_boxes.txt. `frn data prepare cub-raw` needs none.")
+        raise FrnError(f"{sources}: has no bounding_boxes.txt. `frn data prepare cub-raw` does not need them.")
     boxes = read_boxes(files["bounding_boxes.txt"], "id x y width height")
     return {number: (x, y, x + width, y + height) for number, (x, y, width, height) in boxes.items()}
 

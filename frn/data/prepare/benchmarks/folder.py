@@ -34,7 +34,7 @@ class SampledSplit:
         """Fractions of validation and test. Raises FrnError if they leave no class for training."""
         val, test = SHARE if self.val is None else self.val, SHARE if self.test is None else self.test
         if val + test >= 1:
-            raise FrnError(f"--val {val:g} and --test {test:g} leave no class to train on")
+            raise FrnError(f"--val {val:g} and --test {test:g} leave no class for training")
         return val, test
 
     @property
@@ -54,22 +54,22 @@ def plan(sources: Sources, split: SampledSplit) -> Plan:
     found = sources.images()
     bare = [image for image in found if len(image.parts) < 3]
     if bare:
-        raise FrnError(f"{'/'.join(bare[0].parts)}: is in no class folder ({len(bare)} such images)")
+        raise FrnError(f"{'/'.join(bare[0].parts)}: is not in a class folder ({len(bare)} such images)")
     by_name = {} if split.asked_for else {image.parts[:-2]: _split_of(image) for image in found}
     named = sorted({part for part in by_name.values() if part is not None})
     if named and None in by_name.values():
         without = next("/".join(parts) for parts, part in by_name.items() if part is None)
         raise FrnError(
-            f"{without}: belongs to no split, but other folders do ({', '.join(named)}). Name it like them, or draw "
-            "the classes by --val and --test."
+            f"{without}: is not in a split, but other folders are ({', '.join(named)}). Rename it, or split the "
+            "classes with --val and --test."
         )
     if len(named) > 1:
         parts = [by_name[image.parts[:-2]] for image in found]
-        by = f"by the folders' names: {', '.join(named)}"
+        by = f"split by folder names: {', '.join(named)}"
     else:
         sampled = _draw({image.parts[-2] for image in found}, split)
         parts = [sampled[image.parts[-2]] for image in found]
-        by = "by drawing classes: --val {:g} --test {:g} --seed {}".format(*split.shares, split.seed or 0)
+        by = "split at random: --val {:g} --test {:g} --seed {}".format(*split.shares, split.seed or 0)
     items = [Item(str(part), image.parts[-2], image.parts[-1], image) for part, image in zip(parts, found, strict=True)]
     return Plan(items, skipped=sources.skipped(), by=by)
 

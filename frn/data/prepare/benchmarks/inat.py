@@ -37,7 +37,7 @@ def plan(sources: Sources, split: str, *, tiered: bool) -> Plan:
         return Plan(ready, official)
     file = next((file for file in found if file.parts[-1] == ANNOTATIONS), None)
     if file is None:
-        raise FrnError(f"{sources}: has no {ANNOTATIONS}; give the images' archive and this file, one --source each")
+        raise FrnError(f"{sources}: has no {ANNOTATIONS}; pass the archive of images and this file, one --source each")
     try:
         everything = json.loads(file.read(MAX_ANNOTATIONS))
         images_of = _images_by_category(everything)
@@ -46,7 +46,7 @@ def plan(sources: Sources, split: str, *, tiered: bool) -> Plan:
         wanted = [(category, name_of[image]) for category, images in images_of.items() for image in sorted(images)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FrnError(
-            f"{file.where}: is not iNaturalist 2017's file of boxes ({type(error).__name__}: {error})"
+            f"{file.where}: is not the box file of iNaturalist 2017 ({type(error).__name__}: {error})"
         ) from error
     files = _by_name(found)
     missing = [name for _, name in wanted if name not in files]

@@ -39,8 +39,8 @@ def plan(sources: Sources, split: str) -> Plan:
     missing = [name for _, _, name in wanted if name.lower() not in by_rank]
     if missing:
         raise FrnError(
-            f"{sources}: {len(missing)} of mini-ImageNet's {len(wanted)} images are missing ({missing[0]}, ...). Give "
-            "images.zip, or every one of its 100 class folders of ImageNet's training set whole."
+            f"{sources}: {len(missing)} of mini-ImageNet's {len(wanted)} images are missing ({missing[0]}, ...). Pass "
+            "images.zip, or its 100 complete class folders from ImageNet's training set."
         )
     return Plan([Item(part, label, name, by_rank[name.lower()]) for part, label, name in wanted], OFFICIAL)
 

@@ -36,8 +36,8 @@ def plan(sources: Sources, split: str) -> Plan:
     held_out = ["val"] * fifth if split_of else ["val"] * fifth + ["test"] * fifth
     if len(background) <= len(held_out):
         raise FrnError(
-            f"{sources}: only {len(background)} alphabets to train and validate on (expected "
-            "ALPHABET/characterNN/*.png, as images_background.zip has them)"
+            f"{sources}: only {len(background)} alphabets for training and validation (expected "
+            "ALPHABET/characterNN/*.png, as in images_background.zip)"
         )
     training = len(background) - len(held_out)
     split_of |= dict(zip(background, ["train"] * training + held_out, strict=True))

@@ -68,7 +68,7 @@ def _picture(load: Callable[[Found], Any], file: Found, index: int, where: str) 
     """Return one PNG file of the list unchanged; the authors decode and encode it, with the same pixels."""
     pictures = load(file)
     if not isinstance(pictures, list | np.ndarray) or index >= len(pictures):
-        raise FrnError(f"{file.where}: is not a list of pictures, or has fewer than there are labels")
+        raise FrnError(f"{file.where}: is not a list of images, or has fewer images than labels")
     data = bytes(pictures[index]) if isinstance(pictures[index], bytes) else np.asarray(pictures[index]).tobytes()
     if not data.startswith(PNG_START):
         raise FrnError(f"{where}: is not a PNG file")
@@ -80,7 +80,7 @@ def plan_class_folders(sources: Sources, split: str) -> Plan:
     ready = ready_made(sources.files(), "tiered_imagenet", "tiered-ImageNet_DeepEMD")
     if not ready:
         raise FrnError(
-            f"{sources}: has no train/, val/ and test/ of class folders, as DeepEMD's tiered_imagenet.tar has"
+            f"{sources}: has no train/, val/ and test/ of class folders, as in DeepEMD's tiered_imagenet.tar"
         )
     return Plan(ready, CLASSES, alike=OFFICIAL)
 

@@ -15,7 +15,7 @@ from frn.training.runs.run_folder import RunFolder
 from tests.forks import ended, fork
 
 
-def test_a_lock_is_that_of_the_name_however_many_wait(tmp_path: Path) -> None:
+def test_lock_follows_the_name_with_many_waiting(tmp_path: Path) -> None:
     inside: list[int] = []
 
     def work(number: int) -> int:
@@ -37,7 +37,7 @@ def test_a_waiting_writer_names_the_lock_holder_and_gives_up(tmp_path: Path, mon
     monkeypatch.setattr(locks, "WARN_AFTER", 0.05)
     held = Lock(tmp_path / "lock")
     assert held.acquire()
-    told = rf"birds: .*process {os.getpid()} \(.*writing it"
+    told = rf"birds: .*process {os.getpid()} \(.*writing this file"
     with (
         pytest.warns(FrnWarning, match=told),
         pytest.raises(FrnError, match=told),
@@ -49,7 +49,7 @@ def test_a_waiting_writer_names_the_lock_holder_and_gives_up(tmp_path: Path, mon
         warnings.simplefilter("error")
 
 
-def test_a_file_system_without_locks_lets_everyone_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_locks_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import filelock
 
     def refuse(*_: object, **__: object) -> None:
@@ -62,7 +62,7 @@ def test_a_file_system_without_locks_lets_everyone_in(tmp_path: Path, monkeypatc
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_run_folder_is_one_process_s_until_it_ends(tmp_path: Path) -> None:
+def test_run_folder_belongs_to_one_process(tmp_path: Path) -> None:
     read, write = os.pipe()
     done, end = os.pipe()
     folder = RunFolder(tmp_path / "run")
@@ -76,13 +76,13 @@ def test_a_run_folder_is_one_process_s_until_it_ends(tmp_path: Path) -> None:
     process = fork(hold)
     os.close(write)
     assert os.read(read, 1) == b"y"
-    with pytest.raises(FrnError, match=rf"another process is training in it, process {process} \("):
+    with pytest.raises(FrnError, match=rf"another process is training there, process {process} \("):
         folder.claim()
     os.close(end)
     os.close(done)
     assert ended(process) == 0
     folder.claim()
-    RunFolder(tmp_path / "run").claim()  # it is ours already
+    RunFolder(tmp_path / "run").claim()  # this process holds it already
     folder.release()
     assert ended(fork(folder.claim)) == 0
     os.close(read)

@@ -1,4 +1,4 @@
-"""A message survives the way to another process and back, whatever files are called."""
+"""Messages to another process and back are unchanged, for any file name."""
 
 import io
 import os
@@ -23,7 +23,7 @@ STATE = State(
 
 
 @pytest.mark.parametrize("state", [State(), STATE, State(STATE.classes, None, 99)])
-def test_a_state_comes_back_as_it_was(state: State) -> None:
+def test_state_survives_a_round_trip(state: State) -> None:
     line = encode({"state": state})
     assert line.isascii()
     assert line.count(b"\n") == 1
@@ -36,7 +36,7 @@ class Cells:
     at: tuple[int, int] = (0, 0)
 
 
-def test_bytes_and_tuples_come_back_as_they_were() -> None:
+def test_bytes_and_tuples_survive_a_round_trip() -> None:
     cells = Cells(bytes(range(256)), (3, 4))
     assert convert(decode(encode({"cells": cells}))["cells"], Cells) == cells
 
@@ -53,23 +53,23 @@ def test_bytes_and_tuples_come_back_as_they_were() -> None:
         {"classes": [{"id": 1e999, "name": "x", "supports": []}], "threshold": None, "next_id": 2},
     ],
 )
-def test_what_is_no_state_is_refused_with_its_place(document: object) -> None:
+def test_invalid_state_is_refused_with_its_place(document: object) -> None:
     with pytest.raises(ValueError, match=r"Expected|missing"):
         convert(document, State)
 
 
 @pytest.mark.parametrize("line", [b"", b"hello\n", b"[1]\n", b'"x"\n', b"\xff\xfe\n", b'{"a": \n'])
-def test_a_line_that_is_no_message_is_refused(line: bytes) -> None:
+def test_invalid_message_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"^no (JSON|object): "):
         decode(line)
 
 
-def test_an_object_that_does_not_cross_is_refused() -> None:
-    with pytest.raises(TypeError, match="object does not cross"):
+def test_unsupported_object_is_refused() -> None:
+    with pytest.raises(TypeError, match="object cannot be sent"):
         encode({"what": object()})
 
 
-def test_bytes_follow_their_message() -> None:
+def test_bytes_follow_their_message_on_the_wire() -> None:
     pipe = io.BytesIO()
     for blobs in ([b"abc", b"", b"\n{}"], []):
         write(pipe, {"n": len(blobs)}, blobs)
@@ -81,11 +81,11 @@ def test_bytes_follow_their_message() -> None:
 
 
 @pytest.mark.parametrize("lengths", ["", '"blobs": [-1]', '"blobs": ["3"]', '"blobs": [1e9]', '"blobs": [99999999999]'])
-def test_lengths_that_cannot_be_are_refused(lengths: str) -> None:
+def test_impossible_lengths_are_refused(lengths: str) -> None:
     with pytest.raises(ValueError, match="lengths"):
         read(io.BytesIO(f"{{{lengths}}}\n".encode()))
 
 
-def test_bytes_that_end_early_are_the_end() -> None:
+def test_truncated_bytes_end_the_stream() -> None:
     with pytest.raises(EOFError):
         read(io.BytesIO(b'{"blobs": [5]}\nabc'))

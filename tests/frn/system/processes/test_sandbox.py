@@ -1,4 +1,4 @@
-"""Work in a child that may take only so much."""
+"""Work in a child process with limits."""
 
 import os
 import time
@@ -50,7 +50,7 @@ def echo(child: SandboxedWorker, word: object = "") -> int:
     return int(answer["pid"])
 
 
-def test_a_child_answers_again_and_again_until_it_has_to_be_ended(child: SandboxedWorker) -> None:
+def test_child_answers_repeatedly_until_it_is_killed(child: SandboxedWorker) -> None:
     first = echo(child, "caf\udce9 ü")
     assert first == echo(child) != os.getpid()
     child.ask({"do": "print"}, [], 60)
@@ -73,7 +73,7 @@ def test_a_child_answers_again_and_again_until_it_has_to_be_ended(child: Sandbox
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_fork_has_a_child_of_its_own(child: SandboxedWorker) -> None:
+def test_fork_starts_its_own_child(child: SandboxedWorker) -> None:
     mine = echo(child)
 
     def ask() -> None:

@@ -1,4 +1,4 @@
-"""A gallery, and what it says."""
+"""A gallery and its messages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +49,7 @@ def gallery() -> Gallery:
 
 
 def picture(path: str, colour: bytes = bytes(3), mode: Mode = "half") -> tuple[RenderPreview, Picture]:
-    """A request of a tile of the gallery above, and what comes of it."""
+    """Request a tile of the gallery above, and return the result."""
     return RenderPreview(path, 16, 7, mode), Picture(mode, 16, 7, (b"\x01" + 2 * colour) * 16 * 7)
 
 

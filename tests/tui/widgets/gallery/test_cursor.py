@@ -35,7 +35,7 @@ def test_keys_move_the_cursor(play: Play, gallery: Gallery) -> None:
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_the_cursor_is_always_in_sight(play: Play, gallery: Gallery, lines: Lines) -> None:
+def test_cursor_stays_visible(play: Play, gallery: Gallery, lines: Lines) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.focus()
         gallery.set_items(items(500))
@@ -64,7 +64,7 @@ def test_space_selects_and_moves_on(play: Play, gallery: Gallery) -> None:
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_a_range_follows_the_cursor_from_where_it_was_begun_until_it_is_ended(play: Play, gallery: Gallery) -> None:
+def test_range_selection_follows_the_cursor(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.focus()
         gallery.set_items(items(20))
@@ -80,7 +80,7 @@ def test_a_range_follows_the_cursor_from_where_it_was_begun_until_it_is_ended(pl
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_all_and_none(play: Play, gallery: Gallery) -> None:
+def test_select_all_and_none(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.focus()
         gallery.set_items(items(20))
@@ -169,7 +169,7 @@ def test_the_mouse_moves_selects_and_opens(play: Play, gallery: Gallery) -> None
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_the_wheel_scrolls_and_clicks_count_from_there(play: Play, gallery: Gallery) -> None:
+def test_clicks_follow_the_scroll_position(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(items(100))
         await pilot.pause()

@@ -4,7 +4,7 @@ from textual.geometry import Region, Size
 TEN = Grid(10, 4, Size(17, 9))  # 4 + 4 + 2
 
 
-def test_each_item_is_found_where_it_lies() -> None:
+def test_each_item_is_found_at_its_position() -> None:
     assert TEN.height == 27
     for index in range(TEN.count):
         region = TEN.region(index)
@@ -13,7 +13,7 @@ def test_each_item_is_found_where_it_lies() -> None:
     assert TEN.region(5) == Region(17, 9, 17, 9)
 
 
-def test_there_is_nothing_beside_and_below_the_items() -> None:
+def test_positions_outside_the_items_are_empty() -> None:
     assert TEN.at(4 * 17, 0) is None
     assert TEN.at(2 * 17, 18) is None
     assert TEN.at(0, 27) is None
@@ -27,7 +27,7 @@ def test_items_count_as_visible_when_a_part_of_them_is() -> None:
     assert Grid(0, 4, Size(17, 9)).within(0, 100) == range(0)
 
 
-def test_moving_down_ends_at_the_last_item_and_up_in_the_first_line() -> None:
+def test_moving_down_stops_at_the_last_item_and_up_in_the_first_line() -> None:
     assert TEN.below(1, 1) == 5
     assert TEN.below(7, 1) == 9
     assert TEN.below(0, 50) == 9

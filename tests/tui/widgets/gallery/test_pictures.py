@@ -1,4 +1,4 @@
-"""Which pictures the gallery asks for, and what it looks like."""
+"""The images that the gallery requests, and its appearance."""
 
 from frn_tui.client.protocol import RenderPreview
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
@@ -19,7 +19,7 @@ from tests.tui.widgets.gallery.conftest import (
 )
 
 
-def test_only_visible_pictures_are_requested(play: Play, gallery: Gallery) -> None:
+def test_only_visible_images_are_requested(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(items(1000))
         await pilot.pause()
@@ -33,7 +33,7 @@ def test_only_visible_pictures_are_requested(play: Play, gallery: Gallery) -> No
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_pending_and_received_pictures_are_not_requested_again(play: Play, gallery: Gallery) -> None:
+def test_pending_and_received_images_are_not_requested_again(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(items(100))
         await pilot.pause()
@@ -51,7 +51,7 @@ def test_pending_and_received_pictures_are_not_requested_again(play: Play, galle
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_broken_files_and_the_list_need_no_pictures(play: Play, gallery: Gallery) -> None:
+def test_broken_files_and_the_list_request_no_images(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items([GalleryItem("/a", "a", None, "broken", "no image"), *items(1)])
         await pilot.pause()
@@ -79,7 +79,7 @@ def test_a_changed_file_is_classified_again(play: Play, gallery: Gallery) -> Non
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_a_picture_appears_in_its_tile(play: Play, gallery: Gallery, styles: Styles) -> None:
+def test_image_appears_in_its_tile(play: Play, gallery: Gallery, styles: Styles) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(items(8))
         gallery.provide(*picture(paths(5)[0], bytes([0, 255, 0])))
@@ -136,7 +136,7 @@ def test_the_list_has_a_line_per_item_with_its_note(play: Play, gallery: Gallery
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_without_pictures_it_is_always_a_list(play: Play, gallery: Gallery, lines: Lines) -> None:
+def test_gallery_without_images_is_a_list(play: Play, gallery: Gallery, lines: Lines) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.mode = "none"
         gallery.set_items(items(5))

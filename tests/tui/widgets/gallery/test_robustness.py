@@ -45,7 +45,7 @@ def test_no_color_gives_ascii_without_a_crash(
 
 
 @pytest.mark.parametrize("view", ["grid", "list"])
-def test_evil_names_stay_in_their_cells(play: Play, lines: Lines, view: Any) -> None:
+def test_odd_names_stay_in_their_cells(play: Play, lines: Lines, view: Any) -> None:
     names = ["\x1b[2J.jpg", "a\nb.jpg", "\u202egpj", "[bold red]m[x].jpg", "\udcff.jpg", "🦜" * 20, "\x9b", "\u200b"]
     gallery = Gallery(mode="half")
 
@@ -61,7 +61,7 @@ def test_evil_names_stay_in_their_cells(play: Play, lines: Lines, view: Any) -> 
 
 
 def scroll(play: Play, count: int) -> tuple[float, int]:
-    """Ten pages down so many items: median processor time of a page, and how often pictures were asked for."""
+    """Go ten pages down; return the median processor time of a page and the number of image requests."""
     gallery = Gallery(mode="half")
     result = []
 
@@ -81,7 +81,7 @@ def scroll(play: Play, count: int) -> tuple[float, int]:
     return result[0]
 
 
-def test_ten_thousand_items_ask_for_the_pictures_that_are_seen(play: Play) -> None:
+def test_ten_thousand_items_request_only_visible_images(play: Play) -> None:
     _, asked = scroll(play, 10_000)
     assert asked <= 11
 

@@ -1,4 +1,4 @@
-"""The same classes under several models."""
+"""Comparison of models on the same classes."""
 
 import math
 from pathlib import Path
@@ -8,8 +8,9 @@ from frn_tui.engine.worker_queues import Job
 
 
 def compare(request: CompareModels, job: Job) -> Compared:
-    """Compare models by leave-one-out, one after the other. FrnError if no class has two photos."""
-    from frn.estimator.comparison import compare_models, disagreements  # here: few sessions compare
+    """Compare models by leave-one-out, one after the other. Raises FrnError if no class has two photos."""
+    # imported here because few sessions compare models
+    from frn.estimator.comparison import compare_models, disagreements
 
     classes = {name: [Path(path) for path in paths] for name, paths in request.classes.items()}
     found = []

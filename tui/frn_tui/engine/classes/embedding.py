@@ -27,6 +27,8 @@ class Embedding:
         self._models = models
         self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
         """Cached maps by the model's hash and the image's key."""
+        self._looks: dict[tuple[str, str], bytes] = {}
+        """Perceptual hashes of all images that were embedded or found, by the same keys."""
 
     def embed(self, request: EmbedImages, job: Job) -> None:
         """Embed files; each gets an event with its key, or why it cannot be used."""
@@ -49,7 +51,7 @@ class Embedding:
             found = extractor.read(map(Path, batch), store=self._store, opening=opening)
             for name, (_, outcome) in zip(batch, found, strict=True):
                 if not isinstance(outcome, FrnError):
-                    self._keep(outcome.key, outcome.maps)
+                    self._keep(outcome.key, outcome.maps, outcome.look)
                 yield name, outcome
                 job.check()
 
@@ -58,18 +60,23 @@ class Embedding:
         extractor = self._models.model.extractor
         if (maps := self._maps.get((extractor.sha256, key))) is not None:
             return maps
-        stored = self._store.get(extractor.sha256, key, extractor.shape)
+        stored = self._store.get_with_look(extractor.sha256, key, extractor.shape)
         if stored is None:
             return None
-        self._keep(key, stored)
-        return stored
+        self._keep(key, *stored)
+        return stored[0]
+
+    def look(self, key: str) -> bytes:
+        """Return the perceptual hash of an image that was found."""
+        return self._looks[self._models.model.extractor.sha256, key]
 
     @cached_property
     def _store(self) -> FeatureStore:
         return FeatureStore()  # created late: SQLite requires the same thread
 
-    def _keep(self, key: str, maps: Maps) -> None:
+    def _keep(self, key: str, maps: Maps, look: bytes) -> None:
         place = self._models.model.extractor.sha256, key
+        self._looks[place] = look
         if self._maps.get(place) is None:
             self._maps.put(place, maps.copy())  # a view would keep its whole batch in memory
 

@@ -10,17 +10,26 @@ from functools import cached_property
 import numpy as np
 
 from frn.errors import FrnError
+from frn.images.near_copies import nearest_copies
 from frn.inference.enrolled_form import head_document, head_of
 from frn.inference.feature_cache import Maps
 from frn.inference.session import ClassEntry, State
-from frn.inference.unknown import Calibration, RejectRule, Shares, calibrate, explained, familiarity, stride
-from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, energy, enroll
+from frn.inference.unknown import (
+    Calibration,
+    RejectRule,
+    Shares,
+    calibrate,
+    explained,
+    familiarity,
+    stride,
+    without_itself,
+)
+from frn.ridge.enrolment import Array, Centres, ClassScorer, EnrolledClass, energy, enroll
 from frn.ridge.leave_one_out import left_out_location_error
 from frn.ridge.parameters import HeadParameters
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
 from frn_tui.engine.classes.class_ranks import ClassErrors
 from frn_tui.engine.classes.embedding import Embedding
-from frn_tui.engine.classes.near_duplicates import NearDuplicates
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Check, Job
 
@@ -74,6 +83,15 @@ class Classes:
         place, row = self._places[key]
         return place, self.members[place].own_errors[row]
 
+    def distances(self, keys: Sequence[str], maps: Maps) -> Array:
+        """Return distances (q, way) of photos (q, r, d) from the classes; of examples, without themselves."""
+        distances = self.bank.centres.distance(maps)
+        rows = [row for row, key in enumerate(keys) if key in self._places]
+        labels = np.array([self._places[keys[row]][0] for row in rows], dtype=np.intp)
+        counts = np.array([len(entry.supports) for entry in self.entries])
+        distances[rows] = without_itself(distances[rows], labels, counts)
+        return distances
+
 
 class EnrolledClasses:
     """Enrollment of the app's classes. For one thread."""
@@ -85,7 +103,6 @@ class EnrolledClasses:
         self._sha256 = ""
         self._head: HeadParameters | None = None
         """Head with which the members were enrolled."""
-        self._near_duplicates = NearDuplicates()
         self._class_errors = ClassErrors()
         self._current: Classes | None = None
         self.kept_head: object = None
@@ -123,7 +140,7 @@ class EnrolledClasses:
         calibration = _calibrate(groups, members, maps, errors, _familiarity(enrolled, others))
         calibrated = calibration.typical
         threshold = calibrated if state.threshold is None else state.threshold
-        reports = self._report(entries, members, maps, errors, job.check) if entries else []
+        reports = self._report(entries, members, maps, errors) if entries else []
         self._use(entries, members, head, calibration.rule if state.threshold is None else RejectRule(threshold))
         empty = [c.id for c in state.classes if not c.supports]
         reports += [{"id": number, "explained": {}, "rank": {}, "rival": {}, "near": {}} for number in empty]
@@ -140,7 +157,7 @@ class EnrolledClasses:
         """Discard everything computed with another model."""
         sha256 = self._models.model.extractor.sha256
         if sha256 != self._sha256:
-            self._members, self._near_duplicates, self._class_errors = {}, NearDuplicates(), ClassErrors()
+            self._members, self._class_errors = {}, ClassErrors()
             self._sha256, self._current = sha256, None
 
     def _choose_head(self, entries: Sequence[ClassEntry], maps: dict[str, Maps], state: State) -> HeadParameters:
@@ -195,10 +212,10 @@ class EnrolledClasses:
         members: Sequence[ClassRecord],
         maps: dict[str, Maps],
         errors: Array,
-        check: Check,
     ) -> list[ClassReport]:
-        near = self._near_duplicates.find(maps, check)
-        groups = _groups(entries)
+        groups, all_keys = _groups(entries), list(maps)
+        twins = nearest_copies([self._embedding.look(key) for key in all_keys])
+        near = {key: all_keys[twin] for key, twin in zip(all_keys, twins, strict=True) if twin is not None}
         reports: list[ClassReport] = []
         first = 0
         for column, (entry, member) in enumerate(zip(entries, members, strict=True)):
@@ -240,16 +257,22 @@ def _calibrate(
     labels = np.array([keys[row][0] for row in rows], dtype=np.intp)
     without = errors[rows]
     without[np.arange(len(rows)), labels] = [owns[row] for row in rows]
-    energies = np.array([energy(maps[keys[row][1]][None])[0] for row in rows])
-    return calibrate(without, labels, energies, others=others)
+    energies, distances = np.zeros(len(rows)), np.zeros(without.shape)
+    centres = Centres.of([member.enrolled for member in members]) if rows else None
+    for place, row in enumerate(rows):
+        photo = maps[keys[row][1]][None]
+        energies[place] = energy(photo)[0]
+        distances[place] = centres.distance(photo)[0] if centres else 0
+    distances = without_itself(distances, labels, np.array([len(group) for group in groups]))
+    return calibrate(without, labels, energies, distances, others=others)
 
 
 def _familiarity(classes: Sequence[EnrolledClass], others: Sequence[Maps]) -> Shares:
     """How familiar photos (n, r, d) are to the classes, (n,)."""
     if not classes or not others:
         return np.zeros(0)
-    photos = np.stack(others)
-    return familiarity(ClassScorer(classes).class_error(photos), energy(photos))
+    photos, scorer = np.stack(others), ClassScorer(classes)
+    return familiarity(scorer.class_error(photos), energy(photos), scorer.centres.distance(photos))
 
 
 def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[str, int]:

@@ -75,7 +75,8 @@ class Queries:
                 errors[row, own[0]] = own[1].mean()
                 if with_maps:
                     location_errors[row, :, own[0]] = own[1]
-        thresholds, shares = classes.rule.thresholds(errors, energy(maps)), explained(errors, maps)
+        distances = classes.distances([each.key for each in found], maps)
+        thresholds, shares = classes.rule.thresholds(errors, energy(maps), distances), explained(errors, maps)
         known = shares.max(1) >= thresholds
         chances = probabilities(errors, classes.head.gamma)
         fresh = [row for row, each in enumerate(found) if jointly and classes.own_errors(each.key) is None]

@@ -95,7 +95,7 @@ def unpack(request: UnpackBundle, job: Job) -> str:
 
 
 def _members(project: Project, home: Path, archive: zipfile.ZipFile, top: PurePosixPath) -> list[PurePosixPath]:
-    """The entries of a bundle that its project names: photos, by their names too, and a model. Hidden ones are not."""
+    """Return the entries that a bundle's project uses: photos, also by name, and a model; never hidden entries."""
     photos = [Path(support.path) for entry in project.state.classes for support in entry.supports]
     named = [*(photo for photo in photos if looks_like_image(photo.name)), Path(project.model.locate(home))]
     inside = [Path(os.path.normpath(path)) for path in named]

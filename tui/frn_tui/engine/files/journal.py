@@ -20,7 +20,7 @@ from frn_tui.settings.settings import state_folder
 FORMAT = "frn-journal"
 JOURNAL_VERSION = 1
 PATIENCE = 3.0
-"""Seconds that the engine of an app that was killed has to end."""
+"""Seconds that the engine of a killed app has to exit."""
 
 
 class Journals:

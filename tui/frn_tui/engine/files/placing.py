@@ -100,7 +100,7 @@ def move_new(source: Path, target: Path) -> None:
     with contextlib.suppress(FileNotFoundError):  # deleted meanwhile: only the copy is left
         if not _is_unchanged(source, copied):
             target.unlink()
-            raise OSError(errno.EBUSY, "changed while it was copied")
+            raise OSError(errno.EBUSY, "changed during the copy")
         source.unlink()
 
 
@@ -137,5 +137,5 @@ def remove_twin(path: Path, twin: Path) -> None:
         os.close(descriptor)
     sync_folder(twin.parent)
     if path.samefile(twin) or not is_same_photo(path, twin):
-        raise OSError(errno.EBUSY, "is not the same photo any more")
+        raise OSError(errno.EBUSY, "is no longer the same photo")
     path.unlink()

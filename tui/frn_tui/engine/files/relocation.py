@@ -27,7 +27,7 @@ def find_missing(request: FindMissing, job: Job) -> list[str]:
 def relocate(request: RelocatePhotos, job: Job) -> dict[str, Support]:
     """Find photos by content; only files of a matching size are read."""
     if not os.path.isdir(request.folder):  # noqa: PTH112
-        raise FrnError(f"{request.folder}: is not a folder; name one to look for the photos in")
+        raise FrnError(f"{request.folder}: is not a folder; choose the folder to search")
     wanted, sizes = set(request.sizes), set(request.sizes.values())
     found: dict[str, Support] = {}
     for path, size in _images(request.folder, job.check):

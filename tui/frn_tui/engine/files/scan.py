@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from frn.data.folders import SPLIT_NAMES, is_of_the_system
+from frn.data.folders import SPLIT_NAMES, is_ignored
 from frn.errors import FrnError
 from frn.images.opening import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
@@ -52,7 +52,7 @@ def scan(request: ScanPath, job: Job) -> Found:
         return {"kind": "bundle", "files": [path], "classes": {}}
     if looks_like_image(path):
         return {"kind": "image", "files": [path], "classes": {}}
-    return _nothing(f"{path}: is no folder, no image ({', '.join(sorted(EXTENSIONS))}) and no project (*{SUFFIX})")
+    return _nothing(f"{path}: is not a folder, an image ({', '.join(sorted(EXTENSIONS))}) or a project (*{SUFFIX})")
 
 
 def looks_like_image(name: str) -> bool:
@@ -88,7 +88,7 @@ def scan_folder(root: str, check: Check) -> Found:
     folders.sort(key=natural_order)
     names = [os.path.basename(folder) for folder in folders]  # noqa: PTH119
     if folders and {name.casefold() for name in names} <= SPLIT_NAMES.keys():
-        return _nothing(f"{root}: has the parts of a data set in it ({', '.join(names)}). Open one of them.")
+        return _nothing(f"{root}: contains the splits of a data set ({', '.join(names)}). Open one of them.")
     for name, folder in zip(names, folders, strict=True):
         if images := list(images_below(folder, visited, check)):
             classes[name] = sorted(images, key=natural_order)
@@ -98,7 +98,7 @@ def scan_folder(root: str, check: Check) -> Found:
         return {"kind": "folder", "files": sorted(files, key=natural_order), "classes": {}}
     if not folders:
         return _nothing(f"{root}: has no images")
-    return _nothing(f"{root}: has no images, and its folders have none either ({', '.join(names[:8])})")
+    return _nothing(f"{root}: has no images, and neither do its folders ({', '.join(names[:8])})")
 
 
 def look_inside(request: LookInside, job: Job) -> Inside:
@@ -138,7 +138,7 @@ def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[lis
     files, folders = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if is_of_the_system(entry.name):
+            if is_ignored(entry):
                 continue
             if is_folder(entry):
                 folders.append(entry.path)

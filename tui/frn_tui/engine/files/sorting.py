@@ -84,7 +84,7 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
                 with journal.moving(path, target):
                     remove_twin(path, target)
             return target, journal is not None
-    raise AssertionError("numbers do not end")
+    raise AssertionError("numbers are endless")
 
 
 def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, is_twin: bool) -> None:

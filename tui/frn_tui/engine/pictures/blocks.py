@@ -33,7 +33,7 @@ def encode(pixels: Pixels, mode: Mode) -> bytes:
 
 
 def dithered(pixels: Pixels, palette: Palette) -> Pixels:
-    """The same in the colours of a palette, which is exact: what the terminal would round is spread over neighbours."""
+    """Return the same in the colours of a palette; the rounding errors are spread over neighbours (dithering)."""
     image = Image.fromarray(pixels)
     if palette == "greys":
         image = image.convert("L").convert("RGB")

@@ -30,7 +30,7 @@ class Photos:
         self._sizes: dict[object, tuple[int, int]] = {}
 
     def get(self, name: str, longest: int) -> Photo:
-        """The photo; its longer side has at least `longest` pixels if the file has them. FrnError if it is damaged."""
+        """Return a photo with a longer side of at least `longest`, if the file has it. Raises FrnError if damaged."""
         path = Path(name)
         wanted = [side for side in SIDES if side >= longest] or SIDES[-1:]
         try:

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.images.ramp import RAMP
 from frn.images.transforms import Pixels
-from frn.inference.ramp import RAMP
 from frn_tui.client.protocol import Heat
 
 Box = tuple[float, float, float, float]

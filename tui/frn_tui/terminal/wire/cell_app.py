@@ -1,4 +1,4 @@
-"""An app that writes only the cells that differ, and of pictures no more than the terminal takes in good time."""
+"""An app that writes only changed cells, and image cells only as fast as the terminal accepts them."""
 
 from time import monotonic
 from typing import Any
@@ -12,25 +12,25 @@ from textual.screen import Screen
 from frn_tui.terminal.wire.cell_buffer import CellBuffer
 
 PING = "\x1b[5n"
-"""Asks whether the terminal is well: it answers once it has taken what came before."""
+"""Status query to the terminal, which answers once it has processed all earlier output."""
 SMALLEST, LARGEST = 2_000, 1 << 20
-"""Bytes of pictures that may be on their way."""
+"""Most bytes of images that may be unconfirmed."""
 QUICK, PATIENCE = 0.1, 1.0
-"""Seconds within which a terminal answers that could take more; and after which it is one that does not answer."""
+"""Seconds within which a terminal must answer before it gets more, and after which it counts as silent."""
 
 
 class CellApp(App[None]):
-    """Paints by differences."""
+    """Writes only the differences."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cells = CellBuffer()
         self._window = 3 * SMALLEST
         self._pinged: float | None = None
-        """When the terminal was asked for the last time, until it answers."""
+        """Time of the last query to the terminal, until it answers."""
 
     def repaint(self) -> None:
-        """Write everything again: the terminal may have lost it."""
+        """Write everything again, because the terminal may have lost it."""
         self.cells.forget()
         self.refresh()
 
@@ -39,7 +39,7 @@ class CellApp(App[None]):
         return self.console._color_system == ColorSystem.TRUECOLOR
 
     def use_true_colour(self) -> None:
-        """Paint in 16 million colours from now on."""
+        """Use true colour from now on."""
         self.console._color_system = ColorSystem.TRUECOLOR
         self.repaint()
 
@@ -75,7 +75,7 @@ class CellApp(App[None]):
         driver.flush()
 
     def hear_pong(self) -> None:
-        """The terminal has taken what was written up to the last question."""
+        """The terminal has processed everything up to the last query."""
         if self._pinged is None:
             return
         is_quick = monotonic() - self._pinged < QUICK
@@ -85,7 +85,7 @@ class CellApp(App[None]):
 
     def _no_answer(self) -> None:
         if self._pinged is not None and monotonic() - self._pinged >= PATIENCE:
-            if self._window == 3 * SMALLEST:  # it has never answered
+            if self._window == 3 * SMALLEST:  # the terminal has never answered
                 self._window = LARGEST
             self._pinged = None
             self._write_cells()

@@ -1,7 +1,7 @@
 """Keeps the cells that the terminal shows, so that an update writes only those that differ.
 
-Textual writes whole regions again: a cursor that moves among photos would cost a screen of pixels at every key. Text
-goes first; cells of pictures follow in small pieces while nothing waits to be written, so that keys answer on a slow
+Textual writes whole regions again, so a cursor that moves among photos would cost a screen of pixels per key. Text is
+written first. Cells of images follow in small pieces while no text is waiting, so that keys respond even on a slow
 line.
 """
 
@@ -18,16 +18,16 @@ from frn_tui.terminal.marks import PLACEHOLDER
 from frn_tui.terminal.modes import CELLS, CHARACTERS
 
 PICTURES = frozenset("".join(CHARACTERS[mode] for mode in CELLS).replace(" ", "") + PLACEHOLDER)
-"""Characters that pictures are drawn with."""
+"""Characters used to draw images."""
 GAP = 4
-"""Cells that are written again rather than skipped: going past them takes as many bytes."""
+"""Number of unchanged cells that are written again rather than skipped, because skipping takes as many bytes."""
 Cell = tuple[str, Style]
-"""A character with its combining marks, and its style; of a wide character, the second cell is empty."""
+"""A character with its combining marks, and its style; the second cell of a wide character is empty."""
 NOTHING: Cell = ("\0", Style.null())
 
 
 class CellBuffer:
-    """The cells that a terminal should show, and those that it does."""
+    """The cells that a terminal should show, and those that it does show."""
 
     def __init__(self) -> None:
         self._wanted: list[list[Cell]] = []
@@ -36,12 +36,12 @@ class CellBuffer:
         """Lines whose cells may differ."""
 
     def forget(self) -> None:
-        """Nothing is known of what the terminal shows."""
+        """Forget what the terminal shows."""
         self._shown = [[NOTHING] * len(line) for line in self._wanted]
         self._stale = set(range(len(self._wanted)))
 
     def take(self, update: CompositorUpdate, width: int, height: int) -> bool:
-        """Take an update of a screen of some size; False if it is of a kind that is not known here."""
+        """Accept an update of a screen of some size; return False if its kind is not supported here."""
         if not isinstance(update, LayoutUpdate | ChopsUpdate):
             return False
         if len(self._wanted) != height or any(len(line) != width for line in self._wanted[:1]):
@@ -56,7 +56,7 @@ class CellBuffer:
         return True
 
     def written(self, color_system: ColorSystem, pictures: int) -> tuple[str, int]:
-        """What brings the terminal up to date: all text, of pictures about so many bytes; and how many those are."""
+        """Return output that updates the terminal: all text, about that many bytes of images; and its image bytes."""
         parts: list[str] = []
         size = 0
         for y in sorted(self._stale):
@@ -77,7 +77,7 @@ class CellBuffer:
 
     @property
     def is_stale(self) -> bool:
-        """Return whether something is left to be written."""
+        """Return whether anything remains to be written."""
         return bool(self._stale)
 
 
@@ -116,7 +116,7 @@ def _cells(strip: Strip) -> list[Cell]:
 
 
 def _runs(wanted: list[Cell], shown: list[Cell]) -> Iterable[tuple[int, int]]:
-    """From and to of the cells that differ; those with few others between are one run, of text or of a picture."""
+    """Return the ranges of cells that differ; those with few cells between them are joined, text and images apart."""
     if wanted == shown:
         return []
     runs: list[tuple[int, int]] = []
@@ -132,7 +132,7 @@ def _runs(wanted: list[Cell], shown: list[Cell]) -> Iterable[tuple[int, int]]:
 
 
 def _rendered(cells: list[Cell], color_system: ColorSystem) -> str:
-    """Cells as text with the codes of their styles, each written where it changes."""
+    """Return cells as text, with the codes of a style wherever it changes."""
     parts: list[str] = []
     before: Style | None = None
     for char, style in cells:
@@ -145,6 +145,6 @@ def _rendered(cells: list[Cell], color_system: ColorSystem) -> str:
 
 @lru_cache(8192)
 def _codes(style: Style, color_system: ColorSystem) -> str:
-    style._ansi = None  # which it keeps for the first colour system that it was asked for
+    style._ansi = None  # Textual caches it for the first colour system that is requested
     codes = style._make_ansi_codes(color_system)
     return f"\x1b[0;{codes}m" if codes else "\x1b[0m"

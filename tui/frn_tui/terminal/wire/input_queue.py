@@ -1,7 +1,7 @@
-"""Keys in the order in which they were pressed, each handled before the next is taken.
+"""Keys in the order in which they were pressed, each handled before the next.
 
-A key may open a dialogue, or leave one. Textual hands each key at once to what has the focus, whose own queue may lag
-behind: a paste without brackets, or keys typed ahead, would go to what is no longer on top, or is not there yet.
+A key may open or close a dialogue. Textual hands each key at once to the widget with the focus, whose own queue may lag
+behind. Pasted text without brackets, or keys typed ahead, would then go to a widget that is no longer on top.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from textual.dom import DOMNode
 from textual.message_pump import MessagePump
 
 PATIENCE = 2.0
-"""Seconds that a key waits for the one before it: what is stuck must not hold all others up."""
+"""Seconds that a key waits for the one before it, so that one stuck key does not block all others."""
 FRAME = 0.3
 """Seconds after which the screen is painted while more keys wait."""
 
@@ -25,13 +25,13 @@ class InputQueue:
     """Hands input events to an app, one after another."""
 
     def __init__(self, app: App[Any], handle: Callable[[events.Event], Awaitable[None]]) -> None:
-        """Give each event to `handle`, which passes it on to what has the focus."""
+        """Give each event to `handle`, which passes it on to the widget with the focus."""
         self._app, self._handle = app, handle
         self._waiting: deque[events.Event] = deque()
         self._worker: asyncio.Task[None] | None = None
 
     async def put(self, event: events.Event) -> None:
-        """Handle an event: at once if nothing is under way, else in its turn."""
+        """Handle an event: at once if no other is in progress, otherwise in its turn."""
         if self._worker is not None and not self._worker.done():
             self._waiting.append(event)
             return
@@ -41,7 +41,7 @@ class InputQueue:
     async def _work(self) -> None:
         await self._settle()
         while self._waiting and self._app.screen_stack:
-            with self._app.batch_update():  # nobody sees what is painted between keys that were sent together
+            with self._app.batch_update():  # nobody sees the screens between keys that were sent together
                 until = monotonic() + FRAME
                 while self._waiting and self._app.screen_stack and monotonic() < until:
                     self._app.call_later(self._handle, self._waiting.popleft())
@@ -49,7 +49,7 @@ class InputQueue:
             await asyncio.sleep(FRAME / 10)
 
     async def _settle(self) -> None:
-        """Wait until what the last event has set going is done, and what is on top is ready for the next."""
+        """Wait until the effects of the last event are complete and the widget on top is ready for the next."""
         try:
             async with asyncio.timeout(PATIENCE):
                 await _has_worked(self._app)
@@ -64,7 +64,7 @@ class InputQueue:
         return self._app.screen, self._app.focused
 
     def _concerned(self) -> list[MessagePump]:
-        """Nodes that may hear of an event, in the order in which messages rise."""
+        """Return the nodes that may receive an event, in the order in which messages bubble."""
         focused = self._app.focused
         nodes: list[DOMNode] = [] if focused is None else list(focused.ancestors_with_self)
         nodes += [screen for screen in reversed(self._app.screen_stack) if screen not in nodes]
@@ -72,7 +72,7 @@ class InputQueue:
 
 
 async def _has_worked(node: MessagePump) -> None:
-    """Wait until a node has handled the messages that it has now."""
+    """Wait until a node has handled its current messages."""
     done = asyncio.Event()
     if node.is_running and node.call_later(done.set):
         await done.wait()

@@ -97,7 +97,7 @@ class Gallery(ScrollView, can_focus=True):
         self._selected: set[str] = set()
         self._anchor: str | None = None
         self.selects = False
-        """Whether moving the cursor selects, from the anchor on."""
+        """Whether moving the cursor selects from the anchor on."""
         self._selected_before: set[str] = set()
         self.thumbnails = False
         """Whether each row of a list has a small image."""
@@ -133,7 +133,8 @@ class Gallery(ScrollView, can_focus=True):
                 self._tiles.drop(item.path)
         self._selected &= self._places.keys()
         last = max(len(self._items) - 1, 0)
-        if before is None or self.paths[place : place + 1] != [before.path]:  # else stay: two items may share a path
+        # otherwise keep it: two items may share a path
+        if before is None or self.paths[place : place + 1] != [before.path]:
             self.set_reactive(Gallery.cursor, self._places.get(before.path, min(place, last)) if before else 0)
         self._lay_out()
         if self.cursor != place:  # otherwise keep the scroll position
@@ -269,7 +270,7 @@ class Gallery(ScrollView, can_focus=True):
         missing = [request for request in requests if not self._tiles.has(request)]
         if any(request not in self._asked for request in missing):
             self._asked = missing
-            self.app.post_message(self.Want(self, missing))  # not by way of the screen, which may be the sender
+            self.app.post_message(self.Want(self, missing))  # not through the screen, which may be the sender
 
     def render_line(self, y: int) -> Strip:
         if not self._items:
@@ -354,7 +355,7 @@ class Gallery(ScrollView, can_focus=True):
         self.select(() if self._selected == everything else everything)
 
     def action_tiles(self, step: int) -> None:
-        """Larger tiles (1) or smaller ones (-1): a quarter less or more in a line."""
+        """Make tiles larger (1) or smaller (-1): a quarter fewer or more per line."""
         width = self.scrollable_content_region.width
         columns = max(self._grid.columns - step * max(self._grid.columns // 4, 1), 1)
         self.tile_width = max((width + 1) // columns - 1, SMALLEST)

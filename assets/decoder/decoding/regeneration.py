@@ -1,0 +1,112 @@
+"""Images regenerated from true and reconstructed feature maps, and their distance from the originals.
+
+Shape letters: way classes, r locations, d channels, S pixels of a side.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decoding.fitting import decoder_input, targets
+from decoding.network import Decoder
+from frn.data.pixel_cache import Progress, StoredImages
+from frn.episodes import EpisodeShape, check_classes, evaluation_episode
+from frn.errors import FrnError
+from frn.evaluation.features import extract_features
+from frn.heads.frn import FRNHead
+from frn.images.transforms import Pixels
+from frn.models.model import Model
+from frn.ridge.reconstruction import reconstruct
+
+GAP = 2
+"""White pixels between the images of a grid."""
+
+
+@dataclass(frozen=True, slots=True)
+class PixelError:
+    """L2 pixel error: the mean over trials and the half-width of its 95% interval.
+
+    For one image it is the root mean squared difference of pixels in [-1, 1]. The text does not give its unit.
+    """
+
+    mean: float
+    ci95: float
+
+
+REGENERATED_FROM = ("ground_truth", "same_class", "other_class")
+"""An image's own feature map, and those reconstructed from supports of its class and of other classes."""
+
+
+class Regenerator:
+    """A model, its decoder, and the feature maps of a split."""
+
+    def __init__(
+        self, model: Model, decoder: Decoder, images: StoredImages, *, progress: Progress | None = None
+    ) -> None:
+        """Compute the feature maps; a model without an FRN head cannot reconstruct and is refused."""
+        head = model.head
+        if not isinstance(head, FRNHead):
+            raise FrnError(f"a {model.config.method} model does not reconstruct; use a model trained with --method frn")
+        self.model, self.decoder, self.images, self.head = model, decoder, images, head
+        self.maps = decoder_input(extract_features(model, images, device=model.mean.device, progress=progress))
+
+    @torch.inference_mode()
+    def rebuild(self, supports: Tensor, query: Tensor) -> Tensor:
+        """Reconstruct query maps (queries, r, d) from supports (way, shot, r, d); return (way, queries, r, d)."""
+        pool = supports.flatten(1, 2)
+        lam, rho = self.head.lam(*pool.shape[1:]), self.head.rho()
+        return reconstruct(query.flatten(0, 1), pool, lam, rho).unflatten(1, query.shape[:2])
+
+    @torch.inference_mode()
+    def trial(self, shape: EpisodeShape, *, seed: int, index: int) -> tuple[float, float, float]:
+        """Return mean L2 pixel errors of an episode's queries, from own, same-class and other-class maps."""
+        sampled = evaluation_episode(self.images.sizes, shape, seed=seed, index=index)
+        asked = sampled[:, shape.shot :].flatten()
+        query = self.maps[asked]
+        rebuilt = self.rebuild(self.maps[sampled[:, : shape.shot]], query)
+        pictures = self.decoder(torch.cat([query[None], rebuilt]).flatten(0, 1)).unflatten(0, (1 + shape.way, -1))
+        original = targets(self.model, self.images.images()[asked])
+        error = (pictures - original).square().mean((-3, -2, -1)).sqrt()  # 1 + way, queries
+        own = torch.arange(shape.way, device=error.device).repeat_interleave(shape.queries)
+        same = error[1:].gather(0, own[None]).mean()
+        other = (error[1:].sum() - same * len(own)) / (error[1:].numel() - len(own))
+        return error[0].mean().item(), same.item(), other.item()
+
+    def measure(
+        self, shape: EpisodeShape, *, trials: int, seed: int, where: str = "the split", progress: Progress | None = None
+    ) -> dict[str, PixelError]:
+        """Measure over random episodes; a trial is the mean of one episode. `where` names the images in an error."""
+        check_classes(self.images.names, self.images.sizes, shape, where=where, every_class=True)
+        errors = np.empty((trials, 3))
+        for index in range(trials):
+            errors[index] = self.trial(shape, seed=seed, index=index)
+            if progress:
+                progress(index + 1, trials)
+        halves = 1.96 * errors.std(axis=0) / math.sqrt(trials)
+        return dict(zip(REGENERATED_FROM, map(PixelError, errors.mean(axis=0).tolist(), halves.tolist()), strict=True))
+
+    @torch.inference_mode()
+    def picture(self, shape: EpisodeShape, *, seed: int, where: str = "the split") -> Pixels:
+        """Return a grid as in the paper's figures: supports on the left, queries of the first class on the right.
+
+        Rows: the queries; regenerated from their own maps; from maps reconstructed from the supports of their class;
+        and from those of each other class.
+        """
+        check_classes(self.images.names, self.images.sizes, shape, where=where, every_class=True)
+        sampled = evaluation_episode(self.images.sizes, shape, seed=seed, index=0)
+        pixels = self.images.images()
+        asked = sampled[0, shape.shot :]
+        query = self.maps[asked]
+        rebuilt = self.rebuild(self.maps[sampled[:, : shape.shot]], query)
+        pictures = self.decoder(torch.cat([query[None], rebuilt]).flatten(0, 1))
+        shown = ((pictures.clamp(-1, 1) + 1) * 127.5).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+        right = np.concatenate([pixels[asked][None], shown.reshape(1 + shape.way, len(asked), *shown.shape[1:])])
+        left = np.full((2 + shape.way, shape.shot, *shown.shape[1:]), 255, dtype=np.uint8)
+        left[2:] = pixels[sampled[:, : shape.shot]]
+        tiles = np.concatenate([left, right], axis=1)  # rows, columns, S, S, 3
+        framed = np.pad(tiles, ((0, 0), (0, 0), (GAP, 0), (GAP, 0), (0, 0)), constant_values=255)
+        rows, columns, height, width, _ = framed.shape
+        return framed.transpose(0, 2, 1, 3, 4).reshape(rows * height, columns * width, 3)

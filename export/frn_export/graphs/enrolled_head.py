@@ -1,0 +1,85 @@
+"""Classes enrolled with a head other than FRN's, as nodes: values that depend only on the examples are constants."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from frn.errors import FrnError
+from frn.inference.any_head import HEAD_FILE, OtherHeadClassifier, as_shots
+from frn.inference.classifier import Classifier
+from frn.inference.extractor import Extractor
+from frn.inference.feature_cache import Maps
+from frn.inference.onnx_runtime import open_session, run_session
+from frn.inference.onnx_sandbox import OwnModel
+from frn.ridge.enrolment import EnrolledClass
+from frn_export.graphs.builder import FLOAT, IR_VERSION, OPSET, GraphBuilder
+
+PREFIX = "h_"
+
+
+@dataclass(frozen=True, slots=True)
+class HeadClasses:
+    """A traced head with its classes."""
+
+    head: bytes
+    """Bytes of `head.onnx`."""
+    pools: Mapping[str, Maps]
+    """Feature maps (k, r, d) of the examples of each class."""
+
+
+def classifier_with(extractor: Extractor, head: bytes) -> OtherHeadClassifier:
+    """Return a classifier without classes over an extractor and a `head.onnx` made by `frn`."""
+    return OtherHeadClassifier(extractor, OwnModel(head, HEAD_FILE, "cpu", extractor.threads), graph=head)
+
+
+def enrolled(classifier: Classifier) -> Mapping[str, EnrolledClass] | HeadClasses:
+    """Return the classes of a classifier in the form that the graphs need."""
+    if not isinstance(classifier, OtherHeadClassifier):
+        return classifier.classes
+    if classifier.graph is None:
+        raise FrnError(f"a {classifier.extractor.method} model answers in torch: its head is not exported")
+    return HeadClasses(classifier.graph, classifier.pools)
+
+
+def write_logits(graph: GraphBuilder, classes: HeadClasses, query: str) -> str:
+    """Add the logits (n, way) of maps (n, r, d); return the name of their value, given that of the maps."""
+    traced = onnx.load_model_from_string(classes.head).graph
+    of_query, kept, alone = {"query"}, [], []
+    for node in traced.node:
+        if of_query.isdisjoint(node.input):
+            alone.append(node)
+        else:
+            of_query.update(node.output)
+            kept.append(node)
+    known = {tensor.name: numpy_helper.to_array(tensor) for tensor in traced.initializer}
+    known["support"] = as_shots(list(classes.pools.values()))
+    fixed = {name for node in kept for name in node.input} - of_query - {""}
+    known |= _evaluate(alone, traced.initializer, known["support"], sorted(fixed - known.keys()))
+    graph.constants.extend(numpy_helper.from_array(known[name], PREFIX + name) for name in sorted(fixed))
+
+    def renamed(names: Iterable[str]) -> list[str]:
+        return [query if name == "query" else name and PREFIX + name for name in names]
+
+    for node in kept:
+        copied = helper.make_node(node.op_type, renamed(node.input), renamed(node.output), name=PREFIX + node.name)
+        copied.attribute.extend(node.attribute)
+        graph.nodes.append(copied)
+    return PREFIX + "logits"
+
+
+def _evaluate(
+    nodes: list[onnx.NodeProto], weights: Iterable[onnx.TensorProto], support: Maps, names: list[str]
+) -> dict[str, NDArray[Any]]:
+    """Return the values that depend only on the supports (way, k, r, d), by name."""
+    if not names:
+        return {}
+    inputs = [helper.make_tensor_value_info("support", FLOAT, support.shape)]
+    outputs = [onnx.ValueInfoProto(name=name) for name in names]
+    graph = helper.make_graph(nodes, "classes", inputs, outputs, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    session = open_session(model.SerializeToString(), "head.onnx", device="cpu")
+    return dict(zip(names, run_session(session, names, {"support": support}), strict=True))

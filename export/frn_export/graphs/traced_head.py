@@ -1,0 +1,157 @@
+"""Any head as ONNX: torch's tracer writes the nodes, and this module adds the linear algebra that ONNX lacks.
+
+The numbers of classes, shots and queries stay free. A positive definite system A = L L^T is solved by Z = A^-1/2
+instead of its factor L; Z can replace L^-1 in everything that heads compute. Z comes from the scaled Newton-Schulz
+iteration of `graphs.head`, with a fixed number of steps instead of a Loop, which the checks of untrusted files forbid.
+
+Shape letters: way classes, r locations per map, d channels, q queries, m side of a system.
+"""
+
+import copy
+import io
+import math
+import warnings
+from typing import Any
+
+import onnx
+import torch
+from torch.onnx import register_custom_op_symbolic, symbolic_helper
+
+from frn.errors import FrnError
+from frn.inference.onnx_runtime import TRACED_HEAD
+from frn.models.model import Model
+from frn_export.graphs.builder import DOUBLE, FLOAT, OPSET, GraphBuilder
+
+LOWEST = 1e-10
+"""Smallest eigenvalue of a system, as a fraction of its largest row sum, for which the inverse is exact."""
+TOLERANCE = 1e-9
+EXAMPLE = (3, 2, 4)
+"""Classes, shots and queries of the traced episode."""
+
+
+def traced_head_graph(model: Model) -> onnx.ModelProto:
+    """Build `head.onnx` of any head: `support` (way, shot, r, d), `query` (q, r, d) to `logits` (q, way).
+
+    Raises FrnError if the head cannot be traced.
+    """
+    h, w = model.grid
+    r, d = h * w, model.d
+    traced = _trace(model, r, d)
+    graph = GraphBuilder()
+    graph.nodes.extend(traced.node)
+    graph.constants.extend(traced.initializer)
+    return graph.model(
+        inputs={"support": (FLOAT, ("way", "shot", r, d)), "query": (FLOAT, ("q", r, d))},
+        outputs={"logits": (FLOAT, ("q", "way"))},
+        metadata={"frn.method": model.config.method},
+        name="head",
+        kind=TRACED_HEAD,
+    )
+
+
+def _trace(model: Model, r: int, d: int) -> onnx.GraphProto:
+    method, head = model.config.method, copy.deepcopy(model.head).float().requires_grad_(False)
+    way, shot, queries = EXAMPLE
+    generator = torch.Generator().manual_seed(0)
+    episode = torch.rand(way, shot, r, d, generator=generator), torch.rand(queries, r, d, generator=generator)
+    for name, symbolic in SYMBOLICS.items():
+        register_custom_op_symbolic(f"aten::{name}", symbolic, OPSET)
+    file = io.BytesIO()
+    torch._C._jit_set_onnx_log_output_stream("stderr")  # unsupported nodes are otherwise printed to stdout
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                head,
+                episode,
+                file,  # type: ignore[arg-type]  # the tracer also accepts a buffer
+                dynamo=False,
+                opset_version=OPSET,
+                input_names=["support", "query"],
+                output_names=["logits"],
+                dynamic_axes={"support": {0: "way", 1: "shot"}, "query": {0: "q"}, "logits": {0: "q", 1: "way"}},
+            )
+    except (torch.onnx.errors.OnnxExporterError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise FrnError(f"the head of {method} cannot be exported as ONNX ({reason})") from error
+    return onnx.load_model_from_string(file.getvalue()).graph
+
+
+def _transposed(g: Any, x: Any) -> Any:
+    order = list(range(symbolic_helper._get_tensor_rank(x)))
+    return g.op("Transpose", x, perm_i=[*order[:-2], order[-1], order[-2]])
+
+
+def _ints(g: Any, *values: int) -> Any:
+    return g.op("Constant", value_t=torch.tensor(values))
+
+
+def _double(g: Any, value: float) -> Any:
+    return g.op("Constant", value_t=torch.tensor([value], dtype=torch.float64))  # the exporter retypes scalars
+
+
+def _inverse_root(g: Any, system: Any) -> Any:
+    """Return A^-1/2 in double precision for positive definite A (..., m, m)."""
+    system = g.op("Cast", system, to_i=DOUBLE)
+    sums = g.op("ReduceSum", g.op("Abs", system), _ints(g, -1), keepdims_i=1)
+    upper = g.op("ReduceMax", sums, _ints(g, -2), keepdims_i=1)
+    y = g.op("Div", system, upper)
+    rank = symbolic_helper._get_tensor_rank(system)
+    side = g.op("Shape", system, start_i=rank - 1, end_i=rank)
+    square = g.op("ConstantOfShape", g.op("Concat", side, side, axis_i=0), value_t=torch.zeros(1, dtype=torch.float64))
+    identity = g.op("EyeLike", square, dtype_i=DOUBLE)
+    z, low = identity, LOWEST
+    while 1 - low > TOLERANCE:
+        c = 3 / (1 + math.sqrt(low) + low)
+        rest = g.op("Sub", g.op("Mul", identity, _double(g, 3.0)), g.op("Mul", g.op("MatMul", z, y), _double(g, c)))
+        t = g.op("Mul", rest, _double(g, math.sqrt(c) / 2))
+        y, z = g.op("MatMul", y, t), g.op("MatMul", t, z)
+        low = c * low * (3 - c * low) ** 2 / 4
+    return g.op("Div", z, g.op("Sqrt", upper))
+
+
+def _like(g: Any, x: Any, other: Any) -> Any:
+    """Cast a double back to float if another value is float."""
+    return g.op("Cast", x, to_i=FLOAT) if other.type().scalarType() == "Float" else x
+
+
+def _cholesky(g: Any, system: Any, upper: Any, check: Any) -> Any:
+    failed = g.op(
+        "ReduceMax", g.op("Cast", g.op("IsNaN", system), to_i=onnx.TensorProto.INT32), _ints(g, -2, -1), keepdims_i=0
+    )
+    return system, failed
+
+
+def _cholesky_inverse(g: Any, system: Any, upper: Any) -> Any:
+    root = _inverse_root(g, system)
+    return _like(g, g.op("MatMul", root, root), system)
+
+
+def _cholesky_solve(g: Any, right: Any, system: Any, upper: Any) -> Any:
+    root = _inverse_root(g, system)
+    return _like(g, g.op("MatMul", root, g.op("MatMul", root, g.op("Cast", right, to_i=DOUBLE))), right)
+
+
+def _solve_triangular(g: Any, system: Any, right: Any, upper: Any, left: Any, unit: Any) -> Any:
+    return _like(g, g.op("MatMul", _inverse_root(g, system), g.op("Cast", right, to_i=DOUBLE)), right)
+
+
+def _solve(g: Any, system: Any, right: Any, left: Any) -> Any:
+    """Solve a well-conditioned system that is not symmetric by its normal equations."""
+    system, across = g.op("Cast", system, to_i=DOUBLE), _transposed(g, system)
+    across = g.op("Cast", across, to_i=DOUBLE)
+    root = _inverse_root(g, g.op("MatMul", across, system))
+    projected = g.op("MatMul", across, g.op("Cast", right, to_i=DOUBLE))
+    return _like(g, g.op("MatMul", root, g.op("MatMul", root, projected)), right)
+
+
+SYMBOLICS = {
+    "mT": _transposed,
+    "linalg_cholesky_ex": _cholesky,
+    "linalg_cholesky": lambda g, system, upper: system,
+    "cholesky_inverse": _cholesky_inverse,
+    "cholesky_solve": _cholesky_solve,
+    "linalg_solve_triangular": _solve_triangular,
+    "linalg_solve": _solve,
+}
+"""Nodes for operators that torch's exporter lacks."""

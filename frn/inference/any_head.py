@@ -1,0 +1,156 @@
+"""Classification with heads other than FRN's: the head compares the maps, everything else is the same.
+
+The error of a class is its negative log-probability, and a photo's energy is 1. A class explains one minus its error,
+at least 0, and the threshold is calibrated on these values. The head of an exported model is the `head.onnx` beside it;
+that of a model file runs in torch.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from frn.errors import FrnError
+from frn.inference.classifier import Classifier
+from frn.inference.enrolled_form import EnrolledForm
+from frn.inference.extractor import Extractor
+from frn.inference.feature_cache import FeatureStore, Maps
+from frn.inference.onnx_runtime import MAX_BYTES
+from frn.inference.onnx_sandbox import ForeignModel, Session
+from frn.inference.session import State
+from frn.inference.unknown import Shares
+from frn.models.zoo import is_exported
+from frn.ridge.enrolment import Array, EnrolledClass, Floats
+from frn.ridge.parameters import HeadParameters
+from frn.system.files import read_regular
+
+HEAD_FILE = "head.onnx"
+Logits = Callable[[Maps, Maps], Floats]
+"""A head: logits (n, way) of supports (way, k, r, d) and queries (n, r, d)."""
+
+
+def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> Classifier:
+    """Return a classifier without classes for a model with any head.
+
+    Raises:
+        FrnError: if the model is exported and its head is not beside it, or is of another model.
+    """
+    if extractor.head is not None:
+        return Classifier(extractor, store)
+    if not is_exported(Path(extractor.where)):
+        from frn.models.head_scores import head_logits  # torch has just exported the extractor
+
+        return OtherHeadClassifier(extractor, head_logits(Path(extractor.where)), store)
+    path = Path(extractor.where).with_name(HEAD_FILE)
+    if not path.is_file():
+        raise FrnError(
+            f"{extractor.where}: its {extractor.method} head must be beside it, as {HEAD_FILE}. Export the model "
+            "again, or give the model file or the run folder."
+        )
+    graph = read_regular(path, MAX_BYTES)
+    return OtherHeadClassifier(extractor, ForeignModel(graph, str(path), "cpu", extractor.threads), store, graph)
+
+
+def as_shots(pools: Sequence[Maps]) -> Maps:
+    """Return supports (way, k, r, d) of classes of different sizes; photos of smaller classes are repeated."""
+    most = max(map(len, pools))
+    return np.stack([pool[np.arange(most) % len(pool)] for pool in pools])
+
+
+class OtherHeadClassifier(Classifier):
+    """A classifier whose head compares queries with the enrolled classes."""
+
+    def __init__(
+        self,
+        extractor: Extractor,
+        head: Logits | Session,
+        store: FeatureStore | None = None,
+        graph: bytes | None = None,
+    ) -> None:
+        """Use a head: a function, or an open `head.onnx` with its bytes in `graph`.
+
+        Raises:
+            FrnError: if the file is not the head of this extractor.
+        """
+        super().__init__(extractor, store, HeadParameters())
+        if callable(head):
+            self.logits: Logits = head
+        else:
+            found = {name: tuple(shape[-2:]) for name, _, shape in head.inputs}
+            if found != dict.fromkeys(("support", "query"), extractor.shape):
+                raise FrnError(f"{extractor.where}: the {HEAD_FILE} beside it is not the head of this model")
+            self.logits = lambda support, query: head.run({"support": support, "query": query})
+        self.graph = graph
+        """Return the bytes of `head.onnx`, if the head is exported."""
+        self.pools: dict[str, Maps] = {}
+        """Supports of each class, (k, r, d)."""
+
+    def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
+        """Enroll the classes of a state, with feature maps (r, d) by content key."""
+        self.state = state
+        self.pools = {c.name: np.stack([feature_maps[s.key] for s in c.supports]) for c in state.classes}
+        d = self.extractor.shape[1]
+        nothing = EnrolledClass(*(np.zeros(shape, np.float32) for shape in ((0, d), 0, d)))
+        self.classes = dict.fromkeys(self.pools, nothing)
+        self._own_errors = {s.key: (c.name, np.zeros(0)) for c in state.classes for s in c.supports}
+        self._others = self.maps = None
+        self._places = {s.key: place for c in state.classes for place, s in enumerate(c.supports)}
+        self.left_out = self._leave_out(feature_maps)
+        errors, labels, *_ = self.left_out
+        own = 1 - errors[np.arange(len(labels)), labels]
+        self.leave_one_out = {
+            name: own[labels == label].clip(0) for label, name in enumerate(self.pools) if (labels == label).any()
+        }
+
+    def error_maps(self, feature_maps: Maps, key: str | None = None) -> Floats:
+        """Raise FrnError: only FRN can show where a photo is badly reconstructed."""
+        raise FrnError(f"a {self.extractor.method} model has no error maps. Use one trained with --method frn.")
+
+    def _stored_form(self, state: State) -> EnrolledForm | None:
+        return None
+
+    def energy(self, maps: Maps) -> Shares:
+        """Return 1 for each map."""
+        return np.ones(len(maps))
+
+    def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
+        """Return 1 for each map and class: a head's comparison need not be one of mean locations."""
+        return np.ones((len(maps), len(self.pools)))
+
+    def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
+        """Return negative log-probabilities (n, way) of maps (n, r, d); examples are scored without themselves."""
+        if not self.pools:
+            raise FrnError("there is no class yet: enroll some first")
+        errors = self._compare(list(self.pools.values()), maps)
+        for row, key in enumerate(keys):
+            if key in self._own_errors:
+                errors[row] = self._errors_without(maps[row], key)
+        return errors
+
+    def _compare(self, pools: Sequence[Maps], maps: Maps) -> Array:
+        """Return negative log-probabilities (n, way) of maps (n, r, d) by the supports of each class."""
+        if len(pools) == 1:
+            return np.zeros((len(maps), 1))
+        logits = self.logits(as_shots(pools), maps).astype(np.float64)
+        above = logits - logits.max(1, keepdims=True)
+        errors: Array = np.log(np.exp(above).sum(1, keepdims=True)) - above
+        return errors
+
+    def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
+        raise FrnError(
+            f"a {self.extractor.method} model does not support transductive inference. Use one trained with "
+            "--method frn."
+        )
+
+    def _errors_without(self, query: Maps, key: str) -> Array:
+        """Return errors (way,) of an example; if its class has no other example, that class explains nothing."""
+        own, _ = self._own_errors[key]
+        rest = np.delete(self.pools[own], self._places[key], axis=0)
+        pools = {name: rest if name == own else pool for name, pool in self.pools.items()}
+        present = {name: pool for name, pool in pools.items() if len(pool)}
+        errors = np.ones(len(pools))
+        if present:
+            (found,) = self._compare(list(present.values()), query[None])
+            errors[[name in present for name in pools]] = found
+            errors[[name not in present for name in pools]] = max(1.0, found.max())
+        return errors

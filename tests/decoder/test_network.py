@@ -1,0 +1,61 @@
+"""The image decoder."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from decoding.network import Decoder, UpBlock, build_decoder
+from torch import nn
+
+
+def test_resnet12_decoder_has_the_shapes_of_the_paper() -> None:
+    with torch.device("meta"):
+        decoder = build_decoder(640, grid=5, size=84)
+        x = torch.empty(2, 640, 5, 5)
+        shapes = []
+        for block in decoder.blocks:
+            x = block(x)
+            shapes.append(tuple(x.shape[1:]))
+        assert shapes == [(512, 10, 10), (256, 20, 20), (128, 40, 40), (64, 80, 80)]
+        assert decoder(torch.empty(2, 25, 640)).shape == (2, 3, 84, 84)
+
+
+@pytest.mark.parametrize(("grid", "size", "widths"), [(4, 32, [64, 32, 16]), (5, 84, [64, 64, 32, 16])])
+def test_conv4_decoder_mirrors_its_backbone(grid: int, size: int, widths: list[int]) -> None:
+    decoder = build_decoder(64, grid=grid, size=size).eval()
+    shapes, x = [], torch.randn(1, 64, grid, grid)
+    with torch.no_grad():
+        for block in decoder.blocks:
+            x = block(x)
+            shapes.append(tuple(x.shape[1:]))
+        images = decoder(5 * torch.randn(2, grid**2, 64))
+    assert shapes == [(width, grid * 2**i, grid * 2**i) for i, width in enumerate(widths, start=1)]
+    assert images.shape == (2, 3, size, size)
+    assert images.abs().max() <= 1
+
+
+def test_decoder_block_has_the_two_branches_of_the_paper() -> None:
+    block, x = UpBlock(4, 3).double().eval(), torch.randn(2, 4, 5, 5, dtype=torch.float64)
+    weights = dict(block.named_parameters())
+
+    def scaled(y: torch.Tensor) -> torch.Tensor:
+        return y / (1 + nn.BatchNorm2d(1).eps) ** 0.5  # a new BatchNorm in evaluation mode
+
+    with torch.no_grad():
+        main = F.relu(scaled(F.conv2d(x, weights["main.0.weight"], padding=1)))
+        main = F.relu(scaled(F.conv_transpose2d(main, weights["main.3.weight"], stride=2, padding=1)))
+        main = scaled(F.conv2d(main, weights["main.6.weight"], padding=1))
+        side = scaled(F.conv_transpose2d(x, weights["shortcut.0.weight"], stride=2, padding=1))
+        assert side.shape == (2, 3, 10, 10)
+        torch.testing.assert_close(block(x), F.elu(main + side))
+
+
+def test_location_of_the_map_keeps_its_place_in_the_image() -> None:
+    """Rows of the map are rows of the grid: a change at the top left of the map changes the top left of the image."""
+    decoder = Decoder(8, (8, 4), grid=6, size=24).eval()
+    maps = torch.randn(1, 36, 8)
+    moved = maps.clone()
+    moved[0, 1] += 3  # first row, second column
+    with torch.no_grad():
+        change = (decoder(moved) - decoder(maps)).abs().sum((0, 1))
+    assert change[:17, :21].min() > 0  # within the reach of the convolutions
+    assert change[17:].sum() == change[:, 21:].sum() == 0

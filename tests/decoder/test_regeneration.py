@@ -1,0 +1,195 @@
+"""Training the decoder, and the images that it regenerates."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from decoding.fitting import DecoderSchedule, decoder_for, decoder_input, load_decoder, train_decoder
+from decoding.network import build_decoder
+from decoding.regeneration import GAP, Regenerator
+from PIL import Image
+from typer.testing import CliRunner, Result
+from visualize import app
+
+from frn.data.folders import scan
+from frn.data.pixel_cache import StoredImages, load_images
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.images.transforms import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model, save_model
+from frn.training.runs.run import RunSettings
+
+SHAPE = EpisodeShape(way=3, shot=2, queries=2)
+
+
+def small(method: str = "frn") -> Model:
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method=method, last_pool=False, transform=EvaluationTransform(size=32))
+    return Model(config).eval()
+
+
+@pytest.fixture
+def images(moths: Path) -> StoredImages:
+    return load_images(scan(moths / "test"), EvaluationTransform(size=32))
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def losses(run: Path) -> list[float]:
+    return [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_rate_falls_to_a_quarter_after_each_fifth_of_the_epochs() -> None:
+    rates = [DecoderSchedule(epochs=200).learning_rate_at(epoch) for epoch in (0, 39, 40, 80, 199)]
+    assert rates == pytest.approx([0.01, 0.01, 0.01 / 4, 0.01 / 16, 0.01 / 256])
+
+
+def test_decoder_learns_without_changing_its_model(images: StoredImages, tmp_path: Path) -> None:
+    model = small()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    trained = train_decoder(model, images, tmp_path / "run", DecoderSchedule(epochs=8, batch=12), RunSettings())
+    assert trained.finished
+    measured = losses(tmp_path / "run")
+    assert len(measured) == 8 * 5
+    assert np.mean(measured[-5:]) < 0.7 * np.mean(measured[:5])
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_an_interrupted_run_resumes_bit_for_bit(images: StoredImages, tmp_path: Path) -> None:
+    schedule = DecoderSchedule(epochs=2, batch=20)
+    asked = iter([False, False, False, True])
+    train_decoder(small(), images, tmp_path / "whole", schedule, RunSettings())
+    half = train_decoder(small(), images, tmp_path / "pieces", schedule, RunSettings(), stop=lambda: next(asked))
+    assert (half.finished, half.position.total_steps) == (False, 4)
+    assert train_decoder(small(), images, tmp_path / "pieces", schedule, RunSettings(resume=True)).finished
+    assert losses(tmp_path / "pieces") == losses(tmp_path / "whole")
+    whole, pieces = (load_decoder(tmp_path / run, small()).state_dict() for run in ("whole", "pieces"))
+    assert all(torch.equal(tensor, pieces[name]) for name, tensor in whole.items())
+
+
+def test_used_folder_other_settings_and_other_models_are_refused(images: StoredImages, tmp_path: Path) -> None:
+    schedule, run = DecoderSchedule(epochs=1, batch=30), tmp_path / "run"
+    train_decoder(small(), images, run, schedule, RunSettings())
+    with pytest.raises(FrnError, match=r"already contains a run\. Add --resume"):
+        train_decoder(small(), images, run, schedule, RunSettings())
+    with pytest.raises(FrnError, match=r"other settings .*seed was 0 and is 1"):
+        train_decoder(small(), images, run, schedule, RunSettings(seed=1, resume=True))
+    other = small()
+    with torch.no_grad():
+        next(other.backbone.parameters()).mul_(2)
+    with pytest.raises(FrnError, match="was trained on the feature maps of another model"):
+        load_decoder(run, other)
+    save_model(other, tmp_path / "model.safetensors")
+    with pytest.raises(FrnError, match="is a model, not a decoder"):
+        load_decoder(tmp_path / "model.safetensors", other)
+    with pytest.raises(FrnError, match="contains no decoder"):
+        load_decoder(tmp_path / "none", other)
+
+
+def test_maps_are_multiplied_by_the_root_of_their_channels() -> None:
+    maps = torch.ones(1, 2, 640)
+    torch.testing.assert_close(decoder_input(maps), 640**0.5 * maps)
+
+
+def test_errors_equal_those_computed_by_hand(images: StoredImages) -> None:
+    model = small()
+    regenerator = Regenerator(model, decoder_for(model).eval(), images)
+    sampled = np.array([[label * 12 + number for number in range(4)] for label in (3, 0, 1)])
+
+    def regenerate(query: int, members: list[int]) -> float:
+        """One image, from its own map or from a plain ridge regression on the members' maps (Eq. 8)."""
+        pixels = torch.from_numpy(images.images()[[query, *members]]).permute(0, 3, 1, 2)
+        with torch.no_grad():
+            maps = 8 * model.feature_maps(pixels / 255)
+            target, pool = maps[0].double(), maps[1:].flatten(0, 1).double()
+            if members:
+                lam = len(pool) / 64 + 1e-6
+                target = target @ pool.T @ torch.linalg.inv(pool @ pool.T + lam * torch.eye(len(pool))) @ pool
+            picture = regenerator.decoder(target.float()[None])[0]
+        return (picture - (pixels[0] / 127.5 - 1)).square().mean().sqrt().item()
+
+    own: list[float] = []
+    same: list[float] = []
+    other: list[float] = []
+    for label, row in enumerate(sampled.tolist()):
+        for query in row[SHAPE.shot :]:
+            own.append(regenerate(query, []))
+            for rebuilder, members in enumerate(sampled[:, : SHAPE.shot].tolist()):
+                (same if rebuilder == label else other).append(regenerate(query, members))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("decoding.regeneration.evaluation_episode", lambda *args, **kwargs: sampled)
+        found = regenerator.trial(SHAPE, seed=0, index=0)
+    assert found == pytest.approx([np.mean(own), np.mean(same), np.mean(other)], rel=1e-3)
+
+
+def test_image_reconstructed_from_itself_equals_its_own_map(images: StoredImages) -> None:
+    model = small()
+    with torch.no_grad():
+        model.head.alpha.fill_(-20)  # type: ignore[operator]  # hardly any penalty
+    regenerator = Regenerator(model, decoder_for(model).eval(), images)
+    maps = regenerator.maps[:3]
+    torch.testing.assert_close(regenerator.rebuild(maps[:, None], maps)[0, 0], maps[0], rtol=1e-3, atol=1e-3)
+
+
+def test_interval_is_computed_over_the_trials(images: StoredImages) -> None:
+    model = small()
+    regenerator = Regenerator(model, decoder_for(model).eval(), images)
+    trials = np.array([regenerator.trial(SHAPE, seed=5, index=index) for index in range(4)])
+    errors = regenerator.measure(SHAPE, trials=4, seed=5)
+    for column, error in zip(trials.T, errors.values(), strict=True):
+        assert error.mean == pytest.approx(column.mean())
+        assert error.ci95 == pytest.approx(1.96 * column.std() / 2)
+
+
+def test_the_grid_shows_supports_on_the_left_and_queries_on_top(images: StoredImages) -> None:
+    model = small()
+    decoder = decoder_for(model).eval()
+    grid = Regenerator(model, decoder, images).picture(SHAPE, seed=0)
+    step = 32 + GAP
+    assert grid.shape == (5 * step, 4 * step, 3)
+    tiles = grid.reshape(5, step, 4, step, 3)[:, GAP:, :, GAP:].transpose(0, 2, 1, 3, 4)
+    known = {image.tobytes() for image in images.images()}
+    assert (tiles[:2, :2] == 255).all()  # no trace of the queries or of their own maps
+    assert all(tile.tobytes() in known for tile in [*tiles[2:, :2].reshape(-1, 32, 32, 3), *tiles[0, 2:]])
+    with torch.no_grad():
+        pixels = torch.from_numpy(tiles[0, 2].copy()).permute(2, 0, 1)[None] / 255
+        own = decoder(decoder_input(model.feature_maps(pixels)))[0].permute(1, 2, 0)
+    np.testing.assert_allclose(tiles[1, 2], (own.numpy() + 1) * 127.5, atol=0.6)
+
+
+def test_a_model_without_reconstruction_and_a_small_class_are_reported(images: StoredImages) -> None:
+    proto = small("proto")
+    with pytest.raises(FrnError, match="a proto model does not reconstruct"):
+        Regenerator(proto, decoder_for(proto), images)
+    regenerator = Regenerator(small(), build_decoder(64, grid=4, size=32), images)
+    with pytest.raises(FrnError, match="has 12 images, but a 12-shot episode with 1 queries needs 13"):
+        regenerator.measure(EpisodeShape(way=2, shot=12, queries=1), trials=2, seed=0)
+
+
+def test_visualize_commands_train_and_render(moths: Path, tmp_path: Path) -> None:
+    save_model(small(), tmp_path / "model.safetensors")
+    model, run, out = tmp_path / "model.safetensors", tmp_path / "run", tmp_path / "grid.png"
+    train = ("train", model, "--data", moths, "--out", run)
+    result = frn(*train, "--epochs", 2, "--batch", 48, "--threads", 1, "--precision", "fp32")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("trained 4 steps in ")
+    render = ("render", model, "--decoder", run, "--data", moths, "--out", out)
+    options = ("--shot", 3, "--trials", 5, "--threads", 1)
+    result = frn(*render, *options)
+    assert result.exit_code == 0, result.stderr
+    found = re.findall(r"^(\S+) (?:feature map|reconstruction) +(\S+) ± (\S+)$", result.stdout, re.MULTILINE)
+    assert [name for name, _, _ in found] == ["ground-truth", "same-class", "other-class"]
+    assert all(0 < float(error) < 2 and float(ci95) > 0 for _, error, ci95 in found)
+    with Image.open(out) as image:
+        assert image.size == ((3 + 6) * (32 + GAP), 5 * (32 + GAP))
+    other = frn(*render[:-1], tmp_path / "grid.jpg", *options)
+    assert (other.exit_code, "grid.jpg: the grid must end in .png" in other.stderr) == (1, True)
+    assert not (tmp_path / "grid.jpg").exists()
+    again = frn(*train)
+    assert (again.exit_code, again.stderr.splitlines()[-1].startswith("error: ")) == (1, True)

@@ -1,0 +1,150 @@
+"""Classes from a zip and from a CSV: wherever a folder of class folders is taken, with the same results."""
+
+import csv
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.models.zoo import assets_folder
+
+MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
+PHOTO = QUERIES / "eyed footman 6.jpg"
+CLASSES = ("banded footman", "eyed footman", "tailed footman")
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, words), "--model", "conv4"], catch_exceptions=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in CLASSES:
+        shutil.copytree(MOTHS / name, tmp_path / "moths" / name)
+    return tmp_path / "moths"
+
+
+def zipped(folder: Path, top: str = "", *, extra: tuple[str, ...] = ()) -> Path:
+    path = folder.with_suffix(".zip")
+    with zipfile.ZipFile(path, "w") as file:
+        for photo in sorted(folder.rglob("*.jpg")):
+            file.write(photo, f"{top}{photo.relative_to(folder)}")
+        for name in extra:
+            file.writestr(name, b"x")
+    return path
+
+
+def table(folder: Path, rows: list[list[str]], delimiter: str = ",") -> Path:
+    path = folder.parent / "moths.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows(rows)
+    return path
+
+
+def rows_of(folder: Path) -> list[list[str]]:
+    return [[str(path.relative_to(folder.parent)), path.parent.name] for path in sorted(folder.rglob("*.jpg"))]
+
+
+@pytest.mark.parametrize("top", ["", "moths/"])
+def test_a_zip_gives_the_answers_of_its_folder(folder: Path, top: str) -> None:
+    path = zipped(folder, top, extra=("__MACOSX/moths/._x.jpg", f"{top}.DS_Store"))
+    expected = frn("classify", folder, PHOTO, "--json")
+    told = frn("classify", path, PHOTO, "--json")
+    assert (told.exit_code, told.stdout, told.stderr) == (0, expected.stdout, "")
+
+
+@pytest.mark.parametrize(
+    ("head", "delimiter"),
+    [(["path", "label"], ","), (["File", "Class"], ";"), ([], ","), (["label", "x", "image"], "\t")],
+)
+def test_a_csv_gives_the_answers_of_its_folder(folder: Path, head: list[str], delimiter: str) -> None:
+    rows = rows_of(folder)
+    if len(head) == 3:
+        rows = [[label, "", path] for path, label in rows]
+    expected = frn("classify", folder, PHOTO, "--json")
+    told = frn("classify", table(folder, [head, *rows] if head else rows, delimiter), PHOTO, "--json")
+    assert (told.exit_code, told.stdout, told.stderr) == (0, expected.stdout, "")
+
+
+@pytest.mark.parametrize("form", ["zip", "csv"])
+def test_every_command_that_takes_class_folders_takes_it(folder: Path, tmp_path: Path, form: str) -> None:
+    path = zipped(folder) if form == "zip" else table(folder, [["path", "label"], *rows_of(folder)])
+    labelled = tmp_path / "labelled" / "eyed footman"
+    labelled.mkdir(parents=True)
+    shutil.copy(PHOTO, labelled)
+    assert frn("explain", path, PHOTO, "--out", tmp_path / "why.png").exit_code == 0
+    assert json.loads(frn("score", path, tmp_path / "labelled", "--json").stdout)["photos"] == 1
+    assert "15 are examples" in frn("score", folder, path).stderr
+    assert frn("enroll", path, "--out", tmp_path / "m.frn.json").exit_code == 0
+    project = CliRunner().invoke(app, ["classify", str(tmp_path / "m.frn.json"), str(PHOTO), "--json"])
+    assert project.stdout == frn("classify", folder, PHOTO, "--json").stdout
+    shutil.rmtree(tmp_path / "cache")  # the photos are read again, from the zip
+    again = CliRunner().invoke(app, ["classify", str(tmp_path / "m.frn.json"), str(PHOTO), "--json"])
+    assert (again.stdout, again.stderr) == (project.stdout, "")
+
+
+def test_what_score_and_classify_write_can_be_scored(folder: Path, tmp_path: Path) -> None:
+    labelled = tmp_path / "labelled" / "eyed footman"
+    labelled.mkdir(parents=True)
+    shutil.copy(PHOTO, labelled)
+    assert frn("score", folder, tmp_path / "labelled", "--csv", tmp_path / "scored.csv").exit_code == 0
+    assert json.loads(frn("score", folder, tmp_path / "scored.csv", "--json").stdout)["accuracy"] == 1
+
+
+def test_rows_without_a_photo_or_a_label_are_reported_and_others_used(folder: Path) -> None:
+    odd = [["x.pdf", "jay"], ["", "jay"], ["moths/y.jpg", ""], ["gone.jpg", "eyed footman"]]
+    told = frn("classify", table(folder, [["path", "label"], *rows_of(folder), *odd]), PHOTO)
+    assert told.exit_code == 0
+    for reason in ("row 17 is skipped: .pdf", "row 18 is skipped: it names no", "row 19 is skipped: it has no label"):
+        assert reason in told.stderr
+    assert "gone.jpg: cannot be read" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "its first row is: empty"),
+        (b"a,b\n1,2\n", "needs the columns path and label; its first row is: a, b"),
+        (b"path,label\n", "has no row with a photo and a label"),
+        (b"path,label\n\xff.jpg,x\n", "is not UTF-8 text"),
+    ],
+)
+def test_a_csv_without_classes_is_refused_in_one_line(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / "x.csv").write_bytes(content)
+    told = frn("classify", tmp_path / "x.csv", PHOTO)
+    assert told.exit_code == 1
+    assert reason in told.stderr
+    assert len(told.stderr.splitlines()) == 1
+
+
+def test_a_damaged_zip_is_refused_and_a_damaged_photo_in_it_skipped(folder: Path, tmp_path: Path) -> None:
+    path = zipped(folder)
+    data = bytearray(path.read_bytes())
+    place = data.find(b"\xff\xd8\xff")  # the first photo
+    data[place : place + 200] = bytes(200)
+    path.write_bytes(data)
+    told = frn("classify", path, PHOTO)
+    assert told.exit_code == 0
+    assert "cannot be read from the zip" in told.stderr
+    (tmp_path / "y.zip").write_bytes(data[:-30])
+    told = frn("classify", tmp_path / "y.zip", PHOTO)
+    assert (told.exit_code, len(told.stderr.splitlines())) == (1, 1)
+    assert "is not a whole zip" in told.stderr
+
+
+def test_names_in_a_zip_without_the_flag_of_utf_8_are_read_as_such(folder: Path) -> None:
+    (folder / "eyed footman").rename(folder / "é footman")
+    path = zipped(folder)
+    data = path.read_bytes()
+    flag = (0x800).to_bytes(2, "little")
+    for magic, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        parts = data.split(magic)
+        data = magic.join(
+            p if p[place - 4 : place - 2] != flag else p[: place - 4] + bytes(2) + p[place - 2 :] for p in parts
+        )
+    path.write_bytes(data)
+    assert frn("classify", path, PHOTO, "--json").stdout == frn("classify", folder, PHOTO, "--json").stdout

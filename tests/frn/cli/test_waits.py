@@ -1,0 +1,69 @@
+"""Waits say what is done, also in a pipe: a line on stderr now and then, and nothing on stdout."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from frn.cli.main import app
+from frn.cli.shell import console
+from frn.cli.shell.console import progress_bar, status_line
+from frn.inference.classifier import Classifier
+from frn.models.zoo import assets_folder
+
+SAMPLES = assets_folder() / "samples"
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lines that are printed, one every few milliseconds."""
+    told: list[str] = []
+    monkeypatch.setattr(console, "EVERY", 0.02)
+    monkeypatch.setattr(console, "note", told.append)
+    return told
+
+
+def wait_for(pattern: str, lines: list[str]) -> None:
+    end = time.monotonic() + 20
+    while not any(re.fullmatch(pattern, line) for line in lines):
+        assert time.monotonic() < end, lines
+        time.sleep(0.01)
+
+
+def test_a_bar_in_a_pipe_is_a_line_with_what_is_done(lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bar("photos") as progress:
+        wait_for(r"photos \(\d+ s\)", lines)
+        progress(1_200, 3_000)
+        wait_for(r"photos: 1,200 of 3,000 \(\d+ s\)", lines)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_status_in_a_pipe_is_a_line_with_its_latest_text(lines: list[str]) -> None:
+    with status_line("looking") as say:
+        say("fetching: 2 MB")
+        wait_for(r"fetching: 2 MB \(\d+ s\)", lines)
+
+
+def test_short_waits_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bar("photos") as progress, status_line("looking"):
+        progress(1, 2)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("command", ["classify", "score", "explain", "enroll"])
+def test_enrolling_in_a_pipe_is_told(
+    command: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enroll = Classifier.enroll
+    monkeypatch.setattr(Classifier, "enroll", lambda *words: (time.sleep(0.15), enroll(*words))[1])
+    words = {
+        "classify": [SAMPLES / "moths", SAMPLES / "queries"],
+        "score": [SAMPLES / "moths", SAMPLES / "moths"],
+        "explain": [SAMPLES / "moths", SAMPLES / "queries" / "eyed footman 6.jpg", "--out", tmp_path / "x.png"],
+        "enroll": [SAMPLES / "moths", "--out", tmp_path / "x.frn.json"],
+    }
+    told = CliRunner().invoke(app, [command, *map(str, words[command]), "--model", "conv4"])
+    assert any(re.fullmatch(r"enrolling .* \(\d+ s\)", line) for line in lines)
+    assert "enrolling" not in told.stdout

@@ -1,0 +1,204 @@
+"""Any head can classify, with the labels and probabilities of the torch head."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from frn_export.parity import verified_head
+from torch import Tensor
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.errors import FrnError
+from frn.estimator.few_shot import FewShotClassifier
+from frn.estimator.loading import load_classifier, load_extractor
+from frn.heads import HEADS, Head
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform
+from frn.inference.any_head import classifier_over
+from frn.inference.classifier import Prediction
+from frn.inference.onnx_runtime import TRACED_HEAD, check_model, open_session, run_session
+from frn.models.header import ModelConfig
+from frn.models.model import Model, load_model, save_model
+
+METHODS = [name for name in HEADS if name not in ("frn", "deepemd")]
+"""DeepEMD needs the solvers of the extra `emd`, and its SGD takes seconds per photo."""
+
+
+def save(method: str, folder: Path) -> Path:
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method=method, last_pool=False, transform=EvaluationTransform(size=32))
+    save_model(Model(config).eval(), folder / f"{method}.safetensors")
+    return folder / f"{method}.safetensors"
+
+
+@pytest.fixture(scope="module")
+def classes(moths: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three classes of 2, 4 and 2 photos."""
+    folder = tmp_path_factory.mktemp("classes")
+    for home, count in zip(sorted((moths / "test").iterdir())[:3], (2, 4, 2), strict=True):
+        (folder / home.name).mkdir()
+        for photo in sorted(home.iterdir())[:count]:
+            (folder / home.name / photo.name).write_bytes(photo.read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def photo(moths: Path) -> Path:
+    return sorted(sorted((moths / "test").iterdir())[0].iterdir())[-1]
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def answer(classes: Path, model: Path, photo: Path) -> Prediction:
+    classifier, skipped = load_classifier(classes, str(model))
+    assert not skipped
+    ((_, found),) = classifier.classify([photo])
+    assert isinstance(found, Prediction)
+    return found
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_probabilities_equal_those_of_the_torch_head(method: str, classes: Path, photo: Path, tmp_path: Path) -> None:
+    path = save(method, tmp_path)
+    model, extractor = load_model(path), load_extractor(path)
+    pools = [[outcome for _, outcome in extractor.read(sorted(home.iterdir()))] for home in sorted(classes.iterdir())]
+    maps = [np.stack([each.maps for each in pool]) for pool in pools]  # type: ignore[union-attr]
+    ((_, query),) = extractor.read([photo])
+    support = np.stack([pool if len(pool) == 4 else np.concatenate([pool, pool]) for pool in maps])
+    with torch.no_grad():
+        logits = model.head(torch.from_numpy(support), torch.from_numpy(query.maps[None]))  # type: ignore[union-attr]
+    expected = logits.double().softmax(1)[0].numpy()
+    found = answer(classes, path, photo)
+    np.testing.assert_allclose(list(found.probabilities.values()), expected, rtol=1e-5, atol=1e-9)
+    assert found.label == sorted(home.name for home in classes.iterdir())[expected.argmax()]
+
+
+def test_example_is_classified_without_itself(classes: Path, tmp_path: Path) -> None:
+    path = save("proto", tmp_path)
+    homes = {home.name: sorted(home.iterdir()) for home in sorted(classes.iterdir())}
+    name, (example, *_) = next(iter(homes.items()))
+    found = answer(classes, path, example)
+    assert found.example_of == name
+    rest = classifier_over(load_extractor(path))
+    rest.enroll({label: [p for p in photos if p != example] for label, photos in homes.items()})
+    ((_, expected),) = rest.classify([example])
+    assert isinstance(expected, Prediction)
+    assert found.probabilities == pytest.approx(expected.probabilities)
+
+
+def test_a_classs_only_example_is_not_recognised(classes: Path, tmp_path: Path) -> None:
+    classifier = classifier_over(load_extractor(save("proto", tmp_path)))
+    first, second, _ = (sorted(home.iterdir()) for home in sorted(classes.iterdir()))
+    classifier.enroll({"one": first[:1], "other": second})
+    ((_, found),) = classifier.classify(first[:1])
+    assert isinstance(found, Prediction)
+    assert found.label == "other"
+
+
+def test_commands_accept_any_head(moths: Path, classes: Path, photo: Path, tmp_path: Path) -> None:
+    path = save("bifrn", tmp_path)
+    told = json.loads(frn("classify", classes, photo, "--model", path, "--format", "json").stdout)
+    assert told["probabilities"] == pytest.approx(answer(classes, path, photo).probabilities, abs=1e-4)
+    assert "bifrn, as trained" in frn("score", classes, moths / "test", "--model", path).stdout
+    project = tmp_path / "moths.frn.json"
+    assert frn("enroll", classes, "--model", path, "--out", project).exit_code == 0
+    again = json.loads(frn("classify", project, photo, "--format", "json").stdout)
+    assert again["probabilities"] == told["probabilities"]
+    shown = frn("explain", classes, photo, "--model", path, "--out", tmp_path / "map.png")
+    assert "a bifrn model has no error maps" in shown.stderr
+
+
+def test_library_accepts_any_head(classes: Path, photo: Path, tmp_path: Path) -> None:
+    path = save("simpleshot", tmp_path)
+    homes = {home.name: sorted(home.iterdir()) for home in sorted(classes.iterdir())}
+    classifier = FewShotClassifier(str(path)).fit(homes)
+    expected = answer(classes, path, photo)
+    assert classifier.predict([photo]) == [expected.label]
+    classifier.export_onnx(tmp_path / "moths.onnx")
+    assert in_onnxruntime(tmp_path / "moths.onnx", photo) == pytest.approx(expected.probabilities, abs=2e-3)
+
+
+def in_onnxruntime(classifier: Path, photo: Path) -> dict[str, float]:
+    """Return the probabilities of a `classifier.onnx` by class."""
+    session = open_session(classifier.read_bytes(), "classifier.onnx")
+    names = json.loads(session.get_modelmeta().custom_metadata_map["frn.classes"])
+    (found,) = run_session(session, ["probability"], {"image": np.asarray(open_image(photo))})
+    return dict(zip(names, found.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "lccrn"])
+def test_head_exports_as_one_graph_for_any_episode(method: str, tmp_path: Path) -> None:
+    graph, difference = verified_head(load_model(save(method, tmp_path)))
+    assert difference.share < 1e-5
+    check_model(graph, "head.onnx", [TRACED_HEAD])  # the checks for untrusted files accept it
+
+
+def test_head_with_a_fixed_size_is_refused(tmp_path: Path) -> None:
+    class Fixed(Head):
+        def forward(self, support: Tensor, query: Tensor) -> Tensor:
+            return query.mean((1, 2))[:, None].expand(-1, len(support))  # `len` is a number to the tracer
+
+    model = load_model(save("proto", tmp_path))
+    model.head = Fixed()
+    with pytest.raises(FrnError, match="cannot be exported as ONNX"):
+        verified_head(model)
+
+
+@pytest.fixture(scope="module")
+def exported(classes: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A model file of a head without a closed form, and the folder of its export."""
+    home = tmp_path_factory.mktemp("exported")
+    path = save("srm", home)
+    done = frn("export", "--model", path, "--classes", classes, "--out", home / "out")
+    assert done.exit_code == 0, done.stderr
+    return path, home / "out"
+
+
+def test_exported_head_gives_the_same_answers(
+    exported: tuple[Path, Path], classes: Path, photo: Path, tmp_path: Path
+) -> None:
+    path, out = exported
+    expected = answer(classes, path, photo)
+    found = answer(classes, out / "features.onnx", photo)
+    assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
+    assert found.threshold == pytest.approx(expected.threshold, abs=1e-5)
+    assert in_onnxruntime(out / "classifier.onnx", photo) == pytest.approx(expected.probabilities, abs=2e-3)
+    homes = {home.name: sorted(home.iterdir()) for home in sorted(classes.iterdir())}
+    classifier = FewShotClassifier(str(out / "features.onnx")).fit(homes)
+    classifier.export_onnx(tmp_path / "again.onnx")
+    assert in_onnxruntime(tmp_path / "again.onnx", photo) == pytest.approx(expected.probabilities, abs=2e-3)
+
+
+def test_exported_head_answers_without_torch(exported: tuple[Path, Path], classes: Path, photo: Path) -> None:
+    program = """
+import sys
+from frn.cli.main import app
+try:
+    app(sys.argv[1:])
+finally:
+    assert "torch" not in sys.modules
+"""
+    words = ["classify", classes, photo, "--model", exported[1] / "features.onnx"]
+    done = subprocess.run([sys.executable, "-c", program, *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_extractor_needs_the_head_it_was_exported_with(
+    exported: tuple[Path, Path], classes: Path, photo: Path, tmp_path: Path
+) -> None:
+    copied = tmp_path / "features.onnx"
+    copied.write_bytes((exported[1] / "features.onnx").read_bytes())
+    with pytest.raises(FrnError, match=r"its srm head must be beside it, as head\.onnx"):
+        answer(classes, copied, photo)
+    config = ModelConfig(backbone="conv4", method="srm", transform=EvaluationTransform(size=32))
+    graph, _ = verified_head(Model(config).eval())
+    (tmp_path / "head.onnx").write_bytes(graph)
+    with pytest.raises(FrnError, match=r"head\.onnx beside it is not the head of this model"):
+        answer(classes, copied, photo)
