@@ -129,7 +129,7 @@ async def closer(user: User) -> None:
 
 
 async def sort(user: User) -> None:
-    """Copy 200 photos into one folder per verdict."""
+    """Copy 200 photos into one folder per answer."""
     await user.press("L e down down enter enter")
     assert len(user.engine.sorted) == 200
 
