@@ -229,6 +229,7 @@ class Lab:
             yield Measure("B12", "written for the help", terminal.written, 30_000, "B")
             terminal.press("escape")
             terminal.settle(PICTURES)
+            yield Measure("B12", "written to close it", terminal.written, 30_000, "B")
         yield Measure("A5", f"key, {when}, p50", median(times), 60)
         yield Measure("A5", f"key, {when}, p95", _p95(times) if len(times) > 1 else times[0], 60)
 

@@ -12,7 +12,7 @@ from frn_tui.terminal.text import percent
 UNKNOWN, UNREADABLE = "unknown", "not readable"
 NO_CLASS = "none of the classes"
 """Name and folder of unknown photos if a class is itself called unknown."""
-DOUBTFUL = 0.5
+DOUBTFUL = 0.7
 """Lead in probability over the rival below which an answer is in doubt."""
 OTHER = "none of these"
 """Label and folder of photos that a person said are of no class."""

@@ -121,6 +121,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.items: dict[str, Reviewed] = {}
         """All results by path."""
         self._examples: dict[str, Support] = {}
+        self._doubted = ""
+        """Path of the answer in doubt that `n` went to."""
 
     def handlers(self) -> list[object]:
         return [self, *self.services]
@@ -255,9 +257,12 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         return [self.items[path].answer for path in paths if path in self.items]
 
     def advance(self) -> None:
-        """Clear the selection, or move to the next photo."""
+        """Clear the selection, or move to the next photo; from one in doubt, to the next in doubt."""
+        cursor = self.gallery.cursor_item
         if self.gallery.selection:
             self.gallery.select(())
+        elif cursor is not None and cursor.path == self._doubted:
+            self.action_outlier(1)
         else:
             self.gallery.cursor += 1
 
@@ -308,6 +313,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         beyond = [at for at in doubtful if (at - self.gallery.cursor) * step > 0]
         if doubtful:
             self.gallery.cursor = (beyond or doubtful)[0 if step > 0 else -1]
+            self._doubted = paths[self.gallery.cursor]
         else:
             self.context.say("no answer is in doubt")
 

@@ -121,15 +121,16 @@ class Queries:
 
     def group(self, request: GroupPhotos, job: Job) -> list[list[str]]:
         """Group photos; near copies are in the group of their photo, and unreadable photos in none."""
-        read: dict[str, tuple[str, Maps]] = {}
+        read: dict[str, tuple[str, Found]] = {}
         for name, outcome in self._embedding.read(job, request.paths):
             if not isinstance(outcome, FrnError):
-                read.setdefault(outcome.key, (name, outcome.maps))
+                read.setdefault(outcome.key, (name, outcome))
             job.progress(len(read), len(request.paths))
         if not read:
             raise FrnError("no photo to group")
-        names, maps = zip(*read.values(), strict=True)
-        groups = group(np.stack(maps), self._models.model.extractor.prior)
+        names, found = zip(*read.values(), strict=True)
+        maps, looks = np.stack([each.maps for each in found]), [each.look for each in found]
+        groups = group(maps, looks, self._models.model.extractor.prior)
         return [[names[place] for near in own for place in near] for own in groups]
 
     def hide_and_test(self, request: HideAndTest, job: Job) -> Confusion:
