@@ -55,7 +55,7 @@ def compare_models(
     for model in models:
         classifier = classifier_over(load_extractor(model, device), FeatureStore())
         classifier.enroll(classes)
-        assert classifier.left_out is not None  # the classes exist
+        assert classifier.left_out is not None  # the classes are already enrolled
         errors, labels, _ = classifier.left_out
         if not len(labels):
             raise FrnError("comparing models needs a class with two photos: each is classified without itself")
