@@ -152,7 +152,7 @@ def main(
             raise FrnError("ResNet-12 makes maps of 640 channels at 25 locations. Leave --whole out for others.")
         inputs = Images() if whole else Maps(d=d, r=r)
         phases: tuple[Phase, ...] = (phase,) if phase else ("train", "test")
-        import_solver()  # report this before minutes of timing, not after
+        import_solver()  # report a missing package before minutes of timing
         asked = product(phases, shot or (1, 5))
         timings = [time_emd(name, k, inputs=inputs, rounds=rounds, sfc_passes=sfc_passes) for name, k in asked]
     if as_json:

@@ -63,7 +63,7 @@ def main(
         file = find_weights(wanted.teacher, weights or (packaged_weights(package) if package else None))
         teacher = Classifier(wanted.teacher, file, wanted.teacher_size)
         own, student = load_model(wanted.own), load_model(init)
-        lesson.start(wanted, student)  # refuses misfits before photos are decoded
+        lesson.start(wanted, student)  # refuses settings that do not fit before photos are decoded
         kept = EvaluationTransform(size=wanted.teacher_size, resize=wanted.teacher_size)
         parts = []
         for folder in [*(split_folder(path, "train") for path in data), *photos]:

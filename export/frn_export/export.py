@@ -66,7 +66,7 @@ class ExportOptions:
         if self.precision == "int8" and self.calibrate is None:
             raise FrnError(
                 "--precision int8 needs --calibrate FOLDER: class folders with at least 8 images each, of the kind the "
-                "model is for. A part of them tunes int8, the others judge what it costs."
+                "model is for. Some of them calibrate int8, the others measure its cost."
             )
         if self.precision != "int8" and self.calibrate is not None:
             raise FrnError(f"--calibrate is for --precision int8; {self.precision} needs no images. Leave it out.")

@@ -58,7 +58,8 @@ def _to_ort(data: bytes, path: Path) -> tuple[dict[str, bytes], Callable[[Values
 
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.save_model_format", "ORT")
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED  # for any processor
+    # optimise for any processor
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = f"{path}.ort"
     options.log_severity_level = 3
     onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])

@@ -129,7 +129,7 @@ def load_images(
                 stored = _open(home)
                 if stored is None:
                     _check_space(home.parent, folders, paths, transform)
-                    discard(home)  # a torn cache
+                    discard(home)  # an incomplete cache
                     with new_folder(home) as work:
                         _build(work, folders, paths, transform, progress or (lambda done, total: None))
                     stored = _open(home)

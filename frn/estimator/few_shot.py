@@ -266,7 +266,7 @@ class FewShotClassifier(Estimator):
             setattr(self, name, value)
         self._forget()
         if "extractor" in state:
-            trusted = state["trusted"]  # as at the first opening
+            trusted = state["trusted"]  # as on the first opening
             extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
             known, labels, maps, threshold, opened = (
                 state[name] for name in ("classes", "labels", "maps", "threshold", "opened")
@@ -355,7 +355,7 @@ def _flat(
     """Return photos and the label of each, from a mapping of classes or from two lists."""
     if not isinstance(photos, Mapping):
         listed = list_photos(photos)
-        if labels is None:  # in the words of scikit-learn
+        if labels is None:  # with the words of scikit-learn's own message
             raise FrnError("a list of photos requires y to be passed, but the target y is None")
         given = as_labels(labels)
         if len(given) != len(listed):

@@ -34,7 +34,7 @@ def as_labels(given: Iterable[Any]) -> Labels:
     if labels.ndim != 1:
         raise FrnError(f"labels is a list, one for each photo, not an array of shape {labels.shape}")
     for place, label in enumerate(labels.tolist()):
-        if label is None or label != label:  # NaN differs from itself
+        if label is None or label != label:  # NaN is not equal to itself
             raise FrnError(f"label number {place + 1} is {label}: every photo needs a label")
     if labels.dtype.kind == "U":
         labels = np.array([normal(label) for label in labels.tolist()], dtype=np.str_)

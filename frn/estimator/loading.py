@@ -94,7 +94,7 @@ def load_classifier(
     project = load_project(classes)
     name = model or project.model.locate(classes.parent)
     if model is None and project.model.tta == "hflip":
-        tta = "hflip"  # as the project was made
+        tta = "hflip"  # the same setting that the project was made with
     extractor = load_extractor(name, device, tta)
     project.model.check(extractor.plain_sha256, classes, name)
     classifier = classifier_over(extractor, FeatureStore())

@@ -80,7 +80,8 @@ class SelfReconstruction(nn.Module):
         maps = maps + positions(*maps.shape[1:], like=maps)
         asked, keys, values = self.attention(self.before_attention(maps)).chunk(3, -1)
         attention = (asked @ keys.mT / maps.shape[-1] ** 0.5).softmax(-1)
-        maps = self.after_attention(maps + self.attended(attention @ values))  # normalised on the trunk, as in the code
+        # normalised like the trunk of the network, as in the code
+        maps = self.after_attention(maps + self.attended(attention @ values))
         maps = maps + self.outer(F.gelu(self.inner(maps)))
         rebuilt: Tensor = self.last(maps)
         return rebuilt

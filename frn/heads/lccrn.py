@@ -51,7 +51,8 @@ class LCCRNHead(Head):
             pools = [m[: way * shot].unflatten(0, (way, shot)).flatten(1, 2) for m in both]
             queries = [m[way * shot :] for m in both]
             errors = []
-            for i, (q, s) in enumerate(((0, 0), (1, 1), (0, 1), (1, 0))):  # the order of the code's four numbers
+            # in the order of the four numbers in the authors' code
+            for i, (q, s) in enumerate(((0, 0), (1, 1), (0, 1), (1, 0))):
                 lam = rescaled_lambda(self.alpha[i].double().exp(), *pools[s].shape[1:])
                 errors.append(class_error(queries[q], pools[s], lam, self.beta[i].double().exp()))
             return -self.gamma * (torch.stack(errors, -1) @ self.weights)

@@ -29,7 +29,7 @@ class MCLHead(Head):
             prototypes = F.normalize(support.to(dtype).mean(1), dim=-1)  # way, r, d
             cosines = F.normalize(query.to(dtype), dim=-1) @ prototypes.flatten(0, 1).mT  # q, r, way * r
             to_classes = (TO_CLASSES * cosines).softmax(2)  # each row holds the steps from one location of the query
-            to_query = (TO_QUERY * cosines).softmax(1)  # each column is the steps from a location of a class
+            to_query = (TO_QUERY * cosines).softmax(1)  # each column holds the steps from one location of a class
             system = torch.eye(query.shape[1], dtype=dtype, device=query.device) - KATZ**2 * to_query @ to_classes.mT
             of_query = torch.linalg.solve(system, 1 + KATZ * to_query.sum(2, keepdim=True))  # q, r, 1
             of_classes = (of_query.mT @ to_classes)[:, 0]  # q, way * r

@@ -102,7 +102,7 @@ def decode_in_process(
 
 def _opened(data: bytes) -> Image.Image:
     """Read the header of an image."""
-    if data.startswith(JPEG):  # without Pillow's own pixel limit, and an MPO as its first JPEG
+    if data.startswith(JPEG):  # no pixel limit of Pillow's own; an MPO is opened as its first JPEG
         return JpegImagePlugin.JpegImageFile(io.BytesIO(data))
     if heif.is_heif(data):
         heif.register()

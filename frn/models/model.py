@@ -148,7 +148,7 @@ def from_pretrained(name: str | Path) -> Model:
     except FrnError:
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)) or Path(name).exists():
             raise
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read on import
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # huggingface_hub reads it on import
     try:
         from huggingface_hub import hf_hub_download
     except ImportError as error:

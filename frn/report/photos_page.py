@@ -90,7 +90,7 @@ class Album:
         ).encode(errors="backslashreplace")
         start = self._cards.seek(0, io.SEEK_END)
         self._cards.write(card)
-        # Unknown photos come last: their sureness is below zero.
+        # Unknown photos come last, because their sort key is below zero.
         sureness = prediction.probabilities[label] - prediction.unknown
         self._kept.append(Kept(key, sureness, start, len(card)))
 

@@ -42,7 +42,7 @@ def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[st
 def _thumbnail(answer: Answer) -> Pixels | None:
     try:
         return THUMBNAIL(open_image(answer.path))
-    except FrnError:  # deleted since: show the text only
+    except FrnError:  # the photo was deleted meanwhile, so only the text is shown
         return None
 
 

@@ -51,7 +51,7 @@ def transformed() -> bool:
     """
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         return True
-    # torch.autograd.Function asks the same; there is no public name for it.
+    # torch.autograd.Function makes the same check; it has no public name.
     active: bool = torch._C._are_functorch_transforms_active()
     return active
 

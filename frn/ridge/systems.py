@@ -91,7 +91,7 @@ def squared_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
     if not whitened_pays(*pool.shape[1:]):
         residual = residual_operator(gram(pool), lam, rho).to(pool.dtype)
         return matmul_small(residual, residual)
-    # float64 up to here: if rounded earlier, few rows lose the gradient of lambda.
+    # Stay in float64 up to here; rounding earlier would lose the gradient of lambda if there are few rows.
     rows, _ = whiten(pool, lam)
     small = gram(rows.mT)
     taken = rows.mT @ (rho * (2 * identity_like(small) - rho * small)) @ rows

@@ -55,7 +55,7 @@ def write_set(folder: Path, files: Mapping[str, bytes], *, instead_of: Collectio
                 return
             shutil.copymode(folder, new)
             if _exchange(new, folder):
-                for entry in new.iterdir():  # files added meanwhile
+                for entry in new.iterdir():  # keep files that were added meanwhile
                     if entry.name not in mine:
                         entry.rename(folder / entry.name)
                 return

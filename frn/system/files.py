@@ -106,7 +106,7 @@ def _create(part: Path, mode: int | None) -> IO[bytes]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     file = os.fdopen(os.open(part, flags, 0o666 if mode is None else 0o600), "wb")
     if mode is not None:
-        with contextlib.suppress(OSError):  # a file system without modes
+        with contextlib.suppress(OSError):  # some file systems have no modes
             os.chmod(part, mode)  # noqa: PTH101
     return file
 

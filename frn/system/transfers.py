@@ -65,7 +65,8 @@ def _bytes_in(folder: Path) -> int:
 
 def _run(words: Sequence[str], out: IO[bytes], size: Callable[[], int], progress: Progress | None) -> None:
     """Run a child to its end. Raises FrnError if it fails or `size` grows too slowly (`MIN_PROGRESS`)."""
-    environment = os.environ | {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}  # xet writes late
+    # the hub's xet client writes late
+    environment = os.environ | {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
     with (
         tempfile.TemporaryFile() as told,
         subprocess.Popen([sys.executable, "-c", *words], stdout=out, stderr=told, env=environment) as child,

@@ -122,7 +122,7 @@ def prepare_run(
     preset = options.overridden()
     settings = replace(_settings(options, command), ranks=ranks)
     init = None if options.init is None else load_model(options.init)
-    model = new_model(preset, options.seed, init)  # refuses options that do not fit before images are decoded
+    model = new_model(preset, options.seed, init)  # refuses options that do not fit, before images are decoded
     for method in preset.aux_heads:
         build_head(method, model.d)
     with ranks.main_process_first():

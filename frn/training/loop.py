@@ -256,7 +256,7 @@ class _Trainer:
         loss.backward()
         self.optimizer.step()
         singles = {name: p.detach().double() for name, p in self.model.head.named_parameters() if not p.dim()}
-        # All at once and last: nothing before this waits for the device.
+        # Read all values at once and last, so that nothing waits for the device earlier.
         figures = torch.stack([loss.detach().double(), 100 * right, *singles.values()])
         value, accuracy, *numbers = settings.ranks.mean(figures).tolist()
         if not np.isfinite(value):

@@ -76,7 +76,7 @@ def teach(
     progress: Progress = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
-    """Teach a student; `best.safetensors` in `out` is the mean of what it began as and of what it learned.
+    """Teach a student; `best.safetensors` in `out` is a mixture of its initial and its final weights.
 
     The images are square and of one size; the first `labelled` data sets have labels.
 

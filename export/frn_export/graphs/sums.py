@@ -46,7 +46,7 @@ def class_sums(graph: GraphBuilder, classes: JoinedClasses, products: str, axis:
     most, total = classes.sizes.max(), len(classes.signs)
     numbers = np.arange(most)
     rows = np.where(numbers < classes.sizes[:, None], classes.starts[:, None] + numbers, total)  # way, m
-    if total in rows:  # smaller classes are padded with the zero after all rows
+    if total in rows:  # smaller classes are padded with a zero row after all other rows
         squares = graph.node("Pad", squares, graph.ints(*([0, 0, 1, 0] if axis == 0 else [0, 0, 0, 0, 0, 1])))
     gathered = graph.node("Gather", squares, graph.constant(rows.astype(np.int64)), axis=axis)
     return graph.node("ReduceSum", gathered, graph.ints(axis + 1), keepdims=0)

@@ -88,7 +88,8 @@ def _ints(g: Any, *values: int) -> Any:
 
 
 def _double(g: Any, value: float) -> Any:
-    return g.op("Constant", value_t=torch.tensor([value], dtype=torch.float64))  # the exporter retypes scalars
+    # a Constant node, because the exporter changes the type of scalars
+    return g.op("Constant", value_t=torch.tensor([value], dtype=torch.float64))
 
 
 def _inverse_root(g: Any, system: Any) -> Any:

@@ -51,7 +51,7 @@ export class Model {
   // The feature map (r * d) of pixels { data: RGB bytes, width, height }.
   async embed({ data, width, height }) {
     const image = new ort.Tensor("uint8", data, [height, width, 3]);
-    const { images } = await this.sessions.prepare.run({ image });
+    const { images } = await this.sessions.preprocess.run({ image });
     const { feature_map } = await this.sessions.features.run({ images });
     return new Float32Array(feature_map.data);
   }

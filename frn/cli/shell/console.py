@@ -64,10 +64,10 @@ def plain_ending() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
-        if interrupted:  # a module that was still loading may turn it into any error
+        if interrupted:  # an interrupt during an import can turn into any error
             note("interrupted")
             sys.exit(INTERRUPTED)
-        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # a stream failed then
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # stdout or stderr failed
             discard_output(sys.stdout.fileno())
             note(f"error: stdout cannot be written ({error.strerror})")
             sys.exit(1)
@@ -102,7 +102,7 @@ def user_errors() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", FrnWarning)
-            warnings.filterwarnings("ignore", module="PIL|pillow_heif")  # about readable photos
+            warnings.filterwarnings("ignore", module="PIL|pillow_heif")  # the photos themselves are readable
             show = warnings.showwarning
 
             def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -122,7 +122,7 @@ def user_errors() -> Iterator[None]:
         sys.stderr.close()  # the reader has closed the pipe (`frn ... | head`), so nobody would see a message
         discard_output(sys.stdout.fileno())
         raise typer.Exit(1) from None
-    except OSError as error:  # about a given path, which may be too long or forbidden
+    except OSError as error:  # the path may be too long or forbidden
         if error.filename is None or _shortage(error):
             raise
         fail(f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror})")

@@ -60,7 +60,7 @@ def _in_list(listed: Iterable[str]) -> Found:
     for name in listed:
         try:
             found, others = _in_folder(name) if is_folder(name) else ([name], [])
-        except FrnError:  # it is not readable, which is reported in order
+        except FrnError:  # unreadable files are reported in order
             found, others = [name], []
         names += found
         skipped += others if found or others else [f"{name}: has no images in it"]

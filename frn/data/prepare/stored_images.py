@@ -38,7 +38,8 @@ def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image
         )
     try:
         return encode_png(convert(image))
-    except (OSError, ValueError, TypeError, SystemError) as error:  # a box outside the image, an unconvertible mode
+    # the box is outside the image, or the mode cannot be converted
+    except (OSError, ValueError, TypeError, SystemError) as error:
         raise FrnError(f"{where}: cannot be converted ({shorten(error)}). Download it again.") from error
 
 

@@ -83,7 +83,7 @@ class TrainingRun:
         if folder.writes and (not settings.resume or folder.is_lengthened(decides)):
             before = folder.commands() if settings.resume else []
             folder.write_config([*before, settings.command], decides)
-            self.save()  # resumable from the start
+            self.save()  # so that the run can be resumed from the start
 
     def save(self) -> None:
         """Write the resumable checkpoint."""
@@ -115,7 +115,7 @@ class TrainingRun:
                 steps = draw()
                 if len(steps) < world:
                     raise FrnError(f"an epoch has {len(steps)} steps, fewer than the {world} ranks. Start fewer.")
-                while position.step + world <= len(steps):  # drop steps that not every rank gets
+                while position.step + world <= len(steps):  # drop the last steps, which not every rank gets
                     take(steps[position.step + rank], len(steps))
                     position.step, position.total_steps = position.step + world, position.total_steps + 1
                     if self.ranks.any(stop()):

@@ -48,7 +48,7 @@ class Models:
         """Open a model in place of the current one, which stays open if the new one is refused."""
         name = request.model.removesuffix(MIRROR)
         path, trusted = require_exported(name), resolve(name).shipped
-        threads = max(1, cores() - 1)  # leave one for the app
+        threads = max(1, cores() - 1)  # leave one core for the app
         extractor = Extractor.open(path, trusted=trusted, device="cpu", threads=threads)
         if name != request.model:
             from frn_export.graphs.mirror import mirrored  # imported here because few sessions need it

@@ -103,7 +103,7 @@ class Bars(Dragging):
 
     def _bars(self, rows: Sequence[BarRow], width: int) -> list[list[Part]]:
         detailed = width >= 34
-        room = width - 8 - (6 if detailed else 0)  # key, blanks and probability; then the fraction
+        room = width - 8 - (6 if detailed else 0)  # width of key, blanks and probability, then of the fraction
         longest = max((cell_len(display_name(row.name)) for row in rows), default=0)
         named = max(min(longest, max(3 * room // 5, 8), room), 0)
         rendered = max(room - named, 0)

@@ -69,7 +69,7 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
     """Return whether an entry is a folder or a link to one."""
     try:
         return entry.is_dir()
-    except OSError:  # a loop of links
+    except OSError:  # links form a loop
         return False
 
 

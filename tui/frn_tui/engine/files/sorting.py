@@ -70,14 +70,14 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
     for name in numbered(path.name):
         target = folder / name
         if not os.path.lexists(target):
-            with contextlib.suppress(FileExistsError):  # another program was faster
+            with contextlib.suppress(FileExistsError):  # another program took the name first
                 if journal is None:
                     copy_new(path, target)
                 else:
                     with journal.moving(path, target, made):
                         move_new(path, target)
                 return target, False
-        if target.exists() and path.samefile(target):  # one links to the other: a single photo
+        if target.exists() and path.samefile(target):  # one is a link to the other: there is only one photo
             return target, False
         if is_same_photo(path, target):
             if journal is not None:

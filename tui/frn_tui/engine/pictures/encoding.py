@@ -63,7 +63,7 @@ def _rendered(numbers: NDArray[np.uint8], high: int, defined: Sequence[bytes]) -
     bands = -(-high // BAND)
     y = np.arange(height)
     band, bit = y // high * bands + y % high // BAND, y % high % BAND
-    keys = band[:, None] * len(defined) + numbers  # one per colour and band
+    keys = band[:, None] * len(defined) + numbers  # one entry per colour and band
     used = np.zeros((height // high * bands, len(defined)), dtype=bool)
     used.reshape(-1)[keys] = True
     places = (np.cumsum(used) - 1)[keys] * width + np.arange(width)
