@@ -235,13 +235,12 @@ def status_line(text: str) -> Iterator[Callable[[str], None]]:
     def say(new: str) -> None:
         nonlocal text
         text = new
-        status.update(Text(printable(new)))
+        if status is not None:
+            status.update(Text(printable(new)))
 
     console = Console(stderr=True, emoji=False)
-    with (
-        console.status(Text(printable(text))) as status,
-        nullcontext() if console.is_terminal else _lines(lambda: text),
-    ):
+    shown = console.status(Text(printable(text))) if console.is_terminal else _lines(lambda: text)
+    with shown as status:
         yield say
 
 
