@@ -78,8 +78,9 @@ def measure(
         "right": (shares.argmax(1) == labels).tolist(),
         "seconds": took,
     }
-    known, calibrated = familiarity(errors, energy(queries)), left_out(pools, scorer, head)
+    known = familiarity(errors, energy(queries))
     if shot > 1:
+        calibrated = left_out(pools, scorer, head)
         row["rejected"] = float((known < calibrated.rule.least).mean())
         row["stated"], row["expected"] = calibrated.caught, calibrated.auroc
     if strangers:
