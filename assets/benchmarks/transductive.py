@@ -147,7 +147,7 @@ def main(
 ) -> None:
     """Print a table."""
     extractor = load_extractor(model, "cpu")
-    sets = {root.name: features(extractor, root / split) for root in data}
+    sets = {root.name: features(extractor, [root / split]) for root in data}
     print(
         "| data | shots | queries | alone | together | BD-CSPN | LaplacianShot | ECE | seconds |\n" + "|---" * 9 + "|"
     )

@@ -79,8 +79,8 @@ def measure(
         "seconds": took,
     }
     known = familiarity(errors, energy(queries), scorer.centres.distance(queries))
-    calibrated = left_out(pools, scorer, head)
     if shot > 1:
+        calibrated = left_out(pools, scorer, head)
         row["rejected"] = float((known < calibrated.rule.least).mean())
         row["stated"], row["expected"] = calibrated.caught, calibrated.auroc
     if strangers:

@@ -27,11 +27,10 @@ def write_photos(folder: Path) -> list[Path]:
     photo = Image.fromarray(np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8))
     photo = photo.resize((240, 180), Image.Resampling.BICUBIC)
     for name, profile in PROFILES.items():
-        more = {"icc_profile": profile} if profile else {}
-        photo.save(folder / f"{name}.png", **more)
+        photo.save(folder / f"{name}.png", icc_profile=profile)
         exif = Image.Exif()
         exif[ORIENTATION] = 6
-        photo.save(folder / f"{name}.jpg", quality=90, exif=exif, **more)
+        photo.save(folder / f"{name}.jpg", quality=90, exif=exif, icc_profile=profile)
     photo.convert("L").save(folder / "grey.png", icc_profile=grey_profile(1.0))
     photo.convert("CMYK").save(folder / "cmyk.jpg", icc_profile=cmyk_profile())
     return sorted(folder.iterdir())

@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -230,18 +230,20 @@ def progress_bar(what: str, *, shown: bool = True) -> Iterator["Progress"]:
 def status_line(text: str) -> Iterator[Callable[[str], None]]:
     """Show a line during an operation, every ten seconds in a pipe; yield a function that changes its text."""
     from rich.console import Console
+    from rich.status import Status
     from rich.text import Text
 
     def say(new: str) -> None:
         nonlocal text
         text = new
-        status.update(Text(printable(new)))
+        if status is not None:
+            status.update(Text(printable(new)))
 
     console = Console(stderr=True, emoji=False)
-    with (
-        console.status(Text(printable(text))) as status,
-        nullcontext() if console.is_terminal else _lines(lambda: text),
-    ):
+    shown: AbstractContextManager[Status | None] = _lines(lambda: text)
+    if console.is_terminal:
+        shown = console.status(Text(printable(text)))
+    with shown as status:
         yield say
 
 

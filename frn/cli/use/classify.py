@@ -210,6 +210,6 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
     shares = prediction.explained if prediction.unknown else prediction.probabilities
     for name in ranked:
         bar = (full * round(shares[name] * BAR)).ljust(BAR)
-        share = " explained" if prediction.unknown else f" ({prediction.explained[name]:.0%} explained)"
-        told = f" {shares[name]:6.1%}{share}"
+        also = " explained" if prediction.unknown else f" ({prediction.explained[name]:.0%} explained)"
+        told = f" {shares[name]:6.1%}{also}"
         console.print(Text.assemble(f"  {printable(name).ljust(width)}  ", (bar, "green"), told), soft_wrap=True)

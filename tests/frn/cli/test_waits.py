@@ -3,6 +3,7 @@
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -57,8 +58,13 @@ def test_enrolling_in_a_pipe_is_told(
     command: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enroll = Classifier.enroll
-    monkeypatch.setattr(Classifier, "enroll", lambda *words: (time.sleep(0.15), enroll(*words))[1])
-    words = {
+
+    def slow(*words: Any) -> Any:
+        time.sleep(0.15)
+        return enroll(*words)
+
+    monkeypatch.setattr(Classifier, "enroll", slow)
+    words: dict[str, list[object]] = {
         "classify": [SAMPLES / "moths", SAMPLES / "queries"],
         "score": [SAMPLES / "moths", SAMPLES / "moths"],
         "explain": [SAMPLES / "moths", SAMPLES / "queries" / "eyed footman 6.jpg", "--out", tmp_path / "x.png"],
@@ -66,4 +72,4 @@ def test_enrolling_in_a_pipe_is_told(
     }
     told = CliRunner().invoke(app, [command, *map(str, words[command]), "--model", "conv4"])
     assert any(re.fullmatch(r"enrolling .* \(\d+ s\)", line) for line in lines)
-    assert "enrolling" not in told.stdout
+    assert not re.search("^enrolling", told.stdout, re.MULTILINE)
