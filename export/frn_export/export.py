@@ -216,6 +216,6 @@ def _batch(classifier: Classifier, allowed: float) -> tuple[bytes, Difference]:
     images = np.ascontiguousarray(crops.transpose(0, 3, 1, 2), dtype=np.float32) / 255
     (errors,) = run_session(session, ["class_error"], {"images": images})
     maps = extractor.feature_maps(crops)
-    expected = [list(answer.errors.values()) for answer in classifier.predict_all(maps, [None] * len(maps))]
+    expected = [list(answer.errors.values()) for answer in classifier.predict_all(list(maps), [None] * len(maps))]
     share = float((np.abs(errors - expected) / classifier.energy(maps)[:, None]).max())
     return graph, Difference("classifier-batch.onnx", share, allowed, "a photo's energy").require()

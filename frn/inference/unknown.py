@@ -177,7 +177,7 @@ def calibrate(
         return Calibration(np.zeros(0), np.zeros(0), 0.0, false_rejections)
     is_foreign = np.ones(errors.shape, dtype=bool)
     is_foreign[np.arange(len(errors)), labels] = False
-    foreign, away = (each[is_foreign].reshape(len(errors), -1) for each in (errors, distances))
+    foreign, away = errors[is_foreign].reshape(len(errors), -1), distances[is_foreign].reshape(len(errors), -1)
     strangers = familiarity(foreign, whole, away) if foreign.shape[1] else np.zeros(0)
     found = Calibration(familiarity(errors, whole, distances), strangers, 0.0, false_rejections, others)
     typical = float(np.median(found.rule.thresholds(errors, whole, distances)))

@@ -161,7 +161,7 @@ def cases(folder: Path) -> None:
     for name, (given, output) in inputs.items():
         session = open_session((folder / f"{name}.onnx").read_bytes(), name, device="cpu")
         (found,) = run_session(session, [output], given)
-        np.savez(folder / f"{name}.npz", **given, **{f".{output}": found})
+        np.savez(folder / f"{name}.npz", allow_pickle=False, **given, **{f".{output}": found})
 
 
 def test_table_of_other_runtimes(exported: Path, tmp_path: Path) -> None:
@@ -177,10 +177,17 @@ def test_table_of_other_runtimes(exported: Path, tmp_path: Path) -> None:
             fetch(command, place)
         cells, version = [], ""
         for name, allowed in SAME.items():
-            words = [HERE / "other_runtimes.py", runtime, folder / f"{name}.onnx", folder / f"{name}.npz"]
-            settings = os.environ | {"PYTHONPATH": str(place)}
+            words: list[str | Path] = [
+                HERE / "other_runtimes.py",
+                runtime,
+                folder / f"{name}.onnx",
+                folder / f"{name}.npz",
+            ]
+            settings = {**os.environ, "PYTHONPATH": str(place)}
             done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=settings, timeout=900)
-            told = json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {"error": "ended"}
+            told: dict[str, Any] = (
+                json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {"error": "ended"}
+            )
             version = told.get("version", version)
             difference = told.get("difference")
             if name == "features":

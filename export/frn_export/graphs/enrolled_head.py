@@ -1,6 +1,6 @@
 """Classes enrolled with a head other than FRN's, as nodes: values that depend only on the examples are constants."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +74,7 @@ def write_logits(graph: GraphBuilder, classes: HeadClasses, query: str) -> str:
 
 
 def _evaluate(
-    nodes: list[onnx.NodeProto], weights: Iterable[onnx.TensorProto], support: Maps, names: list[str]
+    nodes: list[onnx.NodeProto], weights: Sequence[onnx.TensorProto], support: Maps, names: list[str]
 ) -> dict[str, NDArray[Any]]:
     """Return the values that depend only on the supports (way, k, r, d), by name."""
     if not names:

@@ -16,7 +16,8 @@ from typing import Any
 
 import onnx
 import torch
-from torch.onnx import register_custom_op_symbolic, symbolic_helper
+from torch.onnx import symbolic_helper
+from torch.onnx.utils import register_custom_op_symbolic
 
 from frn.errors import FrnError
 from frn.inference.onnx_runtime import TRACED_HEAD
@@ -78,8 +79,13 @@ def _trace(model: Model, r: int, d: int) -> onnx.GraphProto:
     return onnx.load_model_from_string(file.getvalue()).graph
 
 
+def _rank(x: Any) -> int:
+    rank: int = symbolic_helper._get_tensor_rank(x)  # type: ignore[assignment]  # a traced value has one
+    return rank
+
+
 def _transposed(g: Any, x: Any) -> Any:
-    order = list(range(symbolic_helper._get_tensor_rank(x)))
+    order = list(range(_rank(x)))
     return g.op("Transpose", x, perm_i=[*order[:-2], order[-1], order[-2]])
 
 
@@ -98,7 +104,7 @@ def _inverse_root(g: Any, system: Any) -> Any:
     sums = g.op("ReduceSum", g.op("Abs", system), _ints(g, -1), keepdims_i=1)
     upper = g.op("ReduceMax", sums, _ints(g, -2), keepdims_i=1)
     y = g.op("Div", system, upper)
-    rank = symbolic_helper._get_tensor_rank(system)
+    rank = _rank(system)
     side = g.op("Shape", system, start_i=rank - 1, end_i=rank)
     square = g.op("ConstantOfShape", g.op("Concat", side, side, axis_i=0), value_t=torch.zeros(1, dtype=torch.float64))
     identity = g.op("EyeLike", square, dtype_i=DOUBLE)

@@ -66,7 +66,7 @@ def test_explained_share_does_not_depend_on_the_scale_of_features() -> None:
     np.testing.assert_allclose(small, large, atol=1e-5)
 
 
-def examples(noise: float, way: int = 4, k: int = 30) -> tuple[np.ndarray, ...]:
+def examples(noise: float, way: int = 4, k: int = 30) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return errors, classes, energies and distances in the form that `calibrate` takes."""
     generator = np.random.default_rng(3)
     labels = np.repeat(np.arange(way), k)
