@@ -130,8 +130,8 @@ def speed(prior: Prior) -> None:
         print(f"{way} x {shot}: {min(taken)[0]:.3f} s, {min(taken)[1]:.3f} s of processor time", flush=True)
 
 
-def main() -> None:
-    """Print a table, or JSON lines of each data set."""
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="*", help="Data sets; none measures the time of the choice.")
     parser.add_argument("--split", nargs="+", default=["val"])
@@ -139,7 +139,12 @@ def main() -> None:
     parser.add_argument("--unknown", action="store_true")
     parser.add_argument("--model", default="resnet9-photo")
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Print a table, or JSON lines of each data set."""
+    options = parser().parse_args()
     extractor = load_extractor(options.model, "cpu")
     if not options.data:
         speed(extractor.prior)

@@ -35,10 +35,10 @@ def test_a_report_of_an_evaluation_shows_every_shot_and_the_same_numbers(moths: 
 def test_too_few_classes_for_unknown_ones_are_reported(moths: Path, tmp_path: Path) -> None:
     out = tmp_path / "eval.html"
     invoke("evaluate", "conv4", "--data", moths, "--shot", 1, "--queries", 5, "--episodes", 5, "--out", out)
-    assert "Not measured: it needs twice as many classes" in out.read_text(encoding="utf-8")
+    assert "Not measured: this needs twice as many classes" in out.read_text(encoding="utf-8")
     refused = invoke("evaluate", "conv4", "--data", moths, "--out", tmp_path / "out.pdf")
     assert refused.exit_code == 1
-    assert "out.pdf: a report is a page" in refused.stderr
+    assert "out.pdf: a report is an HTML page" in refused.stderr
 
 
 def test_unknown_photos_are_detected_by_reconstruction_alone(moths: Path, tmp_path: Path) -> None:

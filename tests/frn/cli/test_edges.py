@@ -219,7 +219,7 @@ def test_outputs_never_replace_photos_or_other_files(tmp_path: Path) -> None:
     before = photo.read_bytes()
     refused = frn("explain", MOTHS, photo, "--out", photo).stderr
     assert f"{photo}: is a photo, and frn never overwrites photos" in refused
-    assert "a report is a page" in frn("score", MOTHS, MOTHS, "--report", tmp_path / "notes.txt").stderr
+    assert "a report is an HTML page" in frn("score", MOTHS, MOTHS, "--report", tmp_path / "notes.txt").stderr
     assert photo.read_bytes() == before
 
 

@@ -35,7 +35,12 @@ def test_copy_of_a_support_belongs_to_its_class() -> None:
 
 @pytest.mark.parametrize(
     ("gamma", "beta", "said"),
-    [(1.0, 0.0, ""), (0.01, -1.9, ""), (-0.3, 0.0, "gamma is -0.30: a class"), (1.0, -13.4, "rho is 2e-06: no class")],
+    [
+        (1.0, 0.0, ""),
+        (0.01, -1.9, ""),
+        (-0.3, 0.0, "gamma is -0.30: the class"),
+        (1.0, -13.4, "rho is 2e-06: no class"),
+    ],
 )
 def test_a_head_reports_divergence_that_it_cannot_recover_from(gamma: float, beta: float, said: str) -> None:
     head = FRNHead()

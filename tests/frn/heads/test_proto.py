@@ -61,10 +61,10 @@ def test_another_package_registers_a_head(tmp_path: Path) -> None:
     assert isinstance(again, Nearest)
     assert again.d == 64
     with pytest.raises(
-        FrnError, match=r"method .plain.: its head cannot be made .*is a Identity, not a frn.heads.Head"
+        FrnError, match=r"method .plain.: its head cannot be created .*is a Identity, not a frn.heads.Head"
     ):
         build_head("plain", 64)
-    with pytest.raises(FrnError, match=r"method 'gone': its head cannot be made .*No module named 'nowhere'"):
+    with pytest.raises(FrnError, match=r"method 'gone': its head cannot be created .*No module named 'nowhere'"):
         Model(ModelConfig(backbone="conv4", method="gone"))
     with pytest.raises(FrnError, match=r"unknown method 'frm'; choose one of: .*, nearest, plain, gone"):
         build_head("frm", 64)

@@ -133,7 +133,10 @@ def test_names_cannot_become_markup(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "reason"),
-    [(("--report", "out.pdf"), "out.pdf: a report is a page"), (("--json", "--csv"), "--json and --csv both print")],
+    [
+        (("--report", "out.pdf"), "out.pdf: a report is an HTML page"),
+        (("--json", "--csv"), "--json and --csv both print"),
+    ],
 )
 def test_unwritable_outputs_are_refused_early(words: tuple[str, ...], reason: str) -> None:
     done = frn("classify", ".", ".", *words)

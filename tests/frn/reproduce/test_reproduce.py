@@ -209,7 +209,9 @@ def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
 def test_a_folder_with_another_run_is_refused(moths: Path, tmp_path: Path) -> None:
     half_a_run(moths, tmp_path / "tiny", replace(TINY.options, method="proto"))
     locations = Locations(runs=tmp_path, data={"cifar-fs": moths})
-    with pytest.raises(FrnError, match=r"holds another run than .*\(.*method was proto and is frn\). Move it away"):
+    with pytest.raises(
+        FrnError, match=r"contains a different run from .*\(.*method was proto and is frn\). Move it away"
+    ):
         remaining_commands(TABLE.rows[0], locations)
     other = replace(TINY, name="other")
     half_a_run(moths, tmp_path / "other", replace(other.options, threads=1, queries=3))
@@ -253,7 +255,7 @@ def test_folder_with_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     model = assets_folder() / "models" / "conv4.safetensors"
     (tmp_path / "tiny" / "last.safetensors").write_bytes(model.read_bytes())
-    with pytest.raises(FrnError, match=r"tiny: its last\.safetensors is not of a run\. Move it away"):
+    with pytest.raises(FrnError, match=r"tiny: its last\.safetensors does not belong to a run\. Move it away"):
         run_status(TINY, Locations(runs=tmp_path))
 
 

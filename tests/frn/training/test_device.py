@@ -151,7 +151,7 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32" or "FRN_TEST_DEVICE" in os.environ, reason="a shell script; or run by it")
 def test_the_script_for_gpus_writes_its_page(tmp_path: Path) -> None:
     script, page = Path(__file__).parents[3] / "assets" / "benchmarks" / "gpu.sh", tmp_path / "gpu.md"
-    environment = os.environ | {"PYTHON": sys.executable, "PYTEST_ADDOPTS": "-k scored_where"}
+    environment = os.environ | {"PYTHON": sys.executable, "PYTEST_ADDOPTS": "-k scored_on"}
     processes.run([script, "cpu", page], check=True, env=environment, timeout=200)
     written = page.read_text(encoding="utf-8")
     assert f"torch {torch.__version__}" in written

@@ -238,7 +238,7 @@ def other_photos(met: ProcessGroup, out: Path) -> None:
 
 def test_ranks_with_different_photos_of_the_same_name_are_reported(ranks: Launch, tmp_path: Path) -> None:
     said = ranks(other_photos, tmp_path / "run")
-    assert all(line.startswith("error: rank 1 has other data") for line in said)
+    assert all(line.startswith("error: rank 1 has different data") for line in said)
     assert ["{'checksums of the photos': [1, 0]}; {'checksums of the photos': [0, 0]}" in line for line in said] == [
         True,
         True,
@@ -282,7 +282,9 @@ def come_apart(met: ProcessGroup, out: Path) -> None:
 
 
 def test_diverged_weights_between_ranks_are_reported(ranks: Launch, tmp_path: Path) -> None:
-    assert all(line.startswith("error: rank 1 has other weights than rank 0") for line in ranks(come_apart, tmp_path))
+    assert all(
+        line.startswith("error: rank 1 has different weights from rank 0") for line in ranks(come_apart, tmp_path)
+    )
 
 
 def evaluated(met: ProcessGroup, out: Path) -> str:

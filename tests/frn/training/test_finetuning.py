@@ -142,7 +142,7 @@ def test_every_shipped_model_has_a_preset_of_its_own_kind(name: str) -> None:
 
 
 def test_a_frozen_network_is_refused() -> None:
-    with pytest.raises(FrnError, match="torchvision:resnet18 is a frozen network of others"):
+    with pytest.raises(FrnError, match="torchvision:resnet18 is a frozen pretrained backbone"):
         finetuning_preset(ModelConfig(backbone="torchvision:resnet18", method="frn"), {}, [9] * 9, [9] * 9)
 
 
@@ -163,20 +163,20 @@ def test_config_of_a_run_configures_another_run(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("lr = 3", "there is no setting 'lr'; choose from method, backbone"),
-        ("backbone = 3", "backbone is 3, but must be like 'conv4'"),
-        ("[schedule]\nepochs = 'two'", r"\[schedule\]: epochs is 'two', but must be like 30"),
+        ("backbone = 3", "backbone is 3, but must have the type of 'conv4'"),
+        ("[schedule]\nepochs = 'two'", r"\[schedule\]: epochs is 'two', but must have the type of 30"),
         ("[schedule]\nmilestones = [1, 'x']", r"milestones is \[1, 'x'\]"),
-        ("[augmentation]\ncrop = 'round'", "crop is 'round', but must be like 'resized' or 'padded'"),
+        ("[augmentation]\ncrop = 'round'", "crop is 'round', but must have the type of 'resized' or 'padded'"),
         ("[schedule]\nlearning_rate = -1", "a positive rate"),
         ("[schedule]\nlearning_rate = nan", "a positive rate"),
         ("[schedule]\nlr_decay = -0.1", "a positive lr_decay"),
         ("[schedule]\nmomentum = -1.0", "momentum from 0 to 1"),
-        ("[schedule]\nmomentum = 0.0", "say nesterov = false"),
+        ("[schedule]\nmomentum = 0.0", "set nesterov = false"),
         ("[schedule]\nweight_decay = -1.0", "no negative decay"),
         ("classifier_weight = nan", "a loss weight must be 0 or more, not nan"),
         ("progressive_resizing = [1, 64]", r"a side of 8 to 32 pixels, not \[1, 64\]"),
         ("progressive_resizing = [1, 4]", r"a side of 8 to 32 pixels, not \[1, 4\]"),
-        ("progressive_resizing = [-1, 16]", r"progressive_resizing is a number of epochs"),
+        ("progressive_resizing = [-1, 16]", r"progressive_resizing must be a number of epochs"),
         ("test_shots = [5, 0]", r"test_shots must be 1 or more, not \[5, 0\]"),
         ("test_shots = []", r"test_shots must be 1 or more, not \[\]"),
         ("precision = 'bf61'", "precision is 'bf61', but must be one of auto, fp32, bf16"),

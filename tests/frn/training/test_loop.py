@@ -144,7 +144,7 @@ def test_a_head_on_a_trained_backbone_starts_with_suitable_values(
     assert [head.alpha.item() == 0, head.beta.item() == 0] == [bool(fixed)] * 2
     losses = [event.loss for event in events if isinstance(event, StepReport)]
     assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 the loss is that of guessing
-    with pytest.raises(FrnError, match="already holds a run"):
+    with pytest.raises(FrnError, match="already contains a run"):
         quick(tmp_path / "after", standing, init=before)
 
 
@@ -159,7 +159,7 @@ def test_a_preset_may_choose_its_head_after_frn_pretraining(tmp_path: Path) -> N
         events, _ = quick(tmp_path / str(tuned), preset, init=before)
         loss[tuned] = np.mean([event.loss for event in events if isinstance(event, StepReport)])
     assert loss[True] < loss[False]
-    with pytest.raises(FrnError, match="already holds a run"):
+    with pytest.raises(FrnError, match="already contains a run"):
         quick(tmp_path / "True", preset, init=before)
 
 
@@ -238,7 +238,7 @@ def test_a_preset_refuses_settings_that_conflict() -> None:
         replace(TINY, transform=EvaluationTransform(size=84), objective="frn-pretrain")
     with pytest.raises(FrnError, match="at least one epoch, one episode and one shot"):
         ValidationProtocol(every=0)
-    with pytest.raises(FrnError, match="interpolation_weights are between 0 and 1"):
+    with pytest.raises(FrnError, match="interpolation_weights must be between 0 and 1"):
         ValidationProtocol(interpolation_weights=(0.5, 1.0))
     with pytest.raises(FrnError, match=r"a loss weight must be 0 or more, not -0\.5"):
         replace(TINY, classifier_weight=-0.5)

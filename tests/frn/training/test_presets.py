@@ -129,7 +129,7 @@ def test_the_rate_falls_at_each_milestone_and_milestones_move_with_the_epochs() 
     ]  # fmt: skip
     assert schedule.scaled_to(10) == Schedule(epochs=10, milestones=(6, 8), learning_rate=0.1)
     assert schedule.scaled_to(1).milestones == ()
-    with pytest.raises(FrnError, match="rising milestones"):
+    with pytest.raises(FrnError, match="increasing milestones"):
         Schedule(epochs=10, milestones=(8, 6))
 
 

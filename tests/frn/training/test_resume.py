@@ -208,7 +208,7 @@ def test_changed_photos_are_reported_when_a_run_resumes(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         go_on(1)
-    with pytest.warns(FrnWarning, match="run: photos have changed under their names"):
+    with pytest.warns(FrnWarning, match="run: photos have changed since the run last trained"):
         go_on(2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -219,7 +219,7 @@ def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: 
     with pytest.raises(FrnError, match=r"has no last.safetensors to resume from"):
         quick(tmp_path / "run", resume=True)
     quick(tmp_path / "run", stop=lambda: True)
-    with pytest.raises(FrnError, match=r"already holds a run. Add --resume"):
+    with pytest.raises(FrnError, match=r"already contains a run. Add --resume"):
         quick(tmp_path / "run")
     with pytest.raises(FrnError, match=r"other settings \(seed was 0 and is 1\)"):
         quick(tmp_path / "run", settings=RunSettings(seed=1), resume=True)

@@ -124,7 +124,7 @@ def test_recovery_is_offered_first_and_can_be_discarded(drive: Drive, fake_engin
     drive(scenario, app=lambda place, **options: FrnApp(None, **options))
 
 
-@pytest.mark.parametrize("option", ["go on", "forget"])
+@pytest.mark.parametrize("option", ["continue", "forget"])
 def test_recovering_one_app_keeps_the_journal_of_another(drive: Drive, fake_engine: FakeEngine, option: str) -> None:
     fake_engine.left, fake_engine.left_before = left("/home/new.frn.json"), [left("/home/old.frn.json")]
 
@@ -252,7 +252,7 @@ def test_project_is_opened_by_its_full_path(drive: Drive, tmp_path: Path, monkey
         assert app.controller.project == f"{Path.home()}/birds.frn.json"
         await driver.keys("S")
         await driver.type("folder/")
-        assert any("folder/: is a folder; give the name of a file" in note.message for note in app._notifications)
+        assert any("folder/: is a folder; name a file in it" in note.message for note in app._notifications)
 
     drive(scenario)
 
@@ -263,7 +263,9 @@ def test_bundle_is_written_and_unpacked_at_the_given_paths(drive: Drive, fake_en
         for _ in range(2):
             await driver.keys("e")
             await driver.type("bundle")
-            await driver.type("/home/birds.zip")
+            app.screen.query_one("Input").value = "/home/birds.zip"  # type: ignore[attr-defined]
+            await driver.pilot.press("enter")
+            await driver.until(lambda: fake_engine.written)
         await driver.until(lambda: "already exists" in title(driver))
         await driver.keys("enter")
         assert fake_engine.written == {"/home/birds.zip": "bundle"}

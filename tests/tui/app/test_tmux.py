@@ -263,7 +263,7 @@ def test_two_thousand_keys_in_one_write_reach_the_dialogs_that_they_open(termina
     terminal.start()
     terminal.shows("explained, unknown")
     names = [f"class {number:02d} {'y' * 60}" for number in range(30)]
-    text = "".join(f"n{name}\n" for name in names)
+    text = "".join(f"A{name}\n" for name in names)
     assert len(text) >= 2000
     terminal.tmux("load-buffer", "-", text=text)
     terminal.tmux("paste-buffer")  # not -p: without brackets

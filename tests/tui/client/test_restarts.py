@@ -101,7 +101,7 @@ def test_a_file_that_kills_the_engine_is_skipped_and_the_rest_continues(
         told = [event for event in events if event["event"] == "embedded"]
         assert [event["path"] for event in told] == paths
         assert [event["path"] for event in told if "reason" in event] == [paths[6]]
-        assert "stopped the engine" in told[6]["reason"]
+        assert "the engine stopped while it read this file" in told[6]["reason"]
         progress = [event["done"] for event in events if event["event"] == "progress"]
         assert progress == sorted(progress)
         assert progress[-1] == 10
@@ -150,8 +150,8 @@ def test_silence_is_reported_once(photos: Callable[..., list[str]]) -> None:
 def test_engine_start_failure_is_reported() -> None:
     async def run() -> None:
         for program, message in (
-            (("-c", "pass"), "does not start"),
-            (("-c", "print('[]')"), "does not start"),
+            (("-c", "pass"), "did not start"),
+            (("-c", "print('[]')"), "did not start"),
             (("-c", """print('{"event": "hello", "protocol": 99}')"""), "protocol 99"),
         ):
             client = EngineClient(program=program)

@@ -112,7 +112,7 @@ def test_keys_typed_ahead_of_a_dialog_are_not_lost(drive: Drive, size: tuple[int
     async def scenario(driver: Driver) -> None:
         app = driver.app
         for name in ("finch", "greenfinch"):
-            for key in ["n", *name, "enter"]:
+            for key in ["A", *name, "enter"]:
                 app.post_message(events.Key(key, None if len(key) > 1 else key))  # faster than they are served
             await driver.idle()
             await driver.until(lambda: app.screen is app.workspace)

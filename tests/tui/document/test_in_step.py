@@ -320,7 +320,7 @@ def test_an_edit_that_changes_nothing_is_not_recorded(drive: "Drive", fake_engin
         assert jobs._message.startswith("threshold from the examples: rejects")  # u would undo the class
         assert fake_engine.calls.count("classes") == told
         await driver.keys("plus", "0")
-        assert jobs._message == "threshold from the examples   u: undo"
+        assert jobs._message == "threshold from the examples: rejects about 5% of your photos   u: undo"
         assert fake_engine.calls.count("classes") == told + 2
 
     drive(scenario)
@@ -351,7 +351,7 @@ def test_none_of_these_never_lowers_the_threshold(drive: "Drive") -> None:
     drive(scenario)
 
 
-@pytest.mark.parametrize("key", ["ctrl+q", "N"])
+@pytest.mark.parametrize("key", ["ctrl+q", "ctrl+n"])
 def test_quitting_asks_before_it_drops_photos_being_added(drive: "Drive", fake_engine: "FakeEngine", key: str) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app

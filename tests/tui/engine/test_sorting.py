@@ -437,4 +437,4 @@ def test_a_photo_at_neither_place_after_a_kill_is_reported(tmp_path: Path) -> No
     journal._write({"move": str(source), "to": str(target), "bytes": 9})
     places, gone = MoveJournal(str(journal.path)).settle()
     assert (places, [path for path, _ in gone]) == ({}, [str(source)])
-    assert f"is no longer there, nor at {target}" in gone[0][1]
+    assert f"is missing, also at {target}" in gone[0][1]
