@@ -115,7 +115,7 @@ def test_keys_and_images_work_at_once_and_reload_ends_the_old_session(
         async with aiohttp.ClientSession() as session:
             async with session.ws_connect(f"{address}/ws?width=100&height=30", origin=address) as socket:
                 painted = b""
-                while b"\x1b]8117;" not in painted or b"Help" not in painted:
+                while b"\x1b]8117;" not in painted or b"keys" not in painted:
                     painted += (await asyncio.wait_for(socket.receive(), START)).data
                 before = children(process.pid)
             async with session.ws_connect(f"{address}/ws?width=100&height=30", origin=address) as socket:
