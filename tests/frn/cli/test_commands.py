@@ -116,7 +116,7 @@ def test_classify_gives_a_line_per_image_with_errors_and_probabilities(moths: Pa
             answer["label"] == min(errors, key=errors.__getitem__) == max(probabilities, key=probabilities.__getitem__)
         )
         assert answer["probability"] == max(probabilities.values())
-        assert answer["unknown"] == (answer["explained"] < answer["threshold"])
+        assert answer["unknown"] == (float(str(answer["explained"])) < float(str(answer["threshold"])))
     unsure = frn("classify", moths / "test", moths / "val" / "moth 20", "--json", "--model", model, "--threshold", 1)
     assert all(answer["unknown"] for answer in lines(unsure))
 
