@@ -183,9 +183,9 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self._update("columns", self._line("", *marked))
         self.query_one("#review-columns").display = self.gallery.view == "list" and not self.is_large
         known = [share for report in self.controller.reports.values() for share in report["explained"].values()]
-        threshold = self.threshold.value  # shift by each photo's threshold: unknown ones lie below the mark
+        threshold = self.threshold.value  # scale by each photo's threshold: unknown ones lie below the mark
         asked = [
-            best["explained"] + threshold - item.answer.get("threshold", threshold)
+            1 - (1 - best["explained"]) * (1 - threshold) / max(1 - item.answer.get("threshold", threshold), 1e-6)
             for item in items
             if (best := best_score(item.answer))
         ]
