@@ -374,13 +374,10 @@ class Classifier:
 
     def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
         """Return distances (n, way) of maps (n, r, d) from the classes' centres; of examples, without themselves."""
-        distances = self.scorer.centres.distance(maps)
         columns = {name: column for column, name in enumerate(self.classes)}
-        counts = np.array([len(entry.supports) for entry in self.state.classes])
-        rows = [row for row, key in enumerate(keys) if key in self._own_errors]
-        labels = np.array([columns[self._own_errors[key][0]] for key in keys if key in self._own_errors], dtype=np.intp)
-        distances[rows] = without_itself(distances[rows], labels, counts)
-        return distances
+        labels = [columns[self._own_errors[key][0]] if key in self._own_errors else None for key in keys]
+        counts = [len(entry.supports) for entry in self.state.classes]
+        return without_itself(self.scorer.centres.distance(maps), labels, counts)
 
     def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
         """Return errors (n, way) of classes that the maps (n, r, d) refine, and gamma; examples keep their errors."""

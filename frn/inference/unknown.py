@@ -21,7 +21,7 @@ Distances are those of `enrolment.Centres`.
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries, n leave-one-out supports.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -184,12 +184,16 @@ def calibrate(
     return replace(found, typical=typical)
 
 
-def without_itself(distances: Shares, labels: NDArray[np.intp], counts: NDArray[np.intp]) -> Shares:
-    """Return distances (n, way) of supports, each from its class without it; `counts` are supports of each class."""
-    own, count = distances.copy(), counts[labels]
-    rest = np.maximum(count - 1, 1)  # the centre without a support lies count / (count - 1) times as far
-    farther = own[np.arange(len(labels)), labels] * (count / rest) ** 2
-    own[np.arange(len(labels)), labels] = np.where(count > 1, farther, np.inf)
+def without_itself(distances: Shares, labels: Iterable[int | None], counts: Sequence[int] | NDArray[np.intp]) -> Shares:
+    """Return distances (n, way) of photos, those of examples from their own class without them.
+
+    `labels` holds the class of each example and None for other photos; `counts` are the examples of each class.
+    """
+    own = distances.copy()
+    for row, label in enumerate(labels):
+        if label is not None:  # the centre of the others lies count / (count - 1) times as far
+            count = counts[label]
+            own[row, label] = own[row, label] * (count / (count - 1)) ** 2 if count > 1 else np.inf
     return own
 
 

@@ -85,12 +85,9 @@ class Classes:
 
     def distances(self, keys: Sequence[str], maps: Maps) -> Array:
         """Return distances (q, way) of photos (q, r, d) from the classes; of examples, without themselves."""
-        distances = self.bank.centres.distance(maps)
-        rows = [row for row, key in enumerate(keys) if key in self._places]
-        labels = np.array([self._places[keys[row]][0] for row in rows], dtype=np.intp)
-        counts = np.array([len(entry.supports) for entry in self.entries])
-        distances[rows] = without_itself(distances[rows], labels, counts)
-        return distances
+        labels = [self._places[key][0] if key in self._places else None for key in keys]
+        counts = [len(entry.supports) for entry in self.entries]
+        return without_itself(self.bank.centres.distance(maps), labels, counts)
 
 
 class EnrolledClasses:
