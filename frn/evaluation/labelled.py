@@ -51,6 +51,13 @@ class Answer:
         return self.prediction.explained[self.label]
 
     @property
+    def called(self) -> str:
+        """Describe the answer; unknown photos have no probability, since only known classes share it."""
+        if self.prediction.unknown:
+            return f"unknown ({self.explained:.0%} explained by {self.label})"
+        return f"{self.label} ({self.probability:.0%})"
+
+    @property
     def right(self) -> bool:
         """Whether the prediction is right."""
         return self.label == self.truth

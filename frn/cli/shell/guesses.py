@@ -6,7 +6,9 @@ from pathlib import Path
 from frn.errors import FrnError
 
 OTHER_NAMES = {
-    **dict.fromkeys(("predict", "infer", "inference", "label", "run"), "classify"),
+    **dict.fromkeys(
+        ("predict", "infer", "inference", "label", "run", "identify", "recognize", "recognise", "tag"), "classify"
+    ),
     **dict.fromkeys(("test", "evaluate", "benchmark"), "eval"),
     **dict.fromkeys(("fit", "learn", "add"), "enroll"),
     **dict.fromkeys(("fine-tune", "tune"), "finetune"),

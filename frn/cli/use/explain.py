@@ -57,8 +57,8 @@ def explain(
     ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)
     panels = []
     for name in ranked[:top]:
-        shares = f"{prediction.explained[name]:.0%} explained · {prediction.probabilities[name]:.1%}"
-        panels.append(Panel(name, shares, error_maps[name]))
+        known = "" if prediction.unknown else f" · {prediction.probabilities[name]:.1%}"  # only known classes share it
+        panels.append(Panel(name, f"{prediction.explained[name]:.0%} explained{known}", error_maps[name]))
     rendered, form_of = sheet(crop, image.name, panels, smooth=smooth), FORMATS[out.suffix.lower()]
     if max(rendered.size) > LONGEST.get(form_of, math.inf):
         raise FrnError(

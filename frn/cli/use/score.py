@@ -24,7 +24,7 @@ from frn.errors import FrnError
 from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
-    from frn.evaluation.labelled import Answer, LabelledScore
+    from frn.evaluation.labelled import LabelledScore
     from frn.inference.classifier import Classifier
 
 WIDEST = 20
@@ -154,7 +154,7 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
         heads = ["true \\ called", *map(str, range(1, len(numbered) + 1))]
         print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
     for answer in found.errors[:MAX_ERRORS]:
-        text = f"{answer.path}: is {answer.truth}, was labelled {_called(answer)}"
+        text = f"{answer.path}: is {answer.truth}, was labelled {answer.called}"
         console.print(printable(text), soft_wrap=True)
     if len(found.errors) > MAX_ERRORS:
         console.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--csv has all)")
@@ -172,10 +172,3 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     if classifier.threshold_override is None:
         console.print(f"expected: {classifier.calibration.describe()}")
     console.print(describe_head(classifier))
-
-
-def _called(answer: "Answer") -> str:
-    """Describe an answer; unknown photos have no probability, since only known classes share it."""
-    if answer.prediction.unknown:
-        return f"unknown ({answer.explained:.0%} explained by {answer.label})"
-    return f"{answer.label} ({answer.probability:.0%})"

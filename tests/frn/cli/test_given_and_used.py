@@ -70,7 +70,7 @@ def test_options_without_effect_are_refused(words: str, reason: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("word", "command"), [("predict", "classify"), ("test", "eval"), ("infer", "classify"), ("fit", "enroll")]
+    ("word", "command"), [("predict", "classify"), ("test", "eval"), ("identify", "classify"), ("fit", "enroll")]
 )
 def test_words_from_other_programs_suggest_the_command(word: str, command: str) -> None:
     told = CliRunner().invoke(app, [word, "birds", "x.jpg"], env={"COLUMNS": "200", "TERM": "dumb"})

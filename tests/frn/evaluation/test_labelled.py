@@ -75,6 +75,8 @@ def test_files_list_every_photo_without_foreign_markup() -> None:
     assert "&lt;b&gt;.jpg" in page
     assert "<b>.jpg" not in page
     assert "a &amp; b" in page
+    assert "labelled unknown (40% explained by a)" in page
+    assert "95%" not in page.partition("Wrong answers")[2], "the probability of a rejected class"
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import re
 import tracemalloc
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -140,6 +141,32 @@ def test_near_copy_of_an_example_is_named_wherever_it_is_classified(tmp_path: Pa
     assert page.read_text(encoding="utf-8").count(f"nearly the same photo as {example.name}") == 1
     told = frn("explain", SAMPLES / "moths", query, "--model", "conv4", "--json", "--out", drawn)
     assert json.loads(told.stdout)["near_copy_of"] == str(example)
+
+
+def test_probability_of_a_rejected_class_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the text, in the page and in the drawing of an unknown photo; the explained share is."""
+    from frn.inference import explanation
+
+    photo, page, notes = next((SAMPLES / "queries").iterdir()), tmp_path / "out.html", []
+    drawn = explanation.sheet
+
+    def sheet(crop: Any, title: str, panels: list[explanation.Panel], **options: Any) -> Image.Image:
+        notes.extend(panel.note for panel in panels)
+        return drawn(crop, title, panels, **options)
+
+    monkeypatch.setattr(explanation, "sheet", sheet)
+    words = (SAMPLES / "moths", photo, "--model", "conv4")
+    told = frn("classify", *words, "--threshold", "99", "--report", page, "--json")
+    assert json.loads(told.stdout)["unknown"]
+    shares = [f"{share:.1%}" for share in json.loads(told.stdout)["probabilities"].values()]
+    text = frn("classify", *words, "--threshold", "99").stdout + page.read_text(encoding="utf-8").partition("<main")[2]
+    assert "explained" in text
+    assert not [share for share in shares if share in text]
+    project = tmp_path / "moths.frn.json"
+    frn("enroll", SAMPLES / "moths", "--out", project, "--model", "conv4", "--threshold", "99")
+    frn("explain", project, photo, "--out", tmp_path / "out.png")
+    assert len(notes) > 1
+    assert all(note.endswith("% explained") for note in notes)
 
 
 def test_names_cannot_become_markup(tmp_path: Path) -> None:
