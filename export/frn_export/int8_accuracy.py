@@ -31,7 +31,7 @@ MOTHS, OF_EACH = 10, 8
 LABELS = 1000
 """Number of labels compared on rendered moths."""
 NEEDED = 8
-"""Fewest images per class: two for calibration, six for an episode."""
+"""Minimum number of images per class: two for calibration, six for an episode."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""The operations after a convolution in training as one function with few memory passes: norm, sum, pool, activate.
+"""Norm, sum, pooling and activation after a convolution in training, fused into one function with few memory passes.
 
 On a processor these operations wait for memory, not for arithmetic: torch's separate functions read and write a map a
-dozen times. Here y = act(pool(sum of s_i x_i + t)), with s_i and t from the moments of a batch. It and its gradient are
-loops of one pass each below, which `torch.compile` turns into C++. This needs a compiler, and half a minute at first
-use. Sums are in float32 and only results are rounded to the maps' format; the plain functions round after each
+dozen times. Here y = act(pool(sum of s_i x_i + t)), with s_i and t from the moments of a batch. The loops below compute
+y and its gradient in one pass each; `torch.compile` turns them into C++. This needs a compiler, and half a minute at
+first use. Sums are in float32 and only results are rounded to the maps' format; the plain functions round after each
 operation.
 """
 
@@ -23,14 +23,14 @@ ONE_PASS = {"realize_reads_threshold": 64, "realize_opcount_threshold": 1000}
 """Inductor options that fuse everything: intermediate memory traffic costs more than computing values twice."""
 
 FEWEST = 64
-"""Fewest values per channel. With fewer, float32 rounding can exceed the variance; one value has no variance."""
+"""Minimum values per channel. With fewer, float32 rounding can exceed the variance; one value has no variance."""
 
 
 def compile_blocks(backbone: nn.Module) -> None:
     """Make the blocks of a backbone use compiled loops in training. Raises FrnError if it has no such blocks."""
     blocks: list[Any] = [module for module in backbone.modules() if hasattr(module, "finish")]
     if not blocks:
-        raise FrnError(f"--compile: does not support {type(backbone).__name__}. Leave it out.")
+        raise FrnError(f"--compile does not support {type(backbone).__name__}. Remove it.")
     for block in blocks:
         block.finish = functools.partial(_finish, type(block).finish, block.slope)
 

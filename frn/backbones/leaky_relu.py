@@ -11,7 +11,7 @@ SLOPE = 0.1
 
 
 def leaky_relu(x: Tensor) -> Tensor:
-    """Activate x, whose memory may hold the result; the caller must not use x again.
+    """Apply the activation, possibly in place: the caller must not use x again.
 
     In bf16 on a processor it is not overwritten: for 100 maps of 64 x 84 x 84, torch takes 52 ms in place, 21 ms
     otherwise.

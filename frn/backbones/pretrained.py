@@ -75,10 +75,10 @@ class Pretrained(ForeignBackbone):
         expected = self.maps.net.state_dict()
         missing, surplus = sorted(expected.keys() - fitted.keys()), sorted(fitted.keys() - expected.keys())
         odd = [key for key in expected.keys() & fitted.keys() if expected[key].shape != fitted[key].shape]
-        for what, keys in (("lacks", missing), ("also holds", surplus), ("has another shape of", sorted(odd))):
+        for what, keys in (("lacks", missing), ("has an unknown", surplus), ("has the wrong shape for", sorted(odd))):
             if keys:
                 more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-                raise FrnError(f"{where}: does not belong to this network: it {what} {keys[0]}{more}")
+                raise FrnError(f"{where}: does not match this network: it {what} {keys[0]}{more}")
         self.maps.net.load_state_dict(fitted)
 
 
@@ -99,7 +99,7 @@ class TorchvisionMaps(nn.Module):
         self.net = models.get_model(name, weights=None, **({"image_size": size} if self.tokens else {}))
         if not self.tokens and type(self.net).__name__ not in FAMILIES:
             names = ", ".join((*FAMILIES, "VisionTransformer"))
-            raise FrnError(f"torchvision:{name}: belongs to no family with feature maps: {names}")
+            raise FrnError(f"torchvision:{name}: its feature maps are not supported. Supported are: {names}")
         self.head = next(head for head in ("fc", "heads", "head", "classifier") if hasattr(self.net, head))
         setattr(self.net, self.head, nn.Identity())
 

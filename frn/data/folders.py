@@ -82,7 +82,7 @@ def scan(root: Path) -> ClassFolders:
         loose, folders = _list(root)
     photos = [name for name in loose if looks_like_image(name)]
     if not folders:
-        own = f" Its {len(photos)} photos belong in such folders." if photos else ""
+        own = f" Move its {len(photos)} photos into such folders." if photos else ""
         raise FrnError(f"{root}: has no class folders. It must contain one folder of images per class.{own}")
     if len(folders) > 1 and all(name.lower() in SPLIT_NAMES for name in folders):
         listed = ", ".join(str(root / name) for name in folders)
@@ -154,7 +154,7 @@ def is_of_the_system(name: str) -> bool:
 
 
 def is_ignored(entry: "os.DirEntry[str]") -> bool:
-    """Return whether an entry is of the system (`is_of_the_system`), or a folder marked as some program's cache."""
+    """Return whether an entry belongs to the system (`is_of_the_system`), or is marked as a program's cache."""
     return is_of_the_system(entry.name) or is_there(Path(entry.path, TAG))  # https://bford.info/cachedir
 
 
@@ -176,7 +176,7 @@ def _left_out(path: Path, why: str) -> Broken:
 
 
 def _list(folder: Path) -> tuple[list[str], list[str]]:
-    """List the files and the folders in a folder, sorted; neither those of the system nor caches."""
+    """List the files and folders in a folder, sorted, without those of the system and without caches."""
     files: list[str] = []
     folders: list[str] = []
     if inside := find_zip(folder):
@@ -218,7 +218,7 @@ def find_splits(data: Path) -> dict[str, Path]:
 
 def unused_folders(data: Path, used: Collection[Path]) -> list[str]:
     """Return a sentence for each unused folder of a data set."""
-    return [f"{data / name}: is not used" for name in _list(data)[1] if data / name not in used]
+    return [f"{data / name}: is ignored" for name in _list(data)[1] if data / name not in used]
 
 
 def split_folder(data: Path, split: str) -> Path:

@@ -26,7 +26,7 @@ def check_classes(
     others are large enough.
 
     Raises:
-        FrnError: with the smallest class, its count and the needed count.
+        FrnError: if it is too small; the message has the smallest class, its count and the required count.
     """
     small = [i for i, size in enumerate(sizes) if size < shape.per_class]
     enough = len(sizes) - len(small) >= shape.way
@@ -78,7 +78,7 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
 
 
 Balance = float | tuple[float, ...]
-"""How data sets share an epoch: by a power of their size, or by one weight each, in the given order."""
+"""Share of each data set in an epoch: proportional to a power of its size, or given as a list of weights."""
 
 
 def balanced_shares(lengths: Sequence[int], balance: Balance) -> list[int]:

@@ -44,7 +44,7 @@ class Result(TypedDict):
     tuned: NotRequired[dict[str, float]]
     """Accuracy and ci95 of the same episodes when enrolled as `frn classify` does."""
     transductive: NotRequired[dict[str, dict[str, float]]]
-    """Accuracy and ci95 if the queries refine these classes: of the same episodes, and with unequal classes."""
+    """Accuracy and ci95 if the queries refine these classes, in the same episodes and in unequal ones."""
     head: NotRequired[dict[str, float]]
     """Parameters chosen on the validation split for an untrained head."""
 

@@ -123,7 +123,7 @@ class OnnxExtractor:
         if missing := sorted(set(head.state_dict()) ^ set(learned)):
             raise FrnError(
                 f"an exported {self.method} model does not contain its whole head ({', '.join(missing)}). "
-                "Evaluate the torch model itself."
+                "Evaluate the torch model instead."
             )
         head.load_state_dict({name: torch.tensor(value) for name, value in learned.items()})
         return head

@@ -59,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NearCopy:
-    """A photo that is a near copy of an example: saved again, or in another size."""
+    """A photo that is a near copy of an example: saved again, or resized."""
 
     path: Path
     example: Path
@@ -240,7 +240,7 @@ def score_labelled(
             answers[truth in classifier.classes].append(Answer(path, truth, prediction))
     if not answers[True]:
         raise FrnError(
-            f"there is no photo to score: {len(examples)} are examples, {len(near_copies)} are near copies of one, "
+            f"no photos to score: {len(examples)} are examples, {len(near_copies)} are near copies of one, "
             f"{len(broken)} cannot be read. Give photos that are not examples."
         )
     return LabelledScore(

@@ -28,7 +28,7 @@ Plan = tuple[Array, Array, Array]
 TEMPERATURE = 12.5
 """Temperature: fixed in the authors' code, not learned."""
 WEIGHT_FLOOR = 1e-3
-"""Least weight of a location before normalisation (in the authors' code, not in the text)."""
+"""Minimum weight of a location before normalisation (in the authors' code, not in the text)."""
 
 
 class DeepEMDHead(Head):

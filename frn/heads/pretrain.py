@@ -1,4 +1,4 @@
-"""Heads over all classes at once, for pre-training (Sec. 3.6) and beside episodes; discarded afterwards.
+"""Heads over all classes at once, for pre-training (Sec. 3.6) or in addition to episodes; discarded afterwards.
 
 Shape letters: b images of a batch, r locations, d channels.
 """

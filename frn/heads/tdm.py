@@ -102,7 +102,7 @@ class TDMFRNHead(Head):
             return -self.frn.gamma * (self.weights(support, query).square() * error).sum(-1).mT
 
     def divergence_reason(self) -> str:
-        """Return a message why training cannot recover, or an empty string."""
+        """Return the reason why training cannot recover, or an empty string."""
         return self.frn.divergence_reason()
 
 

@@ -37,7 +37,7 @@ class DecodeRequest:
     transform: EvaluationTransform | None = None
     """Transform whose crop is requested."""
     draft: int | None = None
-    """Fewest pixels per side after decoding a JPEG at lower resolution."""
+    """Minimum pixels per side after decoding a JPEG at lower resolution."""
     longest: int | None = None
     """Largest length of the longer side, in pixels."""
     stored: bool = False

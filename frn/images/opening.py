@@ -24,7 +24,7 @@ MAX_BYTES = 256 * 1024 * 1024
 QUICK_BYTES = 8 << 20
 """Size limit of files decoded in this process: a header may have a million entries, read one by one."""
 QUICK_SCANS = 16
-"""Most passes over all pixels of a JPEG; encoders use up to ten."""
+"""Maximum number of passes over all pixels of a JPEG; encoders use up to ten."""
 QUICK = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
 JPEG, JPEG_SCAN = b"\xff\xd8\xff", b"\xff\xda"
 DRAFT = 2
@@ -106,8 +106,8 @@ def _decode(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Imag
 def is_quick(data: bytes) -> bool:
     """Return whether the size of the file and its pixels limit the decoding work.
 
-    This is not so for compressed TIFF and BMP, whose decoders have their own loops, or for a JPEG with many scans over
-    all of its pixels.
+    They do not for compressed TIFF and BMP, whose decoders have their own loops, or for a JPEG with many scans over all
+    of its pixels.
     """
     if len(data) > QUICK_BYTES:
         return False

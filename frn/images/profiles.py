@@ -12,7 +12,7 @@ Convert = Callable[[Image.Image], Image.Image]
 CHANNELS = {"RGB": 3, "L": 1, "CMYK": 4}
 """Modes whose colours a profile can describe."""
 MAX_BYTES = 8 << 20
-"""Size limit of a profile; profiles of presses have two million bytes."""
+"""Size limit of a profile; profiles of printing presses have two million bytes."""
 SAME = 2
 """Largest difference in grey levels between sRGB and a profile that counts as sRGB."""
 STEPS = 9

@@ -104,7 +104,7 @@ class Classifier:
         """Class and location errors (r,) of each example by leave-one-out, by content key."""
         self._scorer: ClassScorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None = None
-        """Errors (n, way) of examples without themselves, their classes, their energies and distances (n, way)."""
+        """Leave-one-out errors (n, way) of examples, their classes, their energies and distances (n, way)."""
         self._others: Shares | None = None
         """Familiarity of photos that the user marked as none of the classes."""
 
@@ -122,7 +122,7 @@ class Classifier:
     def calibration(self) -> Calibration:
         """Rule calibrated on the examples, and its expected results."""
         if self.left_out is None:
-            raise FrnError("there is no class yet: enroll some first")
+            raise FrnError("no classes yet: enroll some first")
         return calibrate(*self.left_out, self.false_rejections, self._others)
 
     def enroll(
@@ -151,7 +151,7 @@ class Classifier:
                 feature_maps[outcome.key] = outcome.maps
                 supports[name].append(Support.of(path, outcome.key))
         state, duplicates = build_state(supports.items())
-        for given, entry in zip(classes, state.classes, strict=True):  # the name no longer has blanks around it
+        for given, entry in zip(classes, state.classes, strict=True):  # with surrounding blanks removed
             if not entry.supports:
                 tried = classes[given]
                 reasons = [*map(str, broken[given]), *(str(d) for d in duplicates if d.path in tried)]
@@ -281,7 +281,7 @@ class Classifier:
     def answers(
         self, embedded: Iterable[Embedded | FrnError], *, transductive: bool = False
     ) -> Iterator[Prediction | FrnError]:
-        """Predictions of embedded images, a batch at a time; examples are judged without themselves."""
+        """Predictions of embedded images, a batch at a time; examples are judged by leave-one-out."""
         remaining = iter(embedded)
         while batch := list(islice(remaining, None if transductive else self.extractor.batch)):
             found = [outcome for outcome in batch if isinstance(outcome, Embedded)]
@@ -373,7 +373,7 @@ class Classifier:
         return errors
 
     def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
-        """Return distances (n, way) of maps (n, r, d) from the classes' centres; of examples, without themselves."""
+        """Return distances (n, way) of maps (n, r, d) from the classes' centres; examples by leave-one-out."""
         columns = {name: column for column, name in enumerate(self.classes)}
         labels = [columns[self._own_errors[key][0]] if key in self._own_errors else None for key in keys]
         counts = [len(entry.supports) for entry in self.state.classes]
@@ -394,6 +394,6 @@ class Classifier:
         """Return the scorer of all classes together."""
         if self._scorer is None:
             if not self.classes:
-                raise FrnError("there is no class yet: enroll some first")
+                raise FrnError("no classes yet: enroll some first")
             self._scorer = ClassScorer(list(self.classes.values()))
         return self._scorer

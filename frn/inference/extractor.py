@@ -34,7 +34,7 @@ BATCH = 16
 AHEAD = 3
 """Batches in progress: one at the caller, one in the network, one being decoded."""
 PIXELS = 16 * 256 * 256
-"""Most pixels in a run: larger images run in smaller batches, which saves gigabytes of memory in the layers."""
+"""Maximum pixels in a run: larger images run in smaller batches, which saves gigabytes of memory in the layers."""
 MAX_FEATURE = 1e12
 """Largest value of a feature; squared sums of larger ones overflow float32."""
 

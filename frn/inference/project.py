@@ -257,7 +257,7 @@ def _refuse_twins(values: list[Any], what: str) -> None:
     seen = set()
     for value in values:
         if value in seen:
-            raise ValueError(f"there are two {what} {value!r}")
+            raise ValueError(f"it has two {what} {value!r}")
         seen.add(value)
 
 

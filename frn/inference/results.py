@@ -90,9 +90,8 @@ class ResultsFile:
                 raise FrnError(f"{self.path}: line {number} is not an answer of `frn classify`. Give another --out.")
             if found["run"] != self.run:
                 raise FrnError(
-                    f"{self.path}: line {number} was answered by other classes, another model or threshold. Use "
-                    "the same "
-                    "ones, or another --out."
+                    f"{self.path}: line {number} was written with other classes, another model or another threshold. "
+                    "Use the same ones, or another --out."
                 )
             self.done.add(found["image"])
             if "error" in found:

@@ -91,7 +91,7 @@ class State:
         """Return a class by its id. Raises FrnError if it does not exist."""
         if entry := next((entry for entry in self.classes if entry.id == class_id), None):
             return entry
-        raise FrnError(f"there is no class number {class_id}")
+        raise FrnError(f"no class has the number {class_id}")
 
     def named(self, name: str) -> ClassEntry | None:
         """Return a class by its name."""
@@ -227,7 +227,7 @@ class Session:
         return duplicates
 
     def set_aside(self, supports: Iterable[Support]) -> None:
-        """Note that photos are of none of the classes; any of them that are examples are removed from their classes."""
+        """Record that photos belong to none of the classes; those that are examples are removed from their classes."""
         known = {other.key for other in self.state.others}
         added = {support.key: support for support in supports if support.key not in known}
         with self.one_edit():
@@ -270,11 +270,11 @@ class Session:
         self._states = [change(state) for state in self._states]
 
     def note_moves(self, moves: Moves) -> None:
-        """Record moved photos as a step that undo passes through; the classes stay the same."""
+        """Record moved photos as a step that can be undone; the classes stay the same."""
         self._step(replace(self.state, moves=moves, act=moves.said))
 
     def drop(self, paths: Iterable[str]) -> None:
-        """Take photos off the list of answers, as a step; they remain examples."""
+        """Remove photos from the list of answers, as a step that can be undone; they remain examples."""
         self._step(replace(self.state, dropped=self.state.dropped | set(paths), act=""))
 
     def merge(self, class_id: int, target_id: int) -> None:

@@ -82,7 +82,7 @@ class Model(nn.Module):
             FrnError: if the images are not of floating point, or too small to leave a single location.
         """
         if not images.is_floating_point():
-            raise FrnError(f"images are {images.dtype}, but belong in [0, 1]: give images.float() / 255")
+            raise FrnError(f"images are {images.dtype}, but must be in [0, 1]: pass images.float() / 255")
         stride = self.backbone.stride
         if min(images.shape[-2:]) < stride:
             raise FrnError(f"images of {tuple(images.shape[-2:])} pixels are too small; the minimum is {stride}")
@@ -201,9 +201,9 @@ def differs_in_head(model: Model, record: Mapping[str, object]) -> bool:
 
 
 UNTOLD = (
-    "{}: weights alone do not record how images were preprocessed. Other images than 84 x 84 get a shorter side of 92 "
-    "pixels and lose what is outside the middle 84 x 84; --preset NAME says otherwise (cub-cropped-resnet12, "
-    "aircraft-resnet12: both sides to 92)."
+    "{}: weights alone do not record how images were preprocessed. Images of other sizes than 84 x 84 are resized to a "
+    "shorter side of 92 pixels and cropped to the middle 84 x 84. --preset NAME changes this (cub-cropped-resnet12 and "
+    "aircraft-resnet12 resize both sides to 92)."
 )
 
 
@@ -214,8 +214,8 @@ def import_reference(
 
     Its keys reveal the model unless `config` gives it, but not how images were prepared; `transform` says that. An
     image that already has the transform's size is not resized, like those that the authors prepare in advance. Without
-    `transform`, photos are cut as the authors cut uncropped ones, and an `FrnWarning` says so. Raises FrnError if the
-    file contains anything but tensors, or unknown keys.
+    `transform`, photos are resized and cropped like the authors' uncropped data sets, and an `FrnWarning` says so.
+    Raises FrnError if the file contains anything but tensors, or unknown keys.
     """
     weights = read_reference(path)
     if config is None:

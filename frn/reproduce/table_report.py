@@ -174,7 +174,7 @@ def commands(row: Row) -> list[str]:
 
 
 class ListedRow(Struct):
-    """A row before anything is run."""
+    """A row before any command has run."""
 
     row: str
     label: str
@@ -184,7 +184,7 @@ class ListedRow(Struct):
 
 
 class Listed(Struct):
-    """A table before anything is run."""
+    """A table before any command has run."""
 
     table: str
     source: str

@@ -1,7 +1,7 @@
 """Learned parameters alpha, beta and gamma of the FRN head (Eq. 5-9), and what follows from them.
 
 These are lambda, rho and probabilities. The torch head, the numpy enrolment and the ONNX graph all use this module,
-which is free of torch.
+which does not need torch.
 """
 
 import json

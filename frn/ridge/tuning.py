@@ -29,9 +29,9 @@ from frn.ridge.leave_one_out import rebuilt_by_others
 from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
 
 ALPHAS = np.linspace(-4, 4, 9)
-"""Alphas tried first, in spreads of the prior around its own; then those between the best and its neighbours."""
+"""Alphas to try first, relative to the prior's mean and spread; the search continues between the best's neighbours."""
 GAMMAS = 8.0
-"""Largest distance of log gamma from the prior's, in its spreads."""
+"""Maximum distance of log gamma from the prior's mean, in multiples of its spread."""
 GOLDEN_SECTION_STEPS = 24
 TUNING_EPISODES = 10
 """Number of episodes of other classes used in the search."""
@@ -40,7 +40,7 @@ FEW = 10
 MAX_CLASSES = 64
 MAX_QUERIES = 400
 MAX_WORK = 30 * 10**9
-"""Most classes, leave-one-out supports, and multiplications with class directions; beyond, an even selection."""
+"""Maximum classes, leave-one-out supports and multiplications with class directions; above, a selection is used."""
 
 Maps = NDArray[np.floating]
 
@@ -224,7 +224,7 @@ class _Spectrum:
 
 
 class _Rival:
-    """A class as it explains all queries."""
+    """One class, and its products with all queries."""
 
     def __init__(self, spectrum: _Spectrum, queries: Floats) -> None:
         self.p, self.squares = len(spectrum.rows), spectrum.squares

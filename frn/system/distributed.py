@@ -82,7 +82,7 @@ class ProcessGroup:
         if other := _odd(said):
             raise FrnError(
                 f"rank {other} has different data, settings or version from rank 0 ({shorten(said[other], 200)}; "
-                f"{shorten(said[0], 200)}). Start all ranks with the same."
+                f"{shorten(said[0], 200)}). Start all ranks with the same ones."
             )
 
     def together(self, module: nn.Module, *, uses_all: bool) -> nn.Module:

@@ -1,7 +1,7 @@
 """Sets of files that appear in their folder completely or not at all, even if the program is killed.
 
-A new folder is filled beside its place and renamed at the end. A folder that holds nothing else is exchanged in one
-system call where that exists (Linux); otherwise the files are replaced one by one.
+A new folder is filled beside its place and renamed at the end. A folder without other files is exchanged in one system
+call on Linux; otherwise the files are replaced one by one.
 """
 
 import contextlib

@@ -88,4 +88,4 @@ def _run(words: Sequence[str], out: IO[bytes], size: Callable[[], int], progress
         if child.returncode:
             told.seek(0)
             lines = told.read().decode(errors="replace").strip().splitlines()
-            raise FrnError(lines[-1] if lines else f"the download program ended with {child.returncode}")
+            raise FrnError(lines[-1] if lines else f"the download program ended with status {child.returncode}")

@@ -68,8 +68,8 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
             )
         if blocks_for(init.config.method) != blocks_for(preset.method):
             raise FrnError(
-                f"--init is a {init.config.method} model, and {preset.method} takes the maps of other blocks. Leave "
-                "--init out."
+                f"--init is a {init.config.method} model, and {preset.method} takes the maps of other blocks. "
+                "Remove --init."
             )
         model.backbone.load_state_dict(init.backbone.state_dict())
         if init.config.method == preset.method:

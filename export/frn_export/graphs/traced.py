@@ -39,7 +39,7 @@ def _trace(backbone: nn.Module, size: int) -> onnx.GraphProto:
     torch._C._jit_set_onnx_log_output_stream("stderr")  # unsupported nodes are otherwise printed to stdout
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # deprecations, and Python values fixed by tracing, which parity checks
+            warnings.simplefilter("ignore")  # deprecations, and values fixed by tracing (parity checks them)
             torch.onnx.export(
                 backbone,
                 (example,),
@@ -58,7 +58,7 @@ def _trace(backbone: nn.Module, size: int) -> onnx.GraphProto:
 
 
 class _Copy:
-    """Copier of the nodes that depend on pixels, backwards from the output, each value once."""
+    """Copies the nodes that depend on pixels, backwards from the output, each value once."""
 
     def __init__(self, graph: GraphBuilder, images: str, traced: onnx.GraphProto) -> None:
         self.graph = graph

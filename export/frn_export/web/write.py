@@ -32,7 +32,7 @@ SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.j
 WORKER = "sw.js"
 """Service worker that caches the other files for offline use.
 
-It contains their checksum, which reveals a new export to browsers.
+It contains their checksum, so that browsers notice a new export.
 """
 SERVED = "ort.wasm.bundle.min.js"
 """Name of the runtime's script in a page: some file servers do not know `.mjs`, and browsers then refuse it."""

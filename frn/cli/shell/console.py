@@ -35,7 +35,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 NO_ROOM = "annot allocate memory|failed to map segment|can't start new thread"
 """Errors of the library loader, and of Python when it starts a thread, if memory is exhausted."""
 EVERY = 10.0
-"""Seconds between two lines about a wait in a pipe."""
+"""Seconds between progress lines in a pipe."""
 WIDE = 1000
 """Width of results in a pipe, where nothing should wrap."""
 
@@ -249,7 +249,7 @@ def status_line(text: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _lines(text: Callable[[], str]) -> Iterator[None]:
-    """Print what is done on stderr every `EVERY` seconds."""
+    """Print the progress on stderr every `EVERY` seconds."""
     start, ended = time.monotonic(), threading.Event()
 
     def tell() -> None:

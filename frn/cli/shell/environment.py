@@ -6,7 +6,7 @@ from typing import Any
 OUTPUTS = ("--out", "--web", "--report", "--csv", "--runs")
 """Options that name an output, if they take a value."""
 NEVER = (*OUTPUTS, "--replace", "--download", "--version")
-"""Options without a variable: none may choose what is written, or use the network."""
+"""Options without a variable: a variable must not choose output files or use the network."""
 
 
 def name_variables(commands: Mapping[str, Any], prefix: str = "FRN") -> None:

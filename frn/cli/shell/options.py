@@ -78,7 +78,7 @@ ClassifierModel = Annotated[
 TtaName = Annotated[
     Literal["none", "hflip"], typer.Option(help="hflip: also classify the mirror image (twice the time).")
 ]
-Transductive = Annotated[bool, typer.Option("--transductive", help="Let all photos together refine the classes.")]
+Transductive = Annotated[bool, typer.Option("--transductive", help="Refine the classes with all photos of this call.")]
 
 
 # Training

@@ -65,7 +65,7 @@ def ridge(support: Tensor, query: Tensor) -> Tensor:
 
 
 def logistic(support: Tensor, query: Tensor) -> Tensor:
-    """Score by logistic regression with an L2 penalty; C makes held-out supports most likely."""
+    """Score by logistic regression with an L2 penalty; C maximises the likelihood of held-out supports."""
     shot = support.shape[1]
     (u, s, v), labels, queries = _centred(support, query)
     features, best = u * s, USUAL

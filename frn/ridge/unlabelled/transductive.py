@@ -1,4 +1,4 @@
-"""Transductive inference: the queries refine the classes that they are compared with. Free of torch.
+"""Transductive inference: the queries refine the classes that they are compared with. Does not need torch.
 
 A query that probably belongs to a class is also an example of it. So a class becomes its pool and all queries, each by
 its weight w = w_qc, and the queries are scored again, a few times:
@@ -70,7 +70,7 @@ def _weights(errors: Array, whole: Array, gamma: float) -> Array:
 def mixture_errors(
     grams: Array, shots: NDArray[np.intp], queries: Floats, weights: Array, head: HeadParameters
 ) -> Array:
-    """Return class errors (q, way) by pools of S^T S (way, d, d) and weighted queries, each query without itself."""
+    """Return leave-one-out class errors (q, way) by pools of S^T S (way, d, d) and weighted queries."""
     r, d = queries.shape[1:]
     rho, lams = head.rho(), head.lam(r, d) * (shots + weights.sum(0)).clip(1)
     systems = grams + lams[:, None, None] * np.eye(d)

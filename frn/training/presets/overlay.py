@@ -1,4 +1,4 @@
-"""Settings from a TOML file applied to a preset, named as in a run's `config.toml`. Free of torch."""
+"""Settings from a TOML file applied to a preset, named as in a run's `config.toml`. Does not need torch."""
 
 import tomllib
 from collections.abc import Mapping

@@ -114,7 +114,7 @@ class TrainingRun:
             while position.epoch < epochs:
                 steps = draw()
                 if len(steps) < world:
-                    raise FrnError(f"an epoch has {len(steps)} steps, fewer than the {world} ranks. Start fewer.")
+                    raise FrnError(f"an epoch has {len(steps)} steps, fewer than the {world} ranks. Start fewer ranks.")
                 while position.step + world <= len(steps):  # drop the last steps, which not every rank gets
                     take(steps[position.step + rank], len(steps))
                     position.step, position.total_steps = position.step + world, position.total_steps + 1

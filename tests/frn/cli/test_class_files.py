@@ -133,7 +133,7 @@ def test_a_damaged_zip_is_refused_and_a_damaged_photo_in_it_skipped(folder: Path
     (tmp_path / "y.zip").write_bytes(data[:-30])
     told = frn("classify", tmp_path / "y.zip", PHOTO)
     assert (told.exit_code, len(told.stderr.splitlines())) == (1, 1)
-    assert "is not a whole zip" in told.stderr
+    assert "is not a complete zip" in told.stderr
 
 
 def test_names_in_a_zip_without_the_flag_of_utf_8_are_read_as_such(folder: Path) -> None:

@@ -43,12 +43,12 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     assert "1 images could not be read" in again.stderr
     assert classify(classes, photos[0], "--out", out, "--resume").exit_code == 0
     other = classify(*asked, "--out", out, "--resume", "--threshold", 0.5)
-    assert "line 1 was answered by other classes, another model or threshold" in other.stderr
+    assert "line 1 was written with other classes, another model or another threshold" in other.stderr
 
 
 def test_conflicting_options_are_refused(tmp_path: Path) -> None:
     words = (SAMPLES / "moths", SAMPLES / "queries")
-    assert "--out writes lines of JSON only" in classify(*words, "--out", tmp_path / "x", "--json").stderr
+    assert "--out only writes JSON lines" in classify(*words, "--out", tmp_path / "x", "--json").stderr
     assert "--transductive needs all photos at once" in classify(*words, "--transductive", "--out", "x").stderr
     assert "--resume continues the file of --out" in classify(*words, "--resume").stderr
 

@@ -308,7 +308,7 @@ def test_tiered_imagenet_224_follows_the_layout_of_deepemd(tmp_path: Path) -> No
     source = tar_of(tmp_path / "deepemd.tar", files)
     words = ["data", "prepare", "tiered-imagenet-224", "--source", str(source), "--out", str(tmp_path / "out")]
     told = CliRunner().invoke(app, [*words, "--unofficial"])
-    assert "train has 1 images, where the other release of tiered-imagenet-224 has 448,695" in told.stderr
+    assert "train has 1 images, but the other release of tiered-imagenet-224 has 448,695" in told.stderr
     assert prepared(tmp_path / "out") == {name.removeprefix("tiered_imagenet/") for name in files}
     with pytest.raises(FrnError, match="1 classes and 1 images in train, but tiered-imagenet-224 has 351 classes"):
         prepare("tiered-imagenet-224", [source], tmp_path / "other")

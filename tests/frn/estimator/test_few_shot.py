@@ -119,11 +119,11 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
     clf = FewShotClassifier()
     refused: list[tuple[Callable[[], object], str]]
     refused = [
-        (lambda: clf.predict([path]), "there is no class yet"),
-        (lambda: clf.save(tmp_path / "x.frn.json"), "there is no class yet"),
+        (lambda: clf.predict([path]), "no classes yet"),
+        (lambda: clf.save(tmp_path / "x.frn.json"), "no classes yet"),
         (lambda: clf.fit({}), "no class to enroll"),
         (lambda: clf.fit({"a": []}), "class 'a' has no photos"),
-        (lambda: clf.fit({"a": [path], "b": [path]}), "is given to class 'a' and to class 'b'"),
+        (lambda: clf.fit({"a": [path], "b": [path]}), "is in class 'a' and in class 'b'"),
         (lambda: clf.fit({"a": [tmp_path / "none.jpg"]}), "cannot be read"),
         (lambda: clf.fit({"a": [array]}).save(tmp_path / "x.frn.json"), "only photos that are files"),
         (lambda: FewShotClassifier("conv5"), "Did you mean 'conv4'"),
@@ -140,7 +140,7 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
         (lambda: clf.fit({"a": [array.astype(float) - 1]}), "must be between 0 and 1"),
         (lambda: fitted.predict(path), "photos must be a list"),
         (lambda: fitted.score([path], []), "1 photos but 0 labels"),
-        (lambda: fitted.score([], []), "no photo to score"),
+        (lambda: fitted.score([], []), "no photos to score"),
         (lambda: fitted.score([path], ["a"], [1, 2]), "1 photos but 2 weights"),
         (lambda: fitted.score([path], ["a"], [0]), "the weights sum to zero"),
     ]

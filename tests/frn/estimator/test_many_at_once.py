@@ -164,7 +164,7 @@ def test_grey_and_transparent_arrays_are_read() -> None:
     "pixels", [photo(0).astype(float), photo(0).astype(np.int64), photo(0) / 255 - 1, photo(0)[..., :2]]
 )
 def test_ambiguous_pixels_are_refused(pixels: NDArray[Any]) -> None:
-    with pytest.raises(ValueError, match=r"between 0 and 1|uint8 from 0 to 255|an array of pixels is"):
+    with pytest.raises(ValueError, match=r"between 0 and 1|uint8 from 0 to 255|an array of pixels must be"):
         open_photo(pixels)
 
 

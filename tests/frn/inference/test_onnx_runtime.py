@@ -108,8 +108,8 @@ def flood_of_metadata(model: onnx.ModelProto) -> None:
 @pytest.mark.parametrize(
     ("harm", "reason"),
     [
-        (external_initializer, "keeps tensors in other files"),
-        (external_constant, "keeps tensors in other files"),
+        (external_initializer, "stores tensors in other files"),
+        (external_constant, "stores tensors in other files"),
         (endless_loop, r"uses the operator ai\.onnx\.Loop"),
         (hidden_graph, "has a subgraph in Sub"),
         (huge_allocation, r"uses the operator ai\.onnx\.ConstantOfShape"),

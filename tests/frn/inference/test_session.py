@@ -128,7 +128,7 @@ def test_invalid_edits_are_refused_and_change_nothing() -> None:
     ):
         with pytest.raises(FrnError, match=reason):
             session.create(name)
-    with pytest.raises(FrnError, match="there is no class number 9"):
+    with pytest.raises(FrnError, match="no class has the number 9"):
         session.rename(9, "owl")
     with pytest.raises(FrnError, match="between 0 and 1, not 2"):
         session.set_threshold(2)

@@ -104,7 +104,7 @@ def test_model_file_is_reproducible(tmp_path: Path) -> None:
 
 def test_unknown_model_lists_the_shipped_ones(tmp_path: Path) -> None:
     with pytest.raises(
-        FrnError, match=r"conv5: there is no such model file, run folder or model by name. Did you mean 'conv4'"
+        FrnError, match=r"conv5: no model file, run folder or model has this name. Did you mean 'conv4'"
     ):
         load_model("conv5")
 

@@ -125,12 +125,12 @@ def test_mismatched_weights_are_reported() -> None:
     model, image = FRN(small_network()), torch.zeros(2, 3, 32, 32)
     with pytest.raises(ValueError, match="after process_support_set"):
         model(image)
-    with pytest.raises(ValueError, match="give support, labels and query"):
+    with pytest.raises(ValueError, match="pass support, labels and query"):
         model(image, torch.arange(2))
     with pytest.raises(ValueError, match=r"2 images, but labels of shape \(3,\)"):
         model(image, torch.arange(3), image)
     assert FRN(nn.Flatten()).feature_maps(image).shape == (2, 1, 3072)
-    with pytest.raises(ValueError, match=r"the backbone gives \(4,\)"):
+    with pytest.raises(ValueError, match=r"the backbone returns \(4,\)"):
         FRN(nn.Sequential(nn.Flatten(), nn.Linear(3072, 1), nn.Flatten(0)))(image, torch.arange(2), image)
 
 
@@ -155,7 +155,7 @@ def test_missing_labels_are_reported() -> None:
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1)
     with pytest.raises(FrnError, match="has 6 images, but there are 2 labels"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[0, 1])
-    with pytest.raises(FrnError, match=r"an image has one label; these are \(6, 2\)"):
+    with pytest.raises(FrnError, match=r"labels have the shape \(6, 2\)"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[(0, 1), (1, 0)] * 3)
     with pytest.raises(FrnError, match="class 'b' has 1 images"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=["a"] * 5 + ["b"])

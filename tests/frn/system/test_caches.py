@@ -82,7 +82,7 @@ def test_pixels_are_checked_again_only_when_their_file_changes(three: Path, monk
     assert read == []
     (split,) = (split for split in caches.cached_splits() if Path(split.of).name == "a")
     os.utime(split.path / "pixels")
-    with pytest.raises(FrnError, match="the cache cannot be read again"):  # without a checksum, nothing can be compared
+    with pytest.raises(FrnError, match="the new cache cannot be read"):  # without a checksum, nothing can be compared
         load_images(scan(three / "a"), 16)
     assert read == [16 * 16 * 3] * 3, "as it was, once more when no other process builds it, and as it was built"
 

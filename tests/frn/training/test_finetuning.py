@@ -68,7 +68,7 @@ def test_harmful_fine_tuning_keeps_the_original_model(photos: Path, tmp_path: Pa
     run = tmp_path / "run"
     told = frn("finetune", photos, "--model", "conv4", "--out", run, "--epochs", 1, "--lr", 0.5)
     assert told.exit_code == 0, told.output
-    assert "nothing was better than the model that it started from" in told.stdout
+    assert "no checkpoint was better than the initial model" in told.stdout
     start = load_model("conv4").state_dict()
     assert all(torch.equal(tensor, start[name]) for name, tensor in load_model(run).state_dict().items())
 
@@ -121,7 +121,7 @@ def test_episodes_fit_the_available_classes(sizes: list[int], shape: tuple[int, 
 
 
 def test_too_few_photos_are_reported() -> None:
-    with pytest.raises(FrnError, match="1 of 3 training classes have two photos or more"):
+    with pytest.raises(FrnError, match="only 1 of 3 training classes have two or more photos"):
         fitted_shape([1, 1, 9])
 
 

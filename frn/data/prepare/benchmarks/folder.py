@@ -26,7 +26,7 @@ class SampledSplit:
 
     @property
     def asked_for(self) -> bool:
-        """Return whether a random draw was requested, whatever the folder names are."""
+        """Return whether a random split was requested, regardless of the folder names."""
         return (self.val, self.test, self.seed) != (None, None, None)
 
     @property
