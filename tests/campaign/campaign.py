@@ -142,7 +142,7 @@ def taken(pid: int) -> int:
 
 
 def worked(pid: int) -> float:
-    """Return the processor seconds of a process and its children, also ended ones; 0 if the system does not tell."""
+    """Return the processor seconds of a process and all its children; 0 if the system does not report them."""
     try:
         times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -150,7 +150,7 @@ class Places(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> None:
-        is_yes = node.arg == "keepdims" and ast.unparse(node.value) == "1"  # ONNX takes 2 for the same
+        is_yes = node.arg == "keepdims" and ast.unparse(node.value) == "1"  # ONNX treats 2 as the same
         if node.arg not in SILENT and not _is_last_axis(node.value) and not is_yes:
             self.generic_visit(node)
 

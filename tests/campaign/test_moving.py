@@ -56,7 +56,7 @@ def test_a_kill_at_any_system_call_loses_no_photo(
     card.mkdir()
 
     def once(*inject: str) -> int:
-        """Move a photo, killed as strace is told, and return the exit status."""
+        """Move a photo under strace, which kills the process at the given system call; return the exit status."""
         shutil.rmtree(tmp_path / "state", ignore_errors=True)
         for folder in (card, root / "out"):
             shutil.rmtree(folder, ignore_errors=True)

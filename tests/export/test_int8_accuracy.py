@@ -83,7 +83,7 @@ def test_int8_extractor_without_accuracy_is_refused(model: Model, features: byte
         cost.require(1)
 
 
-def test_a_nan_drop_is_refused() -> None:
+def test_nan_accuracy_loss_is_refused() -> None:
     with pytest.raises(FrnError, match="Use --precision fp16"):
         Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, float("nan"), Path("x"), 0).require(1)
 

@@ -97,7 +97,7 @@ def test_classifier_file_answers_like_its_classes(classifier: Classifier, photos
     assert found.share > 0
 
 
-def test_a_classifier_file_with_its_names_mixed_up_is_refused(classifier: Classifier, photos: list[Path]) -> None:
+def test_classifier_file_with_swapped_names_is_refused(classifier: Classifier, photos: list[Path]) -> None:
     names = list(classifier.classes)
     mixed = dict(zip([*names[1:], names[0]], classifier.classes.values(), strict=True))
     graph = classifier_graph(classifier.extractor.data, mixed).SerializeToString()

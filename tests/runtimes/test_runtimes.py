@@ -142,7 +142,7 @@ BEGIN, END = "<!-- table by pytest -m runtimes -->\n", "<!-- end of the table --
 
 
 def cases(folder: Path) -> None:
-    """Write the inputs of each graph, and what onnxruntime makes of them."""
+    """Write the inputs of each graph and the outputs of onnxruntime."""
     model = load_model(DEFAULT_MODEL)
     graph = preprocess_graph(model.config.transform).SerializeToString()
     (folder / "preprocess.onnx").write_bytes(graph)
@@ -165,7 +165,7 @@ def cases(folder: Path) -> None:
 
 
 def test_table_of_other_runtimes(exported: Path, tmp_path: Path) -> None:
-    """Write what each runtime makes of each file into the guide; the extractor runs in all of them."""
+    """Write the results of each runtime into the guide; all of them must run the extractor."""
     folder = exported / "fp32"
     cases(folder)
     lines = [f"| runtime | {' | '.join(f'`{name}.onnx`' for name in SAME)} |", "|---|" + "---|" * len(SAME)]

@@ -67,7 +67,7 @@ def test_folder_and_archive_give_the_same_runtime(
         (package() | {"package.json": b"[]"}, "its package.json cannot be read"),
     ],
 )
-def test_a_non_runtime_is_refused(files: dict[str, bytes], reason: str, tmp_path: Path) -> None:
+def test_other_archive_than_the_runtime_is_refused(files: dict[str, bytes], reason: str, tmp_path: Path) -> None:
     with pytest.raises(FrnError, match=re.escape(reason)):
         find_runtime(pack(tmp_path / "x.tgz", files))
 

@@ -83,7 +83,7 @@ def test_compiled_results_gradients_and_statistics_equal_plain_functions(
 
 
 @needs_compiler
-def test_compiled_backbone_learns_the_same() -> None:
+def test_compiled_backbone_trains_with_the_same_result() -> None:
     torch.manual_seed(0)
     plain = build_backbone("resnet12-small", size=42)
     compiled, exact = copy.deepcopy(plain), copy.deepcopy(plain).double()

@@ -106,7 +106,7 @@ def test_images_are_preprocessed_like_those_of_the_weights() -> None:
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
-    file = weights_of("resnet34", tmp_path)  # has everything in a ResNet-18, and more
+    file = weights_of("resnet34", tmp_path)  # has all weights of a ResNet-18, and more
     with pytest.raises(FrnError, match=r"does not match this network: it has an unknown layer1\.2"):
         import_pretrained("torchvision:resnet18", file)
     torch.save({"conv1.weight": torch.zeros(64, 3, 7, 7)}, tmp_path / "part.pth")
@@ -120,7 +120,9 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path: Path) -> None:
         import_pretrained("torchvision:resnet18", tmp_path / "whole.pth")
 
 
-def test_missing_weights_name_the_searched_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_about_missing_weights_names_the_searched_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     with pytest.raises(FrnError, match=r"no weights found.*--weights FILE"):
         find_weights("torchvision:resnet18", None)

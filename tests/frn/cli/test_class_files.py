@@ -1,4 +1,4 @@
-"""Classes from a zip and from a CSV: wherever a folder of class folders is taken, with the same results."""
+"""Commands accept classes in a zip or a CSV instead of folders, with the same results."""
 
 import csv
 import json
@@ -71,7 +71,7 @@ def test_a_csv_gives_the_answers_of_its_folder(folder: Path, head: list[str], de
 
 
 @pytest.mark.parametrize("form", ["zip", "csv"])
-def test_every_command_that_takes_class_folders_takes_it(folder: Path, tmp_path: Path, form: str) -> None:
+def test_every_command_accepts_a_zip_or_csv_of_classes(folder: Path, tmp_path: Path, form: str) -> None:
     path = zipped(folder) if form == "zip" else table(folder, [["path", "label"], *rows_of(folder)])
     labelled = tmp_path / "labelled" / "eyed footman"
     labelled.mkdir(parents=True)
@@ -87,7 +87,7 @@ def test_every_command_that_takes_class_folders_takes_it(folder: Path, tmp_path:
     assert (again.stdout, again.stderr) == (project.stdout, "")
 
 
-def test_what_score_and_classify_write_can_be_scored(folder: Path, tmp_path: Path) -> None:
+def test_csv_of_score_and_classify_can_be_scored(folder: Path, tmp_path: Path) -> None:
     labelled = tmp_path / "labelled" / "eyed footman"
     labelled.mkdir(parents=True)
     shutil.copy(PHOTO, labelled)
@@ -136,7 +136,7 @@ def test_a_damaged_zip_is_refused_and_a_damaged_photo_in_it_skipped(folder: Path
     assert "is not a complete zip" in told.stderr
 
 
-def test_names_in_a_zip_without_the_flag_of_utf_8_are_read_as_such(folder: Path) -> None:
+def test_zip_names_without_the_utf8_flag_are_read_as_utf8(folder: Path) -> None:
     (folder / "eyed footman").rename(folder / "é footman")
     path = zipped(folder)
     data = path.read_bytes()

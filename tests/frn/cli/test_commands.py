@@ -84,7 +84,7 @@ def test_a_wrong_folder_is_reported_before_torch_is_imported() -> None:
     assert result.stderr == "error: /none: cannot be listed (No such file or directory)\n"
 
 
-def test_the_shipped_model_tells_the_samples_apart() -> None:
+def test_shipped_model_distinguishes_the_samples() -> None:
     """The first command of the README. Chance is one in six."""
     result = frn("classify", SAMPLES / "moths", SAMPLES / "queries", "--json")
     answers = lines(result)
@@ -184,7 +184,7 @@ def test_two_hundred_classes_work(moths: Path, model: Path, tmp_path: Path) -> N
     assert len(answer["errors"]) == 200  # type: ignore[arg-type]
 
 
-def test_a_name_cannot_steer_the_terminal() -> None:
+def test_file_name_cannot_control_the_terminal() -> None:
     assert printable("a\x1b[2Jb\u202ec\n") == r"a\x1b[2Jb\u202ec\n"
 
 
@@ -307,7 +307,7 @@ def test_presets_and_models_as_json() -> None:
     assert set(json.loads(frn("models", "--json").stdout)) == set(shipped_models())
 
 
-def test_a_huge_image_is_scaled_not_stored(model: Path, moths: Path, tmp_path: Path) -> None:
+def test_very_wide_image_is_classified(model: Path, moths: Path, tmp_path: Path) -> None:
     Image.new("RGB", (30_000, 50), "green").save(tmp_path / "wide.png")
     answer = lines(frn("classify", moths / "test", tmp_path / "wide.png", "--json", "--model", model))[0]
     assert "label" in answer

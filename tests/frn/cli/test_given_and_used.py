@@ -18,7 +18,7 @@ from frn.cli.shell.output import FORMATS
 from frn.models.zoo import assets_folder
 
 TAKEN_BY_NAME = "locals"
-"""A command that calls it must pass on all of its parameters by name."""
+"""Function with which a command passes on all of its parameters by name."""
 ALWAYS = {("export", "onnx"): "ONNX is always written; the flag says so", ("main", "version"): "its callback prints"}
 
 

@@ -227,12 +227,12 @@ def test_killed_removal_leaves_the_model_complete_or_gone(tmp_path: Path) -> Non
             assert sorted(path.name for path in (folder / "mine").iterdir()) == sorted((WEIGHTS, EXTRACTOR, NOTES))
             remove_model("mine")
         else:
-            assert frn("models", "--json").exit_code == 0  # and removes the rest
+            assert frn("models", "--json").exit_code == 0  # the command also removes leftovers
         assert list(folder.iterdir()) == []
         if not was_killed:
             break
         step += 1
-    assert step >= 5  # a lock, a rename, three files, a folder
+    assert step >= 5  # the steps: a lock, a rename, three files, a folder
 
 
 def served_file(address: str, folder: Path) -> str:

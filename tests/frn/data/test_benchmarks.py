@@ -140,7 +140,7 @@ def inat_files() -> tuple[bytes, Files]:
     return json.dumps({"images": images, "annotations": boxes, "categories": groups}).encode(), files
 
 
-def test_inat_keeps_categories_of_50_to_1000_boxed_images_squashed(tmp_path: Path) -> None:
+def test_inat_squashes_images_of_categories_with_50_to_1000_boxes(tmp_path: Path) -> None:
     annotations, files = inat_files()
     given = [
         zip_of(tmp_path / "boxes.zip", {"train_2017_bboxes.json": annotations}),
@@ -207,7 +207,7 @@ def test_mini_imagenet_follows_its_lists(tmp_path: Path) -> None:
 
 
 def imagenet_classes() -> dict[str, dict[int, bytes]]:
-    """Three classes with numbers in their file names that neither are dense nor sort as text."""
+    """Three classes whose file numbers have gaps and do not sort as text."""
     return {label: {n: picture(n) for n in (1001, 9, 77, 10026)} for label in ("n01532829", "n01855672", "n01930112")}
 
 

@@ -55,7 +55,7 @@ def test_zips_of_class_folders_become_the_split_in_their_names(tmp_path: Path) -
     assert list(tree(out)) == ["train/jay/1.png", "train/jay/2.png", "train/wren/1.png", "val/owl/1.png"]
 
 
-def test_unsplit_classes_are_drawn_whole_and_reproducibly(tmp_path: Path) -> None:
+def test_random_split_keeps_classes_whole_and_is_reproducible(tmp_path: Path) -> None:
     source = zip_of(tmp_path / "mine.zip", [f"class {c}/{i}.png" for c in range(10) for i in range(2)])
     counts = prepare("folder", [source], tmp_path / "a", sampled=SampledSplit(0.2, 0.3, 1))
     assert counts == {"train": (5, 10), "val": (2, 4), "test": (3, 6)}

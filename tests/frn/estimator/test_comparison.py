@@ -21,8 +21,8 @@ def classes(moths: Path) -> dict[str, list[Path]]:
     return {home.name: sorted(home.iterdir())[:count] for home, count in zip(homes, (4, 3, 1), strict=True)}
 
 
-def test_each_example_is_classified_without_itself(classes: dict[str, list[Path]]) -> None:
-    """The label of `Classifier.classify`, which classifies an example without itself."""
+def test_each_example_is_classified_by_leave_one_out(classes: dict[str, list[Path]]) -> None:
+    """The label equals that of `Classifier.classify`, which uses leave-one-out for examples."""
     for found in compare_models(classes, MODELS):
         classifier = Classifier(load_extractor(found.model))
         classifier.enroll(classes)

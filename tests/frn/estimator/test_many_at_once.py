@@ -26,7 +26,7 @@ def photo(seed: int, size: int = 32) -> NDArray[np.uint8]:
 
 
 def like(seed: int) -> NDArray[np.uint8]:
-    """A slightly different photo, because an example is classified without itself."""
+    """A slightly different photo, because an example would be classified by leave-one-out."""
     pixels = photo(seed)
     pixels[0, 0, 0] ^= 1
     return pixels

@@ -80,7 +80,7 @@ def test_too_small_classes_of_the_validation_features_are_reported() -> None:
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=2, validation=(np.eye(6), list("aaaaab")))
 
 
-def test_the_scale_of_the_features_changes_no_head_and_no_accuracy() -> None:
+def test_feature_scale_does_not_change_heads_or_accuracy() -> None:
     generator = np.random.default_rng(0)
     labels = np.repeat(np.arange(4), 8)
     maps, others = (generator.standard_normal((4, 16))[labels] + generator.standard_normal((32, 16)) for _ in range(2))

@@ -136,7 +136,7 @@ def test_scoring_needs_no_torch(labelled: Path) -> None:
 
 
 def test_blanks_around_folder_names_are_ignored(tmp_path: Path) -> None:
-    """Neither for the photos to be scored, nor if a class has no readable photo."""
+    """This holds for photos to be scored, and for a class without a readable photo."""
     photo = SAMPLES / "queries" / "eyed footman 6.jpg"
     shutil.copytree(SAMPLES / "moths" / "eyed footman", tmp_path / "classes" / " eyed footman")
     (tmp_path / "labelled" / "eyed footman ").mkdir(parents=True)

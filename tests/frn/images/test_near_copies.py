@@ -24,7 +24,7 @@ def saved(image: Image.Image, form: str, **options: int) -> Image.Image:
 
 
 @pytest.mark.parametrize("kind", range(4))
-def test_photo_saved_again_or_in_another_size_is_a_near_copy(kind: int) -> None:
+def test_resaved_or_resized_photo_is_a_near_copy(kind: int) -> None:
     image = moth(0, kind)
     copies = [saved(image, "PNG"), saved(image, "WEBP"), *(saved(image, "JPEG", quality=q) for q in (30, 60, 95))]
     copies += [saved(image.resize((side, side), Image.Resampling.LANCZOS), "JPEG") for side in (96, 120, 320)]

@@ -184,7 +184,7 @@ def test_visible_part_equals_opening_and_cropping(tmp_path: Path, monkeypatch: p
 def test_visible_part_by_strips_equals_opening_and_cropping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, orientation: int
 ) -> None:
-    """Also for images that are rotated, deep, transparent, or over the size limit."""
+    """The images include rotated, deep and transparent ones, and one over the size limit."""
     generator = np.random.default_rng(orientation)
     exif = Image.Exif()
     exif[decoding.ORIENTATION] = orientation

@@ -80,7 +80,7 @@ def test_probabilities_equal_those_of_the_torch_head(method: str, classes: Path,
     assert found.label == sorted(home.name for home in classes.iterdir())[expected.argmax()]
 
 
-def test_example_is_classified_without_itself(classes: Path, tmp_path: Path) -> None:
+def test_example_is_classified_by_leave_one_out(classes: Path, tmp_path: Path) -> None:
     path = save("proto", tmp_path)
     homes = {home.name: sorted(home.iterdir()) for home in sorted(classes.iterdir())}
     name, (example, *_) = next(iter(homes.items()))
@@ -93,7 +93,7 @@ def test_example_is_classified_without_itself(classes: Path, tmp_path: Path) -> 
     assert found.probabilities == pytest.approx(expected.probabilities)
 
 
-def test_a_classs_only_example_is_not_recognised(classes: Path, tmp_path: Path) -> None:
+def test_only_example_of_a_class_is_not_recognised(classes: Path, tmp_path: Path) -> None:
     classifier = classifier_over(load_extractor(save("proto", tmp_path)))
     first, second, _ = (sorted(home.iterdir()) for home in sorted(classes.iterdir()))
     classifier.enroll({"one": first[:1], "other": second})

@@ -160,7 +160,7 @@ def test_photo_at_the_threshold_is_known() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_example_is_classified_without_itself_in_any_batch(moths: Path, count: int) -> None:
+def test_example_is_classified_by_leave_one_out_in_any_batch(moths: Path, count: int) -> None:
     model = model_of()
     classes = {name: paths[:count] for name, paths in members(moths / "test").items()}
     name, (asked, *rest) = next(iter(classes.items()))

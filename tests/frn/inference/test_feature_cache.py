@@ -25,7 +25,7 @@ def maps(seed: int, r: int = 4, d: int = 8) -> Maps:
     return np.random.default_rng(seed).standard_normal((r, d)).astype(np.float32)
 
 
-def test_stored_maps_are_found_bit_for_bit_by_model_and_content(tmp_path: Path) -> None:
+def test_maps_are_stored_bit_for_bit_by_model_and_content(tmp_path: Path) -> None:
     store = FeatureStore(tmp_path / "f.sqlite")
     store.put("m", {"a": maps(0), "b": maps(1, r=9)})
     store.close()
@@ -198,7 +198,7 @@ def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: p
     assert max(most) == 1
 
 
-def test_what_a_model_made_is_stored_and_what_was_stored_is_not_stored_again(tmp_path: Path) -> None:
+def test_new_maps_are_stored_and_found_ones_are_not_written_again(tmp_path: Path) -> None:
     extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
     store, pixels = FeatureStore(tmp_path / "f.sqlite"), np.full((32, 32, 3), 90, np.uint8)
     known = Embedded("known", maps(0), bytes(LOOK))

@@ -222,7 +222,7 @@ def test_impossible_number_in_a_project_gives_one_line(tmp_path: Path, field: st
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_half_a_character_from_another_program_is_kept(tmp_path: Path) -> None:
+def test_lone_surrogate_from_another_program_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "x.frn.json"
     path.write_text(
         '{"format": "frn-project", "version": 1, "note": "\\ud800", "classes": [], '

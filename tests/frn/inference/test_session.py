@@ -214,7 +214,7 @@ def test_every_edit_has_a_name_including_dropping() -> None:
     assert session.state.dropped == {"/a.jpg"}
 
 
-def test_merged_classes_keep_all_examples_and_one_undo_parts_them() -> None:
+def test_merged_classes_keep_all_examples_and_one_undo_separates_them() -> None:
     session = Session()
     jay, wren = session.create("jay"), session.create("wren")
     session.add(jay, [support("a"), support("b")])

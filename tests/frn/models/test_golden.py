@@ -97,8 +97,10 @@ def test_frn_episode_equals_the_authors(golden: Path, tmp_path: Path, name: str,
 
 @pytest.mark.parametrize(("name", "noise"), [("frn-conv4", 2e-3), ("frn-resnet12", 1e-2)])
 def test_gradients_equal_the_authors_formula(golden: Path, tmp_path: Path, name: str, noise: float) -> None:
-    """Agreement to 1e-6 in float64. The recording is float32, in which these nearly cancelling sums keep two or three
-    digits. The authors' own formula in float32 differs from it as much as this one.
+    """Agreement to 1e-6 in float64.
+
+    The recording is float32; these sums nearly cancel, so it keeps only two or three digits. The authors' own formula
+    in float32 differs from it by as much.
     """
     model, arrays = load(golden, name, tmp_path)
     maps = arrays["feature_map"].double().requires_grad_()

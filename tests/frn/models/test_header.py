@@ -141,7 +141,7 @@ def test_any_error_of_torchs_reader_gives_one_line(
 def test_checkpoint_without_time_or_memory_bound_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, wide, full = tmp_path / "slow.pth", tmp_path / "wide.pth", tmp_path / "full.pth"
     torch.save({}, tmp_path / "good.pth")
-    pairs = b"G" + struct.pack(">d", 1.0) + b"q\x01h\x01\x86" * 60  # of pairs of ...: to compare two takes 2^60 steps
+    pairs = b"G" + struct.pack(">d", 1.0) + b"q\x01h\x01\x86" * 60  # nested pairs: comparing two takes 2^60 steps
     hashed = b"\x80\x02}" + pairs + b"K\x01s" + pairs + b"K\x01s."
     with zipfile.ZipFile(tmp_path / "good.pth") as good, zipfile.ZipFile(slow, "w") as bad:
         for entry in good.namelist():

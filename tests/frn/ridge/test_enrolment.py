@@ -43,7 +43,7 @@ def test_errors_equal_the_recorded_ones(golden: Path, case: int) -> None:
 
 
 @pytest.mark.parametrize("beta", [-1.0, 0.0, 1.5])  # rho h > 2 makes negative weights
-def test_classes_of_unequal_size_are_scored_together_like_alone(beta: float) -> None:
+def test_classes_of_unequal_size_are_scored_the_same_together_and_alone(beta: float) -> None:
     head, query = HeadParameters(-0.5, beta, 1.0), maps_of(4, 9, 16, seed=1)
     pools = [maps_of(k, 9, 16, seed=k) for k in (1, 5, 2)]
     errors = ClassScorer([enroll(pool, head) for pool in pools]).class_error(query)

@@ -205,7 +205,7 @@ def test_clearing_does_not_follow_links(tmp_path: Path, private_cache: Path, mon
     assert tree(tmp_path / "elsewhere") == before
 
 
-def test_a_torn_cache_is_built_again(tmp_path: Path) -> None:
+def test_damaged_cache_is_built_again(tmp_path: Path) -> None:
     load_images(scan(write(tmp_path / "a")), 16)
     (home,) = images().iterdir()
     (home / "index.json").write_bytes(b"{")

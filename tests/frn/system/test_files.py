@@ -75,12 +75,12 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 LIMITS = {".png": "256", ".json": "64", ".frn.json": "256", ".onnx": "1.02e+03", ".jsonl": "1.02e+03"}
 LIMITS |= {".pth": "8.19e+03", ".safetensors": "1.64e+04"}
-"""By the ending."""
+"""Size limits in MiB, by suffix."""
 
 
 @pytest.fixture
 def patience() -> Iterator[None]:
-    """Reading from a pipe would wait forever."""
+    """Fail instead of waiting forever for a pipe."""
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("waited"))
     signal.alarm(20)
     yield
@@ -126,8 +126,8 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
         for absent in (tmp_path / "none", tmp_path / "a\0b"):
             with pytest.raises(FrnError, match="cannot be read"):
                 read(absent, 4)
-    assert _read(io.BytesIO(large), 0, 8 << 20) == large  # it has grown
-    endless = Path("/proc/self/status")  # has no size, and more than its size
+    assert _read(io.BytesIO(large), 0, 8 << 20) == large  # the file has grown since its size was read
+    endless = Path("/proc/self/status")  # it has content, but a size of 0
     if endless.exists():
         assert len(read_regular(endless, 1 << 20)) > 100
         with pytest.raises(FrnError, match="the limit is"):
@@ -246,7 +246,7 @@ def test_leftovers_of_a_kill_are_removed(tmp_path: Path, ending: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_check_leaves_the_file_and_its_folder_as_they_were(tmp_path: Path) -> None:
+def test_failed_check_leaves_the_file_and_its_folder_unchanged(tmp_path: Path) -> None:
     def check() -> None:
         raise FrnError("not this one")
 

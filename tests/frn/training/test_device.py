@@ -56,7 +56,7 @@ def test_step_does_not_wait_for_the_device(backbone: str, objective: Literal["ep
     canvas, extents = ResidentImages(draw_classes(3, 4, size=90, seed=1), torch.device("meta")).gather(sampled.ravel())
     generator = np.random.default_rng(0)
     images = augment(canvas, extents, preset.augmentation, generator, "meta")
-    with patch("torch.autocast", lambda *_, **__: nullcontext()):  # knows no such device
+    with patch("torch.autocast", lambda *_, **__: nullcontext()):  # autocast does not support this device
         loss, logits, target = step(images, sampled, generator)
     loss.backward()
     optimizer.step()

@@ -121,7 +121,7 @@ def rank(work: str, folder: Path, answers: Path) -> None:
     """Run as one of the ranks."""
     signal.alarm(TIMEOUT)
     try:
-        if work == enrolled.__name__:  # a command that joins the others without help
+        if work == enrolled.__name__:  # `frn enroll` joins the other ranks itself
             said = enrolled(ALONE, folder)
         else:
             with joined("cpu") as met:
@@ -188,7 +188,7 @@ def pretrained(met: ProcessGroup, out: Path) -> str:
 
 
 @pytest.mark.parametrize("work", [watched, pretrained])
-def test_ranks_take_other_steps_and_end_with_the_same_weights(ranks: Launch, tmp_path: Path, work: Work) -> None:
+def test_ranks_take_different_steps_and_end_with_the_same_weights(ranks: Launch, tmp_path: Path, work: Work) -> None:
     first, second = map(json.loads, ranks(work, tmp_path / "two"))
     assert first["weights"] == second["weights"]
     assert first["reports"] == second["reports"], "losses are means over all ranks"
@@ -303,7 +303,10 @@ def test_two_ranks_evaluate_like_one(ranks: Launch, tmp_path: Path) -> None:
 
 def enrolled(met: ProcessGroup, out: Path) -> str:
     sources = [str(out.parent / "moths"), f"odd={out.parent / 'odd'}"]
-    with redirect_stdout(StringIO()) as said, patch.object(distributed, "PIECE", 8):  # the ranks meet several times
+    with (
+        redirect_stdout(StringIO()) as said,
+        patch.object(distributed, "PIECE", 8),
+    ):  # several gathers
         enroll(sources=sources, out=out.with_suffix(".frn.json"), as_json=True)
     return said.getvalue()
 

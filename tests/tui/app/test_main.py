@@ -17,7 +17,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     return processes.run(command)
 
 
-def test_in_a_pipe_it_shows_the_commands_to_use_instead(tmp_path: Path) -> None:
+def test_app_in_a_pipe_shows_the_commands_to_use_instead(tmp_path: Path) -> None:
     result = run()
     assert result.returncode == 0
     assert "needs a terminal" in result.stderr

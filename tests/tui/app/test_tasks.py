@@ -15,9 +15,9 @@ from tests.tui.fake_engine import FakeEngine
 
 CLASSES = ["finch", "jay", "owl", "tit", "wren"]
 WRONG = (3, 11, 24, 37)
-"""Photos of the next class among the 40 photos that are answered with a class."""
+"""Places, among the 40 photos with one answer, of photos that belong to the next class."""
 DOUBTED = (3, 7, 11, 18, 24, 29, 37)
-"""Those that the classes are not sure of, including the wrong ones."""
+"""Places of doubtful answers, including the wrong ones."""
 ASKED = [f"{name}-{100 + number}.jpg" for name in CLASSES for number in range(40)]
 TABLE = Path(__file__).parents[3] / "docs" / "lab" / "tasks.md"
 
@@ -185,7 +185,7 @@ def test_a_task_takes_the_documented_number_of_keys(
     surely = FakeEngine._answer
 
     def answer(engine: FakeEngine, path: str, *, alone: bool) -> dict[str, Any]:
-        """Of photos in doubt the rival is nearly as probable."""
+        """For doubtful photos, the rival class is nearly as probable."""
         found = surely(engine, path, alone=alone)
         number = Path(path).name[:-4].rpartition("-")[2]
         if number.isdecimal() and int(number) - 100 in DOUBTED:

@@ -184,7 +184,7 @@ def test_missing_photos_belong_to_the_checked_project(run: Callable[[Test], None
     run(test)
 
 
-def test_photos_moved_before_a_cancel_are_followed(run: Callable[[Test], None]) -> None:
+def test_project_follows_photos_moved_before_a_cancel(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         photos = [(path, "wren") for path in WRENS["wren"]]
         await controller.ask([path for path, _ in photos])

@@ -51,7 +51,7 @@ def test_hide_and_test_counts_every_hidden_example(engine: Engine, members: dict
     assert engine.ask("hide_and_test", shot=4, cancel_at="progress").end["end"] == "cancelled"
 
 
-def test_models_are_compared_by_every_example_without_itself(engine: Engine, members: dict[str, list[Path]]) -> None:
+def test_models_are_compared_by_leave_one_out(engine: Engine, members: dict[str, list[Path]]) -> None:
     classes = {name: [str(path) for path in paths[:3]] for name, paths in members.items()}
     asked = engine.ask("compare", classes=classes, models=["conv4"])
     ((score,), photos) = asked.end["result"]["scores"], 3 * len(classes)

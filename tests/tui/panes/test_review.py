@@ -136,7 +136,7 @@ def test_many_photos_are_labelled_at_once_and_undone_at_once(drive: Drive, lines
     drive(scenario)
 
 
-def test_filter_and_search_limit_the_shown_photos(drive: Drive, lines: Lines) -> None:
+def test_filter_and_search_limit_the_visible_photos(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("f")

@@ -423,7 +423,7 @@ def test_misfits_are_listed_likeliest_first_and_can_be_moved(drive: "Drive") -> 
     drive(scenario)
 
 
-def test_n_goes_from_the_likeliest_mistake_to_the_next_whatever_its_class(drive: "Drive") -> None:
+def test_n_goes_from_the_likeliest_mistake_to_the_next_in_any_class(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         controller, pane = driver.app.controller, driver.app.workspace.photos_pane
         jay, owl, wren = controller.session.state.classes

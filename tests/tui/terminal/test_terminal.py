@@ -1,4 +1,4 @@
-"""Answers of a terminal are not treated as keys, and say how it shows pixels."""
+"""Answers of a terminal are removed from the typed keys, and decide how images are drawn."""
 
 import os
 import re

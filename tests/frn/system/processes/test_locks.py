@@ -15,7 +15,7 @@ from frn.training.runs.run_folder import RunFolder
 from tests.forks import ended, fork
 
 
-def test_lock_follows_the_name_with_many_waiting(tmp_path: Path) -> None:
+def test_only_one_of_many_waiting_threads_holds_the_lock(tmp_path: Path) -> None:
     inside: list[int] = []
 
     def work(number: int) -> int:
