@@ -45,7 +45,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Unfreeze before plugins report: hypothesis looks for referrers, which it cannot find while objects are frozen."""
+    """Unfreeze before plugins report, because hypothesis cannot find the referrers of frozen objects."""
     gc.unfreeze()
 
 

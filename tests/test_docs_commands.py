@@ -211,7 +211,7 @@ def test_every_skip_reason_names_an_existing_command() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
-def test_other_shell_lines_are_tested_elsewhere(page: Path) -> None:
+def test_other_shell_lines_have_their_own_tests(page: Path) -> None:
     for line, _ in lines(page):
         words = shlex.split(line, comments=True)
         if frn_words(line):

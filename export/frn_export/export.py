@@ -60,7 +60,7 @@ class ExportOptions:
     tta: Tta = "none"
     """`hflip` builds test-time augmentation into features.onnx and the files made from it."""
     format: Format = "onnx"
-    """Another format to write beside ONNX."""
+    """Another format to write in addition to ONNX."""
 
     def __post_init__(self) -> None:
         if self.precision == "int8" and self.calibrate is None:

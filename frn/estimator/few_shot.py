@@ -138,7 +138,7 @@ class FewShotClassifier(Estimator):
         return self._fitted.classifier.threshold
 
     def predict(self, photos: Sequence[Photo], *, transductive: bool = False) -> Labels:
-        """Return the label of each photo, (n,). A photo of no class also gets one: see `is_unknown`.
+        """Return the label of each photo, (n,). Unknown photos also get a label: see `is_unknown`.
 
         With `transductive`, all photos refine the classes first, so each label depends on the other photos.
         """

@@ -33,7 +33,7 @@ def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> 
     """Return a classifier without classes for a model with any head.
 
     Raises:
-        FrnError: if the model is exported and its head is not beside it, or is of another model.
+        FrnError: if the model is exported and its head is missing or belongs to another model.
     """
     if extractor.head is not None:
         return Classifier(extractor, store)

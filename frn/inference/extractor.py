@@ -151,7 +151,7 @@ class Extractor:
         Args:
             paths: image files.
             store: cache to read feature maps from and write new ones to.
-            known: content keys of files that need not be opened if the store has their maps.
+            known: content keys of files that are not opened if the store has their maps.
             opening: called with each file before it is read; an exception from it ends the reading.
         """
         remaining = iter(paths)

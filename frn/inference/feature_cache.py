@@ -1,4 +1,4 @@
-"""Cache of feature maps by image content: a photo is embedded only once, whatever its file name.
+"""Cache of feature maps by image content: a photo is embedded only once, regardless of its file name.
 
 The cache is one SQLite file in the user's cache folder. A row belongs to an extractor (hash of its file) and an image
 (hash of its bytes), so a changed photo or another model never matches an old row. If the cache is damaged, locked, full

@@ -56,7 +56,7 @@ HEAD_OPERATORS = OPERATORS | frozenset(_OF_HEADS.split())
 
 
 def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:
-    """Return the metadata of an ONNX file, given by its bytes, if the file can only compute.
+    """Check that an ONNX file, given by its bytes, can do nothing but compute; return its metadata.
 
     Raises FrnError, naming `where`, if it could do anything else or its `frn.format` is not one of `formats`.
     """

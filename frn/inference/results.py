@@ -79,7 +79,7 @@ class ResultsFile:
             ) from error
 
     def _read(self) -> int:
-        """Read which photos are done and return the end of the last complete line."""
+        """Read which photos have a line, and return the end of the last complete line."""
         self._file.seek(0)
         end = 0
         for number, line in enumerate(iter(lambda: self._file.readline(MAX_LINE), b""), 1):

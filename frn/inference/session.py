@@ -1,7 +1,8 @@
 """The user's classes of example photos: plain frozen data in which every edit can be undone.
 
 An edit creates a new `State` that shares everything unchanged with the old one, so undo and redo are a stack of states.
-Photos are identified by content (`Support.key`), so the same photo is never an example twice, whatever its file name.
+Photos are identified by content (`Support.key`), so the same photo is never an example twice, regardless of its file
+name.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

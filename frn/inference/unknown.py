@@ -35,7 +35,7 @@ FALSE_REJECTIONS = 0.05
 RIVALS = 5
 """Number of next-best classes that the best class is compared with."""
 WEIGHT = 0.5
-"""Weight of the rivals and the distance against the energy."""
+"""Weight w of the rivals and the distance; the energy has weight 1 - w."""
 LEAST_DISTANCE = 1e-6
 """Distance at which a photo counts as equal to a class."""
 MAX_SAMPLED = 1000

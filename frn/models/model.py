@@ -114,7 +114,7 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
     `transform` is for a `.pth` alone, see `import_reference`.
 
     Raises:
-        FrnError: if there is no such model, or the file is not one.
+        FrnError: if the model does not exist, or the file is not a model.
     """
     path = resolve(model).weights
     if is_bare(path):
@@ -141,7 +141,7 @@ def from_pretrained(name: str | Path) -> Model:
     huggingface_hub downloads the repository's `model.safetensors` into its own cache.
 
     Raises:
-        FrnError: if there is no such model or repository, or it does not contain a model of this program.
+        FrnError: if the model or repository does not exist, or does not contain a model of this program.
     """
     try:
         return load_model(name)

@@ -46,7 +46,7 @@ class RunSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """An evaluation of a run's result; the output of `frn eval --json` is stored as NAME.json beside the runs."""
+    """An evaluation of a run's result; the output of `frn eval --json` is stored as NAME.json next to the runs."""
 
     name: str
     run: RunSpec

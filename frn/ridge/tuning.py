@@ -3,8 +3,8 @@
 Training fixes a single alpha for one episode shape, and lambda = p / d exp(alpha) then grows with every further shot,
 although the best lambda hardly does. So both parameters are chosen again on enrolment: each support is scored by
 leave-one-out against its own class and the others, and the right classes are made most likely (Eq. 9). The prior is the
-model's lambda for one photo, whatever the number of shots, and its gamma times the square root of the shots. It counts
-as much as a few photos, so that one shot stays as trained and a hundred photos outweigh it.
+model's lambda for one photo, for any number of shots, and its gamma times the square root of the shots. It counts as
+much as a few photos, so that one shot stays as trained and a hundred photos outweigh it.
 
 Beta is not tuned: choosing it as well gained nothing on validation classes (docs/lab/recipes.md).
 

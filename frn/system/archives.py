@@ -180,7 +180,7 @@ def open_tar(file: IO[bytes]) -> tarfile.TarFile:
 
 
 def is_tar(path: Path) -> bool:
-    """Return whether a file is a tar, whatever its name."""
+    """Return whether a file is a tar, regardless of its name."""
     try:
         with path.open("rb") as file, open_tar(file):
             return True

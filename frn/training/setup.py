@@ -21,7 +21,7 @@ from frn.system.precision import seed_torch
 from frn.training.presets import Preset, Schedule
 
 VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
-"""Shape of validation episodes: 5-way with 16 queries, at the shot of training (facts: authors' trainer)."""
+"""Shape of validation episodes: 5-way with 16 queries, at the shot of training, as in the authors' code."""
 
 
 def describe_images(images: StoredImages | ConcatImages) -> list[str]:

@@ -86,7 +86,7 @@ def test_the_hardest_image_is_the_one_most_often_wrong(tally: Tally) -> None:
     assert tally.probability[episode, query] == pytest.approx(surest)
 
 
-def test_undrawn_class_has_no_recall() -> None:
+def test_class_that_was_never_drawn_has_no_recall() -> None:
     made = Tally((6, 6, 6), EpisodeShape(way=2, shot=1, queries=1), 1)
     made.add(0, np.array([[[0, 1], [6, 7]]]), np.array([[[1.0, 0.0], [0.0, 1.0]]]))
     assert np.isnan(tallies.recall(made)[0][2])

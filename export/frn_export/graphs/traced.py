@@ -1,9 +1,10 @@
 """Another library's network as ONNX: torch's tracer writes the nodes; those that depend on pixels are kept.
 
 This uses the TorchScript tracer that comes with torch, because the newer exporter needs another package. It writes
-chains of nodes that compute shapes, with operators that extractors may not have (`inference.runtime`), and source
-lines. Values that depend only on the number of images n are therefore evaluated for two values of n: constant ones
-become constants, and those that grow with n are computed from the input's shape. Names and source lines are dropped.
+source lines, and chains of nodes that compute shapes with operators that extractors may not use
+(`inference.onnx_runtime`). Values that depend only on the number of images n are therefore evaluated for two values of
+n: constant ones become constants, and those that grow with n are computed from the input's shape. Names and source
+lines are dropped.
 """
 
 import io

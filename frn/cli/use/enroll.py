@@ -136,7 +136,7 @@ def _show(out: Path, classifier: "Classifier") -> None:
             cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")
         rows.append((entry.name, str(len(entry.supports)), *cells))
     print_table(("class", "images", "explained by the others", "least explained"), rows)
-    stdout().print(f"{printable(str(out))}: photos are typically unknown below {classifier.threshold:.0%} explained")
+    stdout().print(f"{printable(str(out))}: typical threshold for unknown photos: {classifier.threshold:.0%} explained")
     if classifier.threshold_override is None:
         stdout().print(f"expected: {classifier.calibration.describe()}")
     stdout().print(describe_head(classifier))

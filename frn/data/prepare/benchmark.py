@@ -72,7 +72,7 @@ def interleaved(index: int) -> str:
 
 
 def read_split(name: str) -> dict[str, Any]:
-    """Return the facts of `splits/NAME.toml`."""
+    """Return the content of `splits/NAME.toml`."""
     return tomllib.loads((package_files("frn.data") / "splits" / f"{name}.toml").read_text(encoding="utf-8"))
 
 

@@ -70,7 +70,7 @@ class Sources:
     unofficial: bool = False
     """Whether another checksum is accepted."""
     digests: dict[str, str] = field(default_factory=dict)
-    """MD5 of the files read, by `fingerprint` alone; known values need not be computed again."""
+    """MD5 of the files read, by `fingerprint` alone; known values are not computed again."""
     progress: Progress = lambda done, total: None
     """Called with the finished and total MiB while an archive is read."""
     leave_out: Path | None = None

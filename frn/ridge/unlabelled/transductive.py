@@ -10,8 +10,9 @@ without the query's own weighted rows, and the r x r identity gives them from th
 
     Q (A_c - w Q^T Q)^-1 = (I - w K)^-1 Q A_c^-1,    K = Q A_c^-1 Q^T.
 
-A weight is half of the probability of the class, times a gate that is near 0 for queries that no class explains well:
-those are probably of no class. Gamma grows with the classes, as it does with shots, but less: queries are not examples.
+A weight is half of the probability of the class, times a gate that is near 0 for queries that no class explains well,
+because those probably belong to no class. Gamma grows with the classes, as it does with shots, but less: queries are
+not examples.
 
 Refined errors are also smaller for queries of unknown classes. So the errors before refinement decide whether a query
 is unknown. All answers depend on the queries that are given together.

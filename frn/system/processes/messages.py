@@ -27,7 +27,7 @@ def decode(line: bytes) -> Message:
     try:
         message = json.loads(line)
     except ValueError as error:
-        raise ValueError(f"no JSON: {line[:80]!r}") from error
+        raise ValueError(f"not JSON: {line[:80]!r}") from error
     if not isinstance(message, dict):
         raise ValueError(f"not an object: {line[:80]!r}")
     return message

@@ -188,7 +188,7 @@ def _limit_memory(most: int) -> None:
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Any:
-    """Let the system kill this process after this many seconds, whatever it is doing."""
+    """Let the system kill this process after this many seconds, regardless of its state."""
     if sys.platform == "win32":
         yield
         return

@@ -127,7 +127,7 @@ class RunFolder:
     ) -> TrainState:
         """Restore model, objective and optimiser, and return the position in the run.
 
-        Raises FrnError if there is no checkpoint, or its run has other settings, apart from fewer epochs.
+        Raises FrnError if the checkpoint is missing, or its run has other settings, apart from fewer epochs.
         """
         if not self.last.is_file():
             raise FrnError(f"{self.path}: has no last.safetensors to resume from. Remove --resume to start.")

@@ -75,5 +75,5 @@ def test_probe_leaves_running_statistics_alone() -> None:
 
 
 def test_network_without_such_blocks_is_refused() -> None:
-    with pytest.raises(FrnError, match="a Conv4 has no blocks -5, -1"):
+    with pytest.raises(FrnError, match="a Conv4 lacks the blocks -5, -1"):
         Stages(Conv4(), (-5, -1), 84)

@@ -99,7 +99,11 @@ def test_rows_without_a_photo_or_a_label_are_reported_and_others_used(folder: Pa
     odd = [["x.pdf", "jay"], ["", "jay"], ["moths/y.jpg", ""], ["gone.jpg", "eyed footman"]]
     told = frn("classify", table(folder, [["path", "label"], *rows_of(folder), *odd]), PHOTO)
     assert told.exit_code == 0
-    for reason in ("row 17 is skipped: .pdf", "row 18 is skipped: it names no", "row 19 is skipped: it has no label"):
+    for reason in (
+        "row 17 is skipped: .pdf",
+        "row 18 is skipped: it has no photo",
+        "row 19 is skipped: it has no label",
+    ):
         assert reason in told.stderr
     assert "gone.jpg: cannot be read" in told.stderr
 
@@ -124,7 +128,7 @@ def test_a_csv_without_classes_is_refused_in_one_line(tmp_path: Path, content: b
 def test_a_damaged_zip_is_refused_and_a_damaged_photo_in_it_skipped(folder: Path, tmp_path: Path) -> None:
     path = zipped(folder)
     data = bytearray(path.read_bytes())
-    place = data.find(b"\xff\xd8\xff")  # the first photo
+    place = data.find(b"\xff\xd8\xff")  # damage the first photo
     data[place : place + 200] = bytes(200)
     path.write_bytes(data)
     told = frn("classify", path, PHOTO)

@@ -27,13 +27,13 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     asked = (classes, *photos, broken, photos[0])
     result = classify(*asked, "--out", out, "--top", 2)
     assert result.exit_code == 1
-    assert f"1 images could not be read: their lines in {out} say why" in result.stderr
+    assert f"1 images could not be read: their lines in {out} give the reason" in result.stderr
     whole = out.read_bytes()
     found = [json.loads(line) for line in whole.splitlines()]
     assert [line["image"] for line in found] == [*map(str, photos), str(broken)]
     assert all(len(line.get("errors", "ab")) == 2 for line in found)
     assert "error" in found[-1]
-    out.write_bytes(whole[: len(whole) // 2])  # a kill
+    out.write_bytes(whole[: len(whole) // 2])  # truncated, as by a kill
     assert "--resume" in classify(*asked, "--out", out).stderr
     assert classify(*asked, "--out", out, "--top", 2, "--resume").exit_code == 1
     assert out.read_bytes() == whole

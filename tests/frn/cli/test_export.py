@@ -105,7 +105,7 @@ def test_fp16_halves_the_extractor_and_reports_every_difference(two_classes: Pat
     assert "Cast" in operators(out / "classifier.onnx")
 
 
-def test_exported_half_precision_weights_load_like_any_model(tmp_path: Path) -> None:
+def test_exported_half_precision_weights_load_as_a_model(tmp_path: Path) -> None:
     result = export("--model", "conv4", "--out", tmp_path, "--precision", "fp16", "--weights", "--json")
     path = Path(json.loads(result.stdout)["weights"])
     stored, shipped = load_model(path), load_model("conv4")
@@ -169,7 +169,7 @@ def test_foreign_readme_is_not_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["README.md"]
 
 
-def test_unmarked_file_is_kept_unless_it_is_beside_an_earlier_export(tmp_path: Path) -> None:
+def test_unmarked_file_is_kept_unless_it_belongs_to_an_earlier_export(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "features.ort").write_bytes(b"mine")

@@ -246,7 +246,9 @@ def test_killed_add_leaves_the_model_complete_or_absent(
     model = import_pretrained(NETWORK, Path(served_file(served, tmp_path)))
     graph = features_graph(model)
     for name, made in (("import_pretrained", model), ("features_graph", graph), ("compare_features", MagicMock())):
-        fetch_from.setattr(f"frn_export.added.{name}", lambda *_, made=made, **__: made)  # writes nothing here
+        fetch_from.setattr(
+            f"frn_export.added.{name}", lambda *_, made=made, **__: made
+        )  # these replacements write nothing
     fetch_from.setattr("frn_export.added.milliseconds", lambda extractor: 1.0)
     fetch_from.setattr("frn_export.added.Extractor", MagicMock())
     folder, fetched = tmp_path / "models with spaces", tmp_path / "torch" / "hub" / "checkpoints"
@@ -333,7 +335,7 @@ def test_unreadable_model_does_not_hide_others() -> None:
         assert ended.returncode == 0, ended.stderr
         assert {"open", "conv4"} <= json.loads(ended.stdout).keys()
         assert "closed" not in json.loads(ended.stdout)
-        assert ended.stderr.startswith(f"warning: {place / 'closed'}: this account cannot read it")
+        assert ended.stderr.startswith(f"warning: {place / 'closed'}: this account cannot read the folder")
     finally:
         (place / "closed").chmod(0o755)
         shutil.rmtree(place)

@@ -113,14 +113,14 @@ def test_aircraft_are_named_by_line_and_cropped(tmp_path: Path) -> None:
     whole = pixels(files["fgvc-aircraft-2013b/data/images/0000007.jpg"])
     assert np.array_equal(pixels(out / "test/3/0000007.png"), whole[2:15, 1:20])
     del files["fgvc-aircraft-2013b/data/images_box.txt"]
-    with pytest.raises(FrnError, match=r"has no images_box\.txt"):
+    with pytest.raises(FrnError, match=r"lacks images_box\.txt"):
         prepare("aircraft", [tar_of(tmp_path / "less.tar.gz", files)], tmp_path / "less", unofficial=True)
 
 
 # iNaturalist
 
 CATEGORIES = {0: ("Aves", 50), 1: ("Insecta", 51), 6: ("Mammalia", 50), 24: ("Arachnida", 49), 68: ("Aves", 1001)}
-"""Super-category and number of boxed images; the last two have too few and too many. meta-iNat tests on 6, 24 and 68.
+"""Super-category and number of boxed images; the last two have too few and too many. meta-iNat tests on categories 6, 24, 68.
 """
 
 

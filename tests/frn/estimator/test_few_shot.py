@@ -121,14 +121,17 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
     refused = [
         (lambda: clf.predict([path]), "no classes yet"),
         (lambda: clf.save(tmp_path / "x.frn.json"), "no classes yet"),
-        (lambda: clf.fit({}), "no class to enroll"),
+        (lambda: clf.fit({}), "no classes to enroll"),
         (lambda: clf.fit({"a": []}), "class 'a' has no photos"),
         (lambda: clf.fit({"a": [path], "b": [path]}), "is in class 'a' and in class 'b'"),
         (lambda: clf.fit({"a": [tmp_path / "none.jpg"]}), "cannot be read"),
         (lambda: clf.fit({"a": [array]}).save(tmp_path / "x.frn.json"), "only photos that are files"),
         (lambda: FewShotClassifier("conv5"), "Did you mean 'conv4'"),
-        (lambda: FewShotClassifier(device=other).fit({"a": [path]}), "device is one of auto, cpu, cuda, not 'cuda:0'"),
-        (lambda: FewShotClassifier(tta=other).fit({"a": [path]}), "tta is one of none, hflip, not"),
+        (
+            lambda: FewShotClassifier(device=other).fit({"a": [path]}),
+            "device must be one of auto, cpu, cuda, not 'cuda:0'",
+        ),
+        (lambda: FewShotClassifier(tta=other).fit({"a": [path]}), "tta must be one of none, hflip, not"),
         (lambda: FewShotClassifier(threshold=3), "between 0 and 1"),
     ]
     for call, reason in refused:

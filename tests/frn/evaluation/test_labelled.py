@@ -53,7 +53,7 @@ def test_every_number_equals_the_count_by_hand() -> None:
     assert COUNTED.auroc == pytest.approx((3 + 3 + 0 + 1) / 8)
 
 
-def test_a_class_without_queries_has_no_share() -> None:
+def test_class_without_queries_has_no_recall_or_precision() -> None:
     one = LabelledScore(("a", "b"), (answer("a", 0.9),), (), (), ())
     empty = one.per_class[1]
     assert [math.isnan(n) for n in (empty.recall, empty.precision, one.true_positive_rate, one.auroc)]

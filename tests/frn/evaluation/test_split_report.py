@@ -57,7 +57,7 @@ def test_classifier_on_pooled_features_replaces_the_head() -> None:
 
 @pytest.mark.parametrize("part", ["backbone", "head"])
 @pytest.mark.parametrize("method", ["frn", "simpleshot"])
-def test_a_model_whose_numbers_are_not_finite_has_no_accuracy(method: str, part: str) -> None:
+def test_model_with_non_finite_values_is_refused(method: str, part: str) -> None:
     model, plan = untrained(method), EvaluationPlan(shapes=[SHAPE], episodes=2)
     next(iter(model.get_submodule(part).state_dict().values())).fill_(torch.nan)
     with pytest.raises(FrnError, match="not finite: it is damaged"):

@@ -73,7 +73,7 @@ def test_uniform_weights_and_equal_costs_give_the_mean_cost() -> None:
     assert transport_cost(torch.full((4, 4), 0.3), uniform, uniform).item() == pytest.approx(0.3)
 
 
-def test_locations_unlike_the_other_map_get_little_weight() -> None:
+def test_locations_that_differ_from_the_other_map_get_little_weight() -> None:
     one, other = torch.tensor([[[1.0, 0], [0, 1], [-1, 0]]]), torch.tensor([[[2.0, 0], [4, 0]]])
     weights = cross_reference(one, other)
     torch.testing.assert_close(weights[0, 0] * 3.003, torch.tensor([3.001, 0.001, 0.001]))

@@ -41,7 +41,7 @@ def test_every_colour_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
 
 def test_image_is_opened_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6  # turned a quarter
+    exif[0x0112] = 6  # rotated by 90 degrees
     assert open_image(save(tmp_path / "x.jpg", Image.new("RGB", (40, 20)), exif=exif)).size == (20, 40)
 
 

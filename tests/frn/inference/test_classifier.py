@@ -43,7 +43,9 @@ def members(folder: Path) -> dict[str, list[Path]]:
 
 def test_errors_and_probabilities_equal_the_torch_model(moths: Path) -> None:
     model = model_of()
-    classes = {name: paths[: 2 + i] for i, (name, paths) in enumerate(members(moths / "test").items())}  # ragged
+    classes = {
+        name: paths[: 2 + i] for i, (name, paths) in enumerate(members(moths / "test").items())
+    }  # classes of different sizes
     queries = [path for paths in members(moths / "test").values() for path in paths[-2:]]
     classifier = Classifier(extractor_of(model))
     assert classifier.enroll(classes) == []

@@ -32,7 +32,7 @@ def test_leftovers_of_a_kill_are_completed(tmp_path: Path) -> None:
         assert cut.read_bytes() == data
 
 
-def test_results_file_is_not_started_twice_or_mixed(tmp_path: Path) -> None:
+def test_results_file_is_not_overwritten_or_mixed_with_other_runs(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     write(path, "ab")
     with pytest.raises(FrnError, match=r"already exists\. Add --resume"):

@@ -150,7 +150,7 @@ def test_checkpoint_without_time_or_memory_bound_is_refused(tmp_path: Path, monk
     with pytest.raises(FrnError, match=r"slow\.pth: is not a readable torch checkpoint: reading it took longer"):
         weights.read_weights(slow)
     monkeypatch.setattr(checkpoint_check, "SECONDS", 20.0)
-    torch.save({"a": torch.zeros(1).expand(1 << 20, 1 << 20)}, wide)  # takes four bytes, and fits no model
+    torch.save({"a": torch.zeros(1).expand(1 << 20, 1 << 20)}, wide)  # this tensor takes four bytes and fits no model
     with pytest.raises(FrnError, match="its weights do not fit"):
         import_reference(wide)
     with zipfile.ZipFile(full, "w", zipfile.ZIP_DEFLATED) as archive:

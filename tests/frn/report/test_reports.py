@@ -126,7 +126,9 @@ def test_names_cannot_become_markup(tmp_path: Path) -> None:
         (tmp_path / "classes" / name / "a.jpg").write_bytes(photo + name.encode())
     out = tmp_path / "out.html"
     frn("classify", tmp_path / "classes", tmp_path / "classes" / "unknown", "--report", out, "--model", "conv4")
-    assert [tag for tag, _ in Elements(out.read_text(encoding="utf-8")).found].count("script") == 1  # the page's own
+    assert [tag for tag, _ in Elements(out.read_text(encoding="utf-8")).found].count(
+        "script"
+    ) == 1  # the page's own script
     text = "".join(render("page.html", EVIL, EVIL, {EVIL: EVIL}))
     assert "script" not in [tag for tag, _ in Elements(text).found]
 

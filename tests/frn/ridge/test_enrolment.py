@@ -144,7 +144,7 @@ def test_an_answer_does_not_depend_on_the_other_queries() -> None:
 
 
 @pytest.mark.parametrize(("shot", "beta"), [(1, 0.2), (4, 0.2), (4, 1.2)])
-def test_many_classes_are_scored_like_few(monkeypatch: pytest.MonkeyPatch, shot: int, beta: float) -> None:
+def test_many_classes_get_the_same_scores_as_few(monkeypatch: pytest.MonkeyPatch, shot: int, beta: float) -> None:
     """Score in blocks, and by operators if there are many supports; rho above 2 has negative signs."""
     head = HeadParameters(alpha=-1.0, beta=beta)
     classes = [enroll(maps_of(shot, 6, 12, seed=seed), head) for seed in range(40)]

@@ -184,7 +184,7 @@ def maps_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("shot", [1, 5, 20, 30])
 def test_float32_gradients_are_close_to_float64(monkeypatch: pytest.MonkeyPatch, name: str, shot: int) -> None:
-    """Computed in pieces of a single map, with lambda as small as in real use.
+    """Scoring runs in pieces of a single map, and lambda is as small as in real use.
 
     The worst case is lambda's gradient of "low rank" in the whitened form, wrong by 1.01e-4. The paper's Eq. 8 in
     float32 with `.inverse()` is wrong by 600 times the true gradient there.

@@ -256,7 +256,7 @@ def test_failed_check_leaves_the_file_and_its_folder_unchanged(tmp_path: Path) -
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "before")]
 
 
-def test_a_name_above_240_bytes_is_shortened_for_the_files_beside_it() -> None:
+def test_name_above_240_bytes_is_shortened_for_its_temporary_files() -> None:
     assert beside(Path("x" * 240), PART).name == "." + "x" * 240 + f".{PART}"
     assert len(beside(Path("x" * 241), PART).name) < 100
     assert beside(Path("x" * 241), PART) != beside(Path("x" * 242), PART)

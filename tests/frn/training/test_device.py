@@ -64,7 +64,7 @@ def test_step_does_not_wait_for_the_device(backbone: str, objective: Literal["ep
     assert logits.shape == (len(target), 3)
 
 
-def test_images_are_gathered_on_the_device_like_on_the_host() -> None:
+def test_images_are_gathered_the_same_on_device_and_host() -> None:
     images = ConcatImages(tuple(draw_classes(2, 3, size=size, seed=size) for size in (20, 33)))
     chosen = np.array([11, 0, 4, 6])
     canvas, _ = ResidentImages(images, DEVICE).gather(chosen)

@@ -126,7 +126,7 @@ def test_too_few_photos_are_reported() -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_model_has_a_preset_of_its_own_kind(name: str) -> None:
+def test_every_shipped_model_has_a_matching_preset(name: str) -> None:
     config, record = read_header(SHIPPED[name])
     preset = finetuning_preset(config, record, [46] * 18, [50] * 6)
     assert (preset.backbone, preset.last_pool, preset.transform) == (
@@ -162,7 +162,7 @@ def test_config_of_a_run_configures_another_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("lr = 3", "there is no setting 'lr'; choose from method, backbone"),
+        ("lr = 3", "unknown setting 'lr'; choose from method, backbone"),
         ("backbone = 3", "backbone is 3, but must have the type of 'conv4'"),
         ("[schedule]\nepochs = 'two'", r"\[schedule\]: epochs is 'two', but must have the type of 30"),
         ("[schedule]\nmilestones = [1, 'x']", r"milestones is \[1, 'x'\]"),

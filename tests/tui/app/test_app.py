@@ -134,9 +134,7 @@ def test_folder_becomes_a_corrected_saved_and_exported_classifier(
     drive_real(again, tmp_path / "m.frn.json")
 
 
-def test_classes_made_by_hand_can_be_undone_to_the_start(
-    moths_folder: Path, lines: Lines, drive_real: DriveReal
-) -> None:
+def test_creating_classes_can_be_undone_to_the_start(moths_folder: Path, lines: Lines, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         await driver.keys("A")

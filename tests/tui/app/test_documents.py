@@ -105,7 +105,7 @@ def test_a_crash_is_not_listed_before_named_files(
         await driver.type("unsaved work")
         assert driver.counts == {"finch": 1}
         assert not app.controller.session.is_saved
-        assert not app.controller.session.can_undo  # one undo emptied the app
+        assert not app.controller.session.can_undo  # one undo removed all classes
         assert fake_engine.left == {}
 
     drive(scenario)

@@ -45,7 +45,7 @@ class User:
 
     @property
     def asked(self) -> str:
-        """Return the photo on show."""
+        """Return the displayed photo."""
         answer = self.app.controller.query.answer
         return answer["path"] if answer else ""
 
@@ -85,7 +85,7 @@ async def one_photo(user: User) -> None:
 
 
 async def correction(user: User) -> None:
-    """Assign the photo on show to another class; the next photo follows."""
+    """Assign the displayed photo to another class; the next photo follows."""
     await user.press("3")
     assert next(iter(user.labels.values())) == "owl"
     assert user.asked.endswith("finch-101.jpg")

@@ -304,7 +304,7 @@ def test_mouse_goes_up_accepts_and_cancels(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_a_folder_below_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_subfolder_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngine) -> None:
     deep = {"/photos/owl/barn/night": ["owl-50.jpg"], "/photos/owl/barn": ["night"]}
     fake_engine.FOLDERS = {**FakeEngine.FOLDERS, **deep}  # type: ignore[misc]
 

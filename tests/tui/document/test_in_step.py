@@ -138,7 +138,7 @@ def test_photos_belong_to_the_project_that_they_were_added_to(run: Callable[[Tes
     run(test)
 
 
-def test_photos_of_a_class_deleted_meanwhile_are_reported_by_its_name(run: Callable[[Test], None]) -> None:
+def test_photos_for_a_deleted_class_are_reported_with_its_name(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.held["embed"] = asyncio.Event()
         adding = asyncio.create_task(controller.add(1, ["/photos/wren/wren-4.jpg"]))

@@ -240,7 +240,7 @@ EVIL: dict[str, tuple[Make, str]] = {
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes, devices and such names are of POSIX")
-def test_every_kind_ends_with_an_outcome_and_the_engine_lives(
+def test_every_kind_of_file_has_an_outcome_and_the_engine_survives(
     tmp_path: Path, moths: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FRN_STATE", str(tmp_path / "state"))

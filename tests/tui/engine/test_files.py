@@ -108,7 +108,7 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "features.onnx"
 
 
-def test_untrained_head_is_tuned_like_in_the_library(
+def test_untrained_head_is_tuned_as_in_the_library(
     bare: Engine, untrained: Path, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     bare.done("open_model", model=str(untrained))

@@ -22,7 +22,7 @@ HEAT: Message = {"map": [[0.0] * 4] * 3 + [[1.0] * 4], "low": 0.0, "high": 1.0, 
 
 
 def cells(answer: Message) -> np.ndarray[Any, Any]:
-    """Cells (rows, columns, 7)."""
+    """Cells of an image, (rows, columns, 7)."""
     data = np.frombuffer(base64.b64decode(answer["cells"]), dtype=np.uint8)
     return data.reshape(answer["rows"], answer["columns"], 7)
 

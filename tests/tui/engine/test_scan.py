@@ -52,7 +52,7 @@ def test_class_folders_take_precedence_over_loose_images(bare: Engine, tmp_path:
     assert bare.done("scan", path=str(tmp_path))["classes"] == {"full": [str(tmp_path / "full" / "a.jpg")]}
 
 
-def test_images_beside_class_folders_are_reported(bare: Engine, tmp_path: Path) -> None:
+def test_images_next_to_class_folders_are_reported(bare: Engine, tmp_path: Path) -> None:
     loose = tmp_path / "loose.png"
     (tmp_path / "full").mkdir()
     for path in (loose, tmp_path / "full" / "a.jpg"):
@@ -111,7 +111,7 @@ def test_a_listing_has_the_entries_of_the_picker(bare: Engine, tmp_path: Path) -
     assert "cannot be listed" in bare.ask("list", path=str(tmp_path / "away")).reason
 
 
-def test_folders_below_are_listed_level_by_level(bare: Engine, tmp_path: Path) -> None:
+def test_subfolders_are_listed_level_by_level(bare: Engine, tmp_path: Path) -> None:
     for name in ("owl/barn/night", "jay", ".hidden/x"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "owl" / "barn" / "again").symlink_to(tmp_path)

@@ -151,7 +151,7 @@ def test_photo_that_changes_during_a_copy_is_kept(
     assert not place.exists()
 
 
-def test_copy_of_a_photo_removed_meanwhile_is_kept(
+def test_copy_of_a_photo_removed_during_the_move_is_kept(
     tmp_path: Path, other_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photo, place = tmp_path / "x.jpg", other_disk / "x.jpg"

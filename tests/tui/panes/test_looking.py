@@ -99,7 +99,7 @@ def test_tiles_are_as_large_as_fits(count: int, room: tuple[int, int]) -> None:
         assert grid.columns == max((room[0] + 1) // 17, 1)
 
 
-def test_map_is_beside_the_photo_if_it_fits_or_over_it(drive: "Drive", lines: Lines) -> None:
+def test_map_is_next_to_the_photo_if_it_fits_or_over_it(drive: "Drive", lines: Lines) -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         picture = workspace.query_pane.picture

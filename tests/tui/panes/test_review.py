@@ -532,7 +532,7 @@ def test_answers_are_judged_together_on_request(
     drive(scenario)
 
 
-def test_the_table_has_a_picture_beside_each_row_and_sorts_by_its_columns(drive: Drive, lines: Lines) -> None:
+def test_table_has_an_image_in_each_row_and_sorts_by_its_columns(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("g")
