@@ -27,7 +27,7 @@ SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
 TIMEOUT = 300
 """Seconds after which a test counts as hung: its process prints all stacks and ends; with `-n`, another continues."""
 SHOWN = pytest.StashKey[int]()
-"""Where standard error goes between tests."""
+"""Destination of standard error between tests."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -92,7 +92,7 @@ def graph() -> dict[str, set[str]]:
 
 
 def place(module: str, layers: list[set[str]]) -> tuple[int, str] | None:
-    """Return the layer of a module and its package there: the longest matching name."""
+    """Return the layer of a module and its package in that layer; the longest matching name counts."""
     parts = module.split(".")
     for length in range(len(parts), 0, -1):
         name = ".".join(parts[:length])

@@ -37,7 +37,7 @@ ONLY_READ = {
     "--model runs/mine": "needs a run of `frn finetune`",
     "--model resnet18": "needs a network of others",
 }
-"""Commands that are not run here: the reason, and the page."""
+"""Commands that are not run here, with the reason and the page."""
 RUN_ALL_THE_SAME = ("reproduce --list",)
 ELSEWHERE = {
     r"python3 -m venv .*pytest": ".ci/run",

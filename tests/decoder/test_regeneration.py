@@ -103,7 +103,7 @@ def test_errors_equal_those_computed_by_hand(images: StoredImages) -> None:
     sampled = np.array([[label * 12 + number for number in range(4)] for label in (3, 0, 1)])
 
     def regenerate(query: int, members: list[int]) -> float:
-        """One image, from its own map or from a plain ridge regression on the members' maps (Eq. 8)."""
+        """Decode one image from its own map, or from a plain ridge regression on the members' maps (Eq. 8)."""
         pixels = torch.from_numpy(images.images()[[query, *members]]).permute(0, 3, 1, 2)
         with torch.no_grad():
             maps = 8 * model.feature_maps(pixels / 255)

@@ -55,7 +55,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of random weights, with their hash in the name like torchvision's."""
+    """Address of a file of random weights, whose name contains its hash as in torchvision."""
     folder = tmp_path_factory.mktemp("served")
     torch.manual_seed(0)
     file = folder / "weights.pth"

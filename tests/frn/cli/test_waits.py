@@ -19,7 +19,7 @@ SAMPLES = assets_folder() / "samples"
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The lines that are printed, one every few milliseconds."""
+    """Collect the printed lines, with an interval of a few milliseconds."""
     told: list[str] = []
     monkeypatch.setattr(console, "EVERY", 0.02)
     monkeypatch.setattr(console, "note", told.append)

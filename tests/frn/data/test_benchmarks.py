@@ -120,7 +120,7 @@ def test_aircraft_are_named_by_line_and_cropped(tmp_path: Path) -> None:
 # iNaturalist
 
 CATEGORIES = {0: ("Aves", 50), 1: ("Insecta", 51), 6: ("Mammalia", 50), 24: ("Arachnida", 49), 68: ("Aves", 1001)}
-"""Super-category and number of boxed images; the last two have too few and too many. meta-iNat tests on categories 6, 24, 68.
+"""Super-category and number of boxed images; the last two have too few and too many. meta-iNat tests on 6, 24, 68.
 """
 
 

@@ -1,4 +1,4 @@
-"""Many threads and many photos: one classifier, complete answers, constant memory; any form of photos and labels."""
+"""One classifier for many threads and photos, with constant memory; photos and labels in any form."""
 
 import io
 import itertools

@@ -85,7 +85,7 @@ def colours() -> Image.Image:
 
 
 def by_matrix(pixels: NDArray[np.uint8], primaries: object, gamma: float) -> NDArray[np.float64]:
-    """Convert to sRGB by the definitions of both spaces, as an independent second way."""
+    """Convert to sRGB by the definitions of both spaces, as an independent check."""
     linear = (pixels / 255.0) ** gamma @ np.array(primaries) @ np.linalg.inv(np.array(SRGB))
     linear = linear.clip(0, 1)
     return 255 * np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)

@@ -208,7 +208,7 @@ def test_images_over_the_memory_limit_are_reduced_or_refused(tmp_path: Path, mon
     jpeg = save(tmp_path / "x.jpg", picture, progressive=True)
     plain, webp = save(tmp_path / "plain.jpg", picture), save(tmp_path / "x.webp", picture)
     whole = transform(open_image(jpeg)).astype(int)
-    monkeypatch.setattr(decoding, "MAX_MEMORY", 10_000_000)  # of 1600 x 1200 pixels: 4 bytes each fit, 7 do not
+    monkeypatch.setattr(decoding, "MAX_MEMORY", 10_000_000)  # 1600 x 1200 pixels fit at 4 bytes each, but not at 7
     assert open_image(jpeg).size == (400, 300)
     assert open_image(plain).size == (1600, 1200)
     difference = decode_crop(read_file(jpeg), jpeg, transform).astype(int) - whole

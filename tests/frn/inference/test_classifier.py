@@ -1,4 +1,4 @@
-"""From files to labels without torch, compared with the torch model."""
+"""Classify files without torch, compared with the torch model."""
 
 import json
 import threading

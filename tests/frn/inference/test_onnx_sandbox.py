@@ -1,4 +1,4 @@
-"""ONNX models from other people: even allowed operators can take too much, and are stopped."""
+"""Even allowed operators of an ONNX model can take too much time or memory, and are then stopped."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""The caches on disk: limited, least recently used deleted first, moved and cleared without other losses."""
+"""Caches on disk: their limit, removal of the least recently used entries, and clearing without other losses."""
 
 import json
 import os

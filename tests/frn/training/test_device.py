@@ -1,4 +1,4 @@
-"""Results of a device, compared with a processor in float64. `FRN_TEST_DEVICE=cuda` runs it there, as `gpu.sh` does.
+"""Results on a device, compared with a processor in float64. `FRN_TEST_DEVICE=cuda` runs it there, as `gpu.sh` does.
 
 Without the variable, the processor replaces the device. The `meta` device then checks that a step never waits for the
 device: reading a number fails there.

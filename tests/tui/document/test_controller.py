@@ -182,7 +182,7 @@ def test_saving_marks_the_state(run: Run) -> None:
     run(test)
 
 
-def test_a_cancelled_adding_changes_nothing(run: Run) -> None:
+def test_cancelled_addition_changes_nothing(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.add_classes({"jay": photos("jay", 2)})
         engine.pause = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Answers, and how well the classes are told apart."""
+"""Answers, and how well the classes can be distinguished."""
 
 from pathlib import Path
 
