@@ -263,7 +263,7 @@ class Classifier:
 
     @property
     def left_out_photos(self) -> list[Support]:
-        """Return the examples for leave-one-out: all in classes with at least two, or an even selection if they are many."""
+        """Return the examples for leave-one-out: those of classes with at least two, or an even selection of many."""
         supports = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
         return supports[:: stride(len(supports))]
 

@@ -1,7 +1,7 @@
-"""Results on a device, compared with a processor in float64. `FRN_TEST_DEVICE=cuda` runs it there, as `gpu.sh` does.
+"""Results on a device, compared with a processor in float64.
 
-Without the variable, the processor replaces the device. The `meta` device then checks that a step never waits for the
-device: reading a number fails there.
+Set `FRN_TEST_DEVICE=cuda` to choose the device, as `gpu.sh` does; by default it is the processor. The `meta` device
+checks that a step never waits for the device, because reading a number fails there.
 """
 
 import copy
