@@ -32,7 +32,7 @@ SHOWN = pytest.StashKey[int]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SHOWN] = os.dup(2)
-    # as for a background job of a shell; child processes inherit it
+    # a shell's background job ignores it, and child processes inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -72,7 +72,7 @@ def lines(page: Path) -> Iterator[tuple[str, str]]:
                 line, _, shown = part.partition("\n")
                 yield line, shown
         else:
-            whole = block.replace("\\\n", " ")  # a line may continue on the next
+            whole = block.replace("\\\n", " ")  # a command may continue on the next line
             yield from ((line, "") for line in whole.splitlines() if line.strip())
 
 
@@ -173,7 +173,7 @@ def test_commands_in_sentences_parse(page: Path) -> None:
     for mention in re.findall(r"`(frn [^`]+)`", prose):
         words = shlex.split(mention)[1:]
         options = [word for word in words if word.startswith("--")]
-        last_takes_a_value = len(words) > 1 and words[-1] in options  # `frn classify --report`: only mentioned
+        last_takes_a_value = len(words) > 1 and words[-1] in options  # `frn classify --report` is only mentioned
         if last_takes_a_value or "--install-completion" in words or "--show-completion" in words:
             continue
         read(words, whole=False)

@@ -103,7 +103,7 @@ def _work(outcome: Outcome, count: int, keep: Path) -> None:
             buffered += chunk
             *lines, buffered = buffered.split(b"\n")
             for line in lines:
-                if line:  # the first is empty: the worker is ready
+                if line:  # an empty first line means that the worker is ready
                     _count(outcome, json.loads(line))
             if time.monotonic() - looked > 0.5:
                 outcome.peak, looked = max(outcome.peak, taken(process.pid)), time.monotonic()

@@ -113,7 +113,9 @@ class Places(ast.NodeVisitor):
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         words = (ast.JoinedStr, ast.List, ast.Tuple, ast.Dict)
-        if not any(isinstance(n, words) or _is_text(n) for n in (node.left, node.right)):  # those only raise TypeError
+        if not any(
+            isinstance(n, words) or _is_text(n) for n in (node.left, node.right)
+        ):  # those mutants only raise TypeError
             self.between(node.left, node.right, ARITHMETIC)
         self.generic_visit(node)
 
@@ -269,7 +271,7 @@ def traced(tests: "Tests", report: Path) -> Calls:
 def nearest_calling(mutant: Mutant, calls: Calls) -> tuple[str, ...]:
     """Return the test files nearest to a mutant."""
     by_import, name = nearest(mutant.path), ".".join(mutant.scope)
-    # Files that call its function, else its class, else its module.
+    # Prefer files that call its function, then its class, then its module.
     for is_meant in (name.__eq__, lambda where: where.startswith(f"{name}."), lambda where: True):
         callers = [
             file for file in calls if any(path == mutant.path and is_meant(where) for path, where in calls[file])

@@ -131,7 +131,7 @@ def test_two_programs_sorting_equal_names_lose_no_photo(
     rename = placing.rename_new
 
     def late(source: Path, target: Path) -> None:
-        time.sleep(random.choice([0, 0, 0.0005, 0.002]))  # between checking a name and using it
+        time.sleep(random.choice([0, 0, 0.0005, 0.002]))  # wait between checking a name and using it
         rename(source, target)
 
     monkeypatch.setattr(placing, "rename_new", late)
@@ -149,7 +149,7 @@ def test_two_programs_sorting_equal_names_lose_no_photo(
 
     doomed, other = fork(lambda: program("a")), fork(lambda: program("b"))
     time.sleep(random.uniform(0.05, 0.3))
-    os.kill(doomed, signal.SIGKILL)  # then start again
+    os.kill(doomed, signal.SIGKILL)  # then start over
     assert ended(doomed) == -signal.SIGKILL
     settle_all()
     left = [path.name for path in (tmp_path / "a").iterdir()]

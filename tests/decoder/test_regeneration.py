@@ -155,7 +155,7 @@ def test_the_grid_shows_supports_on_the_left_and_queries_on_top(images: StoredIm
     assert grid.shape == (5 * step, 4 * step, 3)
     tiles = grid.reshape(5, step, 4, step, 3)[:, GAP:, :, GAP:].transpose(0, 2, 1, 3, 4)
     known = {image.tobytes() for image in images.images()}
-    assert (tiles[:2, :2] == 255).all()  # no trace of the queries or of their own maps
+    assert (tiles[:2, :2] == 255).all()  # neither queries nor their own maps are drawn here
     assert all(tile.tobytes() in known for tile in [*tiles[2:, :2].reshape(-1, 32, 32, 3), *tiles[0, 2:]])
     with torch.no_grad():
         pixels = torch.from_numpy(tiles[0, 2].copy()).permute(2, 0, 1)[None] / 255

@@ -181,8 +181,8 @@ def test_small_file_naming_a_huge_network_is_refused_cheaply(tmp_path: Path) -> 
     reason, told = done.stdout.splitlines()
     assert "its weights do not fit a frn model on torchvision:regnet_y_128gf (Missing key(s)" in reason
     seconds, grown = map(float, told.split())
-    assert grown < 300 << 10  # KiB; with its weights the network takes 3.3 GB
-    assert seconds < 20  # seconds of processor time: one on an idle machine, 55 with the weights
+    assert grown < 300 << 10  # in KiB; with its weights the network takes 3.3 GB
+    assert seconds < 20  # processor seconds: one on an idle machine, 55 with the weights
 
 
 @pytest.mark.parametrize("name", ["resnet18", "regnet_x_400mf", "swin_t", "convnext_tiny", "efficientnet_b0"])

@@ -144,7 +144,7 @@ def test_broken_photos_are_skipped(moths: Path, model: Path, tmp_path: Path, tru
 def test_names_with_spaces_umlauts_and_emoji_and_a_class_of_one_image(moths: Path, model: Path, tmp_path: Path) -> None:
     for name, count in (("Käfer 🐞", 1), ("Grüner Wurm", 3)):
         (tmp_path / "my photos ♥" / name).mkdir(parents=True)
-        species = moths / "test" / f"moth 4{count}"  # its own copy: a photo may be an example of only one class
+        species = moths / "test" / f"moth 4{count}"  # a separate copy, because a photo may belong to only one class
         for number in range(count):
             shutil.copy(species / f"0{number}.png", tmp_path / "my photos ♥" / name / f"Foto {number} ß.png")
     query = tmp_path / "my photos ♥" / "Käfer 🐞" / "Foto 0 ß.png"

@@ -126,7 +126,7 @@ def test_damaged_cache_is_built_again(tmp_path: Path, private_cache: Path, decod
         index.write_text(changed)
     assert np.array_equal(load_images(folders, TRANSFORM).images(), expected)
     assert decodes.count == 12
-    assert [entry.name for entry in (private_cache / "images").iterdir()] == [home.name]  # no file remains
+    assert [entry.name for entry in (private_cache / "images").iterdir()] == [home.name]  # no files are left
 
 
 def test_a_broken_file_is_skipped_and_reported(tmp_path: Path, truncated_jpeg: Path) -> None:

@@ -233,7 +233,9 @@ def test_only_the_broken_link_is_skipped(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / "photos" / name).mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(tmp_path / "photos" / name / "1.png")
-    (tmp_path / "photos" / "a" / "2.png").symlink_to("x" * 300)  # raises, like a link into a folder without permission
+    (tmp_path / "photos" / "a" / "2.png").symlink_to(
+        "x" * 300
+    )  # this raises, like a link into a folder without permission
     prepare("folder", [tmp_path / "photos"], tmp_path / "out")
     record = read_record(tmp_path / "out")
     assert record is not None

@@ -74,7 +74,7 @@ def test_evaluation_draws_classes_and_images_uniformly_and_without_replacement()
         episode = evaluation_episode(sizes, SHAPE, seed=0, index=index)
         assert all(len(set(row.tolist())) == 5 for row in episode)
         counts[[label_of(row[0], sizes) for row in episode]] += 1
-    assert np.abs(counts / 1500 - 3 / 4).max() < 0.04  # for any size of the class
+    assert np.abs(counts / 1500 - 3 / 4).max() < 0.04  # this holds for any class size
 
 
 def test_a_class_that_is_too_small_is_reported_with_both_counts() -> None:

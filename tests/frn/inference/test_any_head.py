@@ -143,7 +143,7 @@ def test_head_exports_as_one_graph_for_any_episode(method: str, tmp_path: Path) 
 def test_head_with_a_fixed_size_is_refused(tmp_path: Path) -> None:
     class Fixed(Head):
         def forward(self, support: Tensor, query: Tensor) -> Tensor:
-            return query.mean((1, 2))[:, None].expand(-1, len(support))  # `len` is a number to the tracer
+            return query.mean((1, 2))[:, None].expand(-1, len(support))  # the tracer treats `len` as a fixed number
 
     model = load_model(save("proto", tmp_path))
     model.head = Fixed()

@@ -19,7 +19,7 @@ def test_worst_explained_block_is_brightest_at_its_place() -> None:
     light = lightness(overlay(grey, errors, low=0, high=2))
     blocks = light.reshape(5, 17, 5, 17).mean((1, 3))
     assert np.unravel_index(blocks.argmax(), (5, 5)) == (1, 3)
-    assert np.allclose(light.reshape(5, 17, 5, 17).std((1, 3)), 0)  # blocks, not a blur
+    assert np.allclose(light.reshape(5, 17, 5, 17).std((1, 3)), 0)  # drawn in blocks, without smoothing
     smooth = lightness(overlay(grey, errors, low=0, high=2, smooth=True))
     assert smooth.reshape(5, 17, 5, 17).std((1, 3)).max() > 1
 

@@ -43,8 +43,8 @@ def test_least_recently_used_maps_are_removed_first(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("frn.inference.feature_cache.time.time", lambda: next(clock))
     store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
     for number in range(40):
-        store.put("m", {str(number): maps(number, r=25, d=64)})  # 6.4 kB each
-        store.get("m", "0", (25, 64))  # in use all the time
+        store.put("m", {str(number): maps(number, r=25, d=64)})  # each map takes 6.4 kB
+        store.get("m", "0", (25, 64))  # this map is used all the time
     kept = [number for number in range(40) if store.get("m", str(number), (25, 64)) is not None]
     assert kept[0] == 0
     assert kept[1:] == list(range(kept[1], 40))

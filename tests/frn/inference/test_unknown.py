@@ -21,7 +21,7 @@ HEAD = HeadParameters(0.3, 0.1, 2.0)
 
 
 def test_explained_share_is_one_minus_error_over_energy() -> None:
-    queries = np.array([[[3.0, 4.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])  # energies (25 + 1) / 2 and 0
+    queries = np.array([[[3.0, 4.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])  # the energies are (25 + 1) / 2 and 0
     errors = np.array([[0.0, 6.5, 13.0, 20.0], [0.0, 1.0, 2.0, 3.0]])
     np.testing.assert_allclose(explained(errors, queries), [[1.0, 0.5, 0.0, 0.0], [0.0] * 4])
 
@@ -133,7 +133,7 @@ def test_distance_of_a_support_from_its_class_is_measured_without_it() -> None:
         rest = np.delete(maps[0], place, axis=0).mean((0, 1))
         expected = np.square(photos[row].mean(0) - rest).sum() / found.scale
         assert distances[row, 0] == pytest.approx(expected, rel=1e-5)
-    assert distances[2, 1] == np.inf  # nothing else is in its class
+    assert distances[2, 1] == np.inf  # its class has no other example
     np.testing.assert_array_equal(distances[[0, 1, 2], [1, 1, 0]], found.distance(photos)[[0, 1, 2], [1, 1, 0]])
 
 
@@ -146,7 +146,7 @@ def test_many_photos_marked_as_no_class_raise_the_limit() -> None:
     stated = Calibration(known, np.zeros(0), 0.0).rule.least
     few = Calibration(known, np.zeros(0), 0.0, others=np.array([0.6])).rule.least
     many = Calibration(known, np.zeros(0), 0.0, others=np.full(30, 0.3)).rule.least
-    assert few == stated  # one photo counts less than twenty
+    assert few == stated  # a single photo has less weight than twenty
     assert many > 0.3
     assert (known < many).sum() < 30
 

@@ -56,7 +56,7 @@ def test_torchvision_network_learns_in_a_custom_loop() -> None:
     """The loop of docs/guides/library.md, as people who know easyfsl write it."""
     dataset = Blobs(transform=v2.Compose([v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32)]))
     network = resnet18(weights=None)
-    backbone = nn.Sequential(*list(network.children())[:-3])  # maps of 256 channels
+    backbone = nn.Sequential(*list(network.children())[:-3])  # the maps have 256 channels
     model = FRN(backbone)
     sampler = EpisodeSampler(dataset, way=5, shot=2, queries=2, episodes=8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
@@ -107,7 +107,7 @@ def test_processed_support_set_gives_the_same_logits() -> None:
         assert at_once.shape == (8, 4)
         torch.testing.assert_close(model.process_support_set(support, labels)(query), at_once)
         order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
-        shuffled = model(support[order], 10 * labels[order], query)  # classes in the order of their labels
+        shuffled = model(support[order], 10 * labels[order], query)  # columns are in the order of the labels
         torch.testing.assert_close(shuffled, at_once, atol=1e-4, rtol=1e-4)
 
 
@@ -146,7 +146,7 @@ def test_episodes_of_any_dataset_are_complete_and_reproducible() -> None:
         assert (rows == rows[:, :1]).all()
         assert len(set(rows[:, 0].tolist())) == 3
         assert len(set(episode)) == 18
-    assert list(samplers[0]) != first  # the next epoch
+    assert list(samplers[0]) != first  # draw the next epoch
 
 
 def test_missing_labels_are_reported() -> None:

@@ -178,7 +178,7 @@ def test_failing_command_stops_only_its_row(
     result = frn("reproduce", "tiny", "--data", tmp_path / "empty", "--out", tmp_path / "out", "--json")
     assert result.exit_code == 1
     assert "failed with status 1" in json.loads(result.stdout)["rows"][0]["missing"]
-    assert "has no folder 'train'" in capfd.readouterr().err  # the command's own message
+    assert "has no folder 'train'" in capfd.readouterr().err  # the failed command prints its own message
 
 
 def test_rows_without_data_are_skipped_with_the_command_to_make_it(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_error_map_equals_the_torch_head() -> None:
     np.testing.assert_allclose(ours, theirs.numpy().reshape(3, 9), rtol=2e-6)
 
 
-@pytest.mark.parametrize("d", [64, 160])  # fewer channels than the pool has rows, and more
+@pytest.mark.parametrize("d", [64, 160])  # d is below and above the number of pool rows
 @pytest.mark.parametrize("kind", ["zero", "duplicated", "nearly duplicated", "low rank", "times 30"])
 def test_degenerate_supports_stay_within_5e_6(kind: str, d: int) -> None:
     query, pool = maps_of(2, 25, d), maps_of(5, 25, d, seed=1)

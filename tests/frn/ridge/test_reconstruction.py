@@ -129,7 +129,7 @@ def family(name: str, way: int, shot: int, r: int, d: int) -> tuple[Tensor, Tens
         pool = draw(way, shot * r, 3) @ draw(way, 3, d)
     elif name == "duplicated":
         pool = pool[:, :1].expand(-1, shot * r, -1).contiguous()
-    elif name == "nearly duplicated":  # the worst case: a float32 factor is wrong by 1e-2
+    elif name == "nearly duplicated":  # the worst case, in which a float32 factor is wrong by 1e-2
         query, pool = 30 * query, 30 * pool[:, :1] * (1 + 1e-3 * draw(way, shot * r, d))
     elif name == "zero":
         pool = torch.zeros_like(pool)

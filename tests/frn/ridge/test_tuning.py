@@ -151,7 +151,7 @@ def test_chosen_alpha_is_better_than_its_neighbours(seed: int) -> None:
 
 
 def test_supports_are_reduced_beyond_400_or_30_billion_multiplications() -> None:
-    cheap, dear = np.empty((2, 1, 2)), np.broadcast_to(0.0, (10, 100, 1000))  # 10^8 multiplications a support
+    cheap, dear = np.empty((2, 1, 2)), np.broadcast_to(0.0, (10, 100, 1000))  # 10^8 multiplications per support
     assert [_stride(count, [cheap]) for count in (400, 401)] == [1, 2]
     assert [_stride(count, [dear]) for count in (300, 301)] == [1, 2]
 

@@ -108,7 +108,7 @@ def elastic(work: str, folder: str, answers: str, restarts: int) -> None:
         max_nodes=1,
         nproc_per_node=2,
         rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",  # a free port
+        rdzv_endpoint="localhost:0",  # torchrun then chooses a free port
         max_restarts=restarts,
         start_method="fork",
         logs_specs=DefaultLogsSpecs(log_dir=answers),
@@ -132,7 +132,7 @@ def rank(work: str, folder: Path, answers: Path) -> None:
         said = traceback.format_exc()
     (answers / f"rank{os.environ['RANK']}").write_text(said)
     if said.startswith("error"):
-        os._exit(1)  # as the command does
+        os._exit(1)  # the command also exits with 1
 
 
 def drawn_splits(*_: object) -> tuple[StoredImages, StoredImages]:

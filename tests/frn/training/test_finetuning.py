@@ -74,7 +74,7 @@ def test_harmful_fine_tuning_keeps_the_original_model(photos: Path, tmp_path: Pa
 
 
 def test_mixture_with_the_start_can_be_best(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    accuracies = iter(range(1, 100))  # every later validation is better
+    accuracies = iter(range(1, 100))  # makes every later validation better
     monkeypatch.setattr(
         "frn.training.loop.evaluate_episodes", lambda *args, **kwargs: Accuracy(float(next(accuracies)), 1.0, 1)
     )
@@ -134,7 +134,7 @@ def test_every_shipped_model_has_a_matching_preset(name: str) -> None:
         config.last_pool,
         config.transform,
     )
-    if "preset" in record:  # teaching has its own recipe
+    if "preset" in record:  # its recipe is in assets/teaching
         own = find_preset(record["preset"])
         assert (preset.augmentation, preset.data.max_side) == (own.augmentation, own.data.max_side)
     unknown = finetuning_preset(config, {}, [46] * 18, [50] * 6)

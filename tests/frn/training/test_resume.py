@@ -258,7 +258,7 @@ def test_run_extended_before_its_first_milestone_equals_the_longer_run(tmp_path:
     def after_an_epoch() -> bool:
         nonlocal steps
         steps += 1
-        return steps == 7  # of six per epoch
+        return steps == 7  # each epoch has six steps
 
     settings = RunSettings(command="frn train tiny")
     quick(tmp_path / "run", stop=after_an_epoch, settings=settings)

@@ -157,7 +157,7 @@ def test_creating_classes_can_be_undone_to_the_start(moths_folder: Path, lines: 
         assert "banded footman" not in driver.counts
         while app.controller.session.can_undo:
             await driver.keys("u")
-        assert list(driver.counts.values()) == [3, 3, 3]  # the opened project
+        assert list(driver.counts.values()) == [3, 3, 3]  # the opened project is shown
         assert app.controller.session.is_saved
         while app.controller.session.can_redo:
             await driver.keys("ctrl+r")
@@ -267,7 +267,7 @@ def test_unsaved_work_needs_confirmation_and_is_recovered(
         assert isinstance(driver.app.screen, Choose)
         await driver.keys("escape")
 
-    drive_real(killed, moths_folder)  # ends without a last message
+    drive_real(killed, moths_folder)  # the app ends without a last message
 
     (path,) = Path(os.environ["FRN_STATE"]).glob("journal-*.json")
     path.with_name("journal-999999.json").write_text(json.dumps({**json.loads(path.read_text()), "process": 999_999}))

@@ -216,7 +216,7 @@ def test_missing_photos_are_counted_reported_and_found_again(
 
     async def scenario(driver: Driver) -> None:
         app = driver.app
-        fake_engine.known = {"jay-1.jpg"}  # the other one has no stored features
+        fake_engine.known = {"jay-1.jpg"}  # the other photo has no stored features
         await app.workspace.open_place("/home/birds.frn.json")
         await driver.idle()
         assert "2 missing (R)" in lines(app)[0]

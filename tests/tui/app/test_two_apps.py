@@ -57,7 +57,7 @@ def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
             with pytest.raises(EngineError, match=rf"open in another frn-tui \(process {os.getpid()}\)"):
                 await second.call(SaveProject(path=path, state=STATE, replace=True))
 
-            await second.call(LockProject(path=path))  # takes it over, which the first app reports
+            await second.call(LockProject(path=path))  # takes the project over, which the first app reports
             with pytest.raises(EngineError, match="Save under another name"):
                 await first.call(SaveProject(path=path, state=STATE, replace=False))
             await first.call(SaveProject(path=str(tmp_path / "mine.frn.json"), state=STATE, replace=False))

@@ -141,7 +141,7 @@ def test_cancelled_request_stops_without_a_kill(photos: Callable[..., list[str]]
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert time.monotonic() - before < 5  # `python assets/benchmarks/app.py` measures 0.25
+        assert time.monotonic() - before < 5  # `python assets/benchmarks/app.py` measures 0.25 s
         seen = len(events)
         await client.call(EmbedImages(paths=paths[:1]))
         assert time.monotonic() - before < 10

@@ -95,7 +95,7 @@ def test_classes_still_answer_after_a_cancelled_model_change(run: Callable[[Test
         await cancelled(changing)
         engine.held.clear()
         assert not engine.known
-        await controller.show("/q/wren-9.jpg")  # requests its maps
+        await controller.show("/q/wren-9.jpg")  # this requests the maps
         assert len(engine.known) == 3
         assert controller.query.answer is not None
         assert "maps" in controller.query.answer
@@ -158,7 +158,7 @@ def test_a_query_ends_with_its_project(run: Callable[[Test], None]) -> None:
         asking = asyncio.create_task(controller.ask(["/q/wren-8.jpg", "/q/bad-9.jpg"]))
         await reached(engine, "query")
         await controller.start_anew()
-        await asyncio.wait_for(asking, 5)  # of an engine that does not answer yet
+        await asyncio.wait_for(asking, 5)  # the engine does not answer yet
         engine.held.pop("query").set()
         await controller.add_classes({"jay": ["/photos/jay/jay-1.jpg"]})
         assert not controller.query.answers
@@ -317,7 +317,7 @@ def test_an_edit_that_changes_nothing_is_not_recorded(drive: "Drive", fake_engin
         await driver.type("mine")
         told = fake_engine.calls.count("classes")
         await driver.keys("0")
-        assert jobs._message.startswith("threshold from the examples: rejects")  # u would undo the class
+        assert jobs._message.startswith("threshold from the examples: rejects")  # otherwise u would undo the class
         assert fake_engine.calls.count("classes") == told
         await driver.keys("plus", "0")
         assert jobs._message == "threshold from the examples: rejects about 5% of your photos   u: undo"
@@ -344,7 +344,7 @@ def test_none_of_these_never_lowers_the_threshold(drive: "Drive") -> None:
         controller = driver.app.controller
         await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
         controller.session.set_threshold(0.5)
-        controller.threshold = 0.1  # as last sent
+        controller.threshold = 0.1  # as sent most recently
         await driver.keys("x")
         assert controller.session.state.threshold == 0.5
 

@@ -115,7 +115,7 @@ def test_untrained_head_is_tuned_as_in_the_library(
     library = Classifier(Extractor.open(untrained, trusted=True, device="cpu", threads=1))
     query = members["moth 42"][9]
     heads = set()
-    for shot in (3, 2):  # in sequence: classes enrolled with another head are not used again
+    for shot in (3, 2):  # one after the other, so that classes of another head are not reused
         few = first(members, shot)
         library.enroll(few)
         heads.add(library.head)
@@ -196,7 +196,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
     engine.done(
         "journal", state=state, model="conv4", project=None, place=None, adding={"x": ["/x/1.jpg"]}, saved=False
     )
-    assert engine.done("recover") is None  # this process lives
+    assert engine.done("recover") is None  # this process is alive
     (file,) = state_folder.glob("journal-*.json")
     entry = json.loads(file.read_text())
     assert (entry["format"], entry["version"]) == ("frn-journal", 1)  # another version is not read
@@ -212,12 +212,12 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert found["adding"] == {"x": ["/x/1.jpg"]}
     engine.done("discard", journal=found["journal"])
     older = engine.done("recover")
-    assert older["project"] == "old"  # another app's unsaved work stays its own
+    assert older["project"] == "old"  # another app's unsaved work is not touched
     engine.done("discard", journal=older["journal"])
     assert engine.done("recover") is None
     assert (state_folder / "journal-8.json").exists()
     living.release()
-    engine.done("discard", journal=str(file))  # of a running app
+    engine.done("discard", journal=str(file))  # a lock of a running app
     assert file.exists()
     engine.done("discard", journal=None)
     assert not file.exists()

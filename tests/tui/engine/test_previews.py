@@ -176,7 +176,7 @@ def test_each_location_of_the_map_is_drawn_at_its_place(
         photo_y = view[1] + (y + 0.5) / height * (view[3] - view[1])
         row, column = (photo_y - top) / (bottom - top) * 3, (photo_x - left) / (right - left) * 5
         if min(abs(row - round(row)), abs(column - round(column))) < 0.2:
-            continue  # at a border it may be either
+            continue  # at a border, both are possible
         inside = 0 <= row < 3 and 0 <= column < 5
         expected = [36, 36, 36] if not inside else [252, 255, 164] if errors[int(row), int(column)] else [0, 0, 4]
         assert shown[y, x].tolist() == expected, (x, y)
@@ -216,7 +216,7 @@ def test_kitty_image_respects_its_pixel_limit_and_aspect_ratio(bare: Engine, wid
     arguments: Message = {"path": str(wide), "columns": 400, "rows": 100, "mode": "kitty"}
     small = bare.done("preview", **arguments, cell=[4, 8])
     assert small["pixels"] == [1600, 400]
-    large = bare.done("preview", **arguments, cell=[16, 32])  # 6400 x 1600 pixels
+    large = bare.done("preview", **arguments, cell=[16, 32])  # the area has 6400 x 1600 pixels
     width, height = large["pixels"]
     assert width * height == pytest.approx(MAX_PIXELS, rel=0.002)
     assert width / height == pytest.approx(4, rel=0.002)
@@ -278,4 +278,4 @@ def test_images_are_dithered_to_the_available_colours(bare: Engine, tmp_path: Pa
     assert set(found["greys"].ravel().tolist()) <= {0, 128, 192, 255}
     assert (found["greys"].std(axis=1) == 0).all()
     assert set(found["256"].ravel().tolist()) <= {0, 95, 135, 175, 215, 255, *range(8, 239, 10)}
-    assert np.abs(found["256"].mean(0) - (100, 150, 60)).max() < 8  # the mean stays, so the eye sees the colour
+    assert np.abs(found["256"].mean(0) - (100, 150, 60)).max() < 8  # dithering keeps the mean colour

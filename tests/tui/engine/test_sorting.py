@@ -32,7 +32,7 @@ def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine,
         (home / folder).mkdir(parents=True)
         (home / folder / "x.jpg").write_text(text)
     photos = [[str(home / "a" / "x.jpg"), "../jay"], [str(home / "b" / "x.jpg"), "../jay"], ["/nowhere/x.jpg", "owl"]]
-    for _ in range(2):  # the second time all already exists
+    for _ in range(2):  # the second time, all files already exist
         done = bare.done("sort", folder=str(out), photos=photos)
         assert [path for path, _ in done["failed"]] == ["/nowhere/x.jpg"]
         (jay,) = [path for path in out.iterdir() if path.name != "owl"]
@@ -181,7 +181,7 @@ def test_file_created_by_another_program_is_not_overwritten(
 
     def late(source: Path, target: Path) -> None:
         monkeypatch.setattr(sorting, "move_new", move)
-        sorting.put(photos[1], tmp_path / "jay", MoveJournal())  # the other program
+        sorting.put(photos[1], tmp_path / "jay", MoveJournal())  # the other program writes the file
         move(source, target)
 
     monkeypatch.setattr(sorting, "move_new", late)
@@ -215,7 +215,7 @@ def test_moved_photos_return_and_existing_files_are_kept(bare: Engine, tmp_path:
 def test_undo_removes_only_empty_folders_made_by_the_sort(bare: Engine, tmp_path: Path) -> None:
     out, card = tmp_path / "out", tmp_path / "card"
     card.mkdir()
-    (out / "owl").mkdir(parents=True)  # of the user
+    (out / "owl").mkdir(parents=True)  # a folder of the user
     photos = []
     for verdict, count in (("jay", 2), ("owl", 1), ("wren", 1)):
         for number in range(count):

@@ -42,7 +42,7 @@ def test_new_photos_in_a_watched_folder_are_classified(
         assert len(app.controller.query.answers) == 1
         folders["/queries"].append("album")
         folders["/queries/album"] = ["wren-9.jpg"]
-        fake_engine.sizes["/queries/album/wren-9.jpg"] = 1000  # is being copied
+        fake_engine.sizes["/queries/album/wren-9.jpg"] = 1000  # the file is still being copied
         looks = fake_engine.calls.count("stamp")
         while fake_engine.calls.count("stamp") < looks + 5:
             fake_engine.sizes["/queries/album/wren-9.jpg"] += 1
@@ -61,7 +61,7 @@ def test_new_photos_in_a_watched_folder_are_classified(
         await driver.until(lambda: "watching" in app.context.jobs._message)
         for entry in app.controller.session.state.classes:
             app.controller.session.delete(entry.id)
-        folders["/queries/album"].append("wren-8.jpg")  # there is no class to compare it with
+        folders["/queries/album"].append("wren-8.jpg")  # no class is left to compare with
         await driver.until(lambda: app.workspace.query_pane.watched is None)
         await driver.idle()
         assert any("/queries is no longer watched" in note.message for note in app._notifications)

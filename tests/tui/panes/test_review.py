@@ -129,9 +129,9 @@ def test_many_photos_are_labelled_at_once_and_undone_at_once(drive: Drive, lines
         await driver.keys("u", "home", "l", "m")
         await driver.type("wren")
         assert driver.counts["wren"] == 6
-        assert review.gallery.cursor == 2  # the next one
+        assert review.gallery.cursor == 2  # the next photo is shown
         await driver.keys("h", "2")
-        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # it is in one class only
+        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # the photo is in one class only
 
     drive(scenario)
 
@@ -194,7 +194,7 @@ def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, si
 def test_photos_are_copied_into_folders_unless_a_move_is_requested(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         await opened(driver)
-        await driver.keys("l", "2")  # the jay is an owl
+        await driver.keys("l", "2")  # label the jay as an owl
         for option, moved in (("copied", False), ("moved into", True)):
             fake_engine.sorted.clear()
             await driver.keys("e")
@@ -246,7 +246,7 @@ def test_undo_moves_photos_back_before_labels(drive: Drive, fake_engine: FakeEng
             return str(owls.supports[-1].path), controller.query.answers[1]["path"]
 
         await opened(driver)
-        await driver.keys("l", "2", "e")  # the jay is an owl
+        await driver.keys("l", "2", "e")  # label the jay as an owl
         await driver.type("moved into")
         await driver.until(lambda: isinstance(driver.app.screen, AskText))
         await driver.type("/out")
@@ -384,7 +384,7 @@ def test_none_of_these_is_kept_sorted_separately_and_undone(
         assert names(driver.app.screen) == ["jay-10.jpg"]  # type: ignore[arg-type]
         await driver.keys("e", "down", "down", "enter", "enter")
         assert [folder for _, folder, _ in fake_engine.sorted] == [f"{Path.cwd()}/sorted/none of these"]
-        await driver.keys("1")  # it is a jay after all
+        await driver.keys("1")  # label it as a jay again
         assert controller.session.state.others == ()
         await driver.keys("u")
         assert said(driver) == "undone: added to jay   ctrl+r: redo"
@@ -407,7 +407,7 @@ def test_dropping_can_be_undone_and_the_review_shows_messages(drive: Drive, line
         assert names(review) == FILES
         assert "undone: dropped 1 answer" in "\n".join(lines(driver.app))
         await driver.keys("d", "escape")
-        assert "/5 " in "\n".join(lines(driver.app))  # of the five that are left
+        assert "/5 " in "\n".join(lines(driver.app))  # five answers are left
 
     drive(scenario)
 
@@ -438,7 +438,7 @@ def test_photos_fill_the_review(
         await driver.keys("L")
 
         def whole() -> int:
-            return "\n".join(lines(driver.app)).count("jay 0.90") - 1  # one is in the line of details
+            return "\n".join(lines(driver.app)).count("jay 0.90") - 1  # one name is also in the line of details
 
         assert whole() >= least
         if size == (140, 40):
@@ -456,9 +456,9 @@ def test_enlarged_photo_is_labelled_and_closed_step_by_step(drive: Drive, lines:
         await driver.keys("l", "enter")
         assert "not explained by jay" in "\n".join(lines(driver.app))
         assert "nearest: jay/jay-0.jpg" in "\n".join(lines(driver.app))
-        await driver.keys("j", "1")  # the owl is a jay
+        await driver.keys("j", "1")  # label the owl as a jay
         assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}
-        assert shown(driver) == "/queries/owl-11.jpg"  # the next one
+        assert shown(driver) == "/queries/owl-11.jpg"  # the next photo is shown
         await driver.keys("k", "x", "u")
         assert shown(driver) == "/queries/owl-11.jpg"
         await driver.keys("escape", "space", "escape")
@@ -490,7 +490,7 @@ def test_v_extends_the_selection_and_an_empty_list_says_why(drive: Drive, lines:
 def test_review_photos_get_their_images(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
-        await driver.until(lambda: len(review.gallery._tiles._pictures) == 5)  # all but the broken one
+        await driver.until(lambda: len(review.gallery._tiles._pictures) == 5)  # all photos except the broken one
 
     drive(scenario)
 

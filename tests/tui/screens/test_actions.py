@@ -28,7 +28,7 @@ def test_m_assigns_a_class_by_name(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         workspace.classes_pane.list.focus()
-        await driver.keys("2", "m", "escape")  # there is no photo to assign
+        await driver.keys("2", "m", "escape")  # no photo to assign
         assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
         await driver.keys("j", "k", "j")
         assert workspace.classes_pane.entry is not None
@@ -44,7 +44,7 @@ def test_m_assigns_a_class_by_name(drive: "Drive") -> None:
         await driver.keys("m")
         await driver.type("jay")
         assert driver.counts["jay"] == 7
-        await driver.keys("1", "9")  # it is one already; there is no class 9
+        await driver.keys("1", "9")  # the photo is already an example, and class 9 does not exist
         assert driver.counts["jay"] == 7
         workspace.classes_pane.list.focus()
         await driver.keys("d", "d", "d", "d", "r", "m")
@@ -187,7 +187,7 @@ def test_picker_moves_between_folders_and_accepts_marked_entries(drive: "Drive")
         assert picker.folder == "/photos/owl"
         await driver.pilot.press("f2")
         await driver.idle()
-        assert driver.counts["jay"] == 6  # it is an owl already
+        assert driver.counts["jay"] == 6  # the photo is already an owl
         assert [problem.path for problem in app.controller.problems][-1:] == ["/photos/owl/owl-0.jpg"]
         await driver.keys("b")
         assert isinstance(app.screen, Page)
@@ -295,7 +295,7 @@ def test_recent_folders_are_offered_and_unsaved_work_needs_confirmation(drive: "
         await driver.keys("escape")
         for option, counts in (("stay", before), ("go on", {"jay": 1})):
             await driver.keys("ctrl+o")
-            await driver.pilot.press("down", "enter")  # the first is the open document
+            await driver.pilot.press("down", "enter")  # the first entry is the open document
             await driver.until(lambda: "unsaved" in getattr(app.screen, "dialog_title", ""))
             await driver.type(option)
             assert driver.counts == counts

@@ -82,7 +82,7 @@ def test_run_folder_belongs_to_one_process(tmp_path: Path) -> None:
     os.close(done)
     assert ended(process) == 0
     folder.claim()
-    RunFolder(tmp_path / "run").claim()  # this process holds it already
+    RunFolder(tmp_path / "run").claim()  # this process already holds the lock
     folder.release()
     assert ended(fork(folder.claim)) == 0
     os.close(read)
