@@ -11,7 +11,7 @@ from frn.backbones.backbone import Backbone
 class ConvBlock(nn.Module):
     """Convolution, BatchNorm, 2 x 2 max-pooling, ReLU.
 
-    ReLU and max-pooling commute; pooling first leaves the ReLU a quarter of the work.
+    ReLU and max-pooling commute, and pooling first leaves a quarter of the values for the ReLU.
     """
 
     slope = 0.0

@@ -25,7 +25,7 @@ def leaky_relu(x: Tensor) -> Tensor:
 
 
 class _LeakyReLU(torch.autograd.Function):
-    """LeakyReLU that saves its result for the gradient, which the next layer saves anyway; torch's own saves x."""
+    """LeakyReLU whose gradient uses its result, which the next layer saves anyway; torch's version saves x."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -118,7 +118,7 @@ class TorchvisionMaps(nn.Module):
         return images
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the weights without the classifier's, with a transformer's positions resampled to the image size."""
+        """Return the weights without the classifier, with a transformer's positions resampled to the image size."""
         kept = {key: value for key, value in weights.items() if not key.startswith(f"{self.head}.")}
         positions = kept.get("encoder.pos_embedding")
         if self.tokens and positions is not None and positions.shape != self.net.encoder.pos_embedding.shape:
@@ -129,7 +129,7 @@ class TorchvisionMaps(nn.Module):
 
     @classmethod
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
-        """Return the recipe of the weights with that file name, or that of torchvision's default weights."""
+        """Return torchvision's recipe for the weights with that file name, or for its default weights."""
         preset = _torchvision_weights(name, weights).transforms()
         size, ratio = preset.crop_size[0], preset.resize_size[0] / preset.crop_size[0]
         return Recipe(size=size, ratio=ratio, mean=tuple(preset.mean), std=tuple(preset.std))
@@ -193,13 +193,13 @@ class TimmMaps(nn.Module):
         return last
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the weights under timm's names, without the classifier's, positions resampled to the image size."""
+        """Return the weights under timm's names without the classifier, with positions resampled to the image size."""
         found = self.renamed(self.name, weights, self.net)
         return {key: value for key, value in found.items() if not key.startswith(tuple(f"{h}." for h in self.heads))}
 
     @staticmethod
     def renamed(name: str, weights: Mapping[str, Tensor], net: nn.Module) -> Mapping[str, Tensor]:
-        """Return the weights under timm's names, transformer positions resampled to the image size of `net`."""
+        """Return the weights under timm's names, with transformer positions resampled to the image size of `net`."""
         rename = getattr(sys.modules[type(net).__module__], "checkpoint_filter_fn", None)
         found: Mapping[str, Tensor] = rename(dict(weights), net) if rename else weights
         if "_conv_stem.weight" in found:
@@ -238,7 +238,7 @@ class TimmMaps(nn.Module):
 
 
 def _named_by_order(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Rename weights of the `efficientnet_lite_pytorch` package to timm's names; both list the layers in one order.
+    """Rename weights of the `efficientnet_lite_pytorch` package to timm's names; the order of layers is the same.
 
     If any shapes differ, the weights keep their names and are refused later.
     """
@@ -268,7 +268,7 @@ ADAPTERS: dict[str, type[TorchvisionMaps] | type[TimmMaps]] = {"torchvision": To
 
 
 def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
-    """Return the class that handles networks of `SOURCE:NAME`. Raises FrnError if the name has another form."""
+    """Return the class that handles networks of `SOURCE:NAME`. Raises FrnError if the name does not have this form."""
     source, colon, rest = name.partition(":")
     if source not in ADAPTERS or not colon or not rest:
         raise FrnError(f"{name}: a pretrained backbone is named {' or '.join(f'{s}:NAME' for s in ADAPTERS)}")

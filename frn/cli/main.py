@@ -30,7 +30,7 @@ from frn.system.hardware import leave_threads_to_networks
 
 
 class Commands(TyperGroup):
-    """Command group that refuses empty words, which would mean the current folder as a path."""
+    """Command group that refuses empty words, because as a path they would mean the current folder."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

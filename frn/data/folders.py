@@ -164,7 +164,7 @@ def looks_like_image(name: str) -> bool:
 
 
 def why_skipped(name: str) -> str:
-    """Say why a file is not an image, judging by its name."""
+    """Return the reason why a file is not an image, judging by its name."""
     suffix = Path(name).suffix
     if suffix.lower() in RAW_NAMES:
         return f"it is {RAW}"

@@ -20,7 +20,7 @@ Episode = NDArray[np.int64]
 def check_classes(
     names: Sequence[str], sizes: Sequence[int], shape: EpisodeShape, *, where: str, every_class: bool
 ) -> None:
-    """Refuse a data set that is too small for `shape`; the message names it `where`.
+    """Refuse a data set that is too small for `shape`; the message calls it `where`.
 
     Evaluation draws from every class, so each must be large enough. Training skips small classes if at least `way`
     others are large enough.
@@ -44,7 +44,7 @@ def check_classes(
 
 
 def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoch: int, turn: int = 0) -> list[Episode]:
-    """Draw one epoch of the authors' sampler: images without replacement, classes by their remaining images.
+    """Draw one epoch as the authors' sampler does: images without replacement, classes by their remaining images.
 
     Classes are drawn with probability proportional to their remaining images. A class with too few left is not drawn
     again, and the epoch ends when fewer than `way` classes are left. Unused images wait for the next epoch. An epoch of

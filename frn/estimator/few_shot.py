@@ -116,7 +116,7 @@ class FewShotClassifier(Estimator):
             labels: another name of `y`.
 
         Raises:
-            FrnError: as `fit`, or if a label is not in `classes`. The classes are then unchanged.
+            FrnError: like `fit`, or if a label is not in `classes`. The classes are then unchanged.
         """
         listed, given = _flat(X, _one_of(y, labels))
         if classes is not None and (odd := set(given.tolist()) - set(as_labels(classes).tolist())):
@@ -182,8 +182,8 @@ class FewShotClassifier(Estimator):
         """Return the share of photos with the right label, each with its weight.
 
         Raises:
-            FrnError: if there are not as many labels or weights, no photos, weights that sum to zero, or numeric labels
-                for text classes.
+            FrnError: if the numbers of photos, labels and weights differ or are zero, the weights sum to zero, or
+                labels are numbers but classes are text.
         """
         fitted, photos = self._fitted, list_photos(X)
         given = _one_of(y, labels)
@@ -343,7 +343,7 @@ class FewShotClassifier(Estimator):
 
 
 def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[Any] | None:
-    """Return the labels given by either name. Raises FrnError if both are given."""
+    """Return the labels, which may be given as `y` or as `labels`. Raises FrnError if both are given."""
     if y is not None and labels is not None:
         raise FrnError("y and labels mean the same: give only one")
     return labels if y is None else y

@@ -1,4 +1,4 @@
-"""Answers of a fitted `FewShotClassifier`: photos to predictions, in batches. This module does not need torch."""
+"""Predictions of a fitted `FewShotClassifier`, in batches. This module does not need torch."""
 
 import itertools
 import math

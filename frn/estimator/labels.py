@@ -1,4 +1,4 @@
-"""Class labels of any type with a name: text, numbers and others; a class keeps its original label.
+"""Class labels of any type: text, numbers and others; a class keeps its original label.
 
 Internally a class is identified by its name, `str(label)`. This module does not need torch.
 """

@@ -57,7 +57,7 @@ class ClassFiles:
 
 
 def is_file_of_classes(path: Path) -> bool:
-    """Return whether the name of a file is that of a project, a CSV or a zip."""
+    """Return whether a file name has the suffix of a project, a CSV or a zip."""
     return is_project(path) or is_table(path) or path.suffix.lower() == ".zip"
 
 

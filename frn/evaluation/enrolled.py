@@ -56,7 +56,7 @@ def enrolled_accuracies(
 def _unequal(
     drawn: NDArray[np.int64], sizes: Sequence[int], shape: EpisodeShape, generator: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """Draw as many queries again, with class shares from a Dirichlet distribution, if there are enough images."""
+    """Draw as many queries with class shares from a Dirichlet distribution, or fewer if images are missing."""
     counts = generator.multinomial(shape.way * shape.queries, generator.dirichlet(np.full(shape.way, CONCENTRATION)))
     ends = np.cumsum(sizes)
     owners = np.searchsorted(ends, drawn[:, 0], side="right")

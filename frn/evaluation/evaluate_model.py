@@ -1,4 +1,4 @@
-"""Accuracy from a model's name and a data set in one call, as for `frn eval`."""
+"""Evaluate a model given by its name on a data set, for `frn eval`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -56,9 +56,9 @@ class EvaluationOptions:
     """Image preparation for an authors' `.pth`, which does not contain it."""
     tta: Tta = "none"
     method: str | None = None
-    """Another, untrained head on the model's backbone: SimpleShot's is centred on train/, FRN's tuned on val/.
+    """Another, untrained head on the model's backbone: SimpleShot is centred on train/, FRN is tuned on val/.
 
-    Or one of `CLASSICAL`, which is fitted to each episode.
+    One of `CLASSICAL` is fitted to each episode.
     """
     tune: bool = False
     transductive: bool = False

@@ -43,7 +43,7 @@ class FeatureExtractor(Protocol):
 class TorchExtractor:
     """A torch model in evaluation mode, which is moved to `device`.
 
-    With `mirror`, maps are the mean of the image's map and of its mirror image's, flipped back.
+    With `mirror`, a map is the mean of the maps of the image and of its mirror image, flipped back.
     """
 
     def __init__(

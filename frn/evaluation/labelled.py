@@ -81,7 +81,7 @@ class ClassScore:
 
     @property
     def recall(self) -> float:
-        """Fraction of the class's photos that were predicted as it."""
+        """Fraction of the class's photos that were predicted correctly."""
         return self.right / self.photos if self.photos else math.nan
 
     @property
@@ -107,7 +107,7 @@ class LabelledScore:
     near_copies: tuple[NearCopy, ...] = ()
     """Photos that are skipped because they are near copies of an example."""
     notes: tuple[str, ...] = ()
-    """Notes on folders whose names match a class only loosely or not at all, and on classes without photos."""
+    """Notes on folders whose name matches a class only loosely or not at all, and on classes without photos."""
 
     @property
     def right(self) -> int:
@@ -265,7 +265,7 @@ def _looks(classifier: Classifier) -> tuple[list[tuple[Path, str]], list[bytes]]
 
 
 def wilson(right: int, photos: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a fraction: accurate for few photos and near 0 and 1, unlike the normal one."""
+    """Return Wilson's 95 % interval of a fraction, which is accurate even for few photos and near 0 and 1."""
     share, reach = right / photos, Z_95**2 / photos
     centre = (share + reach / 2) / (1 + reach)
     half = Z_95 / (1 + reach) * math.sqrt(share * (1 - share) / photos + reach / (4 * photos))

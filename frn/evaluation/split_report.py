@@ -1,4 +1,4 @@
-"""Evaluation of a model on a split: several episode shapes from features computed once."""
+"""Evaluation of a model on a split: features are computed once for several episode shapes."""
 
 import time
 from collections.abc import Sequence

@@ -59,7 +59,7 @@ class BiFRNHead(Head):
 
 
 class SelfReconstruction(nn.Module):
-    """A transformer with one layer and one head over the locations of a map (FSRM), whose shape is kept."""
+    """A transformer with one layer and one head over the locations of a map (FSRM); the map keeps its shape."""
 
     def __init__(self, d: int) -> None:
         super().__init__()

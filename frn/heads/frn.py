@@ -1,4 +1,4 @@
-"""FRN head: a class scores by how well its supports reconstruct the query (Sec. 3.1-3.2)."""
+"""FRN head: the score of a class is how well its supports reconstruct the query (Sec. 3.1-3.2)."""
 
 from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""MCL, mutual centralized learning (Liu et al., CVPR 2022): a class scores by the centrality of its locations.
+"""MCL, mutual centralized learning (Liu et al., CVPR 2022): the score of a class is the centrality of its locations.
 
 The formulas follow LibFewShot (RL-VIG/LibFewShot), which adapts the authors' code. A random walk alternates between the
 query's locations and the locations of all classes; the probability of a step grows with the cosine. The probability of

@@ -34,7 +34,7 @@ class ShallowDataWarning(FrnWarning):
 
 
 def white_level(image: Image.Image, most: float) -> float:
-    """Return the value of white in a deep image whose largest value is `most`."""
+    """Return the value of white in an image of more than eight bits whose largest value is `most`."""
     if (named := _named_white(image)) and named >= most:
         return named
     if most <= 1 and image.mode == "F":

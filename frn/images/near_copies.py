@@ -41,7 +41,7 @@ def look(crop: Pixels) -> bytes:
 
 
 def are_near(looks: Sequence[bytes], others: Sequence[bytes]) -> NDArray[np.uint8]:
-    """Return the nearness (n, m) of copies, from `MOST_BITS` + 1 for equal hashes down to 1; 0 for other photos."""
+    """Return how near copies are (n, m), from `MOST_BITS` + 1 for equal hashes down to 1; 0 for other photos."""
     (signs, colours), (other_signs, other_colours) = map(_parts, (looks, others))
     bits = np.bitwise_count(signs[:, None] ^ other_signs)
     nearness = np.where(bits <= MOST_BITS, MOST_BITS + 1 - bits, 0).astype(np.uint8)

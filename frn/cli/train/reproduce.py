@@ -146,7 +146,7 @@ def _run(command: "Command") -> None:
 
 
 def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
-    """Return data set folders by name; a folder without a name is the table's only data set.
+    """Return data set folders by name; a folder without a name belongs to the table's only data set.
 
     Prints a note about each folder that no row needs. Raises FrnError if the name is missing or unknown, or the folder
     does not exist.

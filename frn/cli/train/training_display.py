@@ -21,7 +21,7 @@ SMOOTHING = 0.98
 """Smoothing of the displayed loss and accuracy; the metrics file has the raw values."""
 
 LASTING = 50
-"""Diverging steps before a warning: some runs recover."""
+"""Number of diverging steps before a warning, because some runs recover."""
 
 
 class TrainingDisplay:

@@ -144,7 +144,7 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
 
 
 def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
-    """Return the collector of a report's photos; announce the size of a large report in advance."""
+    """Return the album that collects the photos of a report; announce the size of a large report in advance."""
     from frn.report.photos_page import CARD_BYTES, Album, page_paths
     from frn.system.overwriting import require_writable
 

@@ -29,7 +29,7 @@ def downloads(name: str) -> list[Download]:
 
 
 def fetch(downloads: Sequence[Download], folder: Path) -> list[Path]:
-    """Download the files that `folder` lacks, and return all.
+    """Download the files that are missing in `folder`, and return all of them.
 
     Raises FrnError if the network or the disk fails, or a file has another checksum.
     """

@@ -1,6 +1,6 @@
 """Files in folders and archives, read on demand: nothing is unpacked.
 
-An archive's entry never becomes a path: benchmarks look entries up by name and choose themselves where a file goes. An
+An archive's entry never becomes a path: benchmarks look up entries by name and choose where to write each file. An
 entry that leads outside its archive, or is larger than any image data set needs, raises an error.
 """
 

@@ -37,7 +37,7 @@ Fit = Callable[[Tensor, Tensor], Tensor]
 
 
 def nearest_mean(support: Tensor, query: Tensor) -> Tensor:
-    """Score by minus the squared distance from the mean of each class."""
+    """Score by the negative squared distance from the mean of each class."""
     return -squared_distances(query, support.mean(1))
 
 
@@ -51,7 +51,7 @@ def nearest_neighbours(support: Tensor, query: Tensor) -> Tensor:
 
 
 def ridge(support: Tensor, query: Tensor) -> Tensor:
-    """Score by ridge regression of the labels, with the penalty of least squared leave-one-out error."""
+    """Score by ridge regression of the labels, with the penalty that minimises the squared leave-one-out error."""
     way, shot = support.shape[:2]
     (u, s, v), labels, queries = _centred(support, query)
     targets = labels - 1 / way

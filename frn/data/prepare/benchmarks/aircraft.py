@@ -1,7 +1,7 @@
 """FGVC-Aircraft 2013b (Maji et al., 2013): 100 variants of 100 images, cropped to their boxes.
 
 A class is named by its line in variants.txt, counted from 0, as in the authors' code, since variant names contain
-slashes. Cropping also removes the copyright strip. The split is a rule on that number; the paper calls it random.
+slashes. Cropping also removes the copyright strip. The split follows from that number; the paper calls it random.
 """
 
 from functools import partial
