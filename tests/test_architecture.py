@@ -44,7 +44,7 @@ APP_LAYERS = [
     {"frn_tui.web", "frn_tui.app"},
     {"frn_tui.main"},
 ]
-"""The same for the app, whose engine is the other process."""
+"""The layers of the app; its engine runs in a separate process."""
 
 TORCH_FREE = (
     "frn.errors",

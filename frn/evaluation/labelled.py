@@ -204,7 +204,7 @@ def score_labelled(
     Raises FrnError if no class of `members` is enrolled, or none of their photos can be used.
     """
     names = tuple(classifier.classes)
-    called, notes = match_names(map(check_name, members), names)  # in the spelling of the classes' folders
+    called, notes = match_names(map(check_name, members), names)  # spelled like the class folders
     truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
     if not called:
         raise FrnError(

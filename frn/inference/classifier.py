@@ -120,7 +120,7 @@ class Classifier:
 
     @property
     def calibration(self) -> Calibration:
-        """Rule calibrated on the examples, and its expected results."""
+        """Rule calibrated on the examples, and its expected error rates."""
         if self.left_out is None:
             raise FrnError("no classes yet: enroll some first")
         return calibrate(*self.left_out, self.false_rejections, self._others)
@@ -133,7 +133,8 @@ class Classifier:
     ) -> list[FrnError]:
         """Enroll image files as classes, replacing earlier ones.
 
-        `known` content keys save opening files whose maps are stored; `read` replaces the extractor in embedding files.
+        Files whose content keys are in `known` are not opened if their maps are stored; `read` replaces the extractor
+        in embedding files.
 
         Returns why some files were skipped (unreadable, or a repeated photo); the rest of their class is used. Raises
         FrnError if a class has no readable image.
@@ -163,7 +164,7 @@ class Classifier:
     def enroll_state(self, state: State) -> list[FrnError]:
         """Enroll the classes of a session or project; unchanged files with stored feature maps are not opened.
 
-        Returns notes as `enroll` does, and on files that have changed since they were added; their current content is
+        Returns the notes of `enroll`, and one for each file that has changed since it was added; its current content is
         used. Raises FrnError if a class has no readable image.
         """
         supports = [support for entry in state.classes for support in entry.supports]

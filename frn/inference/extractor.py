@@ -26,7 +26,7 @@ from frn.system.hardware import own_cores
 
 FEATURES_VERSION = "1"
 PLAIN = "frn.plain"
-"""Metadata key of an extractor with test-time augmentation: the SHA-256 of the plain one."""
+"""Metadata key of an extractor with test-time augmentation; its value is the SHA-256 of the plain extractor."""
 Tta = Literal["none", "hflip"]
 """Test-time augmentation: none, or the mean of the maps of a photo and of its mirror image."""
 BATCH = 16

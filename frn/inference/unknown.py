@@ -7,7 +7,7 @@ and its reconstruction Q_c by class c
 
 with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred. However, some photos are easy for every class.
 So the error of the best class is compared with the energy and with the mean error of the next classes. An unknown photo
-is also farther from every class in its mean location, so the squared distance from the nearest class counts too:
+is also farther from every class in its mean location, so its squared distance from the nearest class also counts:
 
     familiarity = 1 - best / (energy^(1 - w) (rivals / distance)^w)
 
@@ -75,7 +75,7 @@ def rivals_error(errors: Errors, whole: Shares, distances: Shares) -> Shares:
 
 
 def familiarity(errors: Errors, whole: Shares, distances: Shares, weight: float = WEIGHT) -> Shares:
-    """Return how well the best class does against the energy and its rivals, (q,); 1 is a perfect reconstruction."""
+    """Return the familiarity of queries, (q,): the best class's error against energy and rivals; 1 is perfect."""
     reference = whole ** (1 - weight) * rivals_error(errors, whole, distances).clip(0) ** weight
     best = errors.min(1).clip(0)
     known: Shares = 1 - np.divide(best, reference, out=np.ones(len(best)), where=reference > 0)

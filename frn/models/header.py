@@ -43,7 +43,7 @@ class ModelConfig:
     backbone: str
     method: str
     last_pool: bool = True
-    """Whether the backbone keeps its last max-pooling; without it r is four times larger."""
+    """Whether the backbone has its last max-pooling; without it, r is four times larger."""
     transform: EvaluationTransform = field(default_factory=lambda: EvaluationTransform(size=84, resize=92))
     """Resizing and cropping of an image before the network."""
     mean: tuple[float, float, float] = IMAGENET_MEAN

@@ -42,7 +42,7 @@ from frn.models.zoo import is_bare, resolve
 from frn.system.files import sha256, write_atomically
 
 REVISION = "head_revision"
-"""Entry of a record: the revision of the trained head."""
+"""Entry of a record that states the revision of the trained head."""
 
 
 class Model(nn.Module):
@@ -196,7 +196,7 @@ def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
 
 
 def differs_in_head(model: Model, record: Mapping[str, object]) -> bool:
-    """Return whether a record belongs to a model whose head computed something else."""
+    """Return whether a record belongs to a model whose head was computed differently."""
     return record.get(REVISION, 1) != model.head.revision
 
 

@@ -22,7 +22,7 @@ class Notes(Struct, omit_defaults=True):
 
 
 class Validation(Struct):
-    """Return the accuracy in a shipped model's record, in percent."""
+    """Return the accuracy that a shipped model's record states, in percent."""
 
     accuracy: float
     ci95: float

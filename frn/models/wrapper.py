@@ -53,7 +53,7 @@ class FRN(nn.Module):
         return self
 
     def forward(self, support: Tensor, labels: Tensor | None = None, query: Tensor | None = None) -> Tensor:
-        """Return logits (queries, way) of queries (q, 3, H, W) by a support set; both share their batch statistics.
+        """Return logits (queries, way) of queries (q, 3, H, W) by a support set; both are normalised as one batch.
 
         A single argument is the queries; the processed support set is then used.
 

@@ -87,7 +87,7 @@ def remaining_commands(row: Row, locations: Locations) -> list[Command]:
 
 
 def unmeasured(row: Row, locations: Locations) -> bool:
-    """Return whether any result behind a row is missing."""
+    """Return whether any result that a row needs is missing."""
     return any(stored(measurement, locations) is None for measurement in row.measurements)
 
 

@@ -105,7 +105,7 @@ class JoinedClasses:
         return first
 
     def energy(self, locations: Floats) -> Floats:
-        """Return what each class subtracts from the squared length of locations: (..., d) to (..., way)."""
+        """Return the amount that each class subtracts from the squared length of locations: (..., d) to (..., way)."""
         energy: Floats = locations @ self.rows.T
         energy *= energy
         if (self.signs < 0).any():
@@ -141,7 +141,7 @@ class Centres:
 
 
 class ClassScorer:
-    """Scores queries against several enrolled classes with any numbers of supports.
+    """Scores queries against several enrolled classes, each with any number of supports.
 
     Ten thousand classes need no more memory than their rows and a few blocks. Many classes of many supports are scored
     by a query's second moment against each class's operator I - G^T G if that is less work than its r rows against the

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 
 MAX_PARAMETER = {"alpha": 50.0, "beta": 50.0, "gamma": 1e5}
-"""Largest plausible learned magnitude; beyond it, exponentials are unusable for enrolling classes."""
+"""Largest plausible magnitude of a learned parameter; with larger ones, classes cannot be enrolled."""
 LAMBDA_FLOOR = 1e-6
 """Added to lambda by the authors' released code, not by the paper; kept so that published weights give their logits."""
 

@@ -10,7 +10,7 @@ Beta is not tuned: choosing it as well gained nothing on validation classes (doc
 
 The examples are either each class's own supports (leave-one-out) or the queries of a few episodes of other classes
 (`frn eval` of an untrained head, and the start of training). In the eigenbasis of a class, lambda is added to each
-direction separately, so a class is decomposed once and one more alpha or gamma costs almost nothing.
+direction separately, so a class is decomposed once, and each further alpha or gamma costs almost nothing.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries, p = k r pool rows, m = min(p, d).
 """
@@ -36,7 +36,7 @@ GOLDEN_SECTION_STEPS = 24
 TUNING_EPISODES = 10
 """Number of episodes of other classes used in the search."""
 FEW = 10
-"""Largest number of shots for which rivals also lack a support, so that classes of k - 1 and k are not compared."""
+"""Largest number of shots for which the other classes also omit a support, so that all classes have k - 1."""
 MAX_CLASSES = 64
 MAX_QUERIES = 400
 MAX_WORK = 30 * 10**9

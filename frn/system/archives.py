@@ -51,7 +51,7 @@ DAMAGE = (
 )
 """Exceptions that a damaged archive causes in `tarfile`, `zipfile` and their decompressors.
 
-Besides their own, these are Python's, for example for a position before the file or a number without digits.
+These modules also raise Python's own errors, for example for a position before the file or a number without digits.
 RuntimeError means that an entry is encrypted or compressed in an unknown way.
 """
 
@@ -101,7 +101,7 @@ def open_zip(path: Path) -> zipfile.ZipFile:
 
 
 class ZippedFiles:
-    """Files of a zip by the parts of their paths; for any number of threads."""
+    """Files of a zip by the parts of their paths; several threads may use it."""
 
     def __init__(self, path: Path) -> None:
         """List a zip. Raises FrnError if it is damaged or exceeds the limits."""
@@ -147,7 +147,7 @@ def _listed(path: Path, size: int, mtime_ns: int) -> ZippedFiles:
 
 
 def _name(info: zipfile.ZipInfo) -> str:
-    """Return the name of an entry; systems also write UTF-8 without the flag that says so."""
+    """Return the name of an entry; some systems write UTF-8 without the flag for it."""
     if info.flag_bits & 0x800:
         return info.filename
     try:

@@ -1,7 +1,7 @@
 """Download of a file in a child process, which is killed if no more data arrives.
 
-A socket's timeout restarts at every byte, and a library client may have none. A process can always be killed, even if
-it waits for a name server, a silent proxy, or one that sends single bytes.
+A socket's timeout restarts at every byte, and a library may have no timeout. A process can always be killed, even if it
+waits for a name server, a silent proxy, or one that sends single bytes.
 """
 
 import os

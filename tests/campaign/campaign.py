@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 10.0
 """Processor time in seconds after which a case counts as hung."""
 STARTING = 60.0
-"""The same for a worker's imports and its intact files."""
+"""Processor time in seconds for a worker's imports and its intact files."""
 WAITING = 12
 """Wall-clock limit as a multiple of the processor time, for a busy machine."""
 MEMORY = 2 << 30

@@ -1,9 +1,9 @@
 """`python -m tests.campaign.mutants`: change the core in one place at a time, and check that its nearest tests fail.
 
 A mutant changes one operator, constant or condition, or drops one call. It runs in a copy of the tree with the nearest
-test files: first the file with the mirrored path, then those that call its function, those with the fewest calls first
-(`--calls` stores which file calls what), or those that import its module if none calls it. A survivor is printed as a
-diff. `EQUIVALENT` lists mutants that no test can detect, each with the reason.
+test files. The file with the mirrored path comes first, then the files that call its function, those with the fewest
+calls first; if there are none, the files that import its module. `--calls` stores which file calls what. A survivor is
+printed as a diff. `EQUIVALENT` lists mutants that no test can detect, each with the reason.
 """
 
 import argparse
@@ -46,7 +46,7 @@ COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==
 COMPARISONS |= {"is not": "is", "not in": "in"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "%": "*", "**": "*"}
 SILENT = ("slots", "strict", "kw_only", "frozen", "deterministic")
-"""Keywords that only affect errors for programmers; ONNX has no map whose order `deterministic` could change."""
+"""Keyword arguments whose effect no test can detect; `deterministic` orders maps, and our graphs have none."""
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 

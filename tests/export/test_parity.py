@@ -116,7 +116,7 @@ def test_a_classifier_file_of_other_examples_is_refused(
 
 
 def test_file_just_beyond_the_tolerance_is_refused() -> None:
-    """The tolerances themselves: five parts in a million."""
+    """The tolerances of features and head are five parts in a million."""
     model = small_model()
     graph = features_file(model)
     with torch.no_grad():

@@ -185,7 +185,7 @@ def _branch(graph: GraphBuilder, pixels: str, transform: EvaluationTransform) ->
 
 
 def _wanted(graph: GraphBuilder, transform: EvaluationTransform, length: int, sides: str, shorter: str) -> str:
-    """Compute the resized sizes: the shorter side, or both, become `length`; a longer one is truncated."""
+    """Compute the resized sizes: the shorter side, or both, become `length`; the longer side is rounded down."""
     if transform.square:
         return graph.ints(length, length)
     return graph.node("Div", graph.node("Mul", sides, graph.ints(length)), shorter)

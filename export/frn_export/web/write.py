@@ -86,7 +86,7 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
 
 
 def require_writable_page(out: Path, names: Iterable[str] = (*SOURCES, WORKER, PAGE), *, replace: bool = False) -> None:
-    """Raise FrnError if files of other programs would be overwritten. A page itself marks the folder as ours."""
+    """Raise FrnError if files of other programs would be overwritten. A page of ours marks the folder as ours."""
     page = out / "index.html"
     try:
         earlier = page.exists() and b"frn export --web" in read_regular(page, MAX_JSON)

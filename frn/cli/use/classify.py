@@ -103,7 +103,7 @@ def classify(
     failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
     paths = map(Path, names)
     classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
-    with progress_bar("photos", shown=not sys.stdout.isatty()) as progress:  # the answers show it
+    with progress_bar("photos", shown=not sys.stdout.isatty()) as progress:  # answers show the progress
         # a Path would drop the ./ of a given name
         for done, (name, (_, outcome)) in enumerate(zip(names, classified, strict=True), 1):
             failed += isinstance(outcome, FrnError)

@@ -1,7 +1,7 @@
 """Transductive inference: the queries refine the classes that they are compared with. Does not need torch.
 
-A query that probably belongs to a class is also an example of it. So a class becomes its pool and all queries, each by
-its weight w = w_qc, and the queries are scored again, a few times:
+A query that probably belongs to a class is also an example of it. So a class becomes its pool and all queries, each
+query with its weight w = w_qc, and the queries are scored again, a few times:
 
     A_c = S^T S + sum_q w_qc Q^T Q + lam I
 
@@ -38,7 +38,7 @@ GROWTH = 0.25
 NEGLIGIBLE = 0.01
 """Weights below this are set to 0, so that most queries need no r x r inverse for most classes."""
 BLOCK = 1 << 25
-"""Number of second moments computed at once."""
+"""Number of queries whose second moments are computed at once."""
 
 Maps = NDArray[np.floating]
 

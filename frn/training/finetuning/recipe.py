@@ -31,7 +31,7 @@ VALIDATIONS, VALIDATION_EPISODES = 2, 50
 SCHEDULE = Schedule(epochs=8, milestones=(3, 5, 6, 7), learning_rate=0.002, lr_decay=0.4, warm_up=20)
 """Starts at a fifth of the shipped models' episode rate and ends far below their last one."""
 SHARES = (0.25, 0.5, 0.75)
-"""Mixtures to try, as fractions of the way from initial to trained weights; near the end, old knowledge is lost."""
+"""Mixtures to try, as fractions of the way from initial to trained weights; close to 1, old knowledge is lost."""
 CLASSICAL = 0.5
 """Weight of classifying all classes; episodes alone distinguish only a few at a time."""
 

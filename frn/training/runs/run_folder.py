@@ -232,7 +232,7 @@ def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
 
 
 def read_tensors(file: Path, part: str = "") -> dict[str, Tensor]:
-    """Return the tensors of a file whose names begin with `part`, by the rest of their names."""
+    """Return the tensors of a file whose names begin with `part`, by name without `part`."""
     with safetensors.safe_open(file, framework="pt") as opened:
         names = [name for name in opened.keys() if name.startswith(part)]  # noqa: SIM118  (not a dict)
         return {name.removeprefix(part): opened.get_tensor(name) for name in names}

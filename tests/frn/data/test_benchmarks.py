@@ -215,7 +215,7 @@ def imagenet_classes() -> dict[str, dict[int, bytes]]:
 def test_mini_imagenet_from_imagenet_follows_the_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
-    """The class masks have ranks 2 and 4, numbers 77 and 10026."""
+    """The masks select the images of ranks 2 and 4, whose numbers are 77 and 10026."""
     labels = dict(zip(("train", "val", "test"), imagenet_classes(), strict=True))
     facts = {part: [label] for part, label in labels.items()}
     masks = dict.fromkeys(labels.values(), base64.b64encode(bytes([0b1010])).decode())

@@ -64,7 +64,7 @@ def test_random_split_keeps_classes_whole_and_is_reproducible(tmp_path: Path) ->
 
 
 def test_given_shares_override_folder_names(tmp_path: Path) -> None:
-    """Even if no other folder has the name of a split: "train stations" is not a training split."""
+    """This also holds if no other folder has the name of a split: "train stations" is not a training split."""
     stations = tmp_path / "train stations"
     for c in range(10):
         (stations / f"station {c}").mkdir(parents=True)

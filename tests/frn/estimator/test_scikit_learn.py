@@ -261,5 +261,5 @@ def test_pickle_opens_after_a_photo_changed(
     ],
 )
 def test_scikit_learns_own_checks_pass(check: str) -> None:
-    """Checks that do not need rows of numbers, since photos are not."""
+    """Checks of scikit-learn that do not need rows of numbers, which photos are not."""
     getattr(estimator_checks, check)("FewShotClassifier", FewShotClassifier("conv4"))

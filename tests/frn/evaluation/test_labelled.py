@@ -46,7 +46,7 @@ def test_every_number_equals_the_count_by_hand() -> None:
     np.testing.assert_array_equal(COUNTED.confusion, [[2, 1], [1, 0]])
     assert [(c.photos, c.right, c.called) for c in COUNTED.per_class] == [(3, 2, 3), (1, 0, 1)]
     assert COUNTED.per_class[0].recall == COUNTED.per_class[0].precision == pytest.approx(2 / 3)
-    assert [error.probability for error in COUNTED.errors] == [0.95, 0.8]  # the most certain first
+    assert [error.probability for error in COUNTED.errors] == [0.95, 0.8]  # the most certain one is first
     # Bins: 0.7 is right; 0.8 is wrong; 0.9 and 0.95 are right in half.
     assert COUNTED.calibration.error == pytest.approx((0.3 + 0.8 + 2 * (0.925 - 0.5)) / 4)
     assert (COUNTED.false_rejections, COUNTED.true_positive_rate) == (0.25, 0.5)

@@ -63,7 +63,7 @@ def multiply(model: Model) -> None:
 
 
 def hide_sizes(harm: Callable[[Model], None]) -> Callable[[Model], None]:
-    """The same with shapes that depend on the pixels, so that nothing is known before a run."""
+    """Make shapes depend on the pixels, so that the amount of work is unknown before a run."""
 
     def hidden(model: Model) -> None:
         harm(model)

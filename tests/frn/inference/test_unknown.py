@@ -1,4 +1,4 @@
-"""Rejecting unknown photos, with counts by hand and on images of other things."""
+"""Rejecting unknown photos: values computed by hand, and images of other things."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_given_threshold_is_the_same_for_every_photo() -> None:
 
 
 def test_explained_share_does_not_depend_on_the_scale_of_features() -> None:
-    """With lambda in proportion, doubled features reconstruct each other equally well."""
+    """If features and the root of lambda are doubled, reconstruction is equally good."""
     generator = np.random.default_rng(0)
     pool, queries = generator.standard_normal((3, 9, 32)), generator.standard_normal((4, 9, 32))
     grown = HeadParameters(HEAD.alpha + np.log(4), HEAD.beta, HEAD.gamma)

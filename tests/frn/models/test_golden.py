@@ -102,7 +102,7 @@ def test_gradients_equal_the_authors_formula(golden: Path, tmp_path: Path, name:
     """Agreement to 1e-6 in float64.
 
     The recording is float32; these sums nearly cancel, so it keeps only two or three digits. The authors' own formula
-    in float32 differs from it by as much.
+    in float32 has an error of the same size.
     """
     model, arrays = load(golden, name, tmp_path)
     maps = arrays["feature_map"].double().requires_grad_()

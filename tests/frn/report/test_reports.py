@@ -105,7 +105,7 @@ def test_a_large_report_is_split_into_pages_that_link_to_each_other(
 
 
 def test_memory_does_not_grow_with_the_cards_of_a_report(tmp_path: Path) -> None:
-    """Each photo took 85 KB before."""
+    """Each photo used to take 85 KB."""
     classifier = load_classifier(SAMPLES / "moths", "conv4")[0]
     album, photo = photos_page.Album(classifier), next((SAMPLES / "queries").iterdir())
     list(album.classify([photo] * 20))

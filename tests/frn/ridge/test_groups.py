@@ -25,7 +25,7 @@ def draw(sizes: tuple[int, ...], noise: float = 0.7) -> tuple[Maps, Array]:
 
 
 def looks(maps: Maps) -> list[bytes]:
-    """Return perceptual hashes of as many photos, none of which is a near copy of another."""
+    """Return this many perceptual hashes, none of which is a near copy of another."""
     return [np.random.default_rng(number).bytes(20) for number in range(len(maps))]
 
 

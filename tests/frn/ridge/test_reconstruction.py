@@ -96,7 +96,7 @@ def test_class_error_is_the_mean_over_locations_in_every_form(queries: int, r: i
 
 
 def test_repeating_the_pool_changes_nothing_once_lambda_is_rescaled() -> None:
-    """Sec. 3.2 of the paper: the p / d factor makes the head robust to shot."""
+    """Sec. 3.2 of the paper: the factor p / d makes the head robust to the number of shots."""
     query, pool = features(50, 64), features(5, 25, 64)
     once = reconstruct(query, pool, lam=25 / 64, rho=1.0)
     twice = reconstruct(query, torch.cat([pool, pool], dim=1), lam=50 / 64, rho=1.0)

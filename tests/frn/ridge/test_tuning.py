@@ -36,7 +36,7 @@ def classes(way: int, k: int, r: int, d: int, *, noise: float, seed: int = 0) ->
 
 
 def left_out_errors(pools: list[np.ndarray], head: HeadParameters) -> np.ndarray:
-    """Compute the same with the two public functions; with few supports, rivals lack their last one."""
+    """Compute the same from the two public functions; with few supports, the other classes omit their last one."""
     rivals = [pool[:-1] if 1 < len(pool) <= FEW else pool for pool in pools]
     scorer = ClassScorer([enroll(pool, head) for pool in rivals])
     errors = scorer.class_error(np.concatenate([pool for pool in pools if len(pool) > 1])).astype(float)
@@ -102,7 +102,7 @@ def test_prior_gamma_grows_with_the_shots_and_lambda_does_not() -> None:
 
 def test_the_scale_of_the_maps_does_not_change_the_answer() -> None:
     pools = classes(3, 8, 6, 20, noise=2.5)
-    # lambda grows by e^2 with maps e times as large: alpha by 2, a step of the search
+    # with maps e times as large, lambda is e^2 times as large; alpha + 2 is a step of the search
     heads = [tune_by_leave_one_out([scale * pool for pool in pools], FLAT) for scale in (1.0, np.e)]
     assert heads[1].alpha == pytest.approx(heads[0].alpha + 2, abs=0.3)
     assert heads[1].gamma * np.e**2 == pytest.approx(heads[0].gamma, rel=0.1)

@@ -288,7 +288,7 @@ def test_diverged_weights_between_ranks_are_reported(ranks: Launch, tmp_path: Pa
 
 
 def evaluated(met: ProcessGroup, out: Path) -> str:
-    images = draw_classes(6, 13, size=32, seed=3)  # 78 images: shares of 39; 25 episodes: of 12 and 13
+    images = draw_classes(6, 13, size=32, seed=3)  # the shares are 39 of 78 images, and 12 and 13 of 25 episodes
     torch.manual_seed(0)
     config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
     extractor = TorchExtractor(Model(config).eval())

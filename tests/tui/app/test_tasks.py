@@ -15,9 +15,9 @@ from tests.tui.fake_engine import FakeEngine
 
 CLASSES = ["finch", "jay", "owl", "tit", "wren"]
 WRONG = (3, 11, 24, 37)
-"""Places, among the 40 photos with one answer, of photos that belong to the next class."""
+"""Positions of photos that belong to the next class, among the 40 photos with one answer."""
 DOUBTED = (3, 7, 11, 18, 24, 29, 37)
-"""Places of doubtful answers, including the wrong ones."""
+"""Positions of doubtful answers, including the wrong ones."""
 ASKED = [f"{name}-{100 + number}.jpg" for name in CLASSES for number in range(40)]
 TABLE = Path(__file__).parents[3] / "docs" / "lab" / "tasks.md"
 
@@ -168,7 +168,7 @@ LONG: list[Callable[[User], Awaitable[None]]] = [questions, twelve, sort, save, 
 
 
 def told() -> dict[str, tuple[str, str]]:
-    """Return each task's counts before and now, from the document."""
+    """Return the earlier and the current counts of each task from the document."""
     rows = re.findall(r"^\| (.+?) \| (\S+) \| (\d+) \|", TABLE.read_text(), re.MULTILINE)
     return {what: (before, now) for what, before, now in rows}
 

@@ -301,7 +301,7 @@ def test_interrupted_renewal_of_answers_is_repeated(
         await controller.sync()
         controller.session.set_threshold(0.6)
         telling = asyncio.create_task(controller.sync())
-        while controller.query.rejected == 0:  # the visible answer is renewed first
+        while controller.query.rejected == 0:  # the visible answer is updated first
             await asyncio.sleep(0)
         await cancelled(telling)
         await controller.sync()
@@ -344,7 +344,7 @@ def test_none_of_these_never_lowers_the_threshold(drive: "Drive") -> None:
         controller = driver.app.controller
         await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
         controller.session.set_threshold(0.5)
-        controller.threshold = 0.1  # as sent most recently
+        controller.threshold = 0.1  # the value that was sent last
         await driver.keys("x")
         assert controller.session.state.threshold == 0.5
 

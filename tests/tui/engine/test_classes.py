@@ -104,7 +104,7 @@ def test_added_example_enrolls_only_its_class_again(
     fresh.done("open_model", model="conv4")
     assert fresh.done("classes", state=fresh.state(more))["reports"] == after["reports"]
     assert engine.done("classes", state=engine.state(first(members, 3)))["reports"] == before["reports"]
-    assert len(enrolled) == 11  # the classes of the second engine; undo enrolled nothing again
+    assert len(enrolled) == 11  # 5 + 1 by the first engine and 5 by the second
 
 
 def test_classes_and_maps_in_memory_are_reused(

@@ -147,7 +147,7 @@ def test_map_without_contrast_gets_the_lowest_colour() -> None:
 
 
 def test_zoomed_photo_shows_the_matching_part_of_the_map(bare: Engine, wide: Path) -> None:
-    """Zoomed in or smaller, a place keeps its colour."""
+    """A point of the photo has the same colour at any zoom."""
     arguments: Message = {"path": str(wide), "columns": 40, "rows": 20, "look": "map", "heat": HEAT}
     whole = bare.done("preview", **arguments)
     near = bare.done("preview", **arguments, zoom=4.0)

@@ -125,7 +125,11 @@ def test_many_photos_are_labelled_at_once_and_undone_at_once(drive: Drive, lines
         await driver.keys("u")
         assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
         await driver.keys("ctrl+a", "y")
-        assert driver.counts == {"jay": 8, "owl": 6, "wren": 6}  # the swan looks like a jay, the broken one like none
+        assert driver.counts == {
+            "jay": 8,
+            "owl": 6,
+            "wren": 6,
+        }  # the swan looks like a jay; the broken photo is left out
         await driver.keys("u", "home", "l", "m")
         await driver.type("wren")
         assert driver.counts["wren"] == 6
