@@ -75,8 +75,8 @@ class Cost:
         if not self.drop <= max_drop:
             raise FrnError(
                 f"int8 loses {self.drop:.2f} points of {self.shape} accuracy on {self.folder} ({self.before:.2f} to "
-                f"{self.after:.2f} %); at most {max_drop:g} is allowed. Use --precision fp16, calibrate on images of "
-                "the kind the model is for, or allow more with --max-drop. Nothing was written."
+                f"{self.after:.2f} %); at most {max_drop:g} is allowed. Use --precision fp16, calibrate on "
+                "photos like those that you will classify, or allow more with --max-drop. Nothing was written."
             )
 
 

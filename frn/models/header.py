@@ -115,7 +115,7 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
     try:
         config = msgspec.json.decode(metadata.get("config", ""), type=ModelConfig)
         if unknown := json.loads(metadata["config"]).keys() - asdict(config).keys():
-            raise FrnError(f"it has a configuration of {shorten(min(unknown), 40)}")
+            raise FrnError(f"unknown field {shorten(min(unknown), 40)}")
         return config, msgspec.json.decode(metadata.get("record", ""), type=dict[str, Any])
     except (ValueError, RecursionError) as error:
         raise FrnError(f"{path}: its header is damaged ({shorten(error)})") from error

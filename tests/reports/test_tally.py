@@ -1,4 +1,4 @@
-"""Counts, compared with counts by hand."""
+"""The counts of an evaluation, compared with counts by hand."""
 
 import numpy as np
 import pytest
