@@ -46,7 +46,7 @@ COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==
 COMPARISONS |= {"is not": "is", "not in": "in"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "%": "*", "**": "*"}
 SILENT = ("slots", "strict", "kw_only", "frozen", "deterministic")
-"""Keyword arguments whose effect no test can detect; `deterministic` orders maps, and our graphs have none."""
+"""Keywords that only affect errors for programmers; ONNX has no map whose order `deterministic` could change."""
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 

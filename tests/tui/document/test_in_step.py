@@ -317,7 +317,7 @@ def test_an_edit_that_changes_nothing_is_not_recorded(drive: "Drive", fake_engin
         await driver.type("mine")
         told = fake_engine.calls.count("classes")
         await driver.keys("0")
-        assert jobs._message.startswith("threshold from the examples: rejects")  # otherwise u would undo the class
+        assert jobs._message.startswith("threshold from the examples: rejects")  # u would undo the class
         assert fake_engine.calls.count("classes") == told
         await driver.keys("plus", "0")
         assert jobs._message == "threshold from the examples: rejects about 5% of your photos   u: undo"

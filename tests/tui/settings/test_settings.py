@@ -133,8 +133,8 @@ def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> N
         await driver.keys("escape")
         await change(driver, "classify a photo, several", "u")
         await change(driver, "undo the last act", "backspace")
-        assert read_own_keys()[0] == {"undo": "U", "ask": "u"}  # its default key is taken
-        await change(driver, "classify a photo, several", "a")  # this is the key of add
+        assert read_own_keys()[0] == {"undo": "U", "ask": "u"}  # its usual key is taken
+        await change(driver, "classify a photo, several", "a")  # is the key of add
         assert read_own_keys()[0] == {"undo": "U", "ask": "u"}
         await change(driver, "classify a photo, several", "backspace")
         await change(driver, "undo the last act", "backspace")
