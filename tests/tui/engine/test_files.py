@@ -167,7 +167,9 @@ def test_a_project_round_trips_and_keeps_unknown_fields(
     assert [entry["name"] for entry in loaded["state"]["classes"]] == [*members]
     assert loaded["state"]["classes"][0]["supports"][0]["key"] == state["classes"][0]["supports"][0]["key"]
     loaded["state"]["classes"].pop()
+    path.chmod(0o600)
     engine.done("save", path=str(path), state=loaded["state"], replace=False)
+    assert path.stat().st_mode & 0o777 == 0o600
     other = tmp_path / "y.frn.json"
     engine.done("save", path=str(other), state=loaded["state"], replace=False)
     for file in (path, other):
