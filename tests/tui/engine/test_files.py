@@ -285,3 +285,16 @@ def test_journal_app_counts_as_running_unless_its_process_does_not_exist(
     monkeypatch.setattr(os, "kill", kill)
     assert journal._runs("4711") == runs
     assert journal._runs("no number")
+
+
+def test_an_app_holds_the_lock_of_its_open_project_only(bare: Engine, tmp_path: Path) -> None:
+    other = Engine(build_handlers(os.getpid() + 1))
+    first, second = str(tmp_path / "a.frn.json"), str(tmp_path / "b.frn.json")
+    for path, held in ((first, [True, False]), (second, [False, True]), (None, [False, False])):
+        bare.done("lock", path=path)
+        found = [other.done("holder", path=each) for each in (first, second)]
+        assert found == [os.getpid() if is_held else None for is_held in held]
+        assert [bare.done("holder", path=each) for each in (first, second)] == [None, None]
+    bare.done("lock", path=first)
+    other.done("lock", path=first)
+    assert bare.done("holder", path=first) == os.getpid() + 1
