@@ -298,3 +298,28 @@ def test_an_app_holds_the_lock_of_its_open_project_only(bare: Engine, tmp_path: 
     bare.done("lock", path=first)
     other.done("lock", path=first)
     assert bare.done("holder", path=first) == os.getpid() + 1
+
+
+def test_the_holder_of_a_lock_without_a_number_is_still_a_holder(bare: Engine, tmp_path: Path) -> None:
+    path, other = str(tmp_path / "x.frn.json"), Engine(build_handlers(os.getpid() + 1))
+    other.done("lock", path=path)
+    (lock,) = (Path(os.environ["FRN_STATE"]) / "open").glob("*.lock")
+    lock.write_text("somebody")
+    assert bare.done("holder", path=path) == 0
+
+
+def test_only_messages_reach_the_pipe_and_everything_else_the_log(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from frn_tui.engine.pipes import redirect_stdout\n"
+        "pipe = redirect_stdout(Path(sys.argv[1]))\n"
+        "os.write(1, b'one '); os.write(2, b'two'); os.write(pipe, b'a message')"
+    )
+    log = tmp_path / "deep" / "engine.log"
+    found = subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
+    assert (found.stdout, found.stderr, log.read_bytes()) == (b"a message", b"", b"one two")
+    log.write_bytes(bytes(1 << 20))
+    subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
+    assert log.stat().st_size == (1 << 20) + 7
+    subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
+    assert log.read_bytes() == b"one two"  # restarted above a mebibyte
+    assert log.stat().st_mode & 0o777 == 0o600
