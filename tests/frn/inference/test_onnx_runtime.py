@@ -1,5 +1,6 @@
 """The models that may run, and those that are refused before a session exists."""
 
+import contextlib
 import itertools
 import re
 import sys
@@ -313,6 +314,17 @@ def test_session_requests_cuda_only_if_available_and_wanted(
     open_session(graph.SerializeToString(), "x.onnx", device=device)
     cuda = ["CUDAExecutionProvider"] if there and device == "auto" else []
     assert asked == [[*cuda, "CPUExecutionProvider"]]
+
+
+@pytest.mark.parametrize("data", [None, b"no model"])
+def test_onnxruntime_is_silent_only_while_a_session_opens(
+    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, data: bytes | None
+) -> None:
+    severities: list[int] = []
+    monkeypatch.setattr("onnxruntime.set_default_logger_severity", severities.append)
+    with contextlib.nullcontext() if data is None else pytest.raises(FrnError, match="onnxruntime cannot run it"):
+        open_session(data or graph.SerializeToString(), "x.onnx", device="cpu", threads=1)
+    assert severities == [4, 2]  # warnings are its default
 
 
 def test_extractor_uses_all_cores_by_default(graph: onnx.ModelProto) -> None:
