@@ -35,6 +35,7 @@ def test_familiarity_is_one_minus_error_over_energy_and_next_five() -> None:
     assert familiarity(errors[:, 1:], whole, near[:, 1:])[0] == pytest.approx(1 - 2 / (16 * rivals / 0.25) ** 0.5)
     assert familiarity(errors, whole, near, 0.0)[0] == pytest.approx(1 - 2 / 16)
     assert familiarity(errors[:, 1:], whole, near[:, 1:], 1.0)[0] == pytest.approx(1 - 2 * 0.25 / rivals)
+    assert familiarity(errors[:, 1:3], whole, one[:, :2])[0] == pytest.approx(1 - 2 / (16 * 4) ** 0.5)
     assert familiarity(errors[:, 1:2], whole, one[:, :1])[0] == pytest.approx(1 - 2 / 16)  # one class has no rivals
     assert familiarity(np.zeros((1, 3)), np.zeros(1), np.ones((1, 3)))[0] == 0
 
