@@ -15,7 +15,7 @@ import pytest
 from frn.images.near_copies import BYTES as LOOK
 from frn.images.near_copies import look
 from frn.inference.extractor import Embedded, Extractor, Prepared
-from frn.inference.feature_cache import FeatureStore, Maps, content_key
+from frn.inference.feature_cache import FeatureStore, Maps, _discard, content_key
 from frn.models.zoo import shipped_extractors
 from tests import processes
 
@@ -61,6 +61,14 @@ def test_a_full_store_frees_a_tenth_of_its_limit(tmp_path: Path) -> None:
     drops = [before + 1 - after for before, after in itertools.pairwise(counts) if after <= before]
     assert drops
     assert all(3 <= freed <= 5 for freed in drops)  # 20 kB and what was too much
+
+
+def test_a_discarded_store_leaves_no_file_of_sqlite_behind(tmp_path: Path) -> None:
+    for present in (("",), ("", "-shm"), ("", "-wal", "-shm"), ("-wal",)):
+        for suffix in present:
+            (tmp_path / f"f.sqlite{suffix}").touch()
+        _discard(tmp_path / "f.sqlite")
+        assert not list(tmp_path.glob("f.sqlite*"))
 
 
 def test_the_default_limit_is_two_gibibytes() -> None:
