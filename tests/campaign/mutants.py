@@ -45,8 +45,8 @@ EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
 COMPARISONS |= {"is not": "is", "not in": "in"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "%": "*", "**": "*"}
-SILENT = ("slots", "strict", "kw_only", "frozen", "deterministic")
-"""Keywords that only affect errors for programmers; ONNX has no map whose order `deterministic` could change."""
+SILENT = ("slots", "strict", "kw_only", "frozen", "deterministic", "threads")
+"""Keywords that only affect errors for programmers, or speed; ONNX has no map that `deterministic` could order."""
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,17 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
 def test_numpy_shots_become_integers_in_results(shot: Any) -> None:
     results = evaluate(np.eye(6), LABELS, way=2, shot=shot, queries=1, episodes=2)
     assert [entry["shot"] for entry in json.loads(json.dumps(results))] == np.atleast_1d(shot).tolist()
+
+
+def test_the_default_protocol_is_the_papers() -> None:
+    maps, began = np.random.default_rng(0).standard_normal((5 * 21, 2)), time.perf_counter()
+    results = evaluate(maps, np.repeat(np.arange(5), 21))
+    assert [(each["way"], each["shot"], each["queries"], each["episodes"]) for each in results] == [
+        (5, 1, 16, 10_000),
+        (5, 5, 16, 10_000),
+    ]
+    assert 0 < sum(each["seconds"] for each in results) <= time.perf_counter() - began
+    assert evaluate(maps, np.repeat(np.arange(5), 21), shot=1, seed=0)[0]["accuracy"] == results[0]["accuracy"]
 
 
 def test_accuracy_requires_an_episode() -> None:

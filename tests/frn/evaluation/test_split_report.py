@@ -1,6 +1,7 @@
 """Measuring a model on a split."""
 
 import copy
+import time
 from dataclasses import replace
 
 import pytest
@@ -36,7 +37,9 @@ def test_tuning_an_untrained_head_does_not_change_the_model() -> None:
 def test_enrolled_and_transductive_accuracies_are_reported_with_the_protocol() -> None:
     images = draw_classes(4, 9, size=32, seed=1)
     plan = EvaluationPlan(shapes=[SHAPE], episodes=6, transductive=True)
+    began = time.perf_counter()
     (found,) = evaluate_images(TorchExtractor(untrained("frn")), images, plan)
+    assert 0 <= found["seconds"] <= time.perf_counter() - began
     (plain,) = evaluate_images(TorchExtractor(untrained("frn")), images, replace(plan, transductive=False))
     assert found["accuracy"] == plain["accuracy"]
     (again,) = evaluate_images(TorchExtractor(untrained("frn")), images, replace(plan, seed=0))

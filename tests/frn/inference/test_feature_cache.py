@@ -1,6 +1,7 @@
 """The feature cache: the same answers with and without it, even if it is damaged."""
 
 import contextlib
+import itertools
 import os
 import sqlite3
 import sys
@@ -14,7 +15,7 @@ import pytest
 from frn.images.near_copies import BYTES as LOOK
 from frn.images.near_copies import look
 from frn.inference.extractor import Embedded, Extractor, Prepared
-from frn.inference.feature_cache import FeatureStore, Maps, content_key
+from frn.inference.feature_cache import FeatureStore, Maps, _discard, content_key
 from frn.models.zoo import shipped_extractors
 from tests import processes
 
@@ -49,6 +50,29 @@ def test_least_recently_used_maps_are_removed_first(tmp_path: Path, monkeypatch:
     assert kept[0] == 0
     assert kept[1:] == list(range(kept[1], 40))
     assert 10 < len(kept) < 30
+
+
+def test_a_full_store_frees_a_tenth_of_its_limit(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
+    counts = []
+    for number in range(60):
+        store.put("m", {str(number): maps(number, r=25, d=64)})  # 6.4 kB each
+        counts.append(sum(store.get("m", str(one), (25, 64)) is not None for one in range(number + 1)))
+    drops = [before + 1 - after for before, after in itertools.pairwise(counts) if after <= before]
+    assert drops
+    assert all(3 <= freed <= 5 for freed in drops)  # 20 kB and what was too much
+
+
+def test_a_discarded_store_leaves_no_file_of_sqlite_behind(tmp_path: Path) -> None:
+    for present in (("",), ("", "-shm"), ("", "-wal", "-shm"), ("-wal",)):
+        for suffix in present:
+            (tmp_path / f"f.sqlite{suffix}").touch()
+        _discard(tmp_path / "f.sqlite")
+        assert not list(tmp_path.glob("f.sqlite*"))
+
+
+def test_the_default_limit_is_two_gibibytes() -> None:
+    assert FeatureStore().limit == 2 * 2**30
 
 
 def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:

@@ -157,6 +157,7 @@ def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
         (lambda d: d["classes"][0]["images"][0].update(key="k2"), "two images with key 'k2'"),
         (lambda d: d["classes"][0]["images"][0].update(path="a\0b"), "a path with a NUL"),
         (lambda d: d["classes"][0]["images"][0].update(path_b64="%%"), "damaged project"),
+        (lambda d: d["classes"][0]["images"][0].update(path="\ud800.jpg"), "damaged project"),
     ],
 )
 def test_damage_gives_one_clear_line(tmp_path: Path, damage: Callable[[dict[str, Any]], object], reason: str) -> None:

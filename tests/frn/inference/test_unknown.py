@@ -11,6 +11,7 @@ from frn.inference.unknown import (
     calibrate,
     explained,
     familiarity,
+    stride,
     without_itself,
 )
 from frn.ridge.enrolment import ClassScorer, energy, enroll
@@ -34,6 +35,7 @@ def test_familiarity_is_one_minus_error_over_energy_and_next_five() -> None:
     assert familiarity(errors[:, 1:], whole, near[:, 1:])[0] == pytest.approx(1 - 2 / (16 * rivals / 0.25) ** 0.5)
     assert familiarity(errors, whole, near, 0.0)[0] == pytest.approx(1 - 2 / 16)
     assert familiarity(errors[:, 1:], whole, near[:, 1:], 1.0)[0] == pytest.approx(1 - 2 * 0.25 / rivals)
+    assert familiarity(errors[:, 1:3], whole, one[:, :2])[0] == pytest.approx(1 - 2 / (16 * 4) ** 0.5)
     assert familiarity(errors[:, 1:2], whole, one[:, :1])[0] == pytest.approx(1 - 2 / 16)  # one class has no rivals
     assert familiarity(np.zeros((1, 3)), np.zeros(1), np.ones((1, 3)))[0] == 0
 
@@ -135,6 +137,26 @@ def test_distance_of_a_support_from_its_class_is_measured_without_it() -> None:
         assert distances[row, 0] == pytest.approx(expected, rel=1e-5)
     assert distances[2, 1] == np.inf  # its class has no other example
     np.testing.assert_array_equal(distances[[0, 1, 2], [1, 1, 0]], found.distance(photos)[[0, 1, 2], [1, 1, 0]])
+
+
+def test_a_photo_equal_to_a_class_is_a_millionth_of_the_usual_distance_away() -> None:
+    errors = np.array([[1e-4, 1.0]])
+    equal, near = (familiarity(errors, np.ones(1), np.full((1, 2), distance)) for distance in (0.0, 1e-6))
+    assert equal == near
+    assert 1 - equal == pytest.approx(1e-7, rel=1e-3)
+
+
+def test_at_most_a_thousand_supports_are_left_out() -> None:
+    assert [stride(count) for count in (0, 1, 1000, 1001, 2000, 2001)] == [1, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(("caught", "can"), [(0.09, False), (0.1, True)])
+def test_catching_twice_the_false_rejections_is_worth_a_rule(caught: float, can: bool) -> None:
+    known, limit = np.linspace(0, 1, 21), 0.05
+    strangers = np.where(np.arange(100) < 100 * caught, limit / 2, limit)
+    found = Calibration(known, strangers, 0.0)
+    assert found.caught == caught
+    assert ("can hardly be distinguished" not in found.describe()) == can
 
 
 def test_auroc_counts_ties_as_half() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from frn.errors import FrnError
-from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.enrolment import Centres, ClassScorer, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters, probabilities
 from frn.ridge.reconstruction import class_error, location_error
@@ -123,6 +123,27 @@ def test_lambda_and_rho_equal_the_torch_head() -> None:
     assert head.lam(25, 64) == pytest.approx(torch_head.lam(25, 64).item(), rel=1e-12)
     assert head.rho() == pytest.approx(torch_head.rho().item(), rel=1e-12)
     assert LAMBDA_FLOOR == 1e-6
+
+
+def test_an_untrained_head_has_lambda_p_over_d_and_rho_1() -> None:
+    head = HeadParameters()
+    assert (head.lam(6, 3), head.rho(), head.gamma) == (2 + LAMBDA_FLOOR, 1, 1)
+
+
+def test_distance_of_a_photo_from_each_class_is_between_mean_locations() -> None:
+    pools, query = [1 + maps_of(k, 9, 8, seed=k) for k in (1, 5, 2)], 1 + maps_of(4, 9, 8, seed=9)
+    centres = np.stack([pool.mean((0, 1)) for pool in pools])
+    expected = np.square(query.mean(1)[:, None] - centres).sum(-1) / np.square(centres).sum(1).mean()
+    found = Centres.of([enroll(pool, HeadParameters()) for pool in pools]).distance(query)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert Centres.of([enroll(np.zeros((1, 9, 8)), HeadParameters())]).distance(0 * query).tolist() == [[0.0]] * 4
+
+
+@pytest.mark.parametrize(("factor", "fits"), [(0.9e6, True), (1.1e6, False)])
+def test_a_head_whose_rows_could_overflow_is_refused(factor: float, fits: bool) -> None:
+    pool = np.full((1, 1, 1), 1000.0)  # h is 1, so the row is about rho
+    with contextlib.nullcontext() if fits else pytest.raises(FrnError, match="head is damaged"):
+        assert enroll(pool, HeadParameters(-20.0, math.log(factor))).rows.item() == pytest.approx(factor, rel=1e-3)
 
 
 def test_unusable_supports_are_refused() -> None:

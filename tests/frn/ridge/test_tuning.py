@@ -154,11 +154,14 @@ def test_supports_are_reduced_beyond_400_or_30_billion_multiplications() -> None
     cheap, dear = np.empty((2, 1, 2)), np.broadcast_to(0.0, (10, 100, 1000))  # 10^8 multiplications per support
     assert [_stride(count, [cheap]) for count in (400, 401)] == [1, 2]
     assert [_stride(count, [dear]) for count in (300, 301)] == [1, 2]
+    many = np.broadcast_to(0.0, (1000, 100, 1000))  # no class has more directions than channels
+    assert [_stride(count, [many]) for count in (300, 301)] == [1, 2]
 
 
 def test_more_than_64_classes_are_reduced_evenly() -> None:
-    pools = classes(65, 2, 1, 4, noise=1.0)
-    assert tune_by_leave_one_out(pools, TRAINED) == tune_by_leave_one_out(pools[::2], TRAINED)
+    pools = classes(66, 2, 1, 4, noise=1.0)
+    for count in (65, 66):
+        assert tune_by_leave_one_out(pools[:count], TRAINED) == tune_by_leave_one_out(pools[:count:2], TRAINED)
     assert tune_by_leave_one_out(pools[:64], TRAINED) != tune_by_leave_one_out(pools[:64:2], TRAINED)
 
 

@@ -225,6 +225,22 @@ def test_kitty_image_respects_its_pixel_limit_and_aspect_ratio(bare: Engine, wid
     assert sixel["pixels"] == [1000, 240]
 
 
+@pytest.mark.parametrize(("room", "zoom"), [((100, 8), 1.0), ((12, 6), 8.0)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_preview_is_as_sharp_as_its_area(
+    bare: Engine, tmp_path: Path, room: tuple[int, int], zoom: float, turned: bool
+) -> None:
+    stripes = np.zeros((100, 1600), np.uint8)
+    stripes[:, ::4] = stripes[:, 1::4] = 255
+    Image.fromarray(stripes.T if turned else stripes).save(path := tmp_path / "stripes.png")
+    columns, rows = reversed(room) if turned else room
+    cell = [16, 16]
+    answer = bare.done("preview", path=str(path), columns=columns, rows=rows, zoom=zoom, cell=cell, mode="kitty")
+    width, height = answer["pixels"]
+    shown = np.frombuffer(zlib.decompress(base64.b64decode(answer["data"])), np.uint8).reshape(height, width, 3)
+    assert shown.std() > 80
+
+
 @pytest.mark.parametrize(
     ("name", "most"), [("columns", 1024), ("rows", 1024), ("zoom", 64), ("cell", [64, 8]), ("cell", [8, 64])]
 )

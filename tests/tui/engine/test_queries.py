@@ -44,6 +44,10 @@ def test_hide_and_test_counts_every_hidden_example(engine: Engine, members: dict
     assert counts.sum(1).tolist() == [8] * 5
     assert done["accuracy"] == pytest.approx(np.trace(counts) / 40)
     assert engine.done("hide_and_test", shot=4)["counts"] == done["counts"]
+    sizes = dict(zip(members, (5, 4, 6, 4, 3), strict=True))  # classes of four photos would have none to test
+    engine.done("classes", state=engine.state({name: own[: sizes[name]] for name, own in members.items()}))
+    assert np.sum(engine.done("hide_and_test", shot=4)["counts"], axis=1).tolist() == [1, 2]
+    engine.done("classes", state=engine.state(members))
     assert "testing with 12 examples per class needs two classes" in engine.ask("hide_and_test", shot=12).reason
     engine.done("classes", state=engine.state({"small": next(iter(members.values()))[:1]}))
     assert "testing with 1 example per class" in engine.ask("hide_and_test", shot=1).reason
