@@ -57,7 +57,7 @@ class ClassEntry:
     supports: tuple[Support, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Moves:
     """Photos that were moved on disk in one action."""
 

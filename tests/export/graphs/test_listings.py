@@ -61,6 +61,8 @@ def lines(graph: onnx.GraphProto, indent: str = "") -> Iterator[str]:
 
 def listing(model: onnx.ModelProto) -> str:
     properties = [f"{p.key}: {p.value}" for p in model.metadata_props if p.key not in VERSIONS]
+    opsets = [f"{opset.domain or 'ai.onnx'} {opset.version}" for opset in model.opset_import]
+    properties.append(f"{model.producer_name}, IR version {model.ir_version}, {', '.join(opsets)}")
     return "\n".join([*properties, *lines(model.graph), ""])
 
 

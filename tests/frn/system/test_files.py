@@ -25,6 +25,7 @@ from frn.system.files import (
     beside,
     read_json,
     read_regular,
+    remove,
     remove_unfinished,
     replacing,
     require_regular,
@@ -260,3 +261,23 @@ def test_name_above_240_bytes_is_shortened_for_its_temporary_files() -> None:
     assert beside(Path("x" * 240), PART).name == "." + "x" * 240 + f".{PART}"
     assert len(beside(Path("x" * 241), PART).name) < 100
     assert beside(Path("x" * 241), PART) != beside(Path("x" * 242), PART)
+
+
+def test_a_part_that_cannot_be_removed_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("file", "folder/file"):
+        (tmp_path / name).touch()
+
+    def refuse(*words: object, **options: object) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        patch.setattr(Path, "unlink", refuse)
+        remove(tmp_path / "file")
+        remove(tmp_path / "folder")
+    assert (tmp_path / "file").exists()
+    assert (tmp_path / "folder" / "file").exists()
+    remove(tmp_path / "file")
+    remove(tmp_path / "folder")
+    assert not list(tmp_path.iterdir())
