@@ -61,6 +61,6 @@ class ForeignBackbone(Backbone):
         return network
 
     def grid(self, size: int) -> tuple[int, int]:
-        """Height and width of the map of the inspected image."""
+        """Return height and width of the map of the inspected image."""
         assert size == self.size
         return self.own_grid

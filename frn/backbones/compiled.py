@@ -132,7 +132,7 @@ def _statistics(x: Tensor, norm: nn.BatchNorm2d) -> _Batch:
 
 @functools.cache
 def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop that `torch.compile` compiles at its first call, for maps of any size.
+    """Return a loop that `torch.compile` compiles at its first call, for maps of any size.
 
     A call raises FrnError if the compiler fails.
     """

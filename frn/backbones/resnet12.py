@@ -38,7 +38,7 @@ class ResidualBlock(nn.Module):
 
     @staticmethod
     def finish(maps: Sequence[Tensor], norms: Sequence[nn.Module], *, pool: bool) -> Tensor:
-        """Operations after the convolutions; `compile_blocks` replaces them by one function."""
+        """Apply the operations after the convolutions; `compile_blocks` replaces them by one function."""
         x, *shortcut = (norm(each) for norm, each in zip(norms, maps, strict=True))
         for other in shortcut:
             x = x + other

@@ -282,7 +282,7 @@ class Classifier:
     def answers(
         self, embedded: Iterable[Embedded | FrnError], *, transductive: bool = False
     ) -> Iterator[Prediction | FrnError]:
-        """Predictions of embedded images, a batch at a time; examples are judged by leave-one-out."""
+        """Yield predictions of embedded images, a batch at a time; examples are judged by leave-one-out."""
         remaining = iter(embedded)
         while batch := list(islice(remaining, None if transductive else self.extractor.batch)):
             found = [outcome for outcome in batch if isinstance(outcome, Embedded)]

@@ -191,7 +191,7 @@ def without_itself(distances: Shares, labels: Iterable[int | None], counts: Sequ
     """
     own = distances.copy()
     for row, label in enumerate(labels):
-        if label is not None:  # the centre of the others lies count / (count - 1) times as far
+        if label is not None:  # the centre of the others is count / (count - 1) times as far away
             count = counts[label]
             own[row, label] = own[row, label] * (count / (count - 1)) ** 2 if count > 1 else np.inf
     return own

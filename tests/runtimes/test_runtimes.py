@@ -136,7 +136,7 @@ OTHERS = {
 }
 """Runtimes of other projects: their names in the table, and the packages that they need besides ours."""
 SAME = {"features": 1e-5, "head": 1e-4, "preprocess": 1.001 / 255, "classifier": 5e-3, "classifier-batch": 1e-4}
-"""Largest differences of outputs that count as the same; a grey level of the preprocessed image is one."""
+"""Largest difference of an output that counts as equal; for preprocessed images it is one grey level."""
 PAGE = HERE.parents[1] / "docs" / "guides" / "runtimes.md"
 BEGIN, END = "<!-- table by pytest -m runtimes -->\n", "<!-- end of the table -->\n"
 

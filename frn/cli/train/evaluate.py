@@ -104,5 +104,5 @@ def describe(result: "Result") -> str:
 
 
 def describe_accuracy(found: "dict[str, float]") -> str:
-    """Accuracy and its interval, as rich markup."""
+    """Return accuracy and its interval as rich markup."""
     return f"[bold]{found['accuracy']:.2f} ± {found['ci95']:.2f} %[/bold]"

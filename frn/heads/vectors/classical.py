@@ -97,13 +97,13 @@ def _fit_logistic(features: Tensor, labels: Tensor, used: Tensor, c: Tensor) -> 
 
 
 def baseline(support: Tensor, query: Tensor) -> Tensor:
-    """Linear layer on features of any length, whose mean square is 1 because the rate depends on it (Baseline)."""
+    """Fit a linear layer to features scaled to a mean square of 1, because the rate depends on it (Baseline)."""
     scale = support.square().mean().sqrt()
     return _fitted(support / scale, query / scale, normalised=False)
 
 
 def baseline_plus(support: Tensor, query: Tensor) -> Tensor:
-    """Linear layer with separate length and direction of its weights, on features of length one (Baseline++)."""
+    """Fit a linear layer with separate length and direction of its weights, to features of length one (Baseline++)."""
     return _fitted(SCALE * support, SCALE * query, normalised=True)
 
 

@@ -58,7 +58,7 @@ class RunFolder:
     """Reads and writes the files of one run."""
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
-        """Ranks other than the first read a run's folder and write nothing."""
+        """Use a run's folder; ranks other than the first only read it."""
         self.path, self.writes = path, writes
         self.last = path / "last.safetensors"
         self.best = path / "best.safetensors"

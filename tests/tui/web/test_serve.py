@@ -89,7 +89,7 @@ def test_page_responds_and_leaves_no_processes(server: tuple[subprocess.Popen[st
             below = children(process.pid)
             assert below
             process.send_signal(signal.SIGTERM)
-            async for _ in socket:  # a browser also confirms the end
+            async for _ in socket:  # confirm the end, like a browser
                 pass
             await asyncio.to_thread(process.wait, 20)
             return below
