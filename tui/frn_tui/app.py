@@ -1,5 +1,6 @@
 """The Textual app: it starts the engine after the first paint, journals unsaved work, and ends cleanly."""
 
+import asyncio
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -250,8 +251,12 @@ class FrnApp(CellApp):
         self.engine.on_restart = self._tell_of_restart
         self.engine.on_silence = lambda: self.context.say("the disk does not answer; esc cancels", severity="warning")
         await self.engine.start()
-        await self._open_first_model()
-        await self._open_first_classes(await self.recovery.find())
+        left = await self.recovery.find()
+        opening = asyncio.ensure_future(self._open_first_model())
+        try:  # folders are listed meanwhile
+            await self._open_first_classes(left)
+        finally:
+            await opening
         if finished := await settle(self.controller):
             self.context.say(finished, severity="warning")
 

@@ -406,16 +406,18 @@ def test_misfits_are_listed_likeliest_first_and_can_be_moved(drive: "Drive") -> 
     async def scenario(driver: "Driver") -> None:
         controller, pane = driver.app.controller, driver.app.workspace.photos_pane
         jay, owl, wren = controller.session.state.classes
-        for entry, key, rank in ((jay, "jay-3.jpg", 1), (wren, "wren-2.jpg", 2)):
+        for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
             controller.reports[entry.id]["rank"][key] = rank
-            controller.reports[entry.id]["rival"][key] = owl.id
+            controller.reports[entry.id]["rival"][key] = owl.id, lead
         await driver.keys("exclamation_mark")
         assert pane.gallery.paths == ["/photos/wren/wren-2.jpg", "/photos/jay/jay-3.jpg"]
         assert "that do not fit, of all classes 2" in str(pane.border_title)
+        assert not driver.app.workspace.query_pane.region  # its room is for the photos
         await driver.keys("2")
         assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
         await driver.keys("escape")
         assert not pane.everywhere
+        assert driver.app.workspace.query_pane.region
         await driver.keys("f")
         await driver.type("near copies")
         assert "no photo: near copies" in pane.gallery.empty_text
@@ -427,9 +429,9 @@ def test_n_goes_from_the_likeliest_mistake_to_the_next_whatever_its_class(drive:
     async def scenario(driver: "Driver") -> None:
         controller, pane = driver.app.controller, driver.app.workspace.photos_pane
         jay, owl, wren = controller.session.state.classes
-        for entry, key, rank in ((jay, "jay-3.jpg", 1), (wren, "wren-2.jpg", 2)):
+        for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
             controller.reports[entry.id]["rank"][key] = rank
-            controller.reports[entry.id]["rival"][key] = owl.id
+            controller.reports[entry.id]["rival"][key] = owl.id, lead
 
         def shown() -> str:
             item = pane.gallery.cursor_item

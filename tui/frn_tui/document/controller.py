@@ -82,9 +82,10 @@ class Controller(SyncedDocument):
     ) -> Added:
         """Open class folders in place of what is there: no edit, as they are on the disk; None: the samples.
 
-        The classes are there at once, their photos follow part by part; those that came stay if it is cancelled.
+        The classes are there at once, also before the model is. Their photos follow part by part; those that came stay
+        if it is cancelled.
         """
-        await self.start_anew()
+        self.begin(State(threshold=self.first_threshold))
         session, outcome = self.session, Added()
         self.place = path
         opening = Session(session.state)
@@ -96,6 +97,8 @@ class Controller(SyncedDocument):
         self.coming = {ids[name]: len(paths) for name, paths in classes.items() if name in ids}
         self._changed()
         try:
+            await self.engine.call(file_requests.LockProject(None))
+            await self.sync()
             return await self._open_photos(classes, ids, outcome, progress)
         finally:
             if session is self.session:
@@ -135,13 +138,6 @@ class Controller(SyncedDocument):
                 outcome.duplicates += duplicates
         self._take_in(opening.state)
 
-    def _take_in(self, state: State) -> None:
-        """Put a state in place of this one that is as the disk has it."""
-        was_saved = self.session.is_saved
-        self.session.amend(state)
-        if was_saved:
-            self.session.mark_saved()
-
     def _named_classes(self, session: Session, names: Iterable[str], outcome: Added) -> dict[str, int]:
         """Make the classes that are missing; the ids of all whose names are good."""
         ids = {}
@@ -156,8 +152,9 @@ class Controller(SyncedDocument):
     async def load(self, path: str, progress: ShowProgress | None = None, *, copy: bool = False) -> None:
         """Open a project, replacing the document; if `copy`, saving asks for a new name."""
         found = await self.engine.call(file_requests.LoadProject(path))
-        if found.model != self.model_name:
-            await self.open_model(found.model)
+        async with self._opening:
+            if found.model != self.model_name:
+                await self._open_model(found.model)
         if self.model is not None and self.model["sha256"] != found.sha256:
             self.problems.append(
                 Problem(path, "was made with another version of this model; its classes are made anew")

@@ -168,12 +168,21 @@ class SyncedDocument(Document):
     async def _follow_model(self) -> None:
         """Open the model of a restored state; if it cannot be opened, keep the current one and raise."""
         wanted = self.session.state.model
-        if wanted and wanted != self.model_name:
+        if not wanted:  # the folder was opened before the first model
+            self._take_in(dataclasses.replace(self.session.state, model=self.model_name))
+        elif wanted != self.model_name:
             try:
                 await self._open_model(wanted)
             except EngineError:
                 self.session.amend(dataclasses.replace(self.session.state, model=self.model_name))
                 raise
+
+    def _take_in(self, state: State) -> None:
+        """Put a state in place of this one that is as the disk has it."""
+        was_saved = self.session.is_saved
+        self.session.amend(state)
+        if was_saved:
+            self.session.mark_saved()
 
     def _follow_changes(self, found: Sequence[Support]) -> None:
         """Replace examples whose files have changed since the project was saved by their new content."""

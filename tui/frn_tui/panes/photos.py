@@ -59,7 +59,7 @@ class PhotosPane(Pane):
         else:
             items = [] if entry is None else self._items(entry)
             if self.by_fit:
-                items.sort(key=lambda item: self._report_of(item)[0])
+                items.sort(key=lambda item: self._misfit(item)[1])
         if self.wanted_name:
             items = [item for item in items if self.wanted_name.casefold() in item.name.casefold()]
         self._keys = {}
@@ -93,17 +93,12 @@ class PhotosPane(Pane):
         items = [_item(support, report, calibrated, missing, names) for support in entry.supports]
         return [replace(item, name=f"{entry.name}/{item.name}") for item in items] if self.everywhere else items
 
-    def _report_of(self, item: GalleryItem) -> tuple[float, int]:
-        """What the others of its class explain of a photo, and how many classes explain it better."""
+    def _misfit(self, item: GalleryItem) -> tuple[float, float]:
+        """Sort key of the photos: by the lead of another class, then by how little the photo's own class explains."""
         for report in self.controller.reports.values():
             if item.key in report["explained"]:
-                return report["explained"][item.key], report["rank"].get(item.key, 0)
-        return 2.0, 0
-
-    def _misfit(self, item: GalleryItem) -> tuple[int, float]:
-        """The worst first: the more classes explain a photo better than its own, the likelier it is of another."""
-        share, rank = self._report_of(item)
-        return -rank, share
+                return -report["rival"].get(item.key, (0, 0.0))[1], report["explained"][item.key]
+        return 0.0, 2.0
 
     @on(Gallery.Moved)
     @on(Gallery.SelectionChanged)
@@ -172,6 +167,7 @@ class PhotosPane(Pane):
     def show_everywhere(self, mark: str) -> None:
         """Show the photos of all classes with a mark; if it is empty, those of the chosen class."""
         self.everywhere = mark
+        self.context.screen.set_class(bool(mark), "-everywhere")
         self.show(self.entry)
         self.gallery.cursor = 0
         self.gallery.focus()
@@ -223,8 +219,8 @@ def _item(
     share, rank = report["explained"].get(key), report["rank"].get(key, 0)
     if share is None:
         return GalleryItem(path, name, key)
-    rival = display_name(names.get(report["rival"].get(key, 0), "another class"), 24)
-    more = f", as do {rank - 1} more" if rank > 1 else ""
-    odd = f"; {rival} explains it better{more}" if rank else ""
+    odd = ""
+    if rival := report["rival"].get(key):
+        odd = f"; {display_name(names.get(rival[0], 'another class'), 24)} explains {percent(rival[1], 1)} more"
     mark = "outlier" if rank > 0 or share < calibrated else ""
-    return GalleryItem(path, name, key, mark, f"{percent(share)} explained by the others{odd}")  # type: ignore[arg-type]
+    return GalleryItem(path, name, key, mark, f"its class explains {percent(share)}{odd}")  # type: ignore[arg-type]

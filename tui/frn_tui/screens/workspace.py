@@ -214,6 +214,8 @@ class Workspace(KeyedScreen[None]):
     def show_pane(self, name: str) -> None:
         for other in PANES:
             self.set_class(other == name, f"-show-{other}")
+        if name == "query":
+            self.remove_class("-everywhere")
         if self.is_attached:
             self.project_bar.show()
 
@@ -323,7 +325,8 @@ class Workspace(KeyedScreen[None]):
         elif self.photos_pane.gallery.selection or self.photos_pane.gallery.selects:
             self.photos_pane.gallery.select(())
         elif self.photos_pane.wanted_name or self.photos_pane.everywhere:
-            self.photos_pane.wanted_name = self.photos_pane.everywhere = ""
+            self.photos_pane.wanted_name = ""
+            self.photos_pane.show_everywhere("")
             self.refresh_all()
         else:
             self.query_pane.watched = None

@@ -224,7 +224,7 @@ class EnrolledClasses:
                     "id": entry.id,
                     "explained": dict(zip(keys, member.left_out_shares.tolist(), strict=False)),
                     "rank": (ranks := _ranks(keys, others, column, member)),
-                    "rival": _rivals(keys, others, column, ranks, [entry.id for entry in entries]),
+                    "rival": _rivals(keys, others, column, member, ranks, [entry.id for entry in entries]),
                     "near": {key: near[key] for key in keys if key in near},
                 }
             )
@@ -282,8 +282,15 @@ def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[
     return {key: int(better[row].sum()) for row, key in enumerate(keys) if known[row]}
 
 
-def _rivals(keys: Keys, errors: Array, column: int, ranks: dict[str, int], ids: Sequence[int]) -> dict[str, int]:
-    """Return the best other class of each example, if it beats the example's own; errors are (k, way)."""
-    others = errors.copy()
+def _rivals(
+    keys: Keys, errors: Array, column: int, member: ClassRecord, ranks: dict[str, int], ids: Sequence[int]
+) -> dict[str, tuple[int, float]]:
+    """Return the best other class of each example and its lead, if it beats the example's own; errors are (k, way)."""
+    others, own = errors.copy(), member.own_errors.mean(1)
     others[:, column] = np.inf
-    return {key: ids[int(others[row].argmin())] for row, key in enumerate(keys) if ranks.get(key, 0) > 0}
+    leads = (own - others.min(1)) / own.clip(1e-12)
+    return {
+        key: (ids[int(others[row].argmin())], float(leads[row] * (1 - member.left_out_shares[row])))
+        for row, key in enumerate(keys)
+        if ranks.get(key, 0) > 0
+    }
