@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.segment import Segment
 from rich.text import Text
@@ -100,6 +101,7 @@ class Choose(Dialog[int | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as box:
             box.border_title = Text(self.dialog_title)
+            box.styles.width = max(cell_len(text) for text in (*self.options, self.dialog_title, " " * 40)) + 8
             yield Line(placeholder="type to narrow down")
             yield OptionList()
             yield Static("enter: take it   esc: back", classes="hint")
