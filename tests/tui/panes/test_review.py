@@ -57,7 +57,7 @@ def test_chosen_order_is_kept_while_answers_change() -> None:
     arrangement = Arrangement()
     arrangement.follow(items)
     assert arrangement.paths == ["/a", "/b", "/c"]
-    arrangement.choose(items, order="least sure first")
+    arrangement.choose(items, order="least certain first")
     assert arrangement.paths == ["/b", "/c", "/a"]
     surer = [items[0], item("/b", "owl", 0.99), items[2]]
     arrangement.follow(surer)
@@ -72,14 +72,14 @@ def test_chosen_order_is_kept_while_answers_change() -> None:
 
 def test_completed_work_is_counted() -> None:
     items = [item("/a", "jay", 0.9, first="owl"), item("/b", "owl", 0.9, label="jay"), item("/c", "unknown", 0.9)]
-    assert summary(items) == "0 of 3 seen, 1 changed by corrections, 1 labelled, 1 unknown"
+    assert summary(items) == "0 of 3 seen, 1 changed after corrections, 1 labelled, 1 unknown"
 
 
 def test_class_may_have_the_name_of_a_filter() -> None:
-    items = [item("/a", "unknown", 0.9), item("/b", "not readable", 0.9)]
+    items = [item("/a", "unknown", 0.9), item("/b", "unreadable", 0.9)]
     items[0].answer["unknown"] = False
     chosen = {kind: [one.path for one in items if is_one(one)] for kind, is_one in KINDS.items()}
-    assert chosen["unknown"] == chosen["not readable"] == []
+    assert chosen["unknown"] == chosen["unreadable"] == []
     assert chosen["known"] == chosen["not labelled"] == ["/a", "/b"]
     assert summary(items).endswith("0 unknown")
 
@@ -155,7 +155,7 @@ def test_filter_and_search_limit_the_shown_photos(drive: Drive, lines: Lines) ->
         assert len(review.items) == 5
         await driver.keys("slash")
         await driver.type("eagle")
-        told = "no answers match: as asked · only eagle"
+        told = "no answers match: in original order · only eagle"
         assert told in lines(driver.app)[1]
         await driver.keys("escape", "full_stop")
         assert told in said(driver)
@@ -277,7 +277,7 @@ def test_message_says_that_nothing_is_written_without_an_output(drive: Drive, fa
             assert isinstance(app.screen, AskText)
             app.screen.query_one("Input").value = "" if words else " "  # type: ignore[attr-defined]
             await driver.keys("enter")
-            assert [note.message for note in app._notifications] == ["no name was given: nothing is written"]
+            assert [note.message for note in app._notifications] == ["no name given; nothing was written"]
             app.clear_notifications()
             if review:
                 await driver.keys("escape")
@@ -359,7 +359,7 @@ def test_summary_and_caption_are_not_cut(drive: Drive, lines: Lines, size: tuple
         await driver.pilot.pause()
         words = " ".join("".join(line[1:22] for line in lines(driver.app)).split())
         if size == (60, 20):
-            assert "dark: explained light: not H: blend" in words
+            assert "dark: explained light: not explained H: blend" in words
         await driver.keys("L")
         assert "Answers · 1 of 1" in lines(driver.app)[0]
 
@@ -454,7 +454,7 @@ def test_enlarged_photo_is_labelled_and_closed_step_by_step(drive: Drive, lines:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("l", "enter")
-        assert "not explained by jay" in "\n".join(lines(driver.app))
+        assert "error map of jay" in "\n".join(lines(driver.app))
         assert "nearest: jay/jay-0.jpg" in "\n".join(lines(driver.app))
         await driver.keys("j", "1")  # the owl is a jay
         assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}
@@ -480,7 +480,7 @@ def test_v_extends_the_selection_and_an_empty_list_says_why(drive: Drive, lines:
         assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg"]
         await driver.keys("slash")
         await driver.type("eagle")
-        assert "no answers match: as asked · only eagle" in lines(driver.app)[1]
+        assert "no answers match: in original order · only eagle" in lines(driver.app)[1]
         await driver.keys("question_mark")
         assert "make a class by name" in "\n".join(lines(driver.app))
 
@@ -501,7 +501,7 @@ def test_n_goes_to_the_next_answer_in_doubt(drive: Drive) -> None:
         await driver.keys("n")
         assert review.gallery.paths[review.gallery.cursor] == "/queries/swan-1.jpg"
         await driver.keys("x", "n")
-        assert "no answer is in doubt" in review.jobs._message
+        assert "no doubtful answers" in review.jobs._message
 
     drive(scenario)
 
@@ -523,7 +523,7 @@ def test_answers_are_judged_together_on_request(
         assert not any(asked)
         await driver.keys("J")
         assert any(asked)
-        assert "judged together" in lines(driver.app)[0]
+        assert "classified jointly" in lines(driver.app)[0]
         asked.clear()
         await driver.keys("J")
         assert asked

@@ -380,7 +380,7 @@ def test_models_are_compared_on_the_classes_and_one_is_chosen(
         await driver.type("disagree")
         pane = driver.app.workspace.photos_pane
         assert pane.gallery.paths == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg", "/photos/wren/wren-0.jpg"]
-        assert "that models name differently 3" in str(pane.border_title)
+        assert "different answers of the models 3" in str(pane.border_title)
 
     drive(scenario)
 
@@ -411,7 +411,7 @@ def test_misfits_are_listed_likeliest_first_and_can_be_moved(drive: "Drive") -> 
             controller.reports[entry.id]["rival"][key] = owl.id, lead
         await driver.keys("exclamation_mark")
         assert pane.gallery.paths == ["/photos/wren/wren-2.jpg", "/photos/jay/jay-3.jpg"]
-        assert "that do not fit, of all classes 2" in str(pane.border_title)
+        assert "misfits of all classes 2" in str(pane.border_title)
         assert not driver.app.workspace.query_pane.region  # its room is for the photos
         await driver.keys("2")
         assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
@@ -420,7 +420,7 @@ def test_misfits_are_listed_likeliest_first_and_can_be_moved(drive: "Drive") -> 
         assert driver.app.workspace.query_pane.region
         await driver.keys("f")
         await driver.type("near copies")
-        assert "no photo: near copies" in pane.gallery.empty_text
+        assert "no matching photos: near copies" in pane.gallery.empty_text
 
     drive(scenario)
 

@@ -277,7 +277,7 @@ def parse(message: Mapping[str, object]) -> Request[Any]:
     """Return the request that a message holds. ValueError if there is no such operation, or its arguments differ."""
     kind = REQUESTS.get(str(message.get("op")))
     if kind is None:
-        raise ValueError(f"there is no operation {message.get('op')!r}")
+        raise ValueError(f"unknown operation {message.get('op')!r}")
     try:
         return convert(message, kind)
     except ValueError as error:

@@ -8,9 +8,9 @@ from rich.text import Text
 from frn_tui.settings.keys import TABLE, shown
 
 SIGNS = [
-    ("●●● ●●○ ●○○", "the others of a class name 90 %, 70 %, fewer of its photos rightly"),
-    ("!  ≈", "a photo that does not fit its class; one that looks the same as another"),
-    ("◆  ●  ○", "an answer that you judged, one that was seen, one that was not"),
+    ("●●● ●●○ ●○○", "leave-one-out accuracy of a class: 90 %, 70 %, lower"),
+    ("!  ≈", "does not fit its class; near copy of another photo"),
+    ("◆  ●  ○", "an answer that you labelled; a seen answer; a new answer"),
 ]
 
 

@@ -151,7 +151,7 @@ class SyncedDocument(Document):
         if self.query.answers and self._has_examples:
             await self.query.ask_again(lambda: state is self.session.state)
         elif self.query.answers:
-            self.query.forget_scores("there is no class with an example")
+            self.query.forget_scores("no class has an example")
             self._changed()
         if state is self.session.state:
             self._renewed = state
@@ -197,7 +197,7 @@ class SyncedDocument(Document):
                 fresh.remove(support.key for support in old)
                 fresh.add(entry.id, [changed[str(support.path)] for support in old])
                 self.problems += [
-                    Problem(str(s.path), "has changed since it was added; used as it is now") for s in old
+                    Problem(str(s.path), "has changed since it was added; its current content is used") for s in old
                 ]
         self.session.amend(fresh.state)  # as an edit, it would block undo
 

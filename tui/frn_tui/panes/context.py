@@ -161,7 +161,7 @@ class Context:
     def is_named(self, path: str) -> bool:
         """Return whether a path was typed; show a message if not."""
         if not path.strip():
-            self.say("no name was given: nothing is written", severity="warning")
+            self.say("no name given; nothing was written", severity="warning")
         return bool(path.strip())
 
     async def written(self, path: str, write: Callable[..., Awaitable[object]]) -> bool:
@@ -173,7 +173,7 @@ class Context:
                 raise
             kept = " (the old one is kept as .bak)" if path.endswith(".frn.json") else ""
             title = f"{display_name(path, 40)} already exists"
-            if await self.chosen(title, [f"replace it{kept}", "leave it"]) != 0:
+            if await self.chosen(title, [f"replace it{kept}", "cancel"]) != 0:
                 return False
             await write(path, replace=True)
         return True

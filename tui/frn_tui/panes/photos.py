@@ -18,9 +18,9 @@ from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 
 TITLES = {
-    "outlier": "that do not fit, of all classes",
-    "near": "near copies, of all classes",
-    "differing": "that models name differently",
+    "outlier": "misfits of all classes",
+    "near": "near copies of all classes",
+    "differing": "different answers of the models",
 }
 
 
@@ -67,7 +67,7 @@ class PhotosPane(Pane):
             self._keys.setdefault(item.path, []).append(item.key or "")
         whose = TITLES.get(self.everywhere, display_name(entry.name, 30) if entry is not None else "")
         narrowed = f" · only “{display_name(self.wanted_name, 16)}”" if self.wanted_name else ""
-        self.gallery.empty_text = f"no photo: {whose}{narrowed}   esc: back" if self.everywhere or narrowed else ""
+        self.gallery.empty_text = f"no matching photos: {whose}{narrowed}   esc: back" if self.everywhere or narrowed else ""
         self.gallery.set_items(items)
         order = " · worst fit first" if self.by_fit and not self.everywhere else ""
         away = sum(item.mark == "missing" for item in items)
@@ -112,18 +112,18 @@ class PhotosPane(Pane):
         count, item = len(self.gallery.selection), self.gallery.cursor_item
         if item is None:
             return ""
-        return f"1-9: moves {count_of(count, 'photo') if count else display_name(name_of(item.path), 24)} to"
+        return f"1-9: move {count_of(count, 'photo') if count else display_name(name_of(item.path), 24)} to"
 
     def action_number(self, number: int) -> None:
         classes = self.controller.session.state.classes
         if number > len(classes):
-            self.context.say(f"there is no class number {number}")
+            self.context.say(f"no class has number {number}")
         else:
             self._assign(classes[number - 1])
 
     def action_move(self) -> None:
         if self.gallery.cursor_item is not None:
-            choose_class(self.context, "To class", self._assign)
+            choose_class(self.context, "Move to class", self._assign)
 
     def _assign(self, target: ClassEntry) -> None:
         """Move the selected photos to the class that was named."""
@@ -148,7 +148,7 @@ class PhotosPane(Pane):
             self.wanted_name = text.strip()
             self.show(self.entry)
 
-        self.context.ask(AskText("Photos whose name has", self.wanted_name), named)
+        self.context.ask(AskText("Filter photos by name", self.wanted_name), named)
 
     def action_sort(self) -> None:
         self.by_fit = not self.by_fit
@@ -157,8 +157,8 @@ class PhotosPane(Pane):
     def action_filter(self) -> None:
         """Choose which photos are shown: those of the class, or those with a mark, of all classes."""
         marks = ["", *(mark for mark in TITLES if mark != "differing" or self.differing)]
-        options = ["all of the class", *(f"{TITLES[mark]}  {len(self._marked(mark))}" for mark in marks[1:])]
-        self.context.ask(Choose("Only photos", options), lambda index: self.show_everywhere(marks[index]))
+        options = ["all photos of the class", *(f"{TITLES[mark]}  {len(self._marked(mark))}" for mark in marks[1:])]
+        self.context.ask(Choose("Show only photos", options), lambda index: self.show_everywhere(marks[index]))
 
     def action_misfits(self) -> None:
         """Show what does not fit, of all classes; the same key again: the photos of the chosen class."""
@@ -211,11 +211,11 @@ def _item(
     path, key = str(support.path), support.key
     name = path.rpartition("/")[2]
     if path in missing:
-        return GalleryItem(path, name, key, "missing", "is not there any more; R finds it by its content")
+        return GalleryItem(path, name, key, "missing", "is missing; R finds it by its content")
     if report is None:
         return GalleryItem(path, name, key)
     if key in report["near"]:
-        return GalleryItem(path, name, key, "near", "looks the same as another photo")
+        return GalleryItem(path, name, key, "near", "near copy of another photo")
     share, rank = report["explained"].get(key), report["rank"].get(key, 0)
     if share is None:
         return GalleryItem(path, name, key)

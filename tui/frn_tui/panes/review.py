@@ -33,7 +33,7 @@ ORDERED_BY = {
     "by class": "says",
     "least probable first": "prob.",
     "least explained first": "expl.",
-    "least sure first": "lead",
+    "least certain first": "lead",
     "by rival": "rival",
     "by nearest example": "nearest example",
 }
@@ -88,10 +88,10 @@ class Arranging:
         def take(index: int) -> None:
             self._arrange(kind=chosen[index][0], said=chosen[index][1])
 
-        self.context.ask(Choose("Only answers that are", options), take)
+        self.context.ask(Choose("Show only answers that are", options), take)
 
     def action_find(self) -> None:
-        dialog = AskText("Only answers with this in the file or the class", self.context.controller.arrangement.wanted)
+        dialog = AskText("Show only answers whose file or class contains", self.context.controller.arrangement.wanted)
         self.context.ask(dialog, lambda text: self._arrange(wanted=text.strip()))
 
 
@@ -99,9 +99,9 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     """Screen of all results; returns the path of the photo to show."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "show", "Large, with error map and nearest example; then to the workspace"),
+        Binding("enter", "show", "Enlarge with error map and nearest example, then show in the workspace"),
         Binding("j,down,right,l", "step(1)", "Next photo"),
-        Binding("k,up,left,h", "step(-1)", "Photo before"),
+        Binding("k,up,left,h", "step(-1)", "Previous photo"),
     ]
 
     def __init__(
@@ -173,7 +173,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self._examples = examples(self.controller.session.state)
         arrangement = self.controller.arrangement
         chosen = [self.items[path] for path in arrangement.paths]
-        self.gallery.empty_text = f"no answers match: {arrangement.words}   f: only some   /: find"
+        self.gallery.empty_text = f"no answers match: {arrangement.words}   f: filter   /: find"
         self.gallery.set_items([self._tile(item) for item in chosen])
         words = display_name(arrangement.words, 40) + self.controller.query.how
         title = f"Answers · {len(chosen)} of {len(items)} · {words} · {summary(items)}"
@@ -243,7 +243,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         what = count_of(count, "photo") if count else "it"
         whose = f"{what} to:  " if item else ""
         room = self.size.width - len(whose) - 8
-        self.jobs.hint = f"1-9: adds {whose}{class_keys(self.controller.names.values(), room)}" if whose else ""
+        self.jobs.hint = f"1-9: add {whose}{class_keys(self.controller.names.values(), room)}" if whose else ""
         if self.is_large:
             self.large.show(item.answer if item else None, str(near.path) if near else "")
             shown = self.controller.query.answer
@@ -304,7 +304,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     action_leave = action_cancel
 
     def elsewhere(self, name: str) -> None:
-        self.context.say(f"{TABLE[name].meaning}: works in the workspace   esc: there")
+        self.context.say(f"{TABLE[name].meaning}: only in the workspace   esc: go there")
 
     def action_outlier(self, step: int) -> None:
         """Go to the next answer that is in doubt: unknown, or hardly surer than its rival."""
@@ -315,7 +315,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             self.gallery.cursor = (beyond or doubtful)[0 if step > 0 else -1]
             self._doubted = paths[self.gallery.cursor]
         else:
-            self.context.say("no answer is in doubt")
+            self.context.say("no doubtful answers")
 
     def action_remove(self) -> None:
         super().action_remove()
@@ -354,7 +354,7 @@ def described(item: Reviewed, names: dict[int, str], example: str) -> str:
     if example:
         parts.append(f"nearest example {display_name(example, 24)}")
     if item.label is not None:
-        parts.append(f"you said {display_name(item.label, 24)}")
+        parts.append(f"your label {display_name(item.label, 24)}")
     if item.is_changed and item.first is not None:
-        parts.append(f"at first {display_name(item.first, 24)}")
+        parts.append(f"first answer {display_name(item.first, 24)}")
     return " · ".join(parts)

@@ -13,7 +13,7 @@ from frn_tui.panes.context import Context
 from frn_tui.terminal.text import count_of, display_name, percent, share_of
 from frn_tui.terminal.viewer import show
 
-CALIBRATED = "threshold from the examples"
+CALIBRATED = "calibrated threshold"
 
 
 class Threshold:
@@ -53,7 +53,7 @@ class Threshold:
         self.set(None, f"{CALIBRATED}: {self.controller.expected}")
 
     def action_type_threshold(self) -> None:
-        hint = "share that a class must explain, 0 to 100 %; empty: from the examples   enter: done   esc: back"
+        hint = "minimum explained share, 0 to 100 %; empty: calibrate   enter: done   esc: back"
 
         def typed(text: str) -> None:
             value = share_of(text)
@@ -83,12 +83,12 @@ class Judging:
     def action_number(self: HasAnswers, number: int) -> None:
         classes = self.context.controller.session.state.classes
         if number > len(classes):
-            self.context.say(f"there is no class number {number}")
+            self.context.say(f"no class has number {number}")
         else:
             judge(self, classes[number - 1])
 
     def action_move(self: HasAnswers) -> None:
-        choose_class(self.context, "It is of class", lambda entry: judge(self, entry))
+        choose_class(self.context, "Assign to class", lambda entry: judge(self, entry))
 
     def action_right(self: HasAnswers) -> None:
         """Make photos examples of their predicted classes, in one edit."""
@@ -116,15 +116,15 @@ class Judging:
     def action_none_of_these(self: HasAnswers) -> None:
         """Say that photos are of none of the classes, in one edit."""
         known = [answer for answer in self.judged() if "key" in answer]
-        photos = "it is" if len(known) == 1 else f"{count_of(len(known), 'photo')}:"
+        photos = "" if len(known) == 1 else f"{count_of(len(known), 'photo')} "
         if known:
-            self.context.edit(lambda _: self.context.controller.set_aside(known), f"{photos} {OTHER}")
+            self.context.edit(lambda _: self.context.controller.set_aside(known), f"labelled {photos}{OTHER}")
             self.advance()
 
     def action_remove(self: HasAnswers) -> None:
         """Remove answers from the list; the photos stay, also as examples."""
         if paths := [answer["path"] for answer in self.judged()]:
-            self.context.edit(lambda session: session.drop(paths), f"dropped {count_of(len(paths), 'answer')}")
+            self.context.edit(lambda session: session.drop(paths), f"removed {count_of(len(paths), 'answer')}")
             self.context.controller.listener()
 
     def action_copy(self: HasAnswers) -> None:
@@ -135,7 +135,7 @@ class Judging:
             lines.append(f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else ""))
         if lines:  # a name may not be UTF-8
             self.context.screen.app.copy_to_clipboard("\n".join(lines).encode(errors="backslashreplace").decode())
-            self.context.say("copied: path, verdict and probability")
+            self.context.say("copied path, label and probability")
 
     def action_viewer(self: HasAnswers) -> None:
         view(self.context, next((answer["path"] for answer in self.judged()), None))
@@ -149,7 +149,7 @@ def judge(where: HasAnswers, target: ClassEntry) -> None:
     def label(session: Session) -> None:
         outcome = context.controller.label(answers, target.id)
         if outcome.duplicates and not outcome.added:
-            context.say(f"it is an example of {outcome.duplicates[0].class_name} already")
+            context.say(f"already an example of {outcome.duplicates[0].class_name}")
             return
         photos = "" if len(answers) == 1 else f"{count_of(outcome.added, 'photo')} "
         session.name_act(f"{photos}added to {name}")
@@ -169,7 +169,7 @@ def choose_class(context: Context, title: str, then: Callable[[ClassEntry], obje
 def view(context: Context, path: str | None) -> None:
     """Open a photo outside the terminal."""
     if path is None:
-        context.say("no photo to show: tab to one of a class, or p classifies one")
+        context.say("no photo to show: press tab to choose one, or p to classify one")
         return
     try:
         show(path)

@@ -31,13 +31,13 @@ async def change_settings(workspace: Workspace, preferences: Preferences) -> Non
     changes = (_theme, _images, _model, _tta, _threshold, _keys)
     while True:
         settings = preferences.settings
-        unknown = "from the examples" if settings.threshold is None else f"{percent(settings.threshold, 1)} explained"
+        unknown = "calibrated on the examples" if settings.threshold is None else f"{percent(settings.threshold, 1)} explained"
         options = [
             f"theme: {workspace.app.theme}",
-            f"pictures: {_pictures(workspace, preferences)}",
-            f"model at the start: {display_name(settings.model or DEFAULT_MODEL, 40)}",
-            f"mirror images at the start: {'looked at, too' if settings.tta == 'hflip' else 'no'}",
-            f"threshold of new classes: {unknown}",
+            f"images: {_pictures(workspace, preferences)}",
+            f"default model: {display_name(settings.model or DEFAULT_MODEL, 40)}",
+            f"mirror images by default: {'also classified' if settings.tta == 'hflip' else 'no'}",
+            f"threshold of new projects: {unknown}",
             f"keys: {len(workspace.own_keys) or 'none'} changed",
         ]
         chosen = await workspace.app.push_screen_wait(Choose("Settings", options))
@@ -59,14 +59,14 @@ def _pictures(workspace: Workspace, preferences: Preferences) -> str:
 
 
 async def _images(workspace: Workspace, preferences: Preferences) -> None:
-    chosen = await workspace.app.push_screen_wait(Choose("Pictures", ["auto: by the terminal", *IMAGES[1:]]))
+    chosen = await workspace.app.push_screen_wait(Choose("Images", ["auto: depends on the terminal", *IMAGES[1:]]))
     if chosen is not None:
         preferences.set_images(IMAGES[chosen])
 
 
 async def _model(workspace: Workspace, preferences: Preferences) -> None:
     names = list(named_extractors())
-    chosen = await workspace.app.push_screen_wait(Choose("Model at the start", [*names, "a features.onnx…"]))
+    chosen = await workspace.app.push_screen_wait(Choose("Default model", [*names, "a features.onnx…"]))
     if chosen is None:
         return
     name = (
@@ -81,17 +81,17 @@ async def _model(workspace: Workspace, preferences: Preferences) -> None:
 
 
 async def _tta(workspace: Workspace, preferences: Preferences) -> None:
-    options = ["no: each photo is looked at once", "yes: better answers, in twice the time"]
-    chosen = await workspace.app.push_screen_wait(Choose("Look at mirror images, too", options))
+    options = ["no: classify each photo once", "yes: more accurate, twice the time"]
+    chosen = await workspace.app.push_screen_wait(Choose("Also classify mirror images", options))
     if chosen is not None:
         preferences.settings = replace(preferences.settings, tta=("none", "hflip")[chosen])
 
 
 async def _threshold(workspace: Workspace, preferences: Preferences) -> None:
-    hint = "share that a class must explain, 0 to 100 %; empty: from the examples   enter: done   esc: back"
+    hint = "minimum explained share, 0 to 100 %; empty: calibrate   enter: done   esc: back"
     now = preferences.settings.threshold
     text = await workspace.app.push_screen_wait(
-        AskText("Threshold of new classes", "" if now is None else f"{100 * now:g}", hint)
+        AskText("Threshold of new projects", "" if now is None else f"{100 * now:g}", hint)
     )
     if text is None:
         return
@@ -110,13 +110,13 @@ async def _keys(workspace: Workspace, preferences: Preferences) -> None:
     names, own = list(BOUND), workspace.own_keys
     rows = [f"{shown(own.get(name, BOUND[name].keys)):<12} {name}: {BOUND[name].meaning}" for name in names]
     where = display_name(shortened(str(keys_path())), 60)
-    chosen = await workspace.app.push_screen_wait(Choose(f"Keys; your own are in {where}", rows))
+    chosen = await workspace.app.push_screen_wait(Choose(f"Keys (yours are stored in {where})", rows))
     if chosen is None:
         return
     key = await workspace.app.push_screen_wait(PressKey(BOUND[names[chosen]].meaning))
     if key is not None:
         refused = change_key(names[chosen], key)
         preferences.troubles = preferences.read_keys()
-        said = "its usual key again" if not key else f"is {shown(key)} now"
+        said = "default key restored" if not key else f"is now {shown(key)}"
         workspace.context.say(refused or f"{names[chosen]}: {said}", severity="warning" if refused else "information")
         workspace.refresh_all()

@@ -178,7 +178,7 @@ class Workspace(KeyedScreen[None]):
                 raise
             self.classes_pane.tell_of_troubles(outcome)
         else:
-            self.context.say(found.get("reason", f"{path}: is a photo; name its folder"), severity="warning")
+            self.context.say(found.get("reason", f"{path}: is a photo; choose its folder"), severity="warning")
 
     async def open_samples(self, path: str) -> None:
         found = await self.controller.scan(path)
@@ -298,7 +298,7 @@ class Workspace(KeyedScreen[None]):
         modes = [mode for mode in (graphics_of(self.app).mode, *MODES) if mode is not None]
         self.set_mode(modes[(modes.index(self.context.mode) + 1) % len(modes)])
         self.mode_was_chosen = True
-        self.context.say(f"pictures: {self.context.mode}")
+        self.context.say(f"images: {self.context.mode}")
 
     def set_mode(self, mode: Mode) -> None:
         """Draw all images in another mode, or in the same one for another terminal."""
@@ -311,7 +311,7 @@ class Workspace(KeyedScreen[None]):
         if problems := self.controller.problems:
             self.app.push_screen(problems_page(problems))
         else:
-            self.context.say("no problems: every file could be used")
+            self.context.say("no problems: no file was skipped")
 
     def action_help(self) -> None:
         self.app.push_screen(Page("Keys", help_page(self.shown_key), classes="-beside"))

@@ -117,7 +117,7 @@ class EnrolledClasses:
         """The classes in use. Raises FrnError if there are none, or they belong to another model."""
         sha256 = self._models.model.extractor.sha256
         if self._current is None or self._current.sha256 != sha256:
-            raise FrnError("there is no class with examples yet")
+            raise FrnError("no class has an example yet")
         return self._current
 
     def set_classes(self, request: SetClasses, job: Job) -> ClassReports:
