@@ -193,7 +193,7 @@ def test_new_and_save_as_work(drive: Drive, fake_engine: FakeEngine) -> None:
         app.controller.session.create("finch")
         await driver.pilot.press("ctrl+n")
         await driver.until(lambda: "unsaved" in title(driver))
-        await driver.type("stay")
+        await driver.type("cancel")
         assert driver.counts == {**OPENED, "finch": 0}
         await driver.keys("u", "ctrl+n")
         assert driver.counts == {}

@@ -62,7 +62,7 @@ def test_d_deletes_a_class_only_with_classes_in_focus(drive: "Drive") -> None:
         workspace.query_pane.picture.preview.focus()
         await driver.keys("d")
         assert driver.counts == before
-        assert "dropped 1 answer" in driver.app.context.jobs._message
+        assert "removed 1 answer" in driver.app.context.jobs._message
         workspace.classes_pane.list.focus()
         await driver.keys("d")
         assert driver.counts == {"owl": 4, "wren": 5}
@@ -293,7 +293,7 @@ def test_recent_folders_are_offered_and_unsaved_work_needs_confirmation(drive: "
         await driver.type("another")
         assert isinstance(app.screen, Picker)
         await driver.keys("escape")
-        for option, counts in (("stay", before), ("go on", {"jay": 1})):
+        for option, counts in (("cancel", before), ("continue", {"jay": 1})):
             await driver.keys("ctrl+o")
             await driver.pilot.press("down", "enter")  # the first is the open document
             await driver.until(lambda: "unsaved" in getattr(app.screen, "dialog_title", ""))
@@ -377,7 +377,7 @@ def test_models_are_compared_on_the_classes_and_one_is_chosen(
         assert controller.model_name == before
         await driver.pilot.press("C")
         await driver.until(lambda: isinstance(driver.app.screen, Choose))
-        await driver.type("disagree")
+        await driver.type("different answers")
         pane = driver.app.workspace.photos_pane
         assert pane.gallery.paths == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg", "/photos/wren/wren-0.jpg"]
         assert "different answers of the models 3" in str(pane.border_title)

@@ -132,12 +132,12 @@ def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> N
         assert driver.app.screen.query("#picker")
         await driver.keys("escape")
         await change(driver, "classify photos or", "u")
-        await change(driver, "undo the last act", "backspace")
+        await change(driver, "undo the last step", "backspace")
         assert read_own_keys()[0] == {"undo": "U", "ask": "u"}  # its usual key is taken
         await change(driver, "classify photos or", "a")  # is the key of add
         assert read_own_keys()[0] == {"undo": "U", "ask": "u"}
         await change(driver, "classify photos or", "backspace")
-        await change(driver, "undo the last act", "backspace")
+        await change(driver, "undo the last step", "backspace")
         assert keys_path().read_text() == "# mine\n"
 
     drive(scenario)
@@ -170,8 +170,8 @@ def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: P
         await pilot.press("f2")
         await take("Settings", "theme")
         await take("Theme", "gruvbox")
-        await take("Settings", "pictures")
-        await take("Pictures", "ascii")
+        await take("Settings", "images")
+        await take("Images", "ascii")
         await take("Settings", "threshold")
         await take("Threshold of new projects", "900")
         await take("Settings", "threshold")

@@ -163,9 +163,8 @@ def summary(items: Sequence[Reviewed]) -> str:
     changed = sum(item.is_changed for item in items)
     unknown, other = sum(item.is_unknown for item in items), sum(item.is_other for item in items)
     none = f" ({other} {OTHER})" if other else ""
-    return (
-        f"{seen} of {len(items)} seen, {changed} changed after corrections, {labelled} labelled{none}, {unknown} unknown"
-    )
+    more = f", {changed} changed after corrections" if changed else ""
+    return f"{seen} seen, {labelled} labelled{none}, {unknown} unknown{more}"
 
 
 ORDERS: dict[str, Callable[[Reviewed], object] | None] = {

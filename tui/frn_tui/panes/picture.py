@@ -106,7 +106,7 @@ class PicturePane(Vertical):
         for red, green, blue in ramp:
             text.append("  ", style=f"on rgb({red},{green},{blue})")
         following = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
-        return text.append(f" light: not explained   H: {following}")
+        return text.append(f" light: not   H: {following}")
 
     def _mapped(self, answer: Answer) -> list[int]:
         """Return ids of classes with a map, most likely first; deleted classes are skipped."""

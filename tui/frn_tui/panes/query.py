@@ -100,7 +100,7 @@ class QueryPane(Judging, Arranging, Pane):
             arrangement = self.controller.arrangement
             paths, order = arrangement.paths, "" if arrangement.order == "in original order" else f" {arrangement.order}"
             place = f"{paths.index(answer['path']) + 1}/{len(paths)}" if answer["path"] in paths else f"-/{len(paths)}"
-            lines.append(f"\n{place}{order}   ‹ ,  . ›   L: review   {query.rejected} unknown{query.how}")
+            lines.append(f"\n{place}{order}   {query.rejected} unknown{query.how}   ‹ ,  . ›   L: review")
         return lines
 
     def digits(self) -> str:

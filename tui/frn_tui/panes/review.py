@@ -28,16 +28,17 @@ from frn_tui.widgets.jobs import JobLine
 
 SIGNS = {True: "●", False: "○"}
 """Signs of photos that were seen, and that were not; one that a person judged has a ◆. (✓ is one that is selected.)"""
-COLUMNS = ("says", "prob.", "expl.", "lead", "rival", "nearest example")
+COLUMNS = ("answer", "prob.", "expl.", "lead", "rival", "nearest example")
 ORDERED_BY = {
-    "by class": "says",
+    "by file": "file",
+    "by class": "answer",
     "least probable first": "prob.",
     "least explained first": "expl.",
     "least certain first": "lead",
     "by rival": "rival",
     "by nearest example": "nearest example",
 }
-"""Columns of the table by the order of the answers that sorts them."""
+"""Column of the table that each order sorts."""
 WIDE = 100
 """Width in cells from which the table shows the nearest example."""
 FOOTER = (
@@ -82,7 +83,7 @@ class Arranging:
         said = Counter(item.said for item in items if not item.is_unknown)
         names = sorted(said, key=str.casefold)
         options = [f"{kind}  {count}" for kind, count in counts.items()]
-        options += [f"says {name}  {said[name]}" for name in names]
+        options += [f"answer {name}  {said[name]}" for name in names]
         chosen = [(kind, "") for kind in counts] + [("all", name) for name in names]
 
         def take(index: int) -> None:
@@ -178,14 +179,13 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         words = display_name(arrangement.words, 40) + self.controller.query.how
         title = f"Answers · {len(chosen)} of {len(items)} · {words} · {summary(items)}"
         self._update("title", title)
-        sorted_by = ORDERED_BY.get(arrangement.order)
-        marked = (f"{column[:4]}▾" if column == sorted_by else column for column in COLUMNS)
-        self._update("columns", self._line("", *marked))
-        self.query_one("#review-columns").display = self.gallery.view == "list" and not self.is_large
+        columns = self.query_one("#review-columns", Static)
+        columns.display = self.gallery.view == "list" and not self.is_large
+        columns.update(self._heads(ORDERED_BY.get(arrangement.order, "")))
         known = [share for report in self.controller.reports.values() for share in report["explained"].values()]
         threshold = self.threshold.value  # scale by each photo's threshold: unknown ones lie below the mark
         asked = [
-            1 - (1 - best["explained"]) * (1 - threshold) / max(1 - item.answer.get("threshold", threshold), 1e-6)
+            max(1 - (1 - best["explained"]) * (1 - threshold) / max(1 - item.answer.get("threshold", threshold), 1e-6), 0)
             for item in items
             if (best := best_score(item.answer))
         ]
@@ -210,6 +210,18 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         share = percent(item.score["explained"]) if item.score else ""
         numbers = item.certainty, share, f"{margin(item.answer):.2f}"
         return (item.said, *numbers, rival(item.answer, self.controller.names), self._nearest_name(item))
+
+    def _heads(self, sorted_by: str) -> str:
+        """Return the names of the columns as markup: a click sorts by one."""
+        line = self._line("", *COLUMNS)
+        line = f"{'file':<{max(self.gallery.scrollable_content_region.width - cell_len(line), 5)}}{line}"
+        for name in ("file", *COLUMNS):
+            shown = f"{name[: min(len(name) - 1, 4)]}▾" if name == sorted_by else name
+            line = line.replace(name, f"[@click=screen.sort_by({name!r})]{shown:<{len(name)}}[/]", 1)
+        return line
+
+    def action_sort_by(self, column: str) -> None:
+        self._arrange(order=next(order for order, sorted_by in ORDERED_BY.items() if sorted_by == column))
 
     def _nearest_name(self, item: Reviewed) -> str:
         near = self._examples.get(item.answer.get("nearest", ""))
