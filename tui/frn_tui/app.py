@@ -378,9 +378,10 @@ class FrnApp(CellApp):
                 yield SystemCommand(name.replace("-", " ").capitalize(), what, run)
         yield SystemCommand("Model", "classify with another model", self._choose_model)
         if self.controller.model_name.endswith(MIRROR):
-            yield SystemCommand("Mirror images: off", "classify each photo once", self._turn_mirror)
+            mirror = "Mirror images: off", "classify each photo once"
         else:
-            yield SystemCommand("Mirror images: on", "also classify mirror images: more accurate, slower", self._turn_mirror)
+            mirror = "Mirror images: on", "also classify mirror images: more accurate, slower"
+        yield SystemCommand(*mirror, self._turn_mirror)
 
     def _turn_mirror(self) -> None:
         name = self.controller.model_name

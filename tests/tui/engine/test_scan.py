@@ -122,7 +122,9 @@ def test_folders_below_are_listed_level_by_level(bare: Engine, tmp_path: Path) -
     assert not any("hidden" in name for name in found)
 
 
-def test_a_zip_and_a_csv_hold_classes(bare: Engine, engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_a_zip_and_a_csv_hold_classes(
+    bare: Engine, engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
     few = {name: paths[:2] for name, paths in list(members.items())[:2]}
     packed, table = tmp_path / "birds.zip", tmp_path / "birds.csv"
     with zipfile.ZipFile(packed, "w") as archive:

@@ -155,7 +155,7 @@ def test_filter_and_search_limit_the_shown_photos(drive: Drive, lines: Lines) ->
         assert len(review.items) == 5
         await driver.keys("slash")
         await driver.type("eagle")
-        told = "no answers match: in original order · only eagle"
+        told = "no answers match: original order · only eagle"
         assert told in lines(driver.app)[1]
         await driver.keys("escape", "full_stop")
         assert told in said(driver)
@@ -480,7 +480,7 @@ def test_v_extends_the_selection_and_an_empty_list_says_why(drive: Drive, lines:
         assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg"]
         await driver.keys("slash")
         await driver.type("eagle")
-        assert "no answers match: in original order · only eagle" in lines(driver.app)[1]
+        assert "no answers match: original order · only eagle" in lines(driver.app)[1]
         await driver.keys("question_mark")
         assert "create an empty class" in "\n".join(lines(driver.app))
 

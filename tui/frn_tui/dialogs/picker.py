@@ -111,7 +111,7 @@ class Picker(Dialog[list[str] | None]):
             yield Static(BUTTONS, id="picker-buttons")
             yield Static(
                 Text(
-                    "f2: choose the marked or highlighted entries   enter: open a folder, choose a photo   space: mark   "
+                    "f2: choose the marked or highlighted   enter: open a folder, choose a photo   space: mark   "
                     "ctrl+a: mark all photos   ← →: parent, open   tab: complete a path, or go to the list   "
                     "ctrl+t: bookmarks   ctrl+f: find a folder   ctrl+b: bookmark this folder   esc: back"
                 ),

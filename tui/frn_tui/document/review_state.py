@@ -168,7 +168,7 @@ def summary(items: Sequence[Reviewed]) -> str:
 
 
 ORDERS: dict[str, Callable[[Reviewed], object] | None] = {
-    "in original order": None,
+    "original order": None,
     "least certain first": lambda item: margin(item.answer),
     "least explained first": lambda item: explained(item.answer),
     "by class": lambda item: item.said.casefold(),
@@ -195,7 +195,7 @@ class Arrangement:
     It does not follow the changes that corrections make to the answers, so stepping through them never goes back.
     """
 
-    order: str = "in original order"
+    order: str = "original order"
     kind: str = "all"
     said: str = ""
     """Only answers with this verdict or label; empty: any."""

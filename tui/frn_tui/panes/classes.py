@@ -19,6 +19,7 @@ from frn_tui.document.queries import Problem
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.guide import Guide
 from frn_tui.panes.project import ProjectBar
+from frn_tui.panes.verdicts import choose_class
 from frn_tui.terminal.paths import absolute, name_of, natural_order
 from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.class_list import ClassList, ClassRow
@@ -52,8 +53,8 @@ class ClassesPane(Pane):
     def compose(self) -> ComposeResult:
         yield self.list
         yield Static(
-            "Press a to pick a folder of class folders, or A to create a class.\n\nFive photos per class are enough.\n\n"
-            "ctrl+o opens recent projects.",
+            "Press a to pick a folder of class folders, or A to create a class.\n\n"
+            "Five photos per class are enough.\n\nctrl+o opens recent projects.",
             id="teach",
         )
         yield self.guide
@@ -91,9 +92,7 @@ class ClassesPane(Pane):
             self.context.edit(lambda session: session.delete(entry.id), said)
 
     def action_find(self) -> None:
-        classes = self.controller.session.state.classes
-        dialog = Choose("Find a class", [entry.name for entry in classes])
-        self.context.ask(dialog, lambda index: self.list.choose(classes[index].id))
+        choose_class(self.context, "Find a class", lambda entry: self.list.choose(entry.id))
 
     def action_new_class(self) -> None:
         dialog = AskText("New class", hint="name of the class   enter: done   esc: back")

@@ -34,7 +34,7 @@ ANSWERS = {
     "move": Form("photos: move into a folder per class; undo moves them back", "sorted"),
 }
 CLASSES: dict[str, Form] = {
-    "classifier": Form("ONNX: from a photo to label, probabilities and error map; {size:.1f} MB", "classifier.onnx", ONNX),
+    "classifier": Form("ONNX: from photo to label, probabilities, error map; {size:.1f} MB", "classifier.onnx", ONNX),
     "half": Form("ONNX, weights in half precision: about {half:.1f} MB", "classifier-fp16.onnx", ONNX),
     "int8": Form("ONNX in int8, calibrated on the examples: about {quarter:.1f} MB", "classifier-int8.onnx", ONNX),
     "openvino": Form(

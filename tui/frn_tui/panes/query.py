@@ -98,7 +98,10 @@ class QueryPane(Judging, Arranging, Pane):
         if answer is not None and len(query.answers) > 1:
             self.controller.reviewed()
             arrangement = self.controller.arrangement
-            paths, order = arrangement.paths, "" if arrangement.order == "in original order" else f" {arrangement.order}"
+            paths, order = (
+                arrangement.paths,
+                "" if arrangement.order == "original order" else f" {arrangement.order}",
+            )
             place = f"{paths.index(answer['path']) + 1}/{len(paths)}" if answer["path"] in paths else f"-/{len(paths)}"
             lines.append(f"\n{place}{order}   {query.rejected} unknown{query.how}   ‹ ,  . ›   L: review")
         return lines
@@ -256,7 +259,9 @@ class QueryPane(Judging, Arranging, Pane):
 
     async def _group(self, paths: list[str]) -> None:
         groups = await self.controller.group(paths, self.context.progress)
-        self.context.say(f"grouped {count_of(len(paths), 'photo')} into {count_of(len(groups), 'group')}; r renames them   u: undo")
+        self.context.say(
+            f"grouped {count_of(len(paths), 'photo')} into {count_of(len(groups), 'group')}; r renames them   u: undo"
+        )
 
 
 def everything_in(found: Found) -> list[str]:

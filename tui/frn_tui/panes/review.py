@@ -185,7 +185,10 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         known = [share for report in self.controller.reports.values() for share in report["explained"].values()]
         threshold = self.threshold.value  # scale by each photo's threshold: unknown ones lie below the mark
         asked = [
-            max(1 - (1 - best["explained"]) * (1 - threshold) / max(1 - item.answer.get("threshold", threshold), 1e-6), 0)
+            max(
+                1 - (1 - best["explained"]) * (1 - threshold) / max(1 - item.answer.get("threshold", threshold), 1e-6),
+                0,
+            )
             for item in items
             if (best := best_score(item.answer))
         ]

@@ -1,7 +1,7 @@
 """Acts on answers, shared by the query pane and the review: label, set aside, drop, copy, set the threshold."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Literal
 
 from frn.errors import FrnError
 from frn.inference.session import ClassEntry, Session
@@ -14,6 +14,7 @@ from frn_tui.terminal.text import count_of, display_name, percent, share_of
 from frn_tui.terminal.viewer import show
 
 CALIBRATED = "calibrated threshold"
+THRESHOLD_HINT = "minimum explained share, 0 to 100 %; empty: calibrate   enter: done   esc: back"
 
 
 class Threshold:
@@ -53,44 +54,46 @@ class Threshold:
         self.set(None, f"{CALIBRATED}: {self.controller.expected}")
 
     def action_type_threshold(self) -> None:
-        hint = "minimum explained share, 0 to 100 %; empty: calibrate   enter: done   esc: back"
-
         def typed(text: str) -> None:
-            value = share_of(text)
-            if text.strip() and value is None:
-                self.context.say("a threshold is a number from 0 to 100", severity="warning")
-            else:
+            if (value := typed_threshold(self.context, text)) is not False:
                 self.set(value, CALIBRATED if value is None else "")
 
-        self.context.ask(AskText("Threshold", f"{100 * self.value:.1f}", hint), typed)
+        self.context.ask(AskText("Threshold", f"{100 * self.value:.1f}", THRESHOLD_HINT), typed)
 
 
-class HasAnswers(Protocol):
-    """What shows answers: the query pane, or the review."""
+def typed_threshold(context: Context, text: str) -> float | Literal[False] | None:
+    """Return a typed threshold, None for a calibrated one, or False after a message if it is neither."""
+    value = share_of(text)
+    if text.strip() and value is None:
+        context.say("a threshold is a number from 0 to 100", severity="warning")
+        return False
+    return value
+
+
+class Judging:
+    """Actions of the keys that judge answers: a base of the query pane and the review."""
 
     context: Context
 
     def judged(self) -> Sequence[Answer]:
         """Return the answers that the next key is about."""
+        raise NotImplementedError
 
     def advance(self) -> None:
-        """Go on after a verdict."""
+        """Go to the next answer after a verdict."""
+        raise NotImplementedError
 
-
-class Judging:
-    """Actions of the keys that judge answers, for a pane or a screen that shows some."""
-
-    def action_number(self: HasAnswers, number: int) -> None:
+    def action_number(self, number: int) -> None:
         classes = self.context.controller.session.state.classes
         if number > len(classes):
             self.context.say(f"no class has number {number}")
         else:
             judge(self, classes[number - 1])
 
-    def action_move(self: HasAnswers) -> None:
+    def action_move(self) -> None:
         choose_class(self.context, "Assign to class", lambda entry: judge(self, entry))
 
-    def action_right(self: HasAnswers) -> None:
+    def action_right(self) -> None:
         """Make photos examples of their predicted classes, in one edit."""
         controller, answers = self.context.controller, self.judged()
         by_class: dict[int, list[Answer]] = {}
@@ -113,7 +116,7 @@ class Judging:
             self.context.edit(label)
             self.advance()
 
-    def action_none_of_these(self: HasAnswers) -> None:
+    def action_none_of_these(self) -> None:
         """Say that photos are of none of the classes, in one edit."""
         known = [answer for answer in self.judged() if "key" in answer]
         photos = "" if len(known) == 1 else f"{count_of(len(known), 'photo')} "
@@ -121,13 +124,13 @@ class Judging:
             self.context.edit(lambda _: self.context.controller.set_aside(known), f"labelled {photos}{OTHER}")
             self.advance()
 
-    def action_remove(self: HasAnswers) -> None:
+    def action_remove(self) -> None:
         """Remove answers from the list; the photos stay, also as examples."""
         if paths := [answer["path"] for answer in self.judged()]:
             self.context.edit(lambda session: session.drop(paths), f"removed {count_of(len(paths), 'answer')}")
             self.context.controller.listener()
 
-    def action_copy(self: HasAnswers) -> None:
+    def action_copy(self) -> None:
         lines = []
         for answer in self.judged():
             best, names = best_score(answer), self.context.controller.names
@@ -137,11 +140,11 @@ class Judging:
             self.context.screen.app.copy_to_clipboard("\n".join(lines).encode(errors="backslashreplace").decode())
             self.context.say("copied path, label and probability")
 
-    def action_viewer(self: HasAnswers) -> None:
+    def action_viewer(self) -> None:
         view(self.context, next((answer["path"] for answer in self.judged()), None))
 
 
-def judge(where: HasAnswers, target: ClassEntry) -> None:
+def judge(where: Judging, target: ClassEntry) -> None:
     """Make photos examples of a class, in one edit, and go on."""
     context, answers = where.context, where.judged()
     name = display_name(target.name, 30)

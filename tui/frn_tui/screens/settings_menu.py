@@ -5,11 +5,12 @@ from typing import Protocol
 
 from frn.models.zoo import DEFAULT_MODEL, named_extractors
 from frn_tui.dialogs.dialogs import AskText, Choose, PressKey
+from frn_tui.panes.verdicts import THRESHOLD_HINT, typed_threshold
 from frn_tui.screens.workspace import Workspace
 from frn_tui.settings.keys import BOUND, change_key, keys_path, shown
 from frn_tui.settings.settings import IMAGES, Settings
 from frn_tui.terminal.paths import absolute, shortened
-from frn_tui.terminal.text import display_name, percent, share_of
+from frn_tui.terminal.text import display_name, percent
 
 
 class Preferences(Protocol):
@@ -31,7 +32,7 @@ async def change_settings(workspace: Workspace, preferences: Preferences) -> Non
     changes = (_theme, _images, _model, _tta, _threshold, _keys)
     while True:
         settings = preferences.settings
-        unknown = "calibrated on the examples" if settings.threshold is None else f"{percent(settings.threshold, 1)} explained"
+        unknown = "calibrated" if settings.threshold is None else f"{percent(settings.threshold, 1)} explained"
         options = [
             f"theme: {workspace.app.theme}",
             f"images: {_pictures(workspace, preferences)}",
@@ -88,19 +89,12 @@ async def _tta(workspace: Workspace, preferences: Preferences) -> None:
 
 
 async def _threshold(workspace: Workspace, preferences: Preferences) -> None:
-    hint = "minimum explained share, 0 to 100 %; empty: calibrate   enter: done   esc: back"
     now = preferences.settings.threshold
-    text = await workspace.app.push_screen_wait(
-        AskText("Threshold of new projects", "" if now is None else f"{100 * now:g}", hint)
-    )
-    if text is None:
-        return
-    value = share_of(text)
-    if text.strip() and value is None:
-        workspace.context.say("a threshold is a number from 0 to 100", severity="warning")
-        return
-    preferences.settings = replace(preferences.settings, threshold=value)
-    workspace.controller.first_threshold = value
+    dialog = AskText("Threshold of new projects", "" if now is None else f"{100 * now:g}", THRESHOLD_HINT)
+    text = await workspace.app.push_screen_wait(dialog)
+    if text is not None and (value := typed_threshold(workspace.context, text)) is not False:
+        preferences.settings = replace(preferences.settings, threshold=value)
+        workspace.controller.first_threshold = value
 
 
 async def _keys(workspace: Workspace, preferences: Preferences) -> None:

@@ -135,7 +135,7 @@ def usable(wanted: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
         if name not in BOUND:
             bad.append(f"keys: unknown name {display_name(repr(name), 40)}; F2 lists all names")
         elif not keys or not all(map(_is_key, keys)):
-            bad.append(f"keys: {name}: {display_name(repr(value), 40)} is not a key such as q, ctrl+t, f5 or left,comma")
+            bad.append(f"keys: {name}: {display_name(repr(value), 40)} is not a key like q, ctrl+t, f5 or left,comma")
         else:
             good[name] = keys
     while clash := _clash(good):

@@ -254,13 +254,12 @@ def _calibrate(
     labels = np.array([keys[row][0] for row in rows], dtype=np.intp)
     without = errors[rows]
     without[np.arange(len(rows)), labels] = [owns[row] for row in rows]
-    energies, distances = np.zeros(len(rows)), np.zeros(without.shape)
-    centres = Centres.of([member.enrolled for member in members]) if rows else None
-    for place, row in enumerate(rows):
-        photo = maps[keys[row][1]][None]
-        energies[place] = energy(photo)[0]
-        distances[place] = centres.distance(photo)[0] if centres else 0
-    distances = without_itself(distances, labels, np.array([len(group) for group in groups]))
+    if not rows:
+        return calibrate(without, labels, np.zeros(0), without, others=others)
+    centres, photos = Centres.of([member.enrolled for member in members]), [maps[keys[row][1]][None] for row in rows]
+    energies = np.concatenate([energy(photo) for photo in photos])
+    distances = np.concatenate([centres.distance(photo) for photo in photos])
+    distances = without_itself(distances, labels, [len(group) for group in groups])
     return calibrate(without, labels, energies, distances, others=others)
 
 

@@ -138,8 +138,8 @@ class Queries:
         entries = [entry for entry in self._classes.current.entries if len(entry.supports) > shot]
         if len(entries) < 2:
             raise FrnError(
-                f"testing with {shot} example{'s' * (shot > 1)} per class needs two classes with more examples, but there "
-                f"{'is 1' if entries else 'are 0'}. Use fewer examples or add some."
+                f"testing with {shot} example{'s' * (shot > 1)} per class needs two classes with more examples, but "
+                f"there {'is 1' if entries else 'are 0'}. Use fewer examples or add some."
             )
         bank, hidden = self._hide(entries, shot, job.check)
         counts = np.zeros((len(entries), len(entries)), dtype=np.int64)

@@ -131,9 +131,7 @@ class MoveJournal:
             if end == 0:
                 sync_folder(self.path.parent)
         except OSError as error:
-            raise FrnError(
-                f"{self.path}: cannot be written ({error.strerror}); no photo was moved"
-            ) from error
+            raise FrnError(f"{self.path}: cannot be written ({error.strerror}); no photo was moved") from error
 
 
 def settle_all() -> tuple[dict[str, str], list[tuple[str, str]]]:
