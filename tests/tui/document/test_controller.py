@@ -89,7 +89,7 @@ def test_folder_with_an_invalid_class_name_is_skipped(run: Run) -> None:
 
 def test_classifying_shows_the_first_answer_and_edits_renew_it(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
-        with pytest.raises(FrnError, match="no class with an example yet"):
+        with pytest.raises(FrnError, match="no class has an example yet"):
             await controller.ask(["/q/jay-9.jpg"])
         await controller.add_classes({"jay": photos("jay", 2), "wren": photos("wren", 2)})
         await controller.ask(["/q/wren-7.jpg", "/q/bad.jpg", "/q/jay-8.jpg"])

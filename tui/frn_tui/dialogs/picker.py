@@ -70,10 +70,10 @@ class Picker(Dialog[list[str] | None]):
         Binding("ctrl+f", "jump", "Find a folder", priority=True),
         Binding("ctrl+b", "bookmark", "Bookmark", priority=True),
         Binding("tab", "to_list", "Go to the list", show=False, priority=True),
-        Binding("h", "by_letter('up')", "Up", show=False, priority=True),
-        Binding("j", "by_letter('cursor_down')", "Down", show=False, priority=True),
-        Binding("k", "by_letter('cursor_up')", "Up", show=False, priority=True),
-        Binding("l", "by_letter('enter_folder')", "Open", show=False, priority=True),
+        *(
+            Binding(key, f"by_letter('{action}')", show=False, priority=True)
+            for key, action in (("h", "up"), ("j", "cursor_down"), ("k", "cursor_up"), ("l", "enter_folder"))
+        ),
         *(
             Binding(key, f"in_list('{action}')", show=False, priority=True)
             for key, action in (
@@ -294,10 +294,7 @@ class Picker(Dialog[list[str] | None]):
             self.notify(display_name("  ".join(names[:20]), 200), markup=False, timeout=3)
 
     def action_by_letter(self, action: str) -> None:
-        if action in ("up", "enter_folder"):
-            getattr(self, f"action_{action}")()
-        else:
-            self.action_in_list(action)
+        getattr(self if action in ("up", "enter_folder") else self.list, f"action_{action}")()
 
     def action_in_list(self, action: str) -> None:
         getattr(self.list, f"action_{action}")()

@@ -71,7 +71,12 @@ class Exports:
         def chosen(index: int) -> None:
             what, form = list(forms.items())[index]
             dialog = AskText(f"Export {options[index].partition(':')[0]} to", form.place)
-            self.context.ask_path(dialog, self._write, what, form, items)
+
+            def named(path: str) -> None:
+                if self.context.is_named(path):
+                    self.context.start(self._write, absolute(path), what, form, items)
+
+            self.context.ask(dialog, named)
 
         self.context.ask(Choose("Export", options), chosen)
 

@@ -12,7 +12,7 @@ from frn.inference.session import ClassEntry, Support
 from frn_tui.client.protocol import ClassReport
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.panes.context import Context, Pane
-from frn_tui.panes.verdicts import choose_class, view
+from frn_tui.panes.verdicts import choose_class, class_of_number, view
 from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
@@ -117,11 +117,8 @@ class PhotosPane(Pane):
         return f"1-9: move {count_of(count, 'photo') if count else display_name(name_of(item.path), 24)} to"
 
     def action_number(self, number: int) -> None:
-        classes = self.controller.session.state.classes
-        if number > len(classes):
-            self.context.say(f"no class has number {number}")
-        else:
-            self._assign(classes[number - 1])
+        if (entry := class_of_number(self.context, number)) is not None:
+            self._assign(entry)
 
     def action_move(self) -> None:
         if self.gallery.cursor_item is not None:
@@ -194,9 +191,6 @@ class PhotosPane(Pane):
     def misfits(self) -> bool:
         """Return whether there is a photo that does not fit its class."""
         return any(rank > 0 for report in self.controller.reports.values() for rank in report["rank"].values())
-
-    def action_tiles(self, step: int) -> None:
-        self.gallery.action_tiles(step)
 
     def action_view(self) -> None:
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from rich.text import Text
@@ -179,7 +180,7 @@ class QueryPane(Judging, Arranging, Pane):
     def take_bar(self, event: Bars.Clicked) -> None:
         """Show what the class fails to explain on a click; assign the photo to it on a double click."""
         if event.twice and (entry := self.controller.entry(event.class_id)) is not None:
-            judge(self, entry)
+            judge(self, {entry.id: self.judged()})
         else:
             self.picture.show_class(event.class_id)
 
@@ -238,21 +239,14 @@ class QueryPane(Judging, Arranging, Pane):
     def action_group(self) -> None:
         """Group unknown photos, or those of a folder, into classes that are probably one each."""
         unknown = [answer["path"] for answer in self.controller.query.answers if answer.get("unknown")]
+        found = partial(self.context.start, self._group_found)
+        pick = partial(self.context.pick, "Group the photos of a folder into classes", found)
         if not unknown:
-            self.context.pick("Group the photos of a folder into classes", self._group_picked)
+            pick()
             return
         options = [f"the {count_of(len(unknown), 'unknown photo')}", "photos in a folder…"]
-
-        def chosen(index: int) -> None:
-            if index == 0:
-                self.context.start(self._group, unknown)
-            else:
-                self.context.pick("Group the photos of a folder into classes", self._group_picked)
-
-        self.context.ask(Choose("Group into classes", options), chosen)
-
-    def _group_picked(self, paths: list[str]) -> None:
-        self.context.start(self._group_found, paths)
+        choose = Choose("Group into classes", options)
+        self.context.ask(choose, lambda index: pick() if index else self.context.start(self._group, unknown))
 
     async def _group_found(self, paths: list[str]) -> None:
         await self._group([file for path in paths for file in everything_in(await self.controller.scan(path))])

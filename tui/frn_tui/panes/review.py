@@ -126,7 +126,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         """Path of the answer in doubt that `n` went to."""
 
     def handlers(self) -> list[object]:
-        return [self, *self.services]
+        return [self, *self.services, self.gallery]
 
     def works(self, name: str) -> bool:
         return name != "undo" or self.controller.session.can_undo
@@ -345,9 +345,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     def action_view(self) -> None:
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
         self.show()
-
-    def action_tiles(self, step: int) -> None:
-        self.gallery.action_tiles(step)
 
     @on(Histogram.Moved)
     def move_threshold(self, event: Histogram.Moved) -> None:

@@ -1,6 +1,6 @@
 """Acts on answers, shared by the query pane and the review: label, set aside, drop, copy, set the threshold."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from frn.errors import FrnError
@@ -84,37 +84,20 @@ class Judging:
         raise NotImplementedError
 
     def action_number(self, number: int) -> None:
-        classes = self.context.controller.session.state.classes
-        if number > len(classes):
-            self.context.say(f"no class has number {number}")
-        else:
-            judge(self, classes[number - 1])
+        if (entry := class_of_number(self.context, number)) is not None:
+            judge(self, {entry.id: self.judged()})
 
     def action_move(self) -> None:
-        choose_class(self.context, "Assign to class", lambda entry: judge(self, entry))
+        choose_class(self.context, "Assign to class", lambda entry: judge(self, {entry.id: self.judged()}))
 
     def action_right(self) -> None:
-        """Make photos examples of their predicted classes, in one edit."""
-        controller, answers = self.context.controller, self.judged()
+        """Make photos examples of their predicted classes."""
         by_class: dict[int, list[Answer]] = {}
-        for answer in answers:
-            if (best := best_score(answer)) is not None and best["id"] in controller.names:
+        for answer in self.judged():
+            if (best := best_score(answer)) is not None and best["id"] in self.context.controller.names:
                 by_class.setdefault(best["id"], []).append(answer)
-        if len(by_class) == 1:
-            judge(self, next(entry for entry in controller.session.state.classes if entry.id in by_class))
-            return
-
-        def label(session: Session) -> None:
-            with session.one_edit():
-                added = sum(controller.label(some, class_id).added for class_id, some in by_class.items())
-            said = f"{count_of(added, 'photo')} added to {len(by_class)} classes"
-            if added:
-                session.name_act(said)
-            self.context.say(f"{said}   u: undo" if added else said)
-
         if by_class:
-            self.context.edit(label)
-            self.advance()
+            judge(self, by_class)
 
     def action_none_of_these(self) -> None:
         """Say that photos are of none of the classes, in one edit."""
@@ -144,22 +127,32 @@ class Judging:
         view(self.context, next((answer["path"] for answer in self.judged()), None))
 
 
-def judge(where: Judging, target: ClassEntry) -> None:
-    """Make photos examples of a class, in one edit, and go on."""
-    context, answers = where.context, where.judged()
-    name = display_name(target.name, 30)
+def judge(where: Judging, by_class: Mapping[int, Sequence[Answer]]) -> None:
+    """Make photos examples of classes, given by their ids, in one edit, and go on."""
+    context, (first, *others) = where.context, by_class
+    name = f"{len(by_class)} classes" if others else display_name(context.controller.names[first], 30)
 
     def label(session: Session) -> None:
-        outcome = context.controller.label(answers, target.id)
-        if outcome.duplicates and not outcome.added:
-            context.say(f"already an example of {outcome.duplicates[0].class_name}")
+        with session.one_edit():
+            added = sum(context.controller.label(some, class_id).added for class_id, some in by_class.items())
+        if not added:
+            context.say(f"already an example of {name}")
             return
-        photos = "" if len(answers) == 1 else f"{count_of(outcome.added, 'photo')} "
+        photos = "" if sum(map(len, by_class.values())) == 1 else f"{count_of(added, 'photo')} "
         session.name_act(f"{photos}added to {name}")
         context.say(f"{photos}added to {name}   u: undo")
 
     context.edit(label)
     where.advance()
+
+
+def class_of_number(context: Context, number: int) -> ClassEntry | None:
+    """Return the class with a number key, or say that there is none."""
+    classes = context.controller.session.state.classes
+    if number > len(classes):
+        context.say(f"no class has number {number}")
+        return None
+    return classes[number - 1]
 
 
 def choose_class(context: Context, title: str, then: Callable[[ClassEntry], object]) -> None:

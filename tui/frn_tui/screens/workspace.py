@@ -242,7 +242,13 @@ class Workspace(KeyedScreen[None]):
         """Return what has actions: the pane in focus, then the others, the query before the photos."""
         others = (self.query_pane, self.photos_pane, self.classes_pane)
         focused = self.panes[self._in_focus]
-        return [self, focused, *(pane for pane in others if pane is not focused), *self.services]
+        return [
+            self,
+            focused,
+            *(pane for pane in others if pane is not focused),
+            *self.services,
+            self.photos_pane.gallery,
+        ]
 
     @property
     def _in_focus(self) -> str:
