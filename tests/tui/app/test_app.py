@@ -108,7 +108,7 @@ def test_folder_becomes_a_corrected_saved_and_exported_classifier(
         assert (tmp_path / "m.frn.json").is_file()
         assert controller.session.is_saved
         await driver.keys("e")
-        await driver.type("photo in")
+        await driver.type("from photo")
         await driver.type(str(tmp_path / "m.onnx"))
         import numpy as np
         import onnxruntime

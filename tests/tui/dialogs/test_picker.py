@@ -183,7 +183,7 @@ def test_hjkl_move_in_lists_and_grids(drive: Drive) -> None:
 def test_attempts_to_quit_show_the_key(drive: Drive, key: str) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.keys(key)
-        assert [note.message for note in driver.app._notifications] == ["ctrl+q quits"]
+        assert [note.message for note in driver.app._notifications] == ["press ctrl+q to quit"]
 
     drive(scenario)
 

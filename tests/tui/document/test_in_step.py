@@ -130,8 +130,8 @@ def test_photos_belong_to_the_project_that_they_were_added_to(run: Callable[[Tes
         engine.held.pop("embed").set()
         reasons = [str(error) for error in await asyncio.gather(*tasks, return_exceptions=True)]
         assert reasons == [
-            "another project was opened meanwhile; 1 photo was not added",
-            "another project was opened meanwhile; 2 photos were not added",
+            "another project was opened; 1 photo was not added",
+            "another project was opened; 2 photos were not added",
         ]
         assert [len(entry.supports) for entry in controller.session.state.classes] == [0]
 
@@ -145,7 +145,7 @@ def test_photos_for_a_deleted_class_are_reported_with_its_name(run: Callable[[Te
         await reached(engine, "embed", 2)
         controller.session.delete(1)
         engine.held.pop("embed").set()
-        with pytest.raises(FrnError, match="wren was deleted meanwhile; 1 photo was not added"):
+        with pytest.raises(FrnError, match="wren was deleted; 1 photo was not added"):
             await adding
 
     run(test)
@@ -268,7 +268,7 @@ def test_project_is_not_saved_over_another(run: Callable[[Test], None]) -> None:
         controller.begin(controller.session.state)
         engine.held.pop("open_model").set()
         await opening
-        with pytest.raises(FrnError, match="another project was opened meanwhile"):
+        with pytest.raises(FrnError, match="another project was opened"):
             await saving
         assert "save" not in engine.calls
 
@@ -317,10 +317,10 @@ def test_an_edit_that_changes_nothing_is_not_recorded(drive: "Drive", fake_engin
         await driver.type("mine")
         told = fake_engine.calls.count("classes")
         await driver.keys("0")
-        assert jobs._message.startswith("threshold from the examples: rejects")  # u would undo the class
+        assert jobs._message.startswith("calibrated threshold: rejects")  # u would undo the class
         assert fake_engine.calls.count("classes") == told
         await driver.keys("plus", "0")
-        assert jobs._message == "threshold from the examples: rejects about 5% of your photos   u: undo"
+        assert jobs._message == "calibrated threshold: rejects about 5% of your photos   u: undo"
         assert fake_engine.calls.count("classes") == told + 2
 
     drive(scenario)

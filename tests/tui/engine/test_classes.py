@@ -78,7 +78,11 @@ def test_ranks_equal_leave_one_out_by_hand(engine: Engine, members: dict[str, li
             key = [*report["rank"]][left]
             assert (key in report["rival"]) == (expected > 0)
             if expected:
-                assert [*few][report["rival"][key] - 1] == prediction.label
+                rival, lead = report["rival"][key]
+                assert [*few][rival - 1] == prediction.label
+                (answer,) = engine.ask("query", paths=[str(path)]).told("answer")
+                shares = {score["id"]: score["explained"] for score in answer["scores"]}
+                assert lead == pytest.approx(shares[rival] - shares[report["id"]], rel=1e-4)
 
 
 def test_added_example_enrolls_only_its_class_again(

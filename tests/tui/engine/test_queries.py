@@ -86,7 +86,7 @@ def test_unlabelled_photos_are_grouped(engine: Engine, members: dict[str, list[P
     groups = engine.done("group", paths=[*paths, str(tmp_path / "away.png")])
     assert sorted(path for group in groups for path in group) == sorted(paths)
     assert 1 <= len(groups) <= 10
-    assert "no photo to group" in engine.ask("group", paths=[str(tmp_path / "away.png")]).reason
+    assert "no photos to group" in engine.ask("group", paths=[str(tmp_path / "away.png")]).reason
 
 
 def test_ranks_that_take_too_long_at_once_come_with_the_next_request(

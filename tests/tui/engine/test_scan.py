@@ -1,5 +1,6 @@
 """Scanning paths, and the folder listing of the picker."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,31 @@ def test_subfolders_are_listed_level_by_level(bare: Engine, tmp_path: Path) -> N
     assert found[:3] == ["jay", "owl", "owl/barn"]
     assert "owl/barn/night" in found
     assert not any("hidden" in name for name in found)
+
+
+def test_a_zip_and_a_csv_hold_classes(
+    bare: Engine, engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    few = {name: paths[:2] for name, paths in list(members.items())[:2]}
+    packed, table = tmp_path / "birds.zip", tmp_path / "birds.csv"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, paths in few.items():
+            for path in paths:
+                archive.write(path, f"{name}/{path.name}")
+    rows = [f"{path},{name}" for name, paths in few.items() for path in paths]
+    table.write_text("\n".join(["path,label", *rows, "a text.txt,jay"]))
+    names = {name: [path.name for path in paths] for name, paths in few.items()}
+    for path, skipped in ((packed, 0), (table, 1)):
+        found = bare.done("scan", path=str(path))
+        assert found["kind"] == "classes"
+        assert {name: [Path(file).name for file in files] for name, files in found["classes"].items()} == names
+        assert len(found["skipped"]) == skipped
+        files = [file for files in found["classes"].values() for file in files]
+        assert ["key" in told for told in engine.ask("embed", paths=files).told("embedded")] == [True] * 4
+        assert engine.done("missing", paths=files) == []
+    kinds = {entry["name"]: entry["kind"] for entry in bare.done("list", path=str(tmp_path))["entries"]}
+    assert (kinds["birds.zip"], kinds["birds.csv"]) == ("bundle", "table")
+    packed.write_text("no zip")
+    assert "birds.zip" in bare.done("scan", path=str(packed))["reason"]
+    table.write_text("a,b\n1,2")
+    assert "needs the columns path and label" in bare.done("scan", path=str(table))["reason"]

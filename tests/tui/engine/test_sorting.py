@@ -205,7 +205,7 @@ def test_moved_photos_return_and_existing_files_are_kept(bare: Engine, tmp_path:
     photos = [[path, place, path in done["twins"]] for path, place in done["places"].items()][::-1]
     back = bare.done("move", journal=done["journal"], photos=photos, back=True)
     assert [path.read_text() for path in paths] == ["1", "1", "3"]
-    assert back["failed"] == [[str(tmp_path / "out/jay/x-2.jpg"), f"stays: {paths[2]} is another file"]]
+    assert back["failed"] == [[str(tmp_path / "out/jay/x-2.jpg"), f"was not moved: {paths[2]} already exists"]]
     assert (tmp_path / "out/jay/x-2.jpg").read_text() == "2"
     again = bare.done("move", journal=done["journal"], photos=photos[::-1], back=False)
     assert again["places"].keys() == set(map(str, paths[:2]))
@@ -437,4 +437,4 @@ def test_a_photo_at_neither_place_after_a_kill_is_reported(tmp_path: Path) -> No
     journal._write({"move": str(source), "to": str(target), "bytes": 9})
     places, gone = MoveJournal(str(journal.path)).settle()
     assert (places, [path for path, _ in gone]) == ({}, [str(source)])
-    assert f"is missing, also at {target}" in gone[0][1]
+    assert f"is missing, and so is {target}" in gone[0][1]

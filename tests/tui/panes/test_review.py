@@ -57,7 +57,7 @@ def test_chosen_order_is_kept_while_answers_change() -> None:
     arrangement = Arrangement()
     arrangement.follow(items)
     assert arrangement.paths == ["/a", "/b", "/c"]
-    arrangement.choose(items, order="least sure first")
+    arrangement.choose(items, order="least certain first")
     assert arrangement.paths == ["/b", "/c", "/a"]
     surer = [items[0], item("/b", "owl", 0.99), items[2]]
     arrangement.follow(surer)
@@ -72,14 +72,14 @@ def test_chosen_order_is_kept_while_answers_change() -> None:
 
 def test_completed_work_is_counted() -> None:
     items = [item("/a", "jay", 0.9, first="owl"), item("/b", "owl", 0.9, label="jay"), item("/c", "unknown", 0.9)]
-    assert summary(items) == "0 of 3 seen, 1 changed by corrections, 1 labelled, 1 unknown"
+    assert summary(items) == "0 seen, 1 labelled, 1 unknown, 1 changed after corrections"
 
 
 def test_class_may_have_the_name_of_a_filter() -> None:
-    items = [item("/a", "unknown", 0.9), item("/b", "not readable", 0.9)]
+    items = [item("/a", "unknown", 0.9), item("/b", "unreadable", 0.9)]
     items[0].answer["unknown"] = False
     chosen = {kind: [one.path for one in items if is_one(one)] for kind, is_one in KINDS.items()}
-    assert chosen["unknown"] == chosen["not readable"] == []
+    assert chosen["unknown"] == chosen["unreadable"] == []
     assert chosen["known"] == chosen["not labelled"] == ["/a", "/b"]
     assert summary(items).endswith("0 unknown")
 
@@ -149,7 +149,7 @@ def test_filter_and_search_limit_the_visible_photos(drive: Drive, lines: Lines) 
         await driver.keys("f")
         await driver.type("all")
         await driver.keys("f")
-        await driver.type("says owl")
+        await driver.type("answer owl")
         assert names(review) == ["owl-10.jpg", "owl-11.jpg"]
         await driver.keys("f", "enter", "slash")
         await driver.type("10")
@@ -159,7 +159,7 @@ def test_filter_and_search_limit_the_visible_photos(drive: Drive, lines: Lines) 
         assert len(review.items) == 5
         await driver.keys("slash")
         await driver.type("eagle")
-        told = "no answers match: as asked · only eagle"
+        told = "no answers match: original order · only eagle"
         assert told in lines(driver.app)[1]
         await driver.keys("escape", "full_stop")
         assert told in said(driver)
@@ -173,10 +173,10 @@ def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, si
         await opened(driver)
         if not driver.app.screen.query_one(Histogram).display:
             await driver.keys("D")
-        assert "unknown below 40.0 %: 1 of 5 asked, 0 of 15 examples" in "\n".join(lines(driver.app))
+        assert "unknown below 40.0 %: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
         await driver.pilot.press(*["plus"] * 6)
         await driver.idle()
-        assert "unknown below 46.0 %: 5 of 5 asked" in "\n".join(lines(driver.app))
+        assert "unknown below 46.0 %: 5 of 5 photos" in "\n".join(lines(driver.app))
         await driver.keys("percent_sign")
         await driver.type("36.5")
         assert driver.app.controller.threshold == 0.365
@@ -199,7 +199,7 @@ def test_photos_are_copied_into_folders_unless_a_move_is_requested(drive: Drive,
     async def scenario(driver: Driver) -> None:
         await opened(driver)
         await driver.keys("l", "2")  # label the jay as an owl
-        for option, moved in (("copied", False), ("moved into", True)):
+        for option, moved in (("copy into", False), ("move into", True)):
             fake_engine.sorted.clear()
             await driver.keys("e")
             await driver.type(option)
@@ -251,7 +251,7 @@ def test_undo_moves_photos_back_before_labels(drive: Drive, fake_engine: FakeEng
 
         await opened(driver)
         await driver.keys("l", "2", "e")  # label the jay as an owl
-        await driver.type("moved into")
+        await driver.type("move into")
         await driver.until(lambda: isinstance(driver.app.screen, AskText))
         await driver.type("/out")
         assert jay() == ("/out/owl/jay-10.jpg", "/out/owl/jay-10.jpg")
@@ -281,7 +281,7 @@ def test_message_says_that_nothing_is_written_without_an_output(drive: Drive, fa
             assert isinstance(app.screen, AskText)
             app.screen.query_one("Input").value = "" if words else " "  # type: ignore[attr-defined]
             await driver.keys("enter")
-            assert [note.message for note in app._notifications] == ["no name was given: nothing is written"]
+            assert [note.message for note in app._notifications] == ["no name given; nothing was written"]
             app.clear_notifications()
             if review:
                 await driver.keys("escape")
@@ -320,7 +320,7 @@ def test_next_photo_is_shown_after_a_label(drive: Drive, lines: Lines) -> None:
             assert shown(driver) == f"/queries/{name}"
         assert driver.counts == {"jay": 7, "owl": 5, "wren": 5}
         await driver.keys("u", "u", "L")
-        assert "5 of 6 seen" in "\n".join(lines(driver.app))
+        assert "5 seen" in "\n".join(lines(driver.app))
 
     drive(scenario)
 
@@ -393,10 +393,10 @@ def test_none_of_these_is_kept_sorted_separately_and_undone(
         await driver.keys("u")
         assert said(driver) == "undone: added to jay   ctrl+r: redo"
         await driver.keys("u")
-        assert said(driver) == "undone: it is none of these   ctrl+r: redo"
+        assert said(driver) == "undone: labelled none of these   ctrl+r: redo"
         assert controller.session.state.others == ()
         await driver.keys("ctrl+r")
-        assert said(driver) == "redone: it is none of these   u: undo"
+        assert said(driver) == "redone: labelled none of these   u: undo"
 
     drive(scenario)
 
@@ -406,7 +406,7 @@ def test_dropping_can_be_undone_and_the_review_shows_messages(drive: Drive, line
         review = await opened(driver)
         await driver.keys("l", "d")
         assert names(review) == [name for name in FILES if name != "jay-10.jpg"]
-        assert "dropped 1 answer   u: undo" in lines(driver.app)[-2]
+        assert "removed 1 answer   u: undo" in lines(driver.app)[-2]
         await driver.keys("2", "u", "u")
         assert names(review) == FILES
         assert "undone: dropped 1 answer" in "\n".join(lines(driver.app))
@@ -458,7 +458,7 @@ def test_enlarged_photo_is_labelled_and_closed_step_by_step(drive: Drive, lines:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("l", "enter")
-        assert "not explained by jay" in "\n".join(lines(driver.app))
+        assert "error map of jay" in "\n".join(lines(driver.app))
         assert "nearest: jay/jay-0.jpg" in "\n".join(lines(driver.app))
         await driver.keys("j", "1")  # label the owl as a jay
         assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}
@@ -484,9 +484,9 @@ def test_v_extends_the_selection_and_an_empty_list_says_why(drive: Drive, lines:
         assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg"]
         await driver.keys("slash")
         await driver.type("eagle")
-        assert "no answers match: as asked · only eagle" in lines(driver.app)[1]
+        assert "no answers match: original order · only eagle" in lines(driver.app)[1]
         await driver.keys("question_mark")
-        assert "make a class by name" in "\n".join(lines(driver.app))
+        assert "create an empty class" in "\n".join(lines(driver.app))
 
     drive(scenario)
 
@@ -505,7 +505,7 @@ def test_n_goes_to_the_next_answer_in_doubt(drive: Drive) -> None:
         await driver.keys("n")
         assert review.gallery.paths[review.gallery.cursor] == "/queries/swan-1.jpg"
         await driver.keys("x", "n")
-        assert "no answer is in doubt" in review.jobs._message
+        assert "no doubtful answers" in review.jobs._message
 
     drive(scenario)
 
@@ -527,7 +527,7 @@ def test_answers_are_judged_together_on_request(
         assert not any(asked)
         await driver.keys("J")
         assert any(asked)
-        assert "judged together" in lines(driver.app)[0]
+        assert "classified jointly" in lines(driver.app)[0]
         asked.clear()
         await driver.keys("J")
         assert asked
@@ -547,7 +547,11 @@ def test_table_has_an_image_in_each_row_and_sorts_by_its_columns(drive: Drive, l
         for _ in range(8):
             await driver.keys("s")
             seen |= {word for word in lines(driver.app)[1].split() if word.endswith("▾")}
-        assert seen == {"says▾", "prob▾", "expl▾", "lead▾", "riva▾", "near▾"}
+        assert seen == {"fil▾", "answ▾", "prob▾", "expl▾", "lea▾", "riva▾", "near▾"}
         assert review.gallery.view == "list"
+        for head, mark in (("expl.", "expl▾"), ("rival", "riva▾"), ("file", "fil▾")):  # a click does the same
+            await driver.pilot.click("#review-columns", offset=(lines(driver.app)[1].index(head) + 1, 0))
+            await driver.idle()
+            assert mark in lines(driver.app)[1]
 
     drive(scenario)

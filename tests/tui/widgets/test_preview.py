@@ -201,10 +201,10 @@ def test_theme_change_inverts_ascii(play: Play, lines: Lines) -> None:
 
 
 def test_the_hint_is_centred_and_wrapped(play: Play, lines: Lines) -> None:
-    preview = Preview(mode="half", empty_text="p asks about a photo")
+    preview = Preview(mode="half", empty_text="p classifies a photo")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        assert lines(pilot.app)[4] == "p asks about a photo".center(40)
+        assert lines(pilot.app)[4] == "p classifies a photo".center(40)
         preview.empty_text = "[bold]other\nlines"
         await pilot.resize_terminal(12, 4)
         assert [line.strip() for line in lines(pilot.app)] == ["", "[bold]other", "lines", ""]
