@@ -32,7 +32,7 @@ RULE = RejectRule(least=0.3, weight=0.5)
 
 
 def described(array: np.ndarray) -> str:
-    """Return type, shape and values; of many values, the sum of their sizes."""
+    """Return type, shape and values; for many values, the sum of their sizes."""
     flat = array.reshape(-1)
     if array.dtype == object or array.size <= 8:
         values = " ".join(f"{x:.4g}" if array.dtype.kind == "f" else str(x) for x in flat[:8])

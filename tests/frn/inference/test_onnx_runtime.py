@@ -136,7 +136,7 @@ def test_a_hostile_file_is_refused_before_a_session_exists(
     assert "\n" not in str(caught.value)
 
 
-def test_metadata_of_four_mebibytes_is_the_most(graph: onnx.ModelProto) -> None:
+def test_metadata_above_four_mebibytes_is_refused(graph: onnx.ModelProto) -> None:
     full = copy(graph)
     room = (4 << 20) - sum(len(entry.value) for entry in full.metadata_props)
     full.metadata_props.add(key="x", value="y" * room)
@@ -162,7 +162,7 @@ def flatten_output(model: onnx.ModelProto) -> None:
 
 
 @pytest.mark.parametrize("harm", [rename_input, rename_output, flatten_output])
-def test_a_model_of_another_signature_is_refused(
+def test_model_with_other_inputs_or_outputs_is_refused(
     graph: onnx.ModelProto, harm: Callable[[onnx.ModelProto], None]
 ) -> None:
     other = copy(graph)

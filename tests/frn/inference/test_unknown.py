@@ -151,7 +151,7 @@ def test_at_most_a_thousand_supports_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(("caught", "can"), [(0.09, False), (0.1, True)])
-def test_catching_twice_the_false_rejections_is_worth_a_rule(caught: float, can: bool) -> None:
+def test_rule_must_catch_twice_its_false_rejections(caught: float, can: bool) -> None:
     known, limit = np.linspace(0, 1, 21), 0.05
     strangers = np.where(np.arange(100) < 100 * caught, limit / 2, limit)
     found = Calibration(known, strangers, 0.0)

@@ -27,7 +27,7 @@ def test_inputs_with_gradients_get_gradients() -> None:
         assert not matmul_small(maps.mT, maps).requires_grad
 
 
-def test_only_a_wanted_gradient_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_requested_gradient_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     maps = torch.randn(3, 20, 8)
     monkeypatch.setattr(torch.Tensor, "__matmul__", None)
     if torch.get_num_threads() <= FEW_THREADS:

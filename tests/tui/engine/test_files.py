@@ -300,7 +300,7 @@ def test_an_app_holds_the_lock_of_its_open_project_only(bare: Engine, tmp_path: 
     assert bare.done("holder", path=first) == os.getpid() + 1
 
 
-def test_the_holder_of_a_lock_without_a_number_is_still_a_holder(bare: Engine, tmp_path: Path) -> None:
+def test_lock_without_a_process_number_still_has_a_holder(bare: Engine, tmp_path: Path) -> None:
     path, other = str(tmp_path / "x.frn.json"), Engine(build_handlers(os.getpid() + 1))
     other.done("lock", path=path)
     (lock,) = (Path(os.environ["FRN_STATE"]) / "open").glob("*.lock")
