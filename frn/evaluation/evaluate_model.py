@@ -127,7 +127,7 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
             raise FrnError("--method: an exported model has a fixed head. Pass the torch model instead.")
         if options.precision != "fp32":
             raise FrnError(
-                "--precision: an exported model has a fixed one. Remove the option, or pass the torch model."
+                "--precision: an exported model has a fixed precision. Remove the option, or pass the torch model."
             )
         if options.transform:
             raise FrnError(

@@ -60,7 +60,7 @@ def test_a_full_store_frees_a_tenth_of_its_limit(tmp_path: Path) -> None:
         counts.append(sum(store.get("m", str(one), (25, 64)) is not None for one in range(number + 1)))
     drops = [before + 1 - after for before, after in itertools.pairwise(counts) if after <= before]
     assert drops
-    assert all(3 <= freed <= 5 for freed in drops)  # 20 kB and what was too much
+    assert all(3 <= freed <= 5 for freed in drops)  # 20 kB, and the excess
 
 
 def test_a_discarded_store_leaves_no_file_of_sqlite_behind(tmp_path: Path) -> None:
