@@ -69,7 +69,7 @@ def test_default_protocol_follows_the_paper() -> None:
         (5, 1, 16, 10_000),
         (5, 5, 16, 10_000),
     ]
-    assert 0 < sum(each["seconds"] for each in results) <= time.perf_counter() - began
+    assert 0 < sum(each["seconds"] for each in results) <= time.perf_counter() - began + 0.001  # each is rounded
     assert evaluate(maps, np.repeat(np.arange(5), 21), shot=1, seed=0)[0]["accuracy"] == results[0]["accuracy"]
 
 

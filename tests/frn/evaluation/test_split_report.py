@@ -39,7 +39,7 @@ def test_enrolled_and_transductive_accuracies_are_reported_with_the_protocol() -
     plan = EvaluationPlan(shapes=[SHAPE], episodes=6, transductive=True)
     began = time.perf_counter()
     (found,) = evaluate_images(TorchExtractor(untrained("frn")), images, plan)
-    assert 0 <= found["seconds"] <= time.perf_counter() - began
+    assert 0 <= found["seconds"] <= time.perf_counter() - began + 0.001  # it is rounded
     (plain,) = evaluate_images(TorchExtractor(untrained("frn")), images, replace(plan, transductive=False))
     assert found["accuracy"] == plain["accuracy"]
     (again,) = evaluate_images(TorchExtractor(untrained("frn")), images, replace(plan, seed=0))
