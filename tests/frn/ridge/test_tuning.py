@@ -191,3 +191,12 @@ def test_two_supports_explain_each_other() -> None:
     pools = classes(3, 2, 6, 20, noise=1.0)
     head, solver = HeadParameters(0.5, 0.1, 1.0), _Solver(TuningEpisode(pools))
     np.testing.assert_allclose(solver.errors(head), left_out_errors(pools, head), atol=2e-6 * solver.energy.max())
+
+
+def test_a_class_of_zeros_explains_nothing() -> None:
+    pools = classes(3, 3, 4, 24, noise=0.5)
+    pools[0] = np.zeros_like(pools[0])
+    solver = _Solver(TuningEpisode(pools))
+    errors = solver.errors(HeadParameters())
+    assert np.isfinite(errors).all()
+    np.testing.assert_allclose(errors[3:, 0], solver.energy[3:])
