@@ -60,6 +60,12 @@ async def classes(user: User) -> None:
     assert user.driver.counts == dict.fromkeys(CLASSES, 5)
 
 
+async def three_folders(user: User) -> None:
+    """Enroll five classes from three folders of class folders."""
+    await user.press("a right space space left down right space space left down right space f2")
+    assert user.driver.counts == dict.fromkeys(CLASSES, 5)
+
+
 async def questions(user: User) -> None:
     """Enroll five classes from folders, classify 200 photos, then confirm or correct each answer."""
     await classes(user)
@@ -156,6 +162,7 @@ async def by_mouse(user: User) -> None:
 
 TASKS: list[Callable[[User], Awaitable[None]]] = [
     classes,
+    three_folders,
     one_photo,
     correction,
     threshold,
@@ -181,6 +188,9 @@ def test_a_task_takes_the_documented_number_of_keys(
 ) -> None:
     world = {f"/five/{name}": [f"{name}-{number}.jpg" for number in range(5)] for name in CLASSES}
     folders: dict[str, Any] = {"/home": [], "/five": CLASSES, **world, "/asked": ASKED}
+    folders["/three"] = ["a", "b", "c"]
+    for folder, names in (("/three/a", CLASSES[:2]), ("/three/b", CLASSES[2:4]), ("/three/c", CLASSES[4:])):
+        folders |= {folder: names, **{f"{folder}/{name}": world[f"/five/{name}"] for name in names}}
     monkeypatch.setattr(FakeEngine, "FOLDERS", folders)
     surely = FakeEngine._answer
 
@@ -196,8 +206,8 @@ def test_a_task_takes_the_documented_number_of_keys(
 
     async def scenario(driver: Driver) -> None:
         user = User(driver, fake_engine)
-        driver.app.workspace.context.browsed = "/home"
-        if task not in (classes, questions):
+        driver.app.workspace.context.browsed = "/three" if task is three_folders else "/home"
+        if task not in (classes, three_folders, questions):
             await user.begin()
         await task(user)
         assert (task.__doc__ or "").strip().rstrip(".") in told()

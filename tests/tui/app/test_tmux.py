@@ -191,7 +191,7 @@ def test_a_session_classifies_corrects_saves_and_quits(terminal: Terminal, photo
     terminal.shows("2 classes · 6 photos")
     (engine,) = children(app)
     terminal.keys("p")
-    terminal.shows("Ask about a photo")
+    terminal.shows("Classify photos or a folder")
     terminal.paste(str(SAMPLES / "queries" / "banded footman 6.jpg"))
     terminal.shows("6.jpg")
     terminal.keys("Enter")

@@ -191,7 +191,7 @@ def test_attempts_to_quit_show_the_key(drive: Drive, key: str) -> None:
 def test_all_commands_have_help(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         helps = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
-        assert helps["Relocate"] == "key R: find photos that were moved, by their content"
+        assert helps["Relocate"] == "key R: find moved photos by their content"
         own = [text for text in helps.values() if text.startswith("key ")]
         assert len(own) > 30
         assert all(": " in text for text in own)

@@ -226,7 +226,7 @@ def test_moves_of_a_killed_program_are_finished(run: Callable[[Test], None]) -> 
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.settled = {WRENS["wren"][0]: "/out/wren-0.jpg"}
         said = await settle(controller)
-        assert said == "1 photo left half-moved by a killed program: /photos/wren/wren-0.jpg is now /out/wren-0.jpg"
+        assert said == "1 photo restored after an interrupted move: /photos/wren/wren-0.jpg is now /out/wren-0.jpg"
         assert str(controller.session.state.classes[0].supports[0].path) == "/out/wren-0.jpg"
 
     run(test)

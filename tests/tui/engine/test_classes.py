@@ -162,7 +162,7 @@ def test_classes_without_examples_are_not_in_answers(engine: Engine, members: di
     assert {score["id"] for score in answer["scores"]} == {2, 3, 4, 5, 6}
     none = engine.done("classes", state=engine.state({"empty": []}))
     assert (none["threshold"], none["missing"]) == (0.0, [])
-    assert "no class with examples" in engine.ask("query", paths=["x"]).reason
+    assert "no class has an example" in engine.ask("query", paths=["x"]).reason
 
 
 def test_the_threshold_of_the_state_is_the_one_in_effect(engine: Engine, members: dict[str, list[Path]]) -> None:

@@ -23,7 +23,7 @@ def test_every_operation_of_the_protocol_is_implemented(bare: Engine) -> None:
 def test_request_without_a_model_asks_for_one(bare: Engine, op: str, tmp_path: Path) -> None:
     state: Message = {"classes": [], "threshold": None, "next_id": 1}
     asked = bare.ask(op, paths=["a"], state=state, shot=1, path=str(tmp_path / "x.frn.json"))
-    assert "no model is open" in asked.reason
+    assert "no model is loaded" in asked.reason
 
 
 @pytest.mark.parametrize("op", sorted(set(REQUESTS) - {"recover", "settle"}))

@@ -65,7 +65,7 @@ def test_a_preview_is_the_whole_frame_of_the_file(engine: Engine, wide: Path) ->
 def test_preview_fits_its_area_in_every_mode(bare: Engine, wide: Path, mode: Mode, room: tuple[int, int]) -> None:
     asked = bare.ask("preview", path=str(wide), columns=room[0], rows=room[1], mode=mode)
     if mode == "none":
-        assert "there is no drawing mode" in asked.reason
+        assert "unknown drawing mode" in asked.reason
         return
     found = cells(asked.end["result"])
     assert found.shape[0] <= room[1]

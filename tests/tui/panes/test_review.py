@@ -409,7 +409,7 @@ def test_dropping_can_be_undone_and_the_review_shows_messages(drive: Drive, line
         assert "removed 1 answer   u: undo" in lines(driver.app)[-2]
         await driver.keys("2", "u", "u")
         assert names(review) == FILES
-        assert "undone: dropped 1 answer" in "\n".join(lines(driver.app))
+        assert "undone: removed 1 answer" in "\n".join(lines(driver.app))
         await driver.keys("d", "escape")
         assert "/5 " in "\n".join(lines(driver.app))  # five answers are left
 

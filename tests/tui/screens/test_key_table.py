@@ -64,7 +64,7 @@ def test_every_row_has_a_handler_and_in_the_review_nothing_else_is_done(drive: D
         review: Any = driver.app.screen
         for name in ("rename", "add", "new-class"):
             await review.action_do(name)
-            assert "works in the workspace" in review.jobs._message
+            assert "only in the workspace" in review.jobs._message
             assert isinstance(driver.app.screen, Review)
 
     drive(scenario)
