@@ -1,6 +1,8 @@
 """Class folders: a data set is `train/ val/ test/`, a split is one folder per class, a class is its images."""
 
 import os
+import re
+import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +17,16 @@ from frn.system.files import is_there
 
 SPLITS = ("train", "val", "test")
 SPLIT_NAMES = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev", "development"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
-"""Folder names in lower case, mapped to their splits."""
+    **dict.fromkeys(("train", "training", "trn", "entrainement", "entrenamiento", "treino", "addestramento"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "vld", "dev", "development"), "val"),
+    **dict.fromkeys(("validierung", "validacion", "validacao", "validazione", "convalida"), "val"),
+    **dict.fromkeys(("test", "testing", "tests", "tst", "essai", "prueba", "pruebas", "teste", "prova"), "test"),
+}  # fmt: skip
+"""Folder names in lower case without accents, mapped to their splits."""
+BESIDE_SPLIT = frozenset(
+    {"set", "data", "dataset", "image", "images", "img", "imgs", "photo", "photos", "split", "meta", "seg"}
+)
+"""Words that may stand beside the name of a split."""
 SYSTEM_FOLDERS = frozenset(
     {*("__macosx", "@eadir", "@recycle", "@recently-snapshot", "@tmp", "#recycle", "#snapshot"),
      *("$recycle.bin", "system volume information", "lost+found", "found.000", "lost.dir", "__pycache__")}
@@ -84,9 +91,11 @@ def scan(root: Path) -> ClassFolders:
     if not folders:
         own = f" Move its {len(photos)} photos into such folders." if photos else ""
         raise FrnError(f"{root}: has no class folders. It must contain one folder of images per class.{own}")
+    splits = [name for name in folders if split_named(name)]
+    listed = ", ".join(str(root / name) for name in splits)
+    are_splits = f"{root}: contains the splits of a data set, not classes. Choose one of them: {listed}"
     if len(folders) > 1 and all(name.lower() in SPLIT_NAMES for name in folders):
-        listed = ", ".join(str(root / name) for name in folders)
-        raise FrnError(f"{root}: contains the splits of a data set, not classes. Choose one of them: {listed}")
+        raise FrnError(are_splits)
     _refuse_twins(root, folders)
     skipped = [_left_out(root / name, "it is not in a class folder") for name in photos]
     odd = [name for name in loose if not looks_like_image(name) and not is_there(root / name)]
@@ -95,7 +104,7 @@ def scan(root: Path) -> ClassFolders:
     for name in folders:
         found = list_images(root / name)
         if not found.images:
-            raise FrnError(_why_empty(root, name, found))
+            raise FrnError(are_splits if len(set(map(split_named, splits))) > 1 else _why_empty(root, name, found))
         files.append(found.images)
         skipped += found.skipped
     return ClassFolders(root, tuple(folders), tuple(files), tuple(skipped))
@@ -105,10 +114,10 @@ def _refuse_twins(root: Path, names: Sequence[str]) -> None:
     """Raise FrnError if two folder names look the same."""
     seen: dict[str, str] = {}
     for name in names:
-        if (twin := seen.setdefault(normal(name), name)) is not name:
+        if (twin := seen.setdefault(normal(name).strip(), name)) is not name:
             raise FrnError(
-                f"{root}: has two folders named {normal(name)!r}, which differ only in how their letters are encoded "
-                f"({twin!a} and {name!a}). Move their photos into one."
+                f"{root}: has two folders named {normal(name).strip()!r}, which differ only in blanks or in how their "
+                f"letters are encoded ({twin!a} and {name!a}). Move their photos into one."
             )
 
 
@@ -124,6 +133,8 @@ def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
             f"{folder}: has no photos itself, but its folders do ({shown}). If these are the classes, give {folder}; "
             f"if {name!r} is the class, move their photos up."
         )
+    if deepest := next((path for path, _, files in os.walk(folder) if any(map(looks_like_image, files))), None):
+        return f"{folder}: has no photos itself; they are in {deepest}, for example. Give the folder of class folders."
     return (
         f"{folder}: has no readable photos ({', '.join(sorted(EXTENSIONS))}). "
         f"It has {len(found.skipped)} other files; the first: {found.skipped[0].reason}"
@@ -206,14 +217,24 @@ def find_splits(data: Path) -> dict[str, Path]:
 
     Raises FrnError if two folders mean the same split, or `data` cannot be listed.
     """
+    named = {name: split for name in _list(data)[1] if (split := split_named(name))}
+    plain = {split for name, split in named.items() if name.lower() in SPLIT_NAMES}  # they win over longer names
     found: dict[str, Path] = {}
-    for name in _list(data)[1]:
-        if (split := SPLIT_NAMES.get(name.lower())) is None:
+    for name, split in named.items():
+        if name.lower() not in SPLIT_NAMES and (split in plain or not _list(data / name)[1]):
             continue
         if split in found:
             raise FrnError(f"{data}: both {found[split].name}/ and {name}/ are names of the split {split!r}. Keep one.")
         found[split] = data / name
     return {split: found[split] for split in SPLITS if split in found}
+
+
+def split_named(name: str) -> str | None:
+    """Return the split that a folder name means, such as `val` for `Validation` and `valid_set`, or None."""
+    spaced = unicodedata.normalize("NFD", re.sub("(?<=[a-z])(?=[A-Z])", " ", name))
+    words = re.findall(r"[^\W\d_]+", "".join(c for c in spaced if not unicodedata.combining(c)).lower())
+    found = [word for word in words if word not in BESIDE_SPLIT]
+    return SPLIT_NAMES.get(found[0]) if len(found) == 1 else None
 
 
 def unused_folders(data: Path, used: Collection[Path]) -> list[str]:
@@ -226,7 +247,7 @@ def split_folder(data: Path, split: str) -> Path:
     if not data.is_dir():
         raise FrnError(f"{data}: no such folder")
     named = data / split
-    folder = named if named.is_dir() else find_splits(data).get(SPLIT_NAMES.get(split.lower(), split))
+    folder = named if named.is_dir() else find_splits(data).get(split_named(split) or split)
     if folder is None:
         found = sorted(entry.name for entry in data.iterdir() if entry.is_dir())
         raise FrnError(

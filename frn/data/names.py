@@ -4,6 +4,11 @@ import difflib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
+SAME = str.maketrans({"ı": "i", "\u0307": None, "\ufe0e": None, "\ufe0f": None})
+"""Turkish i in both cases, and the selectors of coloured emoji."""
+DROPPED = frozenset({"Cc", "Cf", "Pd", "Pc", "Zs"})
+"""Unicode categories of controls, invisible characters, dashes, `_` and blanks."""
+
 
 def normal(name: str) -> str:
     """Normalise a name to composed form (NFC): file systems and programs encode `é` in two ways."""
@@ -11,8 +16,17 @@ def normal(name: str) -> str:
 
 
 def loose(name: str) -> str:
-    """Remove case, blanks, `_` and `-` from a name."""
-    return "".join(c for c in normal(name).casefold() if not c.isspace() and c not in "_-")
+    """Remove case, blanks, dashes, `_`, invisible characters, and dots at the end from a name."""
+    folded = unicodedata.normalize("NFKC", name).casefold().translate(SAME).rstrip(". ")
+    return "".join(c for c in folded if unicodedata.category(c) not in DROPPED)
+
+
+def by_loose_name(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return names by their loose form; those of one list differ only in what `loose` removes."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(loose(name), []).append(name)
+    return found
 
 
 def match_names(given: Iterable[str], classes: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
@@ -24,9 +38,7 @@ def match_names(given: Iterable[str], classes: Sequence[str]) -> tuple[Mapping[s
     names = list(dict.fromkeys(given))
     found = {name: exact[normal(name)] for name in names if normal(name) in exact}
     taken, notes = set(found.values()), []
-    loosely: dict[str, list[str]] = {}
-    for name in classes:
-        loosely.setdefault(loose(name), []).append(name)
+    loosely = by_loose_name(classes)
     for name in names:
         if name in found:
             continue

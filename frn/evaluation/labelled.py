@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from frn.data.names import match_names
 from frn.errors import FrnError
 from frn.evaluation.reliability import Calibration
-from frn.images.near_copies import nearest_copies
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.feature_cache import Maps
 from frn.inference.session import check_name
@@ -212,7 +211,7 @@ def score_labelled(
             "could be right"
         )
     notes += [f"the class {name!r} has no photo in the folder" for name in names if name not in called.values()]
-    holders, (twins, looks) = classifier.state.holders(), _looks(classifier)
+    holders = classifier.state.holders()
     files = (path for paths in members.values() for path in paths)
     answers: dict[bool, list[Answer]] = {True: [], False: []}
     examples: list[Path] = []
@@ -227,8 +226,8 @@ def score_labelled(
                 broken.append(outcome)
             elif outcome.key in holders:
                 examples.append(path)
-            elif (place := nearest_copies([outcome.look], looks)[0]) is not None:
-                near_copies.append(NearCopy(path, *twins[place]))
+            elif (twin := classifier.near_copies([outcome.look])[0]) is not None:
+                near_copies.append(NearCopy(path, twin.path, holders[twin.key][0].name))
             else:
                 yield truth, path, outcome.maps
 
@@ -252,16 +251,6 @@ def score_labelled(
         tuple(near_copies),
         tuple(notes),
     )
-
-
-def _looks(classifier: Classifier) -> tuple[list[tuple[Path, str]], list[bytes]]:
-    """Return the examples and their classes, and their perceptual hashes."""
-    holders = classifier.state.holders().values()
-    owners = {support.path: entry.name for entry, support in holders}
-    known = {support.path: support.key for _, support in holders}
-    read = classifier.extractor.read(known, store=classifier.store, known=known)
-    found = {path: outcome.look for path, outcome in read if not isinstance(outcome, FrnError)}
-    return [(path, owners[path]) for path in found], list(found.values())
 
 
 def wilson(right: int, photos: int) -> tuple[float, float]:

@@ -13,6 +13,8 @@ CHANNELS = {"RGB": 3, "L": 1, "CMYK": 4}
 """Modes whose colours a profile can describe."""
 MAX_BYTES = 8 << 20
 """Size limit of a profile; profiles of printing presses have two million bytes."""
+CONTRAST = 64
+"""Least range of grey levels that a profile leaves of all colours; a damaged one may map them all to black."""
 SAME = 2
 """Largest difference in grey levels between sRGB and a profile that counts as sRGB."""
 STEPS = 9
@@ -47,10 +49,11 @@ def _transform(profile: bytes, mode: str) -> Convert | None:
         described = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         transform = ImageCms.buildTransform(described, ImageCms.ImageCmsProfile(io.BytesIO(_srgb())), mode, "RGB")
         probe = _probe(mode)
-        changed = np.asarray(transform.apply(probe), dtype=int) - np.asarray(probe.convert("RGB"), dtype=int)
+        converted = np.asarray(transform.apply(probe), dtype=int)
+        changed = converted - np.asarray(probe.convert("RGB"), dtype=int)
     except (OSError, ValueError, TypeError, ImageCms.PyCMSError):  # errors of littleCMS for a damaged profile
         return None
-    return None if np.abs(changed).max() <= SAME else transform.apply
+    return None if np.abs(changed).max() <= SAME or np.ptp(converted) < CONTRAST else transform.apply
 
 
 @functools.cache

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.images.near_copies import nearest_copies
 from frn.inference.enrolled_form import EnrolledForm, form_key, from_bytes, head_document, head_of, to_bytes
 from frn.inference.extractor import Embedded, Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
@@ -52,6 +53,8 @@ class Prediction:
     """Statistic that separates known from unknown images (`unknown`)."""
     example_of: str | None = None
     """The class that already has the image as an example; the image was then judged by leave-one-out."""
+    near_copy_of: Support | None = None
+    """The example that is nearly the same image: saved again, or in another size."""
     transductive: bool = False
     """Whether the answer depends on the other images that were classified together with this one."""
 
@@ -100,6 +103,8 @@ class Classifier:
         """Feature maps (r, d) of the examples by content key; None until they are needed."""
         self.leave_one_out: dict[str, Shares] = {}
         """Fraction of each example that the rest of its class explains, for classes with at least two."""
+        self.looks: dict[str, bytes] = {}
+        """Perceptual hash of each example by content key."""
         self._own_errors: dict[str, tuple[str, Array]] = {}
         """Class and location errors (r,) of each example by leave-one-out, by content key."""
         self._scorer: ClassScorer | None = None
@@ -143,13 +148,14 @@ class Classifier:
         broken: dict[str, list[FrnError]] = {name: [] for name in classes}
         supports: dict[str, list[Support]] = {name: [] for name in classes}
         feature_maps: dict[str, Maps] = {}
+        looks: dict[str, bytes] = {}
         files = [path for paths in classes.values() for path in paths]
         read = read or partial(self.extractor.read, store=self.store, known=known)
         for name, (path, outcome) in zip(labels, read(files), strict=True):
             if isinstance(outcome, FrnError):
                 broken[name].append(outcome)
             else:
-                feature_maps[outcome.key] = outcome.maps
+                feature_maps[outcome.key], looks[outcome.key] = outcome.maps, outcome.look
                 supports[name].append(Support.of(path, outcome.key))
         state, duplicates = build_state(supports.items())
         for given, entry in zip(classes, state.classes, strict=True):  # with surrounding blanks removed
@@ -158,6 +164,7 @@ class Classifier:
                 reasons = [*map(str, broken[given]), *(str(d) for d in duplicates if d.path in tried)]
                 first = f" The first: {reasons[0]}" if reasons else ""
                 raise FrnError(f"class {entry.name!r} has no usable image among {len(tried)} files.{first}")
+        self.looks = {support.key: looks[support.key] for entry in state.classes for support in entry.supports}
         self.adopt(state, feature_maps)
         return [error for errors in broken.values() for error in errors] + [FrnError(str(d)) for d in duplicates]
 
@@ -209,7 +216,7 @@ class Classifier:
         self.state, self.head = state, form.head
         self.kept_head = head_document(form.head, state, self.extractor.prior)
         self.classes, self.leave_one_out = dict(form.classes), dict(form.leave_one_out)
-        self._own_errors, self.left_out = dict(form.own_errors), form.left_out
+        self._own_errors, self.left_out, self.looks = dict(form.own_errors), form.left_out, dict(form.looks)
         self._scorer = self._others = self.maps = None
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
@@ -241,7 +248,7 @@ class Classifier:
         self.state = state
         self.left_out = self._leave_out(feature_maps)
         if self.store is not None and classes:
-            form = EnrolledForm(self.head, classes, shares, own_errors, self.left_out)
+            form = EnrolledForm(self.head, classes, shares, own_errors, self.left_out, self.looks)
             self.store.put_bytes(self.extractor.sha256, form_key(state, self.extractor.prior), to_bytes(form))
 
     def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares, Array]:
@@ -287,9 +294,18 @@ class Classifier:
         while batch := list(islice(remaining, None if transductive else self.extractor.batch)):
             found = [outcome for outcome in batch if isinstance(outcome, Embedded)]
             maps, keys = [each.maps for each in found], [each.key for each in found]
-            predictions = iter(self.predict_all(maps, keys, transductive=transductive))
+            looks = [each.look for each in found]
+            predictions = iter(self.predict_all(maps, keys, looks, transductive=transductive))
             for outcome in batch:
                 yield outcome if isinstance(outcome, FrnError) else next(predictions)
+
+    def near_copies(self, looks: Sequence[bytes]) -> list[Support | None]:
+        """Return the example that each image is a near copy of, or None, from perceptual hashes."""
+        if not self.looks:  # the classes were adopted without hashes
+            return [None] * len(looks)
+        holders, keys = self.state.holders(), list(self.looks)
+        found = nearest_copies(looks, list(self.looks.values()))
+        return [None if place is None else holders[keys[place]][1] for place in found]
 
     def example_maps(self) -> Mapping[str, Maps]:
         """Return the feature maps (r, d) of every example by content key; most are in the store.
@@ -308,14 +324,21 @@ class Classifier:
             self.maps = maps
         return self.maps
 
-    def predict(self, feature_maps: Maps, key: str | None = None) -> Prediction:
+    def predict(self, feature_maps: Maps, key: str | None = None, look: bytes | None = None) -> Prediction:
         """Classify one feature map (r, d). If its content key is that of an example, it is judged by leave-one-out."""
-        return self.predict_all([feature_maps], [key])[0]
+        return self.predict_all([feature_maps], [key], None if look is None else [look])[0]
 
     def predict_all(
-        self, feature_maps: Sequence[Maps], keys: Sequence[str | None], *, transductive: bool = False
+        self,
+        feature_maps: Sequence[Maps],
+        keys: Sequence[str | None],
+        looks: Sequence[bytes] | None = None,
+        *,
+        transductive: bool = False,
     ) -> list[Prediction]:
         """Classify feature maps (r, d); examples, recognised by their content keys, are judged by leave-one-out.
+
+        Near copies of examples are recognised by their perceptual hashes.
 
         With `transductive`, the maps that are not examples refine the classes.
         """
@@ -328,6 +351,7 @@ class Classifier:
         thresholds = self.rule.thresholds(errors, whole, distances)
         errors, gamma = self._refined(errors, maps, keys) if transductive else (errors, self.head.gamma)
         shares = probabilities(errors, gamma)
+        twins = self.near_copies(looks) if looks is not None else [None] * len(maps)
 
         def by_class(row: NDArray[np.floating]) -> dict[str, float]:
             return dict(zip(self.classes, row.tolist(), strict=True))
@@ -339,11 +363,12 @@ class Classifier:
                 by_class(explains),
                 float(threshold),
                 float(near),
-                self.example_of(key),
+                example,
+                None if example else twin,
                 transductive,
             )
-            for share, error, explains, threshold, near, key in zip(
-                shares, errors, known, thresholds, familiar, keys, strict=True
+            for share, error, explains, threshold, near, example, twin in zip(
+                shares, errors, known, thresholds, familiar, map(self.example_of, keys), twins, strict=True
             )
         ]
 

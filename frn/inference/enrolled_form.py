@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn._version import __version__
+from frn.images import near_copies
 from frn.inference import unknown
 from frn.inference.session import State
 from frn.inference.unknown import Shares
@@ -27,7 +28,7 @@ from frn.ridge import enrolment, leave_one_out, parameters, tuning
 from frn.ridge.enrolment import Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters
 
-COMPUTED_BY = (enrolment, leave_one_out, parameters, tuning, unknown)
+COMPUTED_BY = (enrolment, leave_one_out, parameters, tuning, unknown, near_copies)
 """Modules whose code determines the content of a form."""
 
 
@@ -44,6 +45,8 @@ class EnrolledForm:
     """Class and location errors (r,) of each example by leave-one-out, by content key."""
     left_out: tuple[Array, NDArray[np.intp], Shares, Array]
     """Leave-one-out errors (n, way) of examples, their classes, their energies and distances (n, way)."""
+    looks: Mapping[str, bytes]
+    """Perceptual hash of each example by content key."""
 
 
 def form_key(state: State, prior: object) -> str:
@@ -94,6 +97,7 @@ def to_bytes(form: EnrolledForm) -> bytes:
         labels=form.left_out[1],
         energies=form.left_out[2],
         distances=form.left_out[3],
+        looks=np.frombuffer(b"".join(form.looks[key] for key in form.own_errors), np.uint8),
     )
     return file.getvalue()
 
@@ -109,10 +113,12 @@ def from_bytes(data: bytes, state: State) -> EnrolledForm:
         shares = dict(zip((entry.name for entry in several), np.split(held["shares"], ends[:-1]), strict=False))
         owners = [(support.key, entry.name) for entry in state.classes for support in entry.supports]
         own_errors = {key: (name, row) for (key, name), row in zip(owners, held["own_errors"], strict=True)}
+        looks = held["looks"].reshape(len(owners), -1)
         return EnrolledForm(
             HeadParameters(*held["head"].tolist()),
             dict(zip(names, map(EnrolledClass, rows, signs, held["centres"]), strict=True)),
             shares,
             own_errors,
             (held["errors"], held["labels"], held["energies"], held["distances"]),
+            {key: look.tobytes() for (key, _), look in zip(owners, looks, strict=True)},
         )

@@ -56,7 +56,7 @@ class Album:
                 self.broken[path] = str(outcome)
                 yield path, outcome
                 continue
-            prediction = classifier.predict(outcome.maps, outcome.key)
+            prediction = classifier.predict(outcome.maps, outcome.key, outcome.look)
             error_map = classifier.error_maps(outcome.maps, outcome.key)[names.index(prediction.label)]
             self._keep(path, prediction, error_map)
             yield path, prediction
@@ -85,6 +85,7 @@ class Album:
             explained=prediction.explained[label],
             threshold=prediction.threshold,
             example_of=prediction.example_of,
+            near_copy_of=prediction.near_copy_of,
             others=sorted(prediction.errors, key=prediction.errors.__getitem__)[1:3],
             shares=prediction.explained if prediction.unknown else prediction.probabilities,
         ).encode(errors="backslashreplace")

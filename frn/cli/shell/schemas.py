@@ -64,7 +64,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "classify": (
         record(
             "Answer",
-            {"example_of": str, "transductive": bool},
+            {"example_of": str, "near_copy_of": str, "transductive": bool},
             **{"image": str, "label": str, "probability": Share, "probabilities": dict[str, Share], "errors": Numbers},
             **{"explained": float, "threshold": Share, "unknown": bool},
         ),
@@ -83,7 +83,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "explain": (
         record(
             "Explanation",
-            {"example_of": str},
+            {"example_of": str, "near_copy_of": str},
             image=str,
             label=str,
             unknown=bool,

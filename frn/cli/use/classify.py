@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from frn.inference.results import ResultsFile
     from frn.report.photos_page import Album
 
-COLUMNS = ("image", "label", "probability", "explained", "threshold", "unknown", "error")
+COLUMNS = ("image", "label", "probability", "explained", "threshold", "unknown", "example_of", "near_copy_of", "error")
 """CSV columns before the class probabilities."""
 BAR = 24
 """Width of a full bar, in characters."""
@@ -172,6 +172,8 @@ def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dic
     }
     if prediction.example_of:
         line["example_of"] = prediction.example_of
+    if prediction.near_copy_of:
+        line["near_copy_of"] = str(prediction.near_copy_of.path)
     if prediction.transductive:
         line["transductive"] = True
     return rounded(line)
@@ -200,6 +202,8 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
         verdict = (printable(label), f" {prediction.probabilities[label]:.1%} ({share:.0%} explained)")
     if prediction.example_of:
         verdict = (verdict[0], f"{verdict[1]}, an example of {printable(prediction.example_of)} (ignored here)")
+    if prediction.near_copy_of:
+        verdict = (verdict[0], f"{verdict[1]}, nearly the same photo as {printable(str(prediction.near_copy_of.path))}")
     line = Text.assemble(f"{printable(image)}: ", (verdict[0], "bold"), verdict[1])
     console.print(line, soft_wrap=True)  # keep a long path on one line
     if top == 1:

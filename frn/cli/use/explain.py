@@ -37,6 +37,7 @@ def explain(
     import io
 
     from frn.errors import FrnError
+    from frn.images.near_copies import look
     from frn.images.opening import open_image, read_file
     from frn.inference.explanation import Panel, marked, sheet
     from frn.inference.feature_cache import content_key
@@ -51,7 +52,7 @@ def explain(
     crop = classifier.extractor.transform(photo)
     (maps,) = classifier.extractor.feature_maps(crop[None])
     key = content_key(read_file(image))
-    prediction = classifier.predict(maps, key)
+    prediction = classifier.predict(maps, key, look(crop))
     error_maps = dict(zip(classifier.classes, classifier.error_maps(maps, key), strict=True))
     ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)
     panels = []
@@ -82,6 +83,7 @@ def explain(
         "label": prediction.label,
         "unknown": prediction.unknown,
         **({"example_of": prediction.example_of} if prediction.example_of else {}),
+        **({"near_copy_of": str(prediction.near_copy_of.path)} if prediction.near_copy_of else {}),
         "threshold": prediction.threshold,
         "out": str(out),
         "classes": numbers,

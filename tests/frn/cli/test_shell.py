@@ -81,7 +81,7 @@ def labelled(tmp_path: Path) -> Path:
     [
         (
             ("classify", MOTHS, PHOTO, "missing.jpg"),
-            "image,label,probability,explained,threshold,unknown,error,",
+            "image,label,probability,explained,threshold,unknown,example_of,near_copy_of,error,",
         ),
         (("enroll", MOTHS, "--out", "m.frn.json", "--model", "conv4"), "name,images,explained"),
         (("explain", MOTHS, PHOTO, "--out", "m.png", "--model", "conv4"), "name,probability,explained,error,error_map"),

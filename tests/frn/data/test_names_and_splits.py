@@ -44,6 +44,41 @@ def test_folders_that_differ_only_in_unicode_form_are_reported(tmp_path: Path) -
         photos(tmp_path / name)
     with pytest.raises(FrnError, match=r"two folders named 'Épervier'.*u0301"):
         scan(tmp_path)
+    for name in ("jay", " jay"):
+        photos(tmp_path / "blanks" / name)
+    with pytest.raises(FrnError, match=r"two folders named 'jay', which differ only in blanks"):
+        scan(tmp_path / "blanks")
+
+
+def test_classes_whose_names_look_alike_are_reported_once(tmp_path: Path) -> None:
+    for name in ("Jay", "jay", "wren"):
+        photos(tmp_path / name)
+    told = frn("classify", tmp_path, tmp_path / "Jay" / "0.png", "--model", "conv4")
+    assert told.stderr.count("'Jay' and 'jay' are different classes, although their names look alike") == 1
+    assert "wren" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("İstanbul", "istanbul"),
+        ("ISPARTA", "ısparta"),
+        ("Straße", "STRASSE"),
+        ("👩‍🔬", "👩🔬"),
+        ("❤️ heart", "❤ heart"),
+        ("jay.", "jay"),
+        ("ivory\u2010gull", "Ivory gull"),
+        ("co\u00adal", "coal"),
+        ("Ｆｉｎｃｈ", "finch"),
+    ],
+)
+def test_names_that_look_alike_match(one: str, other: str) -> None:
+    assert match_names([other], [one, "another"])[0] == {other: one}
+
+
+@pytest.mark.parametrize(("one", "other"), [("1.0", "10"), ("C++", "C"), ("é", "e"), ("Œuf", "oeuf"), ("①", "2")])
+def test_other_names_do_not_match(one: str, other: str) -> None:
+    assert match_names([other], [one])[0] == {}
 
 
 @pytest.mark.parametrize("given", ["ivory gull", "Ivory_Gull", "IVORY-GULL", "ivorygull"])
@@ -92,6 +127,41 @@ def test_splits_are_found_by_common_names(tmp_path: Path, train: str, val: str) 
     assert len(learned.names) == 8
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("trn", "vld", "tst"),
+        ("TrainingSet", "ValidationSet", "TestSet"),
+        ("00_train", "01_val", "02_test"),
+        ("train2017", "val2017", "test2017"),
+        ("meta-train", "meta-val", "meta-test"),
+        ("Training", "Validierung", "Test"),
+        ("entraînement", "validation", "essai"),
+        ("entrenamiento", "validación", "prueba"),
+        ("images_train", "dev", "tests"),
+    ],
+)
+def test_splits_are_found_by_other_names_and_are_not_classes(tmp_path: Path, names: tuple[str, ...]) -> None:
+    for name in (*names, "unlabelled"):
+        photos(tmp_path / name / "jay")
+    assert list(find_splits(tmp_path).items()) == [
+        (split, tmp_path / name) for split, name in zip(("train", "val", "test"), names, strict=True)
+    ]
+    with pytest.raises(FrnError, match="contains the splits of a data set, not classes") as told:
+        scan(tmp_path)
+    assert "unlabelled" not in str(told.value)
+
+
+def test_plain_name_of_a_split_wins_and_classes_are_not_splits(tmp_path: Path) -> None:
+    for name in ("train", "train_set"):
+        photos(tmp_path / "both" / name / "jay")
+    assert find_splits(tmp_path / "both") == {"train": tmp_path / "both" / "train"}
+    for name in ("steam train", "train 1", "train 2", "val set"):
+        photos(tmp_path / "classes" / name)
+    assert find_splits(tmp_path / "classes") == {}
+    assert len(scan(tmp_path / "classes").names) == 4
+
+
 def test_two_folders_of_one_split_are_refused(tmp_path: Path) -> None:
     for split in ("val", "valid"):
         photos(tmp_path / split / "jay")
@@ -133,6 +203,9 @@ def test_folder_is_inspected_before_advice_is_given(tmp_path: Path) -> None:
     photos(tmp_path / "deep" / "wren")
     with pytest.raises(FrnError, match=r"birds: has no photos itself, but its folders do \(jay\)"):
         scan(tmp_path / "deep")
+    photos(tmp_path / "nested" / "data" / "images" / "jay")
+    with pytest.raises(FrnError, match=r"data: has no photos itself; they are in .*jay"):
+        scan(tmp_path / "nested")
     photos(tmp_path / "data" / "train" / "jay")
     photos(tmp_path / "data" / "val" / "wren")
     with pytest.raises(FrnError, match=r"contains the splits of a data set, not classes. Choose one of them"):

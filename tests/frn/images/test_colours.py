@@ -116,7 +116,11 @@ def test_srgb_profile_changes_nothing(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "x.png")), np.asarray(image))
 
 
-@pytest.mark.parametrize("profile", [b"junk", PROFILES["p3"][:200], cmyk_profile()], ids=["junk", "cut", "of CMYK"])
+@pytest.mark.parametrize(
+    "profile",
+    [b"junk", PROFILES["p3"][:200], cmyk_profile(), rgb_profile([(0, 0, 0)] * 3, 2.2), rgb_profile(DISPLAY_P3, 0)],
+    ids=["junk", "cut", "of CMYK", "all black", "all white"],
+)
 def test_unusable_profile_is_ignored(tmp_path: Path, profile: bytes) -> None:
     image = colours()
     image.save(tmp_path / "x.png", icc_profile=profile)

@@ -2,12 +2,14 @@
 
 import csv
 import io
+import json
 import re
 import tracemalloc
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
@@ -117,6 +119,27 @@ def test_memory_does_not_grow_with_the_cards_of_a_report(tmp_path: Path) -> None
     assert grown < 100 * 1_000
     assert peak < 5_000_000
     assert (tmp_path / "photos.html").stat().st_size > 120 * 5_000
+
+
+def test_near_copy_of_an_example_is_named_wherever_it_is_classified(tmp_path: Path) -> None:
+    """Saved again in another size; also if the classes come from the cache."""
+    example = sorted((SAMPLES / "moths" / "eyed footman").iterdir())[0]
+    query, page, drawn = tmp_path / "again.png", tmp_path / "out.html", tmp_path / "out.png"
+    with Image.open(example) as image:
+        image.resize((image.width // 2, image.height // 2)).save(query)
+    for _ in range(2):
+        told = frn("classify", SAMPLES / "moths", query, "--model", "conv4")
+        assert f"nearly the same photo as {example}" in told.stdout
+    rows = csv.DictReader(io.StringIO(frn("classify", SAMPLES / "moths", query, "--model", "conv4", "--csv").stdout))
+    assert [(row["example_of"], row["near_copy_of"]) for row in rows] == [("", str(example))]
+    other = next((SAMPLES / "queries").iterdir())
+    told = frn("classify", SAMPLES / "moths", query, example, other, "--model", "conv4", "--json", "--report", page)
+    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [line.get("near_copy_of") for line in lines] == [str(example), None, None]
+    assert [line.get("example_of") for line in lines] == [None, "eyed footman", None]
+    assert page.read_text(encoding="utf-8").count(f"nearly the same photo as {example.name}") == 1
+    told = frn("explain", SAMPLES / "moths", query, "--model", "conv4", "--json", "--out", drawn)
+    assert json.loads(told.stdout)["near_copy_of"] == str(example)
 
 
 def test_names_cannot_become_markup(tmp_path: Path) -> None:
