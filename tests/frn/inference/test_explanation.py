@@ -3,7 +3,7 @@
 import numpy as np
 
 from frn.images.ramp import RAMP
-from frn.inference.explanation import FAINT, GAP, INK, PANEL, Panel, overlay, sheet
+from frn.inference.explanation import GAP, PANEL, Panel, overlay, sheet
 
 CROP = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
 
@@ -72,7 +72,7 @@ def test_two_lines_of_text_fit_below_each_panel() -> None:
     grey = np.full((84, 84, 3), 90, dtype=np.uint8)
     picture = np.asarray(sheet(grey, "", [Panel("HH", "HH", errors), Panel(text, text, errors)]))
     for left, last in ((2 * GAP + PANEL, 18), (3 * GAP + 2 * PANEL, 238)):  # the second text is cut to the panel
-        for ink, top in ((INK, 272), (FAINT, 290)):
+        for ink, top in ((20, 272), (110, 290)):
             drawn = (picture[:, left : left + PANEL] == ink).all(2)
             assert np.flatnonzero(drawn.any(1))[[0, -1]].tolist() == [top, top + 9]
             assert np.flatnonzero(drawn.any(0))[[0, -1]].tolist() == [2, last]
