@@ -247,3 +247,6 @@ def test_lambda_must_be_positive(function: Callable[..., Tensor], lam: float) ->
 def test_channels_must_agree() -> None:
     with pytest.raises(ValueError, match="query has 5 channels but pool has 6"):
         reconstruct(features(2, 5), features(3, 4, 6), 0.3, 1.0)
+    for queries in (1, 300):  # location by location, and by second moments
+        with pytest.raises(ValueError, match="query has 5 channels but pool has 6"):
+            class_error(features(queries, 9, 5), features(2, 36, 6), 1.0, 1.0)
