@@ -27,12 +27,12 @@ SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
 TIMEOUT = 300
 """Seconds after which a test counts as hung: its process prints all stacks and ends; with `-n`, another continues."""
 SHOWN = pytest.StashKey[int]()
-"""Where standard error goes between tests."""
+"""Destination of standard error between tests."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SHOWN] = os.dup(2)
-    # as for a background job of a shell; child processes inherit it
+    # a shell's background job ignores it, and child processes inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -45,7 +45,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Unfreeze before plugins report: hypothesis looks for referrers, which it cannot find while objects are frozen."""
+    """Unfreeze before plugins report, because hypothesis cannot find the referrers of frozen objects."""
     gc.unfreeze()
 
 

@@ -44,7 +44,7 @@ APP_LAYERS = [
     {"frn_tui.web", "frn_tui.app"},
     {"frn_tui.main"},
 ]
-"""The same for the app, whose engine is the other process."""
+"""The layers of the app; its engine runs in a separate process."""
 
 TORCH_FREE = (
     "frn.errors",
@@ -92,7 +92,7 @@ def graph() -> dict[str, set[str]]:
 
 
 def place(module: str, layers: list[set[str]]) -> tuple[int, str] | None:
-    """Return the layer of a module and its package there: the longest matching name."""
+    """Return the layer of a module and its package in that layer; the longest matching name counts."""
     parts = module.split(".")
     for length in range(len(parts), 0, -1):
         name = ".".join(parts[:length])
@@ -129,7 +129,7 @@ def test_no_two_modules_import_each_other() -> None:
     left = {name: needed - {name} for name, needed in graph().items()}
     while leaves := {name for name, needed in left.items() if not needed}:
         left = {name: needed - leaves for name, needed in left.items() if name not in leaves}
-    while ends := left.keys() - set().union(*left.values()):  # modules that lead to a circle without being in it
+    while ends := left.keys() - set().union(*left.values()):  # these modules lead to a circle without being in it
         left = {name: needed for name, needed in left.items() if name not in ends}
     assert not left, f"import circles among {sorted(left)}"
 

@@ -37,7 +37,7 @@ ONLY_READ = {
     "--model runs/mine": "needs a run of `frn finetune`",
     "--model resnet18": "needs a network of others",
 }
-"""Commands that are not run here: the reason, and the page."""
+"""Commands that are not run here, with the reason and the page."""
 RUN_ALL_THE_SAME = ("reproduce --list",)
 ELSEWHERE = {
     r"python3 -m venv .*pytest": ".ci/run",
@@ -72,7 +72,7 @@ def lines(page: Path) -> Iterator[tuple[str, str]]:
                 line, _, shown = part.partition("\n")
                 yield line, shown
         else:
-            whole = block.replace("\\\n", " ")  # a line may continue on the next
+            whole = block.replace("\\\n", " ")  # a command may continue on the next line
             yield from ((line, "") for line in whole.splitlines() if line.strip())
 
 
@@ -173,7 +173,7 @@ def test_commands_in_sentences_parse(page: Path) -> None:
     for mention in re.findall(r"`(frn [^`]+)`", prose):
         words = shlex.split(mention)[1:]
         options = [word for word in words if word.startswith("--")]
-        last_takes_a_value = len(words) > 1 and words[-1] in options  # `frn classify --report`: only mentioned
+        last_takes_a_value = len(words) > 1 and words[-1] in options  # `frn classify --report` is only mentioned
         if last_takes_a_value or "--install-completion" in words or "--show-completion" in words:
             continue
         read(words, whole=False)
@@ -211,7 +211,7 @@ def test_every_skip_reason_names_an_existing_command() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
-def test_other_shell_lines_are_tested_elsewhere(page: Path) -> None:
+def test_other_shell_lines_have_their_own_tests(page: Path) -> None:
     for line, _ in lines(page):
         words = shlex.split(line, comments=True)
         if frn_words(line):

@@ -42,7 +42,9 @@ def test_overrides_exclude_heavy_packages() -> None:
 
 
 @pytest.mark.parametrize(("words", "status"), [(["train", "demo", "--out", "x"], 1), (["models"], 0)])
-def test_commands_without_torch_work_or_name_the_install(words: list[str], status: int, tmp_path: Path) -> None:
+def test_commands_without_torch_work_or_print_the_install_command(
+    words: list[str], status: int, tmp_path: Path
+) -> None:
     code = "import sys; sys.modules['torch'] = None; sys.argv[0] = 'frn'; from frn.cli.main import run; run()"
     done = processes.run([sys.executable, "-c", code, *words], cwd=tmp_path)
     assert done.returncode == status, done.stderr
@@ -58,7 +60,7 @@ def test_package_description_has_no_dead_links() -> None:
     for change in hook["substitutions"]:
         text = re.sub(change["pattern"], change["replacement"], text)
     assert re.findall(r"\]\((?!https?:)", text) == []
-    assert "the light install has" in text
+    assert "light install, which omits torch" in text
 
 
 def test_workflow_tests_every_supported_python() -> None:

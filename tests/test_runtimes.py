@@ -74,7 +74,9 @@ def assert_as_python(told: list[tuple[str, float]]) -> None:
     extractor = load_extractor("conv4")
     assert extractor.head is not None
     usual = sorted(SHOTS.values())[1]
-    head = replace(extractor.head, gamma=extractor.prior.head(usual).gamma)  # as trained, milder for few examples
+    head = replace(
+        extractor.head, gamma=extractor.prior.head(usual).gamma
+    )  # the trained gamma, reduced for few examples
     pools = [maps_of(extractor, examples(name)[:k]) for name, k in SHOTS.items()]
     errors = ClassScorer([enroll(pool, head) for pool in pools]).class_error(maps_of(extractor, QUERIES))
     expected = probabilities(errors, head.gamma)

@@ -311,7 +311,7 @@ class Lab:
             terminal.press("shift tab")  # from the gallery to the classes
             terminal.settle()
             terminal.paste(str(self.photos.many))
-            yield from self._keys(terminal, f"while {many} are scanned", end="proposed")
+            yield from self._keys(terminal, f"while {many} are scanned", end="suggested")
             terminal.settle()
             terminal.press("escape")
             terminal.settle()
@@ -326,11 +326,11 @@ class Lab:
     def _add(terminal: Terminal, folder: Path, photos: int) -> None:
         """Drop a folder of photos, accept the suggested class name, and add all of them."""
         terminal.paste(str(folder))
-        terminal.until("proposed")
+        terminal.until("suggested")
         terminal.settle()
         terminal.press(b"\r")
         if photos > MANY:
-            terminal.until("narrow down")
+            terminal.until("type to filter")
             terminal.press(b"all")
             terminal.settle()
             terminal.press(b"\r")

@@ -88,7 +88,7 @@ async def show(stage: Stage, name: str) -> None:
 
 
 async def screens() -> None:
-    """The three sizes that the README shows."""
+    """The app in three sizes, for README and docs."""
     async with opened(140, 40) as stage:
         await show(stage, "eyed footman 6")
         await stage.press("3", "comma")
@@ -97,7 +97,7 @@ async def screens() -> None:
         stage.take("results", "All answers of a folder, and the histogram that the threshold is set on")
     async with opened(80, 24) as stage:
         await show(stage, "eyed footman 6")
-        stage.take("small", "The same in 80 columns and 24 rows")
+        stage.take("small", "The app in 80 columns and 24 rows")
 
 
 async def tour() -> None:

@@ -1,4 +1,4 @@
-"""Addition of models to the model zoo: import, export, comparison with torch, and storage under a name."""
+"""Add models to the model zoo: import and export them, compare them with torch, and store them under a name."""
 
 import hashlib
 import json
@@ -54,7 +54,7 @@ def add_model(
     method: str = "frn",
     progress: Progress | None = None,
 ) -> tuple[str, ModelFiles]:
-    """Add a pretrained backbone to the user's models; nothing is kept unless its export agrees with torch.
+    """Add a pretrained backbone to the user's models if its export agrees with torch.
 
     Args:
         wanted: a name of the catalogue, `torchvision:NAME` or `timm:NAME`.
@@ -73,7 +73,7 @@ def add_model(
     """
     network = CATALOGUE.get(wanted)
     if network is None and ":" not in wanted:
-        raise FrnError(f"{wanted}: is unknown. Known: {', '.join(CATALOGUE)}, and any torchvision:NAME or timm:NAME.")
+        raise FrnError(f"{wanted}: unknown. Choose {', '.join(CATALOGUE)}, torchvision:NAME or timm:NAME.")
     network = network or Network(backbone=wanted, about=wanted)
     name = name or (wanted if wanted in CATALOGUE else wanted.partition(":")[2].partition(".")[0])
     place_for(name, network.backbone)
@@ -82,7 +82,7 @@ def add_model(
     try:
         model = import_pretrained(network.backbone, found, size=size or network.size, method=method)
     except FrnError as error:
-        if weights is None:  # a damaged file in the cache would be found again
+        if weights is None:  # otherwise the damaged file in the cache would be used again
             raise FrnError(f"{error}. Delete {found} and add the backbone again to fetch it.") from error
         raise
     notes = {

@@ -1,4 +1,4 @@
-"""Model card: a README beside the exported files, for users of onnxruntime without this library.
+"""Model card: a README next to the exported files, for users of onnxruntime without this library.
 
 It is generated from the files, so it always describes them, and the same files give the same card.
 """

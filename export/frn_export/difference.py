@@ -1,4 +1,4 @@
-"""Tolerances of exported files against their originals. Needs no torch, unlike the comparisons in `parity`."""
+"""Tolerances for differences between exported files and their originals, without torch (unlike `parity`)."""
 
 from dataclasses import dataclass
 

@@ -38,7 +38,7 @@ FILES = (*(f"{name}{ending}" for name in GRAPHS for ending in (".onnx", *ENDINGS
 MARKED = (".onnx", ".safetensors", ".md")
 """Types of files that record which program wrote them."""
 COMPARED = 5
-"""Photos on which classifier.onnx is tested, one of each of that many classes."""
+"""Number of photos that test classifier.onnx, each of a different class."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,16 +60,16 @@ class ExportOptions:
     tta: Tta = "none"
     """`hflip` builds test-time augmentation into features.onnx and the files made from it."""
     format: Format = "onnx"
-    """Another format to write beside ONNX."""
+    """Another format to write in addition to ONNX."""
 
     def __post_init__(self) -> None:
         if self.precision == "int8" and self.calibrate is None:
             raise FrnError(
-                "--precision int8 needs --calibrate FOLDER: class folders with at least 8 images each, of the kind the "
-                "model is for. Some of them calibrate int8, the others measure its cost."
+                "--precision int8 needs --calibrate FOLDER: class folders with at least 8 images each, with "
+                "photos like those that you will classify. Some of them calibrate int8, the others measure its cost."
             )
         if self.precision != "int8" and self.calibrate is not None:
-            raise FrnError(f"--calibrate is for --precision int8; {self.precision} needs no images. Leave it out.")
+            raise FrnError(f"--calibrate is for --precision int8; {self.precision} needs no images. Remove it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,10 @@ def export_model(
 
 
 def _require_writable(out: Path, names: Iterable[str], options: ExportOptions) -> None:
-    """Raise FrnError if files of other programs would be overwritten. Next to our README, all but `MARKED` are ours."""
+    """Raise FrnError if files of other programs would be overwritten.
+
+    If the README is ours, so are all files except `MARKED`.
+    """
     earlier = is_ours(out / "README.md")
     for name in names:
         path = out / name
@@ -169,7 +172,7 @@ def _require_writable(out: Path, names: Iterable[str], options: ExportOptions) -
 
 
 def _compare_preprocess(transform: EvaluationTransform, graph: bytes) -> Difference:
-    """Compare preprocessing on images that shrink, grow, or are strips; one grey level of difference is allowed."""
+    """Compare preprocessing on images to shrink or enlarge and on strips; one grey level of difference is allowed."""
     session = open_session(graph, "preprocess.onnx", device="cpu", threads=1)
     random, largest = np.random.default_rng(0), 0.0
     for width, height in (

@@ -31,7 +31,7 @@ MOTHS, OF_EACH = 10, 8
 LABELS = 1000
 """Number of labels compared on rendered moths."""
 NEEDED = 8
-"""Fewest images per class: two for calibration, six for an episode."""
+"""Minimum number of images per class: two for calibration, six for an episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class Cost:
         if not self.drop <= max_drop:
             raise FrnError(
                 f"int8 loses {self.drop:.2f} points of {self.shape} accuracy on {self.folder} ({self.before:.2f} to "
-                f"{self.after:.2f} %); at most {max_drop:g} is allowed. Use --precision fp16, calibrate on images of "
-                "the kind the model is for, or allow more with --max-drop. Nothing was written."
+                f"{self.after:.2f} %); at most {max_drop:g} is allowed. Use --precision fp16, calibrate on "
+                "photos like those that you will classify, or allow more with --max-drop. Nothing was written."
             )
 
 

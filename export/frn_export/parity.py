@@ -23,7 +23,7 @@ from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.graphs.traced_head import traced_head_graph
 
 IMAGES = 4
-"""Random images on which an extractor is tested."""
+"""Number of random images that test an extractor."""
 FEATURE_TOLERANCE = 5e-6
 """Tolerance, as a fraction of the largest feature; float32 summation order causes much smaller differences."""
 HALF_TOLERANCE = 1e-2
@@ -108,8 +108,8 @@ def compare_classifier(
 ) -> Difference:
     """Run `classifier.onnx` and its original classifier on the same photos.
 
-    Errors may differ by `allowed`, a fraction of the photo's energy. Raises FrnError if the file's label differs from
-    the classifier's by more than that explains.
+    Errors may differ by `allowed`, a fraction of the photo's energy. Raises FrnError if the labels differ and this
+    tolerance does not explain it.
     """
     session = open_session(graph, "classifier.onnx", device="cpu")
     share = 0.0

@@ -90,7 +90,7 @@ class _Batches:
 
 
 def _replace(model: onnx.ModelProto, nodes: list[onnx.NodeProto], tensors: list[onnx.TensorProto]) -> bytes:
-    """Return the model with other nodes and tensors, without the quantiser's notes on itself and its machine."""
+    """Return the model with other nodes and tensors, without the quantiser's notes about itself and the machine."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     for field, entries in ((result.graph.node, nodes), (result.graph.initializer, tensors)):

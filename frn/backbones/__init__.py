@@ -16,7 +16,7 @@ from frn.errors import FrnError
 
 
 class BackboneFactory(Protocol):
-    """Builder of a backbone, with or without its last pooling."""
+    """Function that builds a backbone, with or without its last pooling."""
 
     def __call__(self, *, last_pool: bool = True) -> Backbone:
         """Return a backbone with random weights."""

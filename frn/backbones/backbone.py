@@ -30,7 +30,7 @@ class Backbone(nn.Module):
 
 
 class ForeignBackbone(Backbone):
-    """A network of another package; it learns the shape of its map from an image of `size` pixels."""
+    """A network of another package, whose map shape is found with an image of `size` pixels."""
 
     def probe(self, make: Callable[[], Network], name: str, size: int) -> Network:
         """Build the network and inspect its map of a black image.
@@ -57,10 +57,10 @@ class ForeignBackbone(Backbone):
         self.stride = max(1, size // max(h, w))
         """Approximate pixels per location."""
         self.map_scale = float(self.d) ** 0.5
-        """As for ResNet-12: the mean energy of a location is then one, and lambda has its usual size."""
+        """Chosen as for ResNet-12, so that the mean energy of a location is one and lambda has its usual size."""
         return network
 
     def grid(self, size: int) -> tuple[int, int]:
-        """Height and width of the map of the inspected image."""
+        """Return height and width of the map of the inspected image."""
         assert size == self.size
         return self.own_grid

@@ -1,10 +1,10 @@
-"""The operations after a convolution in training as one function with few memory passes: norm, sum, pool, activate.
+"""Norm, sum, pooling and activation after a convolution in training, fused into one function with few memory passes.
 
 On a processor these operations wait for memory, not for arithmetic: torch's separate functions read and write a map a
-dozen times. Here y = act(pool(sum of s_i x_i + t)), with s_i and t from the moments of a batch. It and its gradient are
-loops of one pass each below, which `torch.compile` turns into C++. This needs a compiler, and half a minute at first
-use. Sums are in float32 and only results are rounded to the maps' format; the plain functions round after each
-operation.
+dozen times. Here y = act(pool(sum of s_i x_i + t)), with s_i and t from the moments of a batch. The loops below compute
+y and its gradient in one pass each; `torch.compile` turns them into C++. This needs a C++ compiler, and takes half a
+minute at first use. Sums are in float32, and only the results are rounded to the format of the maps; the plain
+functions round after each operation.
 """
 
 import functools
@@ -23,14 +23,14 @@ ONE_PASS = {"realize_reads_threshold": 64, "realize_opcount_threshold": 1000}
 """Inductor options that fuse everything: intermediate memory traffic costs more than computing values twice."""
 
 FEWEST = 64
-"""Fewest values per channel. With fewer, float32 rounding can exceed the variance; one value has no variance."""
+"""Minimum values per channel. With fewer, float32 rounding can exceed the variance; one value has no variance."""
 
 
 def compile_blocks(backbone: nn.Module) -> None:
     """Make the blocks of a backbone use compiled loops in training. Raises FrnError if it has no such blocks."""
     blocks: list[Any] = [module for module in backbone.modules() if hasattr(module, "finish")]
     if not blocks:
-        raise FrnError(f"--compile: does not support {type(backbone).__name__}. Leave it out.")
+        raise FrnError(f"--compile does not support {type(backbone).__name__}. Remove it.")
     for block in blocks:
         block.finish = functools.partial(_finish, type(block).finish, block.slope)
 
@@ -50,7 +50,7 @@ def _fits(maps: Sequence[Tensor], norms: Sequence[nn.Module]) -> bool:
 
 
 def _compiled(maps: Sequence[Tensor], norms: Sequence[Any], *, slope: float, pool: bool) -> Tensor:
-    """Normalise maps (b, c, h, w) by batch statistics, sum them, max-pool by 2 x 2, and activate.
+    """Normalise maps (b, c, h, w) by batch statistics, sum them, max-pool them by 2 x 2, and apply the activation.
 
     The running statistics of the norms are updated as usual. `slope` multiplies negative values.
     """
@@ -132,7 +132,7 @@ def _statistics(x: Tensor, norm: nn.BatchNorm2d) -> _Batch:
 
 @functools.cache
 def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop compiled by `torch.compile` for maps of any size, at its first call.
+    """Return a loop that `torch.compile` compiles at its first call, for maps of any size.
 
     A call raises FrnError if the compiler fails.
     """
@@ -152,9 +152,9 @@ def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
-"""Corners of a 2 x 2 window; of equal values the first wins."""
+"""Corners of a 2 x 2 window; if values are equal, the first corner wins."""
 NONE = 4
-"""Corner of locations in an odd map's last row or column, which belong to no window."""
+"""Corner of locations in the last row or column of an odd map, which are in no window."""
 
 
 def _moments(x: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
@@ -244,7 +244,7 @@ def _act(x: Tensor, slope: float) -> Tensor:
 
 
 def _before(x: Tensor, dy: Tensor, slope: float) -> Tensor:
-    """Return the gradient before the activation; x, its argument or result, gives the sign."""
+    """Return the gradient before the activation; the sign comes from x, the activation's argument or result."""
     return torch.where(x > 0, dy.float(), dy.float() * slope)
 
 

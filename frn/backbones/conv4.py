@@ -11,7 +11,7 @@ from frn.backbones.backbone import Backbone
 class ConvBlock(nn.Module):
     """Convolution, BatchNorm, 2 x 2 max-pooling, ReLU.
 
-    ReLU and max-pooling commute; pooling first leaves the ReLU a quarter of the work.
+    ReLU and max-pooling commute, and pooling first leaves a quarter of the values for the ReLU.
     """
 
     slope = 0.0
@@ -29,7 +29,7 @@ class ConvBlock(nn.Module):
 
     @staticmethod
     def finish(maps: Sequence[Tensor], norms: Sequence[nn.Module], *, pool: bool) -> Tensor:
-        """Operations after the convolution; `compile_blocks` replaces them by one function."""
+        """Apply the operations after the convolution; `compile_blocks` replaces them by one function."""
         x: Tensor = norms[0](maps[0])
         return F.relu(F.max_pool2d(x, 2) if pool else x)
 

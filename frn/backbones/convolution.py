@@ -8,12 +8,13 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 WEIGHTS_PER_LOCATION = 1300
-"""Weights per location from which the gradient of the weights is faster as one matrix product.
+"""Weights per location above which the gradient of the weights is faster as one matrix product.
 
-Weights of one filter tap (channels in times channels out) per location of a map, against the library's gradient in bf16
-on a processor; both take as long at about 1,000.
+This is the number of weights of one filter tap (channels in times channels out) divided by the locations of a map. The
+product is compared with the library's gradient in bf16 on a processor; both take the same time at about 1,000.
 
-128 maps of 384 channels at 4 x 4, one core with AMX: 7 ms instead of 41; 64 of 640 at 10 x 10: 67 instead of 129.
+On one core with AMX, 128 maps of 384 channels at 4 x 4 take 7 ms instead of 41, and 64 maps of 640 channels at 10 x 10
+take 67 ms instead of 129.
 """
 
 

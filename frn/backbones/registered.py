@@ -1,4 +1,4 @@
-"""Backbones of other packages, registered by entry points; all of frn can then use them.
+"""Backbones of other packages, which register them by entry points.
 
 In the `pyproject.toml` of such a package:
 

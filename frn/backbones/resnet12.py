@@ -38,7 +38,7 @@ class ResidualBlock(nn.Module):
 
     @staticmethod
     def finish(maps: Sequence[Tensor], norms: Sequence[nn.Module], *, pool: bool) -> Tensor:
-        """Operations after the convolutions; `compile_blocks` replaces them by one function."""
+        """Apply the operations after the convolutions; `compile_blocks` replaces them by one function."""
         x, *shortcut = (norm(each) for norm, each in zip(norms, maps, strict=True))
         for other in shortcut:
             x = x + other
@@ -53,7 +53,7 @@ SMALL = (32, 64, 128, 256)
 
 
 PATCHES = (64, 128, 256)
-"""Three blocks behind a stem of 4 x 4 patches: 84 x 84 images for little more work than `SMALL` with 32 x 32."""
+"""Three blocks after a stem of 4 x 4 patches: 84 x 84 images take little more work than 32 x 32 images with `SMALL`."""
 WIDE_PATCHES = (96, 192, 384)
 """The same with twice the parameters and operations."""
 

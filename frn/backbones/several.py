@@ -1,4 +1,4 @@
-"""Several networks, or several stages of one, as a backbone whose maps lie side by side in the channels."""
+"""Several networks, or several stages of one, as a backbone whose maps are concatenated along the channels."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from frn.errors import FrnError
 
 
 class Several(Backbone):
-    """Networks of one architecture, each with weights of its own, on the same images."""
+    """Several networks of one architecture with separate weights, applied to the same images."""
 
     def __init__(self, networks: Sequence[Backbone]) -> None:
         super().__init__()
@@ -35,14 +35,14 @@ class Several(Backbone):
 
 
 class Stages(Backbone):
-    """Maps of several blocks of one network, the last one last.
+    """Maps of several blocks of one network, the last block's map last.
 
-    The locations of a finer map that lie in one of the last map's become its channels, so nothing is lost but the rim
-    that pooling drops.
+    The locations of a finer map within one location of the last map become channels of that location. So only the rim
+    that pooling drops is lost.
     """
 
     def __init__(self, network: Backbone, blocks: Sequence[int], size: int) -> None:
-        """Take the maps of some blocks, by their places in the network, of images of `size` pixels.
+        """Select blocks by their place in the network, for images of `size` pixels.
 
         Raises:
             FrnError: if the network has no such blocks.
@@ -50,16 +50,18 @@ class Stages(Backbone):
         super().__init__()
         parts = getattr(network, "blocks", None)
         if not isinstance(parts, nn.Sequential) or not all(-len(parts) <= block < len(parts) for block in blocks):
-            raise FrnError(f"a {type(network).__name__} has no blocks {', '.join(map(str, blocks))} to take maps of")
+            raise FrnError(
+                f"a {type(network).__name__} lacks the blocks {', '.join(map(str, blocks))} that the head needs"
+            )
         self.network, self.places = network, sorted(block % len(parts) for block in blocks)
         self.stride, self.map_scale, self.last_pool = network.stride, network.map_scale, network.last_pool
         training = network.training
-        network.eval()  # the probe leaves the running statistics alone
+        network.eval()  # so that the probe does not change the running statistics
         with torch.no_grad():
             maps = self._maps(torch.zeros(1, 3, size, size))
         network.train(training)
         self.sizes = tuple((each.shape[-1] // maps[-1].shape[-1], each.shape[1]) for each in maps)
-        """Of each block, how many of its locations lie along a side of one of the last map's, and its channels."""
+        """For each block: its locations along one side of a location of the last map, and its channels."""
         self.d = sum(side**2 * d for side, d in self.sizes)
 
     def _maps(self, images: Tensor) -> list[Tensor]:

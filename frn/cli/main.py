@@ -30,7 +30,7 @@ from frn.system.hardware import leave_threads_to_networks
 
 
 class Commands(TyperGroup):
-    """Command group that refuses empty words, which would mean the current folder as a path."""
+    """Command group that refuses empty words, because as a path they would mean the current folder."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -45,10 +45,10 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse empty words in the place of names, and guess what is meant, before the command is looked at."""
+        """Refuse empty words, and suggest a command for unknown ones, before parsing."""
         with user_errors():
             if not ctx.resilient_parsing and any(not word or re.fullmatch(r"--[\w-]+=", word) for word in args):
-                raise FrnError("an argument is empty. Is a variable not set?")
+                raise FrnError("an argument is empty. Is a variable unset?")
             args = args if ctx.resilient_parsing else as_meant(args)
         return super().parse_args(ctx, args)
 

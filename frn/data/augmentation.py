@@ -1,4 +1,4 @@
-"""Training augmentation as data: random numbers first, pixels later (`frn.data.batch_augmentation`).
+"""Random numbers of the training augmentation; `frn.data.batch_augmentation` applies them to pixels.
 
 This module does not need torch. The paper's augmentation is a crop, colour jitter and a flip, in the order of the
 authors' code.
@@ -74,7 +74,7 @@ class Augmentation:
         return np.concatenate([corner, np.full((len(extents), 2), float(self.size))], axis=1)
 
     def _resized_boxes(self, extents: NDArray[np.int64], generator: np.random.Generator) -> Array:
-        """Draw boxes as torchvision's RandomResizedCrop: ten tries for area and aspect, else the central crop."""
+        """Draw boxes like torchvision's RandomResizedCrop: ten tries for area and aspect, then the central crop."""
         b = len(extents)
         height, width = extents[:, :1].astype(float), extents[:, 1:].astype(float)
         area = height * width * generator.uniform(*self.scale, (b, 10))

@@ -1,4 +1,4 @@
-"""Check of a split, before hours of training."""
+"""Check of a split before training."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -89,7 +89,7 @@ def scan(root: Path) -> ClassFolders:
         loose, folders = _list(root)
     photos = [name for name in loose if looks_like_image(name)]
     if not folders:
-        own = f" Its {len(photos)} photos belong in such folders." if photos else ""
+        own = f" Move its {len(photos)} photos into such folders." if photos else ""
         raise FrnError(f"{root}: has no class folders. It must contain one folder of images per class.{own}")
     splits = [name for name in folders if split_named(name)]
     listed = ", ".join(str(root / name) for name in splits)
@@ -165,7 +165,7 @@ def is_of_the_system(name: str) -> bool:
 
 
 def is_ignored(entry: "os.DirEntry[str]") -> bool:
-    """Return whether an entry is of the system (`is_of_the_system`), or a folder marked as some program's cache."""
+    """Return whether an entry belongs to the system (`is_of_the_system`), or is marked as a program's cache."""
     return is_of_the_system(entry.name) or is_there(Path(entry.path, TAG))  # https://bford.info/cachedir
 
 
@@ -175,7 +175,7 @@ def looks_like_image(name: str) -> bool:
 
 
 def why_skipped(name: str) -> str:
-    """Say why a file is not an image, judging by its name."""
+    """Return the reason why a file is not an image, judging by its name."""
     suffix = Path(name).suffix
     if suffix.lower() in RAW_NAMES:
         return f"it is {RAW}"
@@ -187,7 +187,7 @@ def _left_out(path: Path, why: str) -> Broken:
 
 
 def _list(folder: Path) -> tuple[list[str], list[str]]:
-    """List the files and the folders in a folder, sorted; neither those of the system nor caches."""
+    """List the files and folders in a folder, sorted, without those of the system and without caches."""
     files: list[str] = []
     folders: list[str] = []
     if inside := find_zip(folder):
@@ -239,7 +239,7 @@ def split_named(name: str) -> str | None:
 
 def unused_folders(data: Path, used: Collection[Path]) -> list[str]:
     """Return a sentence for each unused folder of a data set."""
-    return [f"{data / name}: is not used" for name in _list(data)[1] if data / name not in used]
+    return [f"{data / name}: is ignored" for name in _list(data)[1] if data / name not in used]
 
 
 def split_folder(data: Path, split: str) -> Path:

@@ -32,7 +32,7 @@ def by_loose_name(names: Iterable[str]) -> dict[str, list[str]]:
 def match_names(given: Iterable[str], classes: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
     """Match given names to classes; return the class of each match, and a note on each inexact or missing one.
 
-    A name matches inexactly only if that identifies one class, and no other given name matches it exactly.
+    An inexact match must be unique, and its class must not match another given name exactly.
     """
     exact = {normal(name): name for name in classes}
     names = list(dict.fromkeys(given))

@@ -140,7 +140,7 @@ def load_images(
             ) from error
         trim(limit)
     if stored is None:
-        raise FrnError(f"{home}: the cache cannot be read again. Set FRN_CACHE to a folder on another disk.")
+        raise FrnError(f"{home}: the new cache cannot be read. Set FRN_CACHE to a folder on another disk.")
     for name, size in zip(stored.names, stored.sizes, strict=True):
         if size == 0:
             first = next(entry.reason for entry in stored.broken if Path(entry.path).parent == Path(name))
@@ -149,9 +149,9 @@ def load_images(
 
 
 LARGE = 20_000_000_000
-"""Bytes of decoded images above which a warning precedes writing."""
+"""Size of decoded images in bytes above which a warning is shown before writing."""
 SAMPLE = 32
-"""Images decoded to estimate the size of all."""
+"""Number of images that are decoded to estimate the size of all."""
 
 
 def _check_space(home: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> None:
@@ -179,7 +179,7 @@ def _decoded(path: Path, folders: ClassFolders, transform: EvaluationTransform |
 
 def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> str:
     what = transform if isinstance(transform, int) else asdict(transform)
-    made_by = ["heif"] if heif.is_readable() else []  # a higher limit makes more files readable
+    made_by = ["heif"] if heif.is_readable() else []  # the extra makes more files readable
     digest = hashlib.sha256(json.dumps([PIXEL_CACHE_VERSION, what, str(folders.root.resolve()), *made_by]).encode())
     for path in paths:
         status = path.stat()
@@ -223,7 +223,7 @@ def _build(
 
 @contextlib.contextmanager
 def _pool() -> Iterator[ThreadPoolExecutor]:
-    """Provide a thread pool that drops its queue on an error, so that an interrupt need not wait for photos."""
+    """Provide a thread pool that drops its queue on an error, so that an interrupt does not wait for queued photos."""
     pool = ThreadPoolExecutor(cores())
     try:
         yield pool
@@ -252,7 +252,7 @@ def _open(home: Path) -> StoredImages | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a malformed index means a damaged cache
         return None
     with contextlib.suppress(OSError):  # the cache may be read-only
-        stamp.write_text(state, encoding="utf-8")  # its date shows which cache was unused for the longest time
+        stamp.write_text(state, encoding="utf-8")  # its date shows when the cache was last used
     return StoredImages(
         names=tuple(body["names"]),
         sizes=tuple(body["sizes"]),

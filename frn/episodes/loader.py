@@ -67,7 +67,7 @@ class EpisodeSampler(Sampler[list[int]]):
         if len(known) != len(dataset):
             raise FrnError(f"the dataset has {len(dataset)} images, but there are {len(known)} labels")
         if known.ndim != 1:
-            raise FrnError(f"an image has one label; these are {known.shape}. Pass one per image to EpisodeSampler.")
+            raise FrnError(f"labels have the shape {known.shape}. Pass one label per image to EpisodeSampler.")
         names, of_each = np.unique(known, return_inverse=True)
         members = [np.flatnonzero(of_each == index) for index in range(len(names))]
         check_classes(

@@ -20,13 +20,13 @@ Episode = NDArray[np.int64]
 def check_classes(
     names: Sequence[str], sizes: Sequence[int], shape: EpisodeShape, *, where: str, every_class: bool
 ) -> None:
-    """Refuse a data set that is too small for `shape`; the message names it `where`.
+    """Refuse a data set that is too small for `shape`; the message calls it `where`.
 
     Evaluation draws from every class, so each must be large enough. Training skips small classes if at least `way`
     others are large enough.
 
     Raises:
-        FrnError: with the smallest class, its count and the needed count.
+        FrnError: if it is too small; the message has the smallest class, its count and the required count.
     """
     small = [i for i, size in enumerate(sizes) if size < shape.per_class]
     enough = len(sizes) - len(small) >= shape.way
@@ -44,7 +44,7 @@ def check_classes(
 
 
 def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoch: int, turn: int = 0) -> list[Episode]:
-    """Draw one epoch of the authors' sampler: images without replacement, classes by their remaining images.
+    """Draw one epoch as the authors' sampler does: images without replacement, classes by their remaining images.
 
     Classes are drawn with probability proportional to their remaining images. A class with too few left is not drawn
     again, and the epoch ends when fewer than `way` classes are left. Unused images wait for the next epoch. An epoch of
@@ -78,7 +78,7 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
 
 
 Balance = float | tuple[float, ...]
-"""How data sets share an epoch: by a power of their size, or by one weight each, in the given order."""
+"""Share of each data set in an epoch: proportional to a power of its size, or given as a list of weights."""
 
 
 def balanced_shares(lengths: Sequence[int], balance: Balance) -> list[int]:

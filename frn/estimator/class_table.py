@@ -11,7 +11,7 @@ from frn.system.files import read_regular
 
 PATHS = ("path", "image", "file", "filename", "photo")
 LABELS = ("truth", "label", "class", "category")
-"""Names of the columns, the most telling first: `frn score --csv` writes the truth beside its own label."""
+"""Accepted column names, in order of preference: `frn score --csv` writes `truth` beside its own `label`."""
 DELIMITERS = ",;\t"
 MAX_BYTES = 256 << 20
 
@@ -51,7 +51,7 @@ def read_table(path: Path) -> tuple[dict[str, list[Path]], list[str]]:
         if name and label and looks_like_image(name):
             members.setdefault(normal(label), []).append(path.parent / Path(name).expanduser())
         else:
-            why = why_skipped(name) if name and label else "it has no label" if name else "it names no photo"
+            why = why_skipped(name) if name and label else "it has no label" if name else "it has no photo"
             skipped.append(f"{path}: row {number} is skipped: {why}")
     if not members:
         raise FrnError(f"{path}: has no row with a photo and a label")

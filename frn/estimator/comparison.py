@@ -1,4 +1,4 @@
-"""Compare models on some classes: each model enrolls them, and classifies every example without itself."""
+"""Compare models on given classes: each model enrolls them and classifies every example by leave-one-out."""
 
 import statistics
 import time
@@ -17,7 +17,7 @@ from frn.inference.feature_cache import FeatureStore
 from frn.inference.onnx_runtime import Device
 
 ROUNDS = 5
-"""Number of timed runs of an extractor; the median counts."""
+"""Number of timed runs of an extractor; the median is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,15 @@ class ModelComparison:
     right: int
     """Examples that leave-one-out classifies correctly."""
     photos: int
-    """Examples of classes with at least two; an even selection if there are more than 1,000."""
+    """Number of examples in classes with at least two; if there are more than 1,000, an even selection is used."""
     auroc: float
-    """Chance that an example is more familiar than a photo of an unknown class; NaN if there is one class."""
+    """Chance that an example is more familiar than a photo of an unknown class; NaN with a single class."""
     milliseconds: float
     """Time of the extractor for one photo, without decoding."""
     bytes: int
     """Size of the extractor."""
     answers: Mapping[Path, str]
-    """Label of each of those examples, classified without itself."""
+    """Label of each of those examples by leave-one-out."""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -55,10 +55,10 @@ def compare_models(
     for model in models:
         classifier = classifier_over(load_extractor(model, device), FeatureStore())
         classifier.enroll(classes)
-        assert classifier.left_out is not None  # the classes exist
+        assert classifier.left_out is not None  # `enroll` has set it
         errors, labels, *_ = classifier.left_out
         if not len(labels):
-            raise FrnError("comparing models needs a class with two photos: each is classified without itself")
+            raise FrnError("comparing models needs a class with at least two photos, because it uses leave-one-out")
         names = list(classifier.classes)
         answers = errors.argmin(1)
         yield ModelComparison(

@@ -116,7 +116,7 @@ class FewShotClassifier(Estimator):
             labels: another name of `y`.
 
         Raises:
-            FrnError: as `fit`, or if a label is not in `classes`. The classes are then unchanged.
+            FrnError: like `fit`, or if a label is not in `classes`. The classes are then unchanged.
         """
         listed, given = _flat(X, _one_of(y, labels))
         if classes is not None and (odd := set(given.tolist()) - set(as_labels(classes).tolist())):
@@ -138,7 +138,7 @@ class FewShotClassifier(Estimator):
         return self._fitted.classifier.threshold
 
     def predict(self, photos: Sequence[Photo], *, transductive: bool = False) -> Labels:
-        """Return the label of each photo, (n,). A photo of no class also gets one: see `is_unknown`.
+        """Return the label of each photo, (n,). Unknown photos also get a label: see `is_unknown`.
 
         With `transductive`, all photos refine the classes first, so each label depends on the other photos.
         """
@@ -182,8 +182,8 @@ class FewShotClassifier(Estimator):
         """Return the share of photos with the right label, each with its weight.
 
         Raises:
-            FrnError: if there are not as many labels or weights, no photos, weights that sum to zero, or labels that
-                are numbers where the classes are text.
+            FrnError: if the numbers of photos, labels and weights differ or are zero, the weights sum to zero, or
+                labels are numbers but classes are text.
         """
         fitted, photos = self._fitted, list_photos(X)
         given = _one_of(y, labels)
@@ -191,7 +191,7 @@ class FewShotClassifier(Estimator):
         if len(photos) != len(truth):
             raise FrnError(f"{len(photos)} photos but {len(truth)} labels")
         if not photos:
-            raise FrnError("there is no photo to score")
+            raise FrnError("no photos to score: pass at least one")
         if sample_weight is not None and len(sample_weight) != len(photos):
             raise FrnError(f"{len(photos)} photos but {len(sample_weight)} weights")
         if sample_weight is not None and not np.sum(sample_weight):
@@ -266,7 +266,7 @@ class FewShotClassifier(Estimator):
             setattr(self, name, value)
         self._forget()
         if "extractor" in state:
-            trusted = state["trusted"]  # as on the first opening
+            trusted = state["trusted"]  # as when the extractor was first opened
             extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
             known, labels, maps, threshold, opened = (
                 state[name] for name in ("classes", "labels", "maps", "threshold", "opened")
@@ -283,7 +283,7 @@ class FewShotClassifier(Estimator):
     @property
     def _fitted(self) -> Fitted:
         if (fitted := self._now) is None:
-            raise not_fitted("there is no class yet: call fit first")
+            raise not_fitted("no classes yet: call fit first")
         return fitted
 
     @property
@@ -343,7 +343,7 @@ class FewShotClassifier(Estimator):
 
 
 def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[Any] | None:
-    """Return the labels given by either name. Raises FrnError if both are given."""
+    """Return the labels, which may be given as `y` or as `labels`. Raises FrnError if both are given."""
     if y is not None and labels is not None:
         raise FrnError("y and labels mean the same: give only one")
     return labels if y is None else y
@@ -370,7 +370,7 @@ def _flat(
         listed = [photo for _, of_class in members for photo in of_class]
         given = as_labels([label for label, of_class in members for _ in of_class])
     if not listed:
-        raise FrnError("there is no class to enroll: give at least one with a photo")
+        raise FrnError("no classes to enroll: give at least one class with a photo")
     return listed, given
 
 
@@ -386,5 +386,5 @@ def _refuse_contradictions(duplicates: Sequence[Duplicate], examples: Mapping[st
     for duplicate in duplicates:
         holders = [name for name, members in examples.items() if any(duplicate.key == m.key for m in members)]
         if len(holders) > 1:
-            what = "the same picture" if duplicate.path == NO_FILE else duplicate.path
-            raise FrnError(f"{what}: is given to class {holders[0]!r} and to class {holders[1]!r}")
+            what = "the same photo" if duplicate.path == NO_FILE else duplicate.path
+            raise FrnError(f"{what}: is in class {holders[0]!r} and in class {holders[1]!r}")

@@ -1,4 +1,4 @@
-"""Answers of a fitted `FewShotClassifier`: photos to predictions, in batches. This module does not need torch."""
+"""Predictions of a fitted `FewShotClassifier`, in batches. This module does not need torch."""
 
 import itertools
 import math
@@ -81,7 +81,7 @@ def embed(extractor: Extractor, photos: Iterable[Photo]) -> Iterator[Embedded | 
 
 
 def embed_all(extractor: Extractor, photos: Iterable[Photo]) -> Iterator[Embedded]:
-    """As `embed`, for a list of photos. Raises FrnError if one of them cannot be read."""
+    """Embed a list of photos, like `embed`. Raises FrnError if one of them cannot be read."""
     for found in embed(extractor, list_photos(photos)):
         if isinstance(found, FrnError):
             raise found

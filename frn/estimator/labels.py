@@ -1,4 +1,4 @@
-"""Class labels of any type with a name: text, numbers and others; a class keeps its original label.
+"""Class labels of any type: text, numbers and others; a class keeps its original label.
 
 Internally a class is identified by its name, `str(label)`. This module does not need torch.
 """
@@ -18,12 +18,12 @@ Labels: TypeAlias = NDArray[Any]
 
 
 def as_labels(given: Iterable[Any]) -> Labels:
-    """Return labels (n,) as an array of their own type; mixed types become objects, where numpy would make text.
+    """Return labels (n,) as an array of their type; mixed types become objects, because numpy would make them text.
 
     Raises FrnError if they are not a list of single labels.
     """
     if isinstance(given, str):
-        raise FrnError("labels is a list, one for each photo")
+        raise FrnError("labels must be a list with one label per photo")
     if not hasattr(given, "dtype"):
         given = list(given)
         kinds = {isinstance(label, str) for label in given}
@@ -32,7 +32,7 @@ def as_labels(given: Iterable[Any]) -> Labels:
     if labels.ndim == 2 and labels.shape[1] == 1:  # a column of a table
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise FrnError(f"labels is a list, one for each photo, not an array of shape {labels.shape}")
+        raise FrnError(f"labels must be a list with one label per photo, not an array of shape {labels.shape}")
     for place, label in enumerate(labels.tolist()):
         if label is None or label != label:  # NaN is not equal to itself
             raise FrnError(f"label number {place + 1} is {label}: every photo needs a label")
@@ -82,7 +82,7 @@ def names(labels: Labels, classes: Labels | None = None) -> list[str]:
 
 
 def check_kind(labels: Labels, classes: Labels) -> None:
-    """Raise FrnError for text labels of numeric classes, or the other way round, since none could be right."""
+    """Raise FrnError for text labels of numeric classes, or the other way round, since none of them could match."""
     text = [array.dtype.kind in "US" for array in (labels, classes)]
     numbers = [array.dtype.kind in "biuf" for array in (labels, classes)]
     if (text[0] and numbers[1]) or (numbers[0] and text[1]):

@@ -1,4 +1,4 @@
-"""Open extractors and classifiers that users name: a model; classes in a folder, zip, CSV or project."""
+"""Open the models that users name, and their classes in a folder, zip, CSV or project."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none"
     """
     for name, given, known in (("device", device, get_args(Device)), ("tta", tta, get_args(Tta))):
         if given not in known:
-            raise FrnError(f"{name} is one of {', '.join(known)}, not {given!r}")
+            raise FrnError(f"{name} must be one of {', '.join(known)}, not {given!r}")
     files = resolve(model)
     where, trusted = files.extractor or files.weights, files.shipped or files.extractor is None
     data = read_regular(files.extractor, MAX_BYTES) if files.extractor else on_demand.features_file(files.weights)
@@ -38,11 +38,11 @@ def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none"
 
 @dataclass(frozen=True, slots=True)
 class ClassFiles:
-    """Classes by the files of their photos, and what a project says of them."""
+    """Files of each class, and the settings of the project that lists them."""
 
     members: dict[str, list[Path]]
     model: str | None = None
-    """The project's model, as `load_extractor` takes it."""
+    """The project's model, in the form that `load_extractor` accepts."""
     threshold: float | None = None
     tta: Tta = "none"
     """The project's test-time augmentation."""
@@ -57,7 +57,7 @@ class ClassFiles:
 
 
 def is_file_of_classes(path: Path) -> bool:
-    """Return whether the name of a file is that of a project, a CSV or a zip."""
+    """Return whether a file name has the suffix of a project, a CSV or a zip."""
     return is_project(path) or is_table(path) or path.suffix.lower() == ".zip"
 
 
@@ -94,7 +94,7 @@ def load_classifier(
     project = load_project(classes)
     name = model or project.model.locate(classes.parent)
     if model is None and project.model.tta == "hflip":
-        tta = "hflip"  # the same setting that the project was made with
+        tta = "hflip"  # the project's own setting
     extractor = load_extractor(name, device, tta)
     project.model.check(extractor.plain_sha256, classes, name)
     classifier = classifier_over(extractor, FeatureStore())

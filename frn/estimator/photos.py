@@ -3,8 +3,8 @@
 - a file by name (`~` is the home folder), its bytes, or an open binary file;
 - a Pillow image;
 - pixels as an array or a torch tensor: (h, w), (h, w, 1), (h, w, 3) or (h, w, 4), or with the channels first
-  if the last axis cannot be channels. If both could be channels, a tensor has them first. `uint8` from 0 to
-  255, or floats from 0 to 1. The fourth channel is opacity, on white.
+  if the last axis cannot be channels. If both axes could be, a tensor is read as channels first. `uint8` from 0 to 255,
+  or floats from 0 to 1. The fourth channel is opacity, over a white background.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def path_of(photo: Photo) -> Path:
 
 
 def list_photos(photos: Iterable[Photo]) -> list[Photo]:
-    """Return the photos of a list, a column of a table, or an array (n, h, w, 3). Raises FrnError as `several`."""
+    """Return the photos of a list, a column of a table, or an array (n, h, w, 3). Raises FrnError like `several`."""
     return list(several(photos))
 
 
@@ -80,7 +80,7 @@ def _picture(given: Any) -> Image.Image:
     if pixels.ndim == 2:
         pixels = pixels[..., None]
     if pixels.ndim != 3 or pixels.shape[2] not in CHANNELS or not pixels.size:
-        raise FrnError(f"an array of pixels is (h, w), (h, w, 3) or (3, h, w), not {pixels.dtype} {shape}")
+        raise FrnError(f"an array of pixels must be (h, w), (h, w, 3) or (3, h, w), not {pixels.dtype} {shape}")
     if pixels.dtype.kind == "f":
         if not (pixels.min() >= 0 and pixels.max() <= 1):
             raise FrnError(
@@ -88,5 +88,5 @@ def _picture(given: Any) -> Image.Image:
             )
         pixels = (pixels * 255).round().astype(np.uint8)
     if pixels.dtype != np.uint8:
-        raise FrnError(f"an array of pixels is uint8 from 0 to 255 or floats from 0 to 1, not {pixels.dtype} {shape}")
+        raise FrnError(f"pixels must be uint8 from 0 to 255 or floats from 0 to 1, not {pixels.dtype} {shape}")
     return upright_rgb(Image.fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)))

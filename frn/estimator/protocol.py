@@ -28,7 +28,7 @@ class Estimator:
         return {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)}
 
     def set_params(self, **params: Any) -> Self:
-        """Change some parameters; fitted classes stay until the next `fit`. FrnError for an unknown parameter."""
+        """Change parameters; fitted classes stay until the next `fit`. Raises FrnError for an unknown parameter."""
         known = self.get_params()
         for name, value in params.items():
             if name not in known:

@@ -42,9 +42,9 @@ class Result(TypedDict):
     ci95: float
     seconds: float
     tuned: NotRequired[dict[str, float]]
-    """Accuracy and ci95 of the same episodes when enrolled as `frn classify` does."""
+    """Accuracy and ci95 of the same episodes, enrolled as in `frn classify`."""
     transductive: NotRequired[dict[str, dict[str, float]]]
-    """Accuracy and ci95 if the queries refine these classes: of the same episodes, and with unequal classes."""
+    """Accuracy and ci95 with classes refined by the queries, for the same episodes and for unequal classes."""
     head: NotRequired[dict[str, float]]
     """Parameters chosen on the validation split for an untrained head."""
 

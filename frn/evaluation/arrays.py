@@ -109,7 +109,8 @@ def _by_class(features: Table, labels: Table | None) -> tuple[NDArray[np.float32
         maps = maps[:, None]
     if maps.ndim != 3 or not maps.size or known.shape != maps.shape[:1]:
         raise FrnError(
-            f"features are (n, d), (n, r, d) or (n, d, h, w) with n labels, not {maps.shape} with labels {known.shape}"
+            f"features must be (n, d), (n, r, d) or (n, d, h, w) with n labels, not {maps.shape} "
+            f"with labels {known.shape}"
         )
     if not np.isfinite(maps).all():
         raise FrnError("the features are not all finite numbers")

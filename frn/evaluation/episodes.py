@@ -28,7 +28,7 @@ Scorer = Callable[[Tensor], Tensor]
 CHUNK = 8
 """Episodes scored at a time, few enough that temporaries stay in the processor's cache."""
 MOMENT_CHANNELS = 128
-"""Most channels for which second moments (d x d per image) are cached and replace the query maps."""
+"""Maximum number of channels for which cached second moments (d x d per image) replace the query maps."""
 
 
 def evaluate_episodes(

@@ -1,4 +1,4 @@
-"""Accuracy from a model's name and a data set in one call, as for `frn eval`."""
+"""Evaluate a model given by its name on a data set, for `frn eval`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -56,9 +56,9 @@ class EvaluationOptions:
     """Image preparation for an authors' `.pth`, which does not contain it."""
     tta: Tta = "none"
     method: str | None = None
-    """Another, untrained head on the model's backbone: SimpleShot's is centred on train/, FRN's tuned on val/.
+    """Another, untrained head on the model's backbone: SimpleShot is centred on train/, FRN is tuned on val/.
 
-    Or one of `CLASSICAL`, which is fitted to each episode.
+    One of `CLASSICAL` is fitted to each episode.
     """
     tune: bool = False
     transductive: bool = False
@@ -96,7 +96,7 @@ def evaluate(
         [__version__, images.checksum, images.names, images.sizes, shapes, options.episodes, options.seed]
     )
     warn([entry.reason for entry in images.broken])
-    # An untrained FRN head gets its numbers from the validation split.
+    # An untrained FRN head gets its parameters from the validation split.
     tunes = extractor.untrained_head and extractor.method == "frn" and not fit
     validation = decode(scan(split_folder(options.data, "val")), "val") if tunes else None
     with bars("features") as extracting, bars("episodes") as scoring:
@@ -124,9 +124,11 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
     method = None if options.method in CLASSICAL else options.method
     if is_exported(Path(options.model)):
         if method:
-            raise FrnError("--method: an exported model keeps its head. Pass the torch model itself.")
+            raise FrnError("--method: an exported model has a fixed head. Pass the torch model instead.")
         if options.precision != "fp32":
-            raise FrnError("--precision: an exported model keeps its own. Remove the option, or pass the torch model.")
+            raise FrnError(
+                "--precision: an exported model has a fixed precision. Remove the option, or pass the torch model."
+            )
         if options.transform:
             raise FrnError(
                 "--preset is for the authors' .pth files; an exported model already contains its preprocessing."

@@ -43,7 +43,7 @@ class FeatureExtractor(Protocol):
 class TorchExtractor:
     """A torch model in evaluation mode, which is moved to `device`.
 
-    With `mirror`, maps are the mean of the image's map and of its mirror image's, flipped back.
+    With `mirror`, a map is the mean of the maps of the image and of its mirror image, flipped back.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class OnnxExtractor:
         if missing := sorted(set(head.state_dict()) ^ set(learned)):
             raise FrnError(
                 f"an exported {self.method} model does not contain its whole head ({', '.join(missing)}). "
-                "Evaluate the torch model itself."
+                "Evaluate the torch model instead."
             )
         head.load_state_dict({name: torch.tensor(value) for name, value in learned.items()})
         return head

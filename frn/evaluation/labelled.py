@@ -65,7 +65,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NearCopy:
-    """A photo that is a near copy of an example: saved again, or in another size."""
+    """A photo that is a near copy of an example: saved again, or resized."""
 
     path: Path
     example: Path
@@ -87,7 +87,7 @@ class ClassScore:
 
     @property
     def recall(self) -> float:
-        """Fraction of the class's photos that were predicted as it."""
+        """Fraction of the class's photos that were predicted correctly."""
         return self.right / self.photos if self.photos else math.nan
 
     @property
@@ -113,7 +113,7 @@ class LabelledScore:
     near_copies: tuple[NearCopy, ...] = ()
     """Photos that are skipped because they are near copies of an example."""
     notes: tuple[str, ...] = ()
-    """Notes on folders whose names match a class only loosely or not at all, and on classes without photos."""
+    """Notes on folders whose name matches a class only loosely or not at all, and on classes without photos."""
 
     @property
     def right(self) -> int:
@@ -210,7 +210,7 @@ def score_labelled(
     Raises FrnError if no class of `members` is enrolled, or none of their photos can be used.
     """
     names = tuple(classifier.classes)
-    called, notes = match_names(map(check_name, members), names)  # in the spelling of the classes' folders
+    called, notes = match_names(map(check_name, members), names)  # spelled like the class folders
     truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
     if not called:
         raise FrnError(
@@ -246,7 +246,7 @@ def score_labelled(
             answers[truth in classifier.classes].append(Answer(path, truth, prediction))
     if not answers[True]:
         raise FrnError(
-            f"there is no photo to score: {len(examples)} are examples, {len(near_copies)} are near copies of one, "
+            f"no photos to score: {len(examples)} are examples, {len(near_copies)} are near copies of one, "
             f"{len(broken)} cannot be read. Give photos that are not examples."
         )
     return LabelledScore(
@@ -261,7 +261,7 @@ def score_labelled(
 
 
 def wilson(right: int, photos: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a fraction: accurate for few photos and near 0 and 1, unlike the normal one."""
+    """Return Wilson's 95 % interval of a fraction, which is accurate even for few photos and near 0 and 1."""
     share, reach = right / photos, Z_95**2 / photos
     centre = (share + reach / 2) / (1 + reach)
     half = Z_95 / (1 + reach) * math.sqrt(share * (1 - share) / photos + reach / (4 * photos))

@@ -1,4 +1,4 @@
-"""How far the probabilities of answers can be trusted."""
+"""Calibration: compare the probabilities of answers with their accuracy."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Evaluation of a model on a split: several episode shapes from features computed once."""
+"""Evaluation of a model on a split: features are computed once for several episode shapes."""
 
 import time
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ def evaluate_images(
 
     def extract(whole: StoredImages) -> Tensor:
         maps = ranks.gather(extractor.extract(whole.portion(ranks.share(len(whole))), extracting), len(whole))
-        if not all(numbers.sum().isfinite() for numbers in (maps, *head.state_dict().values())):  # NaNs give class 0
+        if not all(numbers.sum().isfinite() for numbers in (maps, *head.state_dict().values())):  # argmax of NaN is 0
             raise FrnError("the model has weights, or made feature maps, that are not finite: it is damaged")
         return maps
 

@@ -35,7 +35,7 @@ from frn.heads.vectors.simpleshot import SimpleShotHead
 
 GROUP = "frn.heads"
 SMALL = 64
-"""Most channels for which the authors compare whole flattened maps; wider maps are average-pooled."""
+"""Maximum channels for which the authors compare whole flattened maps; wider maps are average-pooled."""
 
 HEADS: dict[str, Callable[[int], Head]] = {
     "frn": lambda d: FRNHead(),
@@ -67,7 +67,7 @@ def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
     """Return a new head for maps of d channels, or for those of several blocks with these sizes.
 
     Raises:
-        FrnError: if there is no head with that name, or another package's cannot be created.
+        FrnError: if no head has that name, or another package's head cannot be created.
     """
     if name in HEADS:
         return HEADS[name](d)
@@ -79,14 +79,14 @@ def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
 
 
 def networks_for(name: str) -> int:
-    """Return how many networks make the maps of a head. Errors are those of `build_head`."""
+    """Return how many networks compute the maps of a head. Raises like `build_head`."""
     with _named(name):
         networks: int = getattr(HEADS.get(name) or _registered(name), "networks", 1)
         return networks
 
 
 def blocks_for(name: str) -> tuple[int, ...]:
-    """Return which blocks of the backbone the maps of a head come from. Errors are those of `build_head`."""
+    """Return the blocks of the backbone that compute the maps of a head. Raises like `build_head`."""
     with _named(name):
         return tuple(getattr(HEADS.get(name) or _registered(name), "maps", Head.maps))
 

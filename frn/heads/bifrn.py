@@ -59,7 +59,7 @@ class BiFRNHead(Head):
 
 
 class SelfReconstruction(nn.Module):
-    """A transformer with one layer and one head over the locations of a map (FSRM), whose shape is kept."""
+    """A transformer with one layer and one head over the locations of a map (FSRM); the map keeps its shape."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class SelfReconstruction(nn.Module):
 
 
 def positions(r: int, d: int, *, like: Tensor) -> Tensor:
-    """Return sines of location numbers at falling frequencies, with cosines at odd channels: (r, d)."""
+    """Return the positional encoding (r, d): sines at even channels, cosines at odd ones, with falling frequencies."""
     channel = torch.arange(d, device=like.device)
     angle = torch.arange(r, device=like.device)[:, None] / 10000 ** ((channel // 2).double() * 2 / d)
     return torch.where(channel % 2 == 0, angle.sin(), angle.cos()).to(like.dtype)

@@ -1,4 +1,4 @@
-"""DeepEMD (Zhang et al., CVPR 2020): classes score by the cost of transporting their locations to the query's.
+"""DeepEMD (Zhang et al., CVPR 2020): a class's score is the cost of transporting its locations to the query's.
 
 The optimal transport is a linear program without a closed form, which is what the paper compares FRN with (Sec. 3.5). A
 library of the extra `emd` solves it exactly. The head follows the authors' code: cosine costs of features centred over
@@ -28,7 +28,7 @@ Plan = tuple[Array, Array, Array]
 TEMPERATURE = 12.5
 """Temperature: fixed in the authors' code, not learned."""
 WEIGHT_FLOOR = 1e-3
-"""Least weight of a location before normalisation (in the authors' code, not in the text)."""
+"""Minimum weight of a location before normalisation (in the authors' code, not in the text)."""
 
 
 class DeepEMDHead(Head):

@@ -1,4 +1,4 @@
-"""FRN head: a class scores by how well its supports reconstruct the query (Sec. 3.1-3.2)."""
+"""FRN head: the score of a class is how well its supports reconstruct the query (Sec. 3.1-3.2)."""
 
 from dataclasses import asdict
 
@@ -10,7 +10,7 @@ from frn.ridge.parameters import HeadParameters, rescaled_lambda
 from frn.ridge.reconstruction import class_error
 
 MIN_RHO = 0.01
-"""Least useful rho: shorter reconstructions cannot distinguish classes; sound runs stay above 0.15."""
+"""Minimum useful rho: below it, reconstructions are too short to distinguish classes; healthy runs stay above 0.15."""
 
 
 class FRNHead(Head):
@@ -50,7 +50,7 @@ class FRNHead(Head):
             self.get_parameter(name).data.fill_(value)
 
     def divergence_reason(self) -> str:
-        """Return a message why training cannot recover, or an empty string."""
+        """Return the reason why training cannot recover, or an empty string."""
         if self.gamma <= 0:
             return f"gamma is {self.gamma.item():.2f}: the class with the worst reconstruction wins"
         if self.rho() < MIN_RHO:

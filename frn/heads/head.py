@@ -7,10 +7,12 @@ class Head(nn.Module):
     """Base class of heads that compare feature maps unchanged. Subclasses override what differs."""
 
     networks = 1
-    """Number of networks that make its maps; their maps lie side by side in the channels."""
+    """Number of networks that compute its maps; the maps are concatenated along the channels."""
     maps: tuple[int, ...] = (-1,)
-    """Blocks of the backbone that make its map. With several, the head is built from their `sizes` instead of d, and
-    `stage_maps` takes them apart."""
+    """Blocks of the backbone that compute its maps.
+
+    With several, the head is built from their `sizes` instead of d, and `stage_maps` separates the maps.
+    """
     revision = 1
     """Number of changes to the computation. Models trained with another revision are reported."""
     scaled_maps = False
@@ -21,15 +23,15 @@ class Head(nn.Module):
         return support
 
     def divergence_reason(self) -> str:
-        """Return a message why training cannot recover, or an empty string."""
+        """Return the reason why training cannot recover, or an empty string."""
         return ""
 
 
 Sizes = tuple[tuple[int, int], ...]
-"""Of each stage, how many of its locations lie along a side of one of the last stage's, and its channels."""
+"""For each stage: its locations along one side of a location of the last stage, and its channels."""
 
 
 def stage_maps(maps: Tensor, sizes: Sizes) -> list[Tensor]:
-    """Take the maps of several stages apart: (..., r, all channels) to (..., r side^2, d) of each stage."""
+    """Separate the maps of several stages: (..., r, all channels) to (..., r side^2, d) of each stage."""
     parts = maps.split([side**2 * d for side, d in sizes], -1)
     return [part.unflatten(-1, (d, side**2)).mT.flatten(-3, -2) for part, (side, d) in zip(parts, sizes, strict=True)]

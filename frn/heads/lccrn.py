@@ -24,7 +24,10 @@ WIDTH = 64
 
 
 class LCCRNHead(Head):
-    """Scores a query by how well each class's two maps reconstruct its two maps. All maps have unit locations."""
+    """Scores a query by how well the two maps of each class reconstruct the two maps of the query.
+
+    All maps have unit locations.
+    """
 
     networks = 2
 

@@ -1,4 +1,4 @@
-"""MCL, mutual centralized learning (Liu et al., CVPR 2022): a class scores by the centrality of its locations.
+"""MCL, mutual centralized learning (Liu et al., CVPR 2022): the score of a class is the centrality of its locations.
 
 The formulas follow LibFewShot (RL-VIG/LibFewShot), which adapts the authors' code. A random walk alternates between the
 query's locations and the locations of all classes; the probability of a step grows with the cosine. The probability of
@@ -20,7 +20,7 @@ TO_CLASSES, TO_QUERY = 20.0, 10.0
 
 
 class MCLHead(Head):
-    """Scores a query by the log share of centrality that each class's locations get. Classes are mean maps."""
+    """Scores a query by the log share of centrality that each class's locations get. A class is its mean map."""
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""

@@ -1,4 +1,4 @@
-"""Heads over all classes at once, for pre-training (Sec. 3.6) and beside episodes; discarded afterwards.
+"""Heads over all classes at once, for pre-training (Sec. 3.6) or in addition to episodes; discarded afterwards.
 
 Shape letters: b images of a batch, r locations, d channels.
 """
@@ -14,7 +14,7 @@ from frn.ridge.reconstruction import class_error
 class DummyMapHead(nn.Module):
     """FRN pre-training head: a learned map M_c replaces the pool of each class and reconstructs its images.
 
-    Lambda and rho are those of the FRN head with alpha and beta at zero and r pool rows; gamma is the head's.
+    Lambda and rho are those of the FRN head with alpha = beta = 0 and r pool rows; gamma is the head's own.
     """
 
     def __init__(self, classes: int, r: int, d: int) -> None:
@@ -31,11 +31,11 @@ class DummyMapHead(nn.Module):
 class CosineHead(nn.Module):
     """Classifier by the cosine of average-pooled maps with one vector per class, initialised to its mean map.
 
-    The lengths affect only the learning rate: shorter vectors turn faster.
+    The lengths affect only the learning rate: the direction of a shorter vector changes faster.
     """
 
     LENGTH, SCALE = 0.3, 10.0
-    """Length of the vectors, which turns them ten times as fast as length 1, and initial scale of the cosines."""
+    """Length of the vectors, which turn ten times as fast as at length 1, and initial scale of the cosines."""
 
     def __init__(self, classes: int, d: int) -> None:
         super().__init__()

@@ -40,7 +40,7 @@ class SRMHead(Head):
             return -self.frn.gamma * error.sum(-1).mean(-1).mT
 
     def divergence_reason(self) -> str:
-        """Return a message why training cannot recover, or an empty string."""
+        """Return the reason why training cannot recover, or an empty string."""
         return self.frn.divergence_reason()
 
 

@@ -1,4 +1,4 @@
-"""TDM, task discrepancy maximisation (Lee et al., CVPR 2022): channels weighted by how they separate classes.
+"""TDM, task discrepancy maximisation (Lee et al., CVPR 2022): channels are weighted by how well they separate classes.
 
 It follows the authors' code. Each channel's activation is compared with the mean over channels; a small distance means
 that the channel responds where most channels do. Three small networks turn these distances into weights between 0 and
@@ -102,7 +102,7 @@ class TDMFRNHead(Head):
             return -self.frn.gamma * (self.weights(support, query).square() * error).sum(-1).mT
 
     def divergence_reason(self) -> str:
-        """Return a message why training cannot recover, or an empty string."""
+        """Return the reason why training cannot recover, or an empty string."""
         return self.frn.divergence_reason()
 
 

@@ -13,9 +13,9 @@ STRIP = 1 << 18
 SIDEWAYS = (5, 6, 7, 8)
 """EXIF orientations that swap width and height."""
 MIRRORED = (2, 3, 6, 7)
-"""EXIF orientations whose upright columns run against the file's rows or columns."""
+"""EXIF orientations in which the upright columns are reversed in the file."""
 FLIPPED = (3, 4, 7, 8)
-"""EXIF orientations whose upright rows run against the file's rows or columns."""
+"""EXIF orientations in which the upright rows are reversed in the file."""
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,

@@ -37,7 +37,7 @@ class DecodeRequest:
     transform: EvaluationTransform | None = None
     """Transform whose crop is requested."""
     draft: int | None = None
-    """Fewest pixels per side after decoding a JPEG at lower resolution."""
+    """Minimum pixels per side after decoding a JPEG at lower resolution."""
     longest: int | None = None
     """Largest length of the longer side, in pixels."""
     stored: bool = False
@@ -55,7 +55,7 @@ class DecodeRequest:
 def decode_in_process(
     data: bytes, where: str, request: DecodeRequest, alone: contextlib.AbstractContextManager[object]
 ) -> tuple[Image.Image, tuple[int, int]]:
-    """Decode as `_decode`, in this process; `alone` is entered for a large image."""
+    """Decode like `_decode` in this process; a large image enters `alone` first."""
     if kind := kinds.describe(data, where):
         raise FrnError(f"{where}: is {kind}.")
     try:
@@ -113,7 +113,7 @@ def _opened(data: bytes) -> Image.Image:
 def lacks_only_its_end(data: bytes) -> bool:
     """Return whether a JPEG that cannot be decoded has all of its pixels and lacks only the end marker.
 
-    In that case, bytes inserted before an added marker change nothing; otherwise they replace missing pixels.
+    If nothing is missing, bytes inserted before an added marker change no pixel; otherwise they fill missing pixels.
     """
     if not data.startswith(JPEG) or data.endswith(JPEG_END):
         return False

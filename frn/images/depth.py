@@ -26,15 +26,15 @@ BITS_PER_SAMPLE, MAX_SAMPLE_VALUE = 258, 281
 WHITE_IS_ZERO = 262
 WHITE = 65535
 EXACT = 24_000_000
-"""Most pixels for which both bytes of a colour are read; larger images would need too much memory."""
+"""Maximum pixels for which both bytes of a colour are read; larger images would need too much memory."""
 
 
 class ShallowDataWarning(FrnWarning):
-    """A 16-bit file uses fewer bits, so its values were scaled."""
+    """Warning that a 16-bit file uses fewer bits, so its values were scaled."""
 
 
 def white_level(image: Image.Image, most: float) -> float:
-    """Return the value of white in a deep image whose largest value is `most`."""
+    """Return the value of white in an image of more than eight bits whose largest value is `most`."""
     if (named := _named_white(image)) and named >= most:
         return named
     if most <= 1 and image.mode == "F":

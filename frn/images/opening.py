@@ -1,4 +1,4 @@
-"""Opening of image files: their checks, and the choice between decoding in this process or in a child.
+"""Open image files: check them, and decode them in this process or in a child.
 
 This module does not need torch. All images that it returns are sRGB, upright, and of bounded size.
 """
@@ -24,7 +24,7 @@ MAX_BYTES = 256 * 1024 * 1024
 QUICK_BYTES = 8 << 20
 """Size limit of files decoded in this process: a header may have a million entries, read one by one."""
 QUICK_SCANS = 16
-"""Most passes over all pixels of a JPEG; encoders use up to ten."""
+"""Maximum number of passes over all pixels of a JPEG; encoders use up to ten."""
 QUICK = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
 JPEG, JPEG_SCAN = b"\xff\xd8\xff", b"\xff\xda"
 DRAFT = 2
@@ -75,7 +75,7 @@ def decode_crop(data: bytes, where: Path, transform: EvaluationTransform) -> Pix
 
 
 def decode_preview(data: bytes, where: Path, transform: EvaluationTransform) -> tuple[Pixels, tuple[int, int]]:
-    """Decode as `decode_crop`, for display: a JPEG only at the resolution that the crop needs, in a third of the time.
+    """Decode like `decode_crop`, for display: a JPEG only at the resolution of the crop, three times as fast.
 
     Returns the crop, and the (width, height) of the whole upright image. Raises FrnError as `decode` does.
     """
@@ -106,8 +106,8 @@ def _decode(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Imag
 def is_quick(data: bytes) -> bool:
     """Return whether the size of the file and its pixels limit the decoding work.
 
-    This is not so for compressed TIFF and BMP, whose decoders have their own loops, or for a JPEG with many scans over
-    all of its pixels.
+    They do not for compressed TIFF and BMP, whose decoders have their own loops, or for a JPEG with many scans over all
+    of its pixels.
     """
     if len(data) > QUICK_BYTES:
         return False

@@ -12,7 +12,7 @@ Convert = Callable[[Image.Image], Image.Image]
 CHANNELS = {"RGB": 3, "L": 1, "CMYK": 4}
 """Modes whose colours a profile can describe."""
 MAX_BYTES = 8 << 20
-"""Size limit of a profile; profiles of presses have two million bytes."""
+"""Size limit of a profile; profiles of printing presses have two million bytes."""
 CONTRAST = 64
 """Least range of grey levels that a profile leaves of all colours; a damaged one may map them all to black."""
 SAME = 2

@@ -111,7 +111,7 @@ def centre_offset(length: int, crop: int) -> int:
 
 
 def aspect_box(size: tuple[int, int]) -> Box:
-    """Return a centred box in which the longer side is cropped to a ratio of at most `MAX_ASPECT`."""
+    """Return a centred box with the longer side cropped to an aspect ratio of at most `MAX_ASPECT`."""
     width, height = size
     across, down = min(width, MAX_ASPECT * height), min(height, MAX_ASPECT * width)
     left, top = (width - across) // 2, (height - down) // 2

@@ -96,7 +96,7 @@ class _Refusal(contextlib.AbstractContextManager[None]):
 
 
 def _described(image: Image.Image) -> Message:
-    """Return everything about an image except its pixels."""
+    """Return the properties of an image without its pixels."""
     transparency, profile = image.info.get("transparency"), image.info.get("icc_profile")
     palette = image.palette if image.mode in ("P", "PA") else None
     return {

@@ -33,7 +33,7 @@ def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> 
     """Return a classifier without classes for a model with any head.
 
     Raises:
-        FrnError: if the model is exported and its head is not beside it, or is of another model.
+        FrnError: if the model is exported and its head is missing or belongs to another model.
     """
     if extractor.head is not None:
         return Classifier(extractor, store)
@@ -115,13 +115,13 @@ class OtherHeadClassifier(Classifier):
         return np.ones(len(maps))
 
     def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
-        """Return 1 for each map and class: a head's comparison need not be one of mean locations."""
+        """Return 1 for each map and class, because a head need not compare mean locations."""
         return np.ones((len(maps), len(self.pools)))
 
     def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
-        """Return negative log-probabilities (n, way) of maps (n, r, d); examples are scored without themselves."""
+        """Return negative log-probabilities (n, way) of maps (n, r, d); examples by leave-one-out."""
         if not self.pools:
-            raise FrnError("there is no class yet: enroll some first")
+            raise FrnError("no classes yet: enroll some first")
         errors = self._compare(list(self.pools.values()), maps)
         for row, key in enumerate(keys):
             if key in self._own_errors:

@@ -109,7 +109,7 @@ class Classifier:
         """Class and location errors (r,) of each example by leave-one-out, by content key."""
         self._scorer: ClassScorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None = None
-        """Errors (n, way) of examples without themselves, their classes, their energies and distances (n, way)."""
+        """Leave-one-out errors (n, way) of examples, their classes, their energies and distances (n, way)."""
         self._others: Shares | None = None
         """Familiarity of photos that the user marked as none of the classes."""
 
@@ -125,9 +125,9 @@ class Classifier:
 
     @property
     def calibration(self) -> Calibration:
-        """Rule calibrated on the examples, and its expected results."""
+        """Rule calibrated on the examples, and its expected error rates."""
         if self.left_out is None:
-            raise FrnError("there is no class yet: enroll some first")
+            raise FrnError("no classes yet: enroll some first")
         return calibrate(*self.left_out, self.false_rejections, self._others)
 
     def enroll(
@@ -138,7 +138,8 @@ class Classifier:
     ) -> list[FrnError]:
         """Enroll image files as classes, replacing earlier ones.
 
-        `known` content keys save opening files whose maps are stored; `read` replaces the extractor in embedding files.
+        Files whose content keys are in `known` are not opened if their maps are stored; `read` replaces the extractor
+        in embedding files.
 
         Returns why some files were skipped (unreadable, or a repeated photo); the rest of their class is used. Raises
         FrnError if a class has no readable image.
@@ -157,7 +158,7 @@ class Classifier:
                 feature_maps[outcome.key], looks[outcome.key] = outcome.maps, outcome.look
                 supports[name].append(Support.of(path, outcome.key))
         state, duplicates = build_state(supports.items())
-        for given, entry in zip(classes, state.classes, strict=True):  # the name no longer has blanks around it
+        for given, entry in zip(classes, state.classes, strict=True):  # with surrounding blanks removed
             if not entry.supports:
                 tried = classes[given]
                 reasons = [*map(str, broken[given]), *(str(d) for d in duplicates if d.path in tried)]
@@ -170,7 +171,7 @@ class Classifier:
     def enroll_state(self, state: State) -> list[FrnError]:
         """Enroll the classes of a session or project; unchanged files with stored feature maps are not opened.
 
-        Returns notes as `enroll` does, and on files that have changed since they were added; their current content is
+        Returns the notes of `enroll`, and one for each file that has changed since it was added; its current content is
         used. Raises FrnError if a class has no readable image.
         """
         supports = [support for entry in state.classes for support in entry.supports]
@@ -270,7 +271,7 @@ class Classifier:
 
     @property
     def left_out_photos(self) -> list[Support]:
-        """Return the examples for `left_out`: those of classes with at least two, or an even selection of many."""
+        """Return the examples for leave-one-out: those of classes with at least two, or an even selection of many."""
         supports = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
         return supports[:: stride(len(supports))]
 
@@ -288,7 +289,7 @@ class Classifier:
     def answers(
         self, embedded: Iterable[Embedded | FrnError], *, transductive: bool = False
     ) -> Iterator[Prediction | FrnError]:
-        """Predictions of embedded images, a batch at a time; examples are judged without themselves."""
+        """Yield predictions of embedded images, a batch at a time; examples are judged by leave-one-out."""
         remaining = iter(embedded)
         while batch := list(islice(remaining, None if transductive else self.extractor.batch)):
             found = [outcome for outcome in batch if isinstance(outcome, Embedded)]
@@ -398,7 +399,7 @@ class Classifier:
         return errors
 
     def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
-        """Return distances (n, way) of maps (n, r, d) from the classes' centres; of examples, without themselves."""
+        """Return distances (n, way) of maps (n, r, d) from the classes' centres; examples by leave-one-out."""
         columns = {name: column for column, name in enumerate(self.classes)}
         labels = [columns[self._own_errors[key][0]] if key in self._own_errors else None for key in keys]
         counts = [len(entry.supports) for entry in self.state.classes]
@@ -419,6 +420,6 @@ class Classifier:
         """Return the scorer of all classes together."""
         if self._scorer is None:
             if not self.classes:
-                raise FrnError("there is no class yet: enroll some first")
+                raise FrnError("no classes yet: enroll some first")
             self._scorer = ClassScorer(list(self.classes.values()))
         return self._scorer

@@ -44,7 +44,7 @@ class EnrolledForm:
     own_errors: Mapping[str, tuple[str, Array]]
     """Class and location errors (r,) of each example by leave-one-out, by content key."""
     left_out: tuple[Array, NDArray[np.intp], Shares, Array]
-    """Errors (n, way) of examples without themselves, their classes, their energies and distances (n, way)."""
+    """Leave-one-out errors (n, way) of examples, their classes, their energies and distances (n, way)."""
     looks: Mapping[str, bytes]
     """Perceptual hash of each example by content key."""
 

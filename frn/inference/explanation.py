@@ -1,4 +1,4 @@
-"""Error map of a photo over the network's crop: where each class could and could not reconstruct it.
+"""Error map of a photo over the network's crop: how well each class reconstructs each part.
 
 The photo is grey; the error is coloured from violet over red to yellow. Colours are more opaque where the error is
 larger, so well explained parts stay visible. The blocks are the locations of the feature map (about 5 x 5), its full
@@ -22,7 +22,7 @@ MIN_COVER, MAX_COVER = 0.15, 0.75
 PANEL = 252
 """Side of a panel in pixels: three times 84."""
 COLUMNS = 4
-"""Panels in a row, including the photo."""
+"""Number of panels in a row, including the photo."""
 GAP = 12
 LINE = 18
 BACKGROUND, INK, FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)

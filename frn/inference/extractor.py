@@ -26,7 +26,7 @@ from frn.system.hardware import own_cores
 
 FEATURES_VERSION = "1"
 PLAIN = "frn.plain"
-"""Metadata key of an extractor with test-time augmentation: the SHA-256 of the plain one."""
+"""Metadata key of an extractor with test-time augmentation; its value is the SHA-256 of the plain extractor."""
 Tta = Literal["none", "hflip"]
 """Test-time augmentation: none, or the mean of the maps of a photo and of its mirror image."""
 BATCH = 16
@@ -34,7 +34,7 @@ BATCH = 16
 AHEAD = 3
 """Batches in progress: one at the caller, one in the network, one being decoded."""
 PIXELS = 16 * 256 * 256
-"""Most pixels in a run: larger images run in smaller batches, which saves gigabytes of memory in the layers."""
+"""Maximum pixels in a run: larger images run in smaller batches, which saves gigabytes of memory in the layers."""
 MAX_FEATURE = 1e12
 """Largest value of a feature; squared sums of larger ones overflow float32."""
 
@@ -151,7 +151,7 @@ class Extractor:
         Args:
             paths: image files.
             store: cache to read feature maps from and write new ones to.
-            known: content keys of files that need not be opened if the store has their maps.
+            known: content keys of files that are not opened if the store has their maps.
             opening: called with each file before it is read; an exception from it ends the reading.
         """
         remaining = iter(paths)

@@ -1,4 +1,4 @@
-"""Cache of feature maps by image content: a photo is embedded only once, whatever its file name.
+"""Cache of feature maps by image content: a photo is embedded only once, regardless of its file name.
 
 The cache is one SQLite file in the user's cache folder. A row belongs to an extractor (hash of its file) and an image
 (hash of its bytes), so a changed photo or another model never matches an old row. If the cache is damaged, locked, full
@@ -191,10 +191,10 @@ class FeatureStore:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)  # a lock admits one thread at a time
+    database = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)  # our lock admits one thread at a time
     try:
-        if database.execute("PRAGMA application_id").fetchone() != (APPLICATION,):  # start with an empty file
-            database.execute(f"PRAGMA application_id = {APPLICATION}")  # before WAL, which would keep it from the file
+        if database.execute("PRAGMA application_id").fetchone() != (APPLICATION,):  # the file is new
+            database.execute(f"PRAGMA application_id = {APPLICATION}")  # before WAL, which would not write it
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = OFF")  # a cache: anything lost in a power cut is computed again
         with database:

@@ -30,12 +30,12 @@ TRACED_HEAD = "frn-traced-head"
 MAX_BYTES = 1 << 30
 MAX_METADATA = 4 << 20
 MAX_ELEMENTS = 1 << 25
-"""Most values that a layer may compute for one image: 128 MiB in float32.
+"""Maximum number of values that a layer may compute for one image: 128 MiB in float32.
 
 ResNet-12 computes half a million at 84 pixels.
 """
 MAX_TOTAL = 1 << 30
-"""Most values that all layers together may compute for one image."""
+"""Maximum number of values that all layers together may compute for one image."""
 TIME_LIMIT = 120.0
 """Seconds after which a call is stopped."""
 
@@ -56,7 +56,7 @@ HEAD_OPERATORS = OPERATORS | frozenset(_OF_HEADS.split())
 
 
 def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:
-    """Return the metadata of an ONNX file, given by its bytes, if the file can only compute.
+    """Check that an ONNX file, given by its bytes, can do nothing but compute; return its metadata.
 
     Raises FrnError, naming `where`, if it could do anything else or its `frn.format` is not one of `formats`.
     """
@@ -101,7 +101,7 @@ def _check_graph(graph: "onnx.GraphProto", where: str, operators: frozenset[str]
                 raise FrnError(f"{where}: has a subgraph in {node.op_type}, which is not allowed")
             tensors += [attribute.t, *attribute.tensors]
     if any(tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data for tensor in tensors):
-        raise FrnError(f"{where}: keeps tensors in other files, which are never read")
+        raise FrnError(f"{where}: stores tensors in other files, which frn never reads")
 
 
 def _check_sizes(model: "onnx.ModelProto", where: str) -> None:
@@ -114,7 +114,7 @@ def _check_sizes(model: "onnx.ModelProto", where: str) -> None:
     for output in model.graph.output:
         output.type.tensor_type.ClearField("shape")  # the file may fix the number of images
     try:
-        # without data propagation, because values could grow like sizes
+        # without data propagation, which could compute values of any size
         inferred = onnx.shape_inference.infer_shapes(model)
     except (RuntimeError, ValueError, onnx.shape_inference.InferenceError) as error:
         raise FrnError(f"{where}: the shapes in its graph contradict each other ({shorten(error)})") from error

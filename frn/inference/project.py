@@ -2,8 +2,8 @@
 
 They hold no pixels or features. Paths are relative to the file and use `/`, so a project can be moved together with its
 photos. A name that is not UTF-8 is stored in base64. Keys that this version does not know are kept when the project is
-saved. Saving is atomic, keeps the previous version as `X.frn.json.bak`, and never overwrites changes that someone else
-has made meanwhile.
+saved. Saving is atomic, keeps the previous version as `X.frn.json.bak`, and never overwrites changes that another
+program has made.
 """
 
 import base64
@@ -124,7 +124,7 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
     """Write a project file and return the project as it is on disk.
 
     A file that this project was not read from is overwritten only with `replace`; the old file is always kept as
-    `.bak`. Raises FrnError if another file exists, the file has changed meanwhile, or it cannot be written.
+    `.bak`. Raises FrnError if another file exists, the file has changed since it was read, or it cannot be written.
     """
     if not is_project(path):
         raise FrnError(f"{path}: a project must end in {SUFFIX}")
@@ -257,7 +257,7 @@ def _refuse_twins(values: list[Any], what: str) -> None:
     seen = set()
     for value in values:
         if value in seen:
-            raise ValueError(f"there are two {what} {value!r}")
+            raise ValueError(f"it has two {what} {value!r}")
         seen.add(value)
 
 

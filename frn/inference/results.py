@@ -79,7 +79,7 @@ class ResultsFile:
             ) from error
 
     def _read(self) -> int:
-        """Read which photos are done and return the end of the last complete line."""
+        """Read which photos have a line, and return the end of the last complete line."""
         self._file.seek(0)
         end = 0
         for number, line in enumerate(iter(lambda: self._file.readline(MAX_LINE), b""), 1):
@@ -90,9 +90,8 @@ class ResultsFile:
                 raise FrnError(f"{self.path}: line {number} is not an answer of `frn classify`. Give another --out.")
             if found["run"] != self.run:
                 raise FrnError(
-                    f"{self.path}: line {number} was answered by other classes, another model or threshold. Use "
-                    "the same "
-                    "ones, or another --out."
+                    f"{self.path}: line {number} was written with other classes, another model or another threshold. "
+                    "Use the same ones, or another --out."
                 )
             self.done.add(found["image"])
             if "error" in found:

@@ -1,7 +1,8 @@
 """The user's classes of example photos: plain frozen data in which every edit can be undone.
 
 An edit creates a new `State` that shares everything unchanged with the old one, so undo and redo are a stack of states.
-Photos are identified by content (`Support.key`), so the same photo is never an example twice, whatever its file name.
+Photos are identified by content (`Support.key`), so the same photo is never an example twice, regardless of its file
+name.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,7 +57,7 @@ class ClassEntry:
     supports: tuple[Support, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Moves:
     """Photos that were moved on disk in one action."""
 
@@ -77,7 +78,7 @@ class State:
     """Fraction of a photo that a class must explain; None calibrates it on the examples (`unknown.calibrate`)."""
     next_id: int = 1
     model: str = ""
-    """Name of the classes' model if changing it is an edit; empty otherwise."""
+    """Name of the model if changing it is an edit; empty otherwise."""
     others: tuple[Support, ...] = ()
     """Photos that the user marked as none of the classes."""
     moves: Moves | None = field(default=None, compare=False)
@@ -91,7 +92,7 @@ class State:
         """Return a class by its id. Raises FrnError if it does not exist."""
         if entry := next((entry for entry in self.classes if entry.id == class_id), None):
             return entry
-        raise FrnError(f"there is no class number {class_id}")
+        raise FrnError(f"no class has the number {class_id}")
 
     def named(self, name: str) -> ClassEntry | None:
         """Return a class by its name."""
@@ -121,7 +122,7 @@ class Session:
     """The current state, with the states to undo and redo."""
 
     def __init__(self, state: State | None = None, *, is_saved: bool = True) -> None:
-        """Start with a state that is on disk or, unless `is_saved`, is not."""
+        """Start with a state; `is_saved` says whether it is on disk."""
         self._states = [state or State()]
         self._at = 0
         self._saved: State | None = self._states[0] if is_saved else None
@@ -227,7 +228,7 @@ class Session:
         return duplicates
 
     def set_aside(self, supports: Iterable[Support]) -> None:
-        """Note that photos are of none of the classes; any of them that are examples are removed from their classes."""
+        """Record that photos belong to none of the classes; those that are examples are removed from their classes."""
         known = {other.key for other in self.state.others}
         added = {support.key: support for support in supports if support.key not in known}
         with self.one_edit():
@@ -235,7 +236,7 @@ class Session:
             self._edit(replace(self.state, others=(*self.state.others, *added.values())))
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Remove examples from whichever classes they are in; their files stay where they are."""
+        """Remove examples from their classes; the files stay where they are."""
         gone = set(keys)
         classes = tuple(
             replace(entry, supports=tuple(support for support in entry.supports if support.key not in gone))
@@ -258,7 +259,7 @@ class Session:
         self._edit(replace(self.state, classes=classes))
 
     def replace_state(self, state: State) -> None:
-        """Replace the whole state: an edit like any other."""
+        """Replace the whole state, as an edit that can be undone."""
         self._edit(state)
 
     def amend(self, state: State) -> None:
@@ -266,15 +267,15 @@ class Session:
         self._states = [*self._states[: self._at], state, *self._states[self._at + 1 :]]
 
     def amend_all(self, change: Callable[[State], State]) -> None:
-        """Apply `change` to this state and to those that undo and redo lead to."""
+        """Apply `change` to this state and to all states to undo and redo."""
         self._states = [change(state) for state in self._states]
 
     def note_moves(self, moves: Moves) -> None:
-        """Record moved photos as a step that undo passes through; the classes stay the same."""
+        """Record moved photos as a step that can be undone; the classes stay the same."""
         self._step(replace(self.state, moves=moves, act=moves.said))
 
     def drop(self, paths: Iterable[str]) -> None:
-        """Take photos off the list of answers, as a step; they remain examples."""
+        """Remove photos from the list of answers, as a step that can be undone; they remain examples."""
         self._step(replace(self.state, dropped=self.state.dropped | set(paths), act=""))
 
     def merge(self, class_id: int, target_id: int) -> None:
@@ -351,7 +352,7 @@ def check_name(name: str) -> str:
 
 
 def check_threshold(threshold: float | None) -> float | None:
-    """Return a threshold that is None or a fraction. Raises FrnError if it is not between 0 and 1."""
+    """Check that a threshold is None or a fraction, and return it. Raises FrnError if it is not between 0 and 1."""
     if threshold is not None and not 0 <= threshold <= 1:
         raise FrnError(f"the threshold is a share of the photo, between 0 and 1, not {threshold}")
     return threshold

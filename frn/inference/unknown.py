@@ -7,7 +7,7 @@ and its reconstruction Q_c by class c
 
 with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred. However, some photos are easy for every class.
 So the error of the best class is compared with the energy and with the mean error of the next classes. An unknown photo
-is also farther from every class in its mean location, so the squared distance from the nearest class counts too:
+is also farther from every class in its mean location, so its squared distance from the nearest class also counts:
 
     familiarity = 1 - best / (energy^(1 - w) (rivals / distance)^w)
 
@@ -33,13 +33,13 @@ from frn.ridge.enrolment import energy
 FALSE_REJECTIONS = 0.05
 """Fraction of leave-one-out supports that may be rejected."""
 RIVALS = 5
-"""Number of classes after the best one that it is compared with."""
+"""Number of next-best classes that the best class is compared with."""
 WEIGHT = 0.5
-"""Weight of the rivals and the distance against the energy."""
+"""Weight w of the rivals and the distance; the energy has weight 1 - w."""
 LEAST_DISTANCE = 1e-6
 """Distance at which a photo counts as equal to a class."""
 MAX_SAMPLED = 1000
-"""Most leave-one-out supports to calibrate on; if there are more, an even selection is used."""
+"""Maximum number of leave-one-out supports to calibrate on; if there are more, an even selection is used."""
 
 Shares = NDArray[np.float64]
 Errors = NDArray[np.floating]
@@ -75,7 +75,7 @@ def rivals_error(errors: Errors, whole: Shares, distances: Shares) -> Shares:
 
 
 def familiarity(errors: Errors, whole: Shares, distances: Shares, weight: float = WEIGHT) -> Shares:
-    """Return how well the best class does against the energy and its rivals, (q,); 1 is a perfect reconstruction."""
+    """Return the familiarity of queries, (q,): the best class's error against energy and rivals; 1 is perfect."""
     reference = whole ** (1 - weight) * rivals_error(errors, whole, distances).clip(0) ** weight
     best = errors.min(1).clip(0)
     known: Shares = 1 - np.divide(best, reference, out=np.ones(len(best)), where=reference > 0)
@@ -87,7 +87,7 @@ class RejectRule:
     """Rule that decides when a photo is unknown."""
 
     least: float
-    """Least familiarity of a known photo."""
+    """Minimum familiarity of a known photo."""
     weight: float = 0.0
     """Weight of the rivals; 0 uses the explained fraction alone, as for a threshold set by the user."""
 
@@ -169,8 +169,8 @@ def calibrate(
 ) -> Calibration:
     """Calibrate from supports: their errors and distances (n, way), classes and energies (n,).
 
-    The error and distance of a support's own class must be without it. `others` is the familiarity of photos that are
-    known to be of none of the classes.
+    A support's error and distance for its own class must be computed without the support. `others` is the familiarity
+    of photos that are known to be of none of the classes.
     """
     others = np.zeros(0) if others is None else others
     if not len(errors):
@@ -185,13 +185,13 @@ def calibrate(
 
 
 def without_itself(distances: Shares, labels: Iterable[int | None], counts: Sequence[int] | NDArray[np.intp]) -> Shares:
-    """Return distances (n, way) of photos, those of examples from their own class without them.
+    """Return distances (n, way) of photos; an example's distance from its own class ignores the example.
 
     `labels` holds the class of each example and None for other photos; `counts` are the examples of each class.
     """
     own = distances.copy()
     for row, label in enumerate(labels):
-        if label is not None:  # the centre of the others lies count / (count - 1) times as far
+        if label is not None:  # the centre of the others is count / (count - 1) times as far away
             count = counts[label]
             own[row, label] = own[row, label] * (count / (count - 1)) ** 2 if count > 1 else np.inf
     return own

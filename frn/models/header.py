@@ -43,7 +43,7 @@ class ModelConfig:
     backbone: str
     method: str
     last_pool: bool = True
-    """Whether the backbone keeps its last max-pooling; without it r is four times larger."""
+    """Whether the backbone has its last max-pooling; without it, r is four times larger."""
     transform: EvaluationTransform = field(default_factory=lambda: EvaluationTransform(size=84, resize=92))
     """Resizing and cropping of an image before the network."""
     mean: tuple[float, float, float] = IMAGENET_MEAN
@@ -115,7 +115,7 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
     try:
         config = msgspec.json.decode(metadata.get("config", ""), type=ModelConfig)
         if unknown := json.loads(metadata["config"]).keys() - asdict(config).keys():
-            raise FrnError(f"it has a configuration of {shorten(min(unknown), 40)}")
+            raise FrnError(f"unknown field {shorten(min(unknown), 40)}")
         return config, msgspec.json.decode(metadata.get("record", ""), type=dict[str, Any])
     except (ValueError, RecursionError) as error:
         raise FrnError(f"{path}: its header is damaged ({shorten(error)})") from error

@@ -42,7 +42,7 @@ from frn.models.zoo import is_bare, resolve
 from frn.system.files import sha256, write_atomically
 
 REVISION = "head_revision"
-"""Entry of a record: the revision of the trained head."""
+"""Entry of a record that states the revision of the trained head."""
 
 
 class Model(nn.Module):
@@ -82,7 +82,7 @@ class Model(nn.Module):
             FrnError: if the images are not of floating point, or too small to leave a single location.
         """
         if not images.is_floating_point():
-            raise FrnError(f"images are {images.dtype}, but belong in [0, 1]: give images.float() / 255")
+            raise FrnError(f"images are {images.dtype}, but must be in [0, 1]: pass images.float() / 255")
         stride = self.backbone.stride
         if min(images.shape[-2:]) < stride:
             raise FrnError(f"images of {tuple(images.shape[-2:])} pixels are too small; the minimum is {stride}")
@@ -114,7 +114,7 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
     `transform` is for a `.pth` alone, see `import_reference`.
 
     Raises:
-        FrnError: if there is no such model, or the file is not one.
+        FrnError: if the model does not exist, or the file is not a model.
     """
     path = resolve(model).weights
     if is_bare(path):
@@ -141,7 +141,7 @@ def from_pretrained(name: str | Path) -> Model:
     huggingface_hub downloads the repository's `model.safetensors` into its own cache.
 
     Raises:
-        FrnError: if there is no such model or repository, or it does not contain a model of this program.
+        FrnError: if the model or repository does not exist, or does not contain a model of this program.
     """
     try:
         return load_model(name)
@@ -196,14 +196,14 @@ def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
 
 
 def differs_in_head(model: Model, record: Mapping[str, object]) -> bool:
-    """Return whether a record belongs to a model whose head computed something else."""
+    """Return whether a record belongs to a model whose head was computed differently."""
     return record.get(REVISION, 1) != model.head.revision
 
 
 UNTOLD = (
-    "{}: weights alone do not record how images were preprocessed. Other images than 84 x 84 get a shorter side of 92 "
-    "pixels and lose what is outside the middle 84 x 84; --preset NAME says otherwise (cub-cropped-resnet12, "
-    "aircraft-resnet12: both sides to 92)."
+    "{}: weights alone do not record how images were preprocessed. Images of other sizes than 84 x 84 are resized to a "
+    "shorter side of 92 pixels and cropped to the middle 84 x 84. --preset NAME changes this (cub-cropped-resnet12 and "
+    "aircraft-resnet12 resize both sides to 92)."
 )
 
 
@@ -214,8 +214,8 @@ def import_reference(
 
     Its keys reveal the model unless `config` gives it, but not how images were prepared; `transform` says that. An
     image that already has the transform's size is not resized, like those that the authors prepare in advance. Without
-    `transform`, photos are cut as the authors cut uncropped ones, and an `FrnWarning` says so. Raises FrnError if the
-    file contains anything but tensors, or unknown keys.
+    `transform`, photos are resized and cropped like the authors' uncropped data sets, and an `FrnWarning` says so.
+    Raises FrnError if the file contains anything but tensors, or unknown keys.
     """
     weights = read_reference(path)
     if config is None:

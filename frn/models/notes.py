@@ -1,4 +1,4 @@
-"""Notes on a named model, stored beside its weights by `frn models add`, and the accuracy in a model's record."""
+"""Notes on a named model, stored with its weights by `frn models add`, and the accuracy in a model's record."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ class Notes(Struct, omit_defaults=True):
 
 
 class Validation(Struct):
-    """Return the accuracy in a shipped model's record, in percent."""
+    """Return the accuracy that a shipped model's record states, in percent."""
 
     accuracy: float
     ci95: float
@@ -42,6 +42,6 @@ def accuracy_of(facts: Mapping[str, Any]) -> str:
     """Return the accuracy in a model's record as text, empty if there is none."""
     try:
         found = convert(facts.get("validation"), Validation)
-    except ValueError:  # a model from elsewhere may contain any value
+    except ValueError:  # a model of unknown origin may contain any value
         return ""
     return f"{found.accuracy:.2f} ± {found.ci95:.2f} % ({found.shape})"

@@ -42,7 +42,7 @@ class FRN(nn.Module):
         """Return maps (b, r, d) of images (b, 3, H, W), at least float32 because the closed form follows."""
         maps: Tensor = self.backbone(images)
         if maps.ndim not in (2, 3, 4):
-            raise FrnError(f"the backbone gives {tuple(maps.shape)}, not maps (b, d, h, w), (b, r, d) or (b, d)")
+            raise FrnError(f"the backbone returns {tuple(maps.shape)}, not maps (b, d, h, w), (b, r, d) or (b, d)")
         maps = maps.flatten(2).mT if maps.ndim == 4 else maps[:, None] if maps.ndim == 2 else maps
         maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
         return maps / (maps.shape[-1] ** 0.5 if self.scale is None else self.scale)
@@ -53,7 +53,7 @@ class FRN(nn.Module):
         return self
 
     def forward(self, support: Tensor, labels: Tensor | None = None, query: Tensor | None = None) -> Tensor:
-        """Return logits (queries, way) of queries (q, 3, H, W) by a support set; both share their batch statistics.
+        """Return logits (queries, way) of queries (q, 3, H, W) by a support set; both are normalised as one batch.
 
         A single argument is the queries; the processed support set is then used.
 
@@ -62,7 +62,7 @@ class FRN(nn.Module):
         """
         if labels is None or query is None:
             if labels is not query or not self.pools:
-                raise FrnError("give support, labels and query; or only query, after process_support_set")
+                raise FrnError("pass support, labels and query; or only query, after process_support_set")
             return self.score(self.pools, self.feature_maps(support))
         if support.shape[1:] == query.shape[1:]:
             maps = self.feature_maps(torch.cat([support, query]))

@@ -61,7 +61,7 @@ def resolve(model: str | Path) -> ModelFiles:
         raise FrnError(f"{name}: has not been added yet. `frn models add {name}` installs it.")
     near = difflib.get_close_matches(name, named, n=1)
     hint = f"Did you mean {near[0]!r}?" if near else f"Models by name: {', '.join(named) or 'none'}."
-    raise FrnError(f"{model}: there is no such model file, run folder or model by name. {hint}")
+    raise FrnError(f"{model}: no model file, run folder or model has this name. {hint}")
 
 
 def require_exported(model: str) -> Path:
@@ -72,8 +72,8 @@ def require_exported(model: str) -> Path:
     files = resolve(model)
     if files.extractor is None:
         raise FrnError(
-            f"{model}: is not exported yet, and the app runs exported models. `frn export --onnx --model {model} "
-            "--out DIR` writes a features.onnx."
+            f"{model}: is not exported yet, but the app only runs exported models. Export it with "
+            f"`frn export --onnx --model {model} --out DIR`."
         )
     return files.extractor
 
@@ -134,7 +134,7 @@ def place_for(name: str, backbone: str) -> Path:
         FrnError: if the name is not valid, already exists, or is a short name for another backbone.
     """
     if not NAME.fullmatch(name):
-        raise FrnError(f"{name!r}: a model's name has letters, digits, '.', '_' and '-' only. Give another by --name.")
+        raise FrnError(f"{name!r}: names have only letters, digits, '.', '_' and '-'. Give another with --name.")
     if name in CATALOGUE and CATALOGUE[name].backbone != backbone:
         raise FrnError(
             f"{name}: is a short name for {CATALOGUE[name].backbone}. Give {backbone} another name with --name."
@@ -147,7 +147,7 @@ def place_for(name: str, backbone: str) -> Path:
 
 
 def remove_unfinished_models() -> None:
-    """Remove what killed programs left behind while adding or removing a model."""
+    """Remove incomplete folders of programs that were killed while adding or removing a model."""
     with contextlib.suppress(OSError):
         for path in models_folder().iterdir():
             if found := re.fullmatch(rf"\.({NAME.pattern})\.({PART}|{LOCK})", path.name):

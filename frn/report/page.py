@@ -1,7 +1,7 @@
 """Self-contained HTML pages rendered from templates: frame, style and images.
 
-The templates escape all external text, such as file and class names. A content policy in the page forbids every
-request, so images or scripts from elsewhere could not even be requested.
+The templates escape all external text, such as file and class names. A content policy in the page forbids all requests,
+so a page cannot load images or scripts from other places.
 """
 
 import base64
@@ -31,7 +31,7 @@ LIBRARIES = ("torch", "onnxruntime-gpu", "onnxruntime", "numpy", "pillow")
 
 
 def render(template: str | Path, title: str, command: str, facts: Mapping[str, str], **values: object) -> Iterator[str]:
-    """Render a page piece by piece; it states the command and versions that made it, beside `facts`.
+    """Render a page piece by piece; it ends with the command, the versions and `facts`.
 
     The template is one of ours by name, or another file, which may use ours.
     """

@@ -1,4 +1,4 @@
-"""Page for `frn score --report`: a score on photos of known class, without torch."""
+"""Page for `frn score --report`: a score on photos of known classes. Does not need torch."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ MAX_ERRORS = 60
 
 
 def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[str, str]) -> Iterator[str]:
-    """Render one page with all numbers and a small image of each wrong prediction; `facts` are beside the command."""
+    """Render one page with all numbers and a small image of each wrong prediction; `facts` come at the end."""
     sides = [("photos of these classes", found.known, found.false_rejections)]
     explained = None
     if found.unknown:
@@ -42,7 +42,7 @@ def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[st
 def _thumbnail(answer: Answer) -> Pixels | None:
     try:
         return THUMBNAIL(open_image(answer.path))
-    except FrnError:  # the photo was deleted meanwhile, so only the text is shown
+    except FrnError:  # the photo has been deleted, so only the text is shown
         return None
 
 

@@ -1,7 +1,7 @@
 """Finished parts of a table, and the commands that produce the rest.
 
-A run is finished when its checkpoint says so, and measured when NAME.json exists beside its folder. `frn train` and
-`frn eval --json` write both, so runs that were started by hand count as well.
+A run is finished if its checkpoint says so, and measured if NAME.json exists next to its folder. `frn train` and `frn
+eval --json` write both, so runs that were started by hand count as well.
 """
 
 import math
@@ -87,7 +87,7 @@ def remaining_commands(row: Row, locations: Locations) -> list[Command]:
 
 
 def unmeasured(row: Row, locations: Locations) -> bool:
-    """Return whether any result behind a row is missing."""
+    """Return whether any result that a row needs is missing."""
     return any(stored(measurement, locations) is None for measurement in row.measurements)
 
 

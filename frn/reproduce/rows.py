@@ -1,4 +1,4 @@
-"""Parts of a table: rows, their figures, and the runs and measurements behind them."""
+"""Parts of a table: rows, their figures, and the runs and measurements that the figures come from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -27,11 +27,11 @@ class RunSpec:
 
     @property
     def decides(self) -> dict[str, Any]:
-        """Return what its checkpoint must say: the changed preset, and the seed."""
+        """Return the settings that its checkpoint must have: the changed preset, and the seed."""
         return {"seed": self.options.seed, **deciding_fields(self.options.overridden())}
 
     def words(self, start: str) -> tuple[str, ...]:
-        """Return `frn train` with its options, without locations; it starts from the model `start`, if from any."""
+        """Return `frn train` with its options, without locations; `start` is the model to start from, if any."""
         words = ["train", self.options.preset]
         for field in fields(self.options)[1:]:
             if (value := getattr(self.options, field.name)) != field.default:
@@ -46,7 +46,7 @@ class RunSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """An evaluation of a run's result; the output of `frn eval --json` is stored as NAME.json beside the runs."""
+    """An evaluation of a run's result; the output of `frn eval --json` is stored as NAME.json next to the runs."""
 
     name: str
     run: RunSpec
@@ -75,12 +75,12 @@ class Row:
 
     @property
     def measurements(self) -> list[Measurement]:
-        """Return the distinct measurements behind its figures."""
+        """Return the distinct measurements that its figures come from."""
         return list({cell.measurement.name: cell.measurement for cell in self.cells.values()}.values())
 
     @property
     def data_sets(self) -> set[str]:
-        """Return the names of the data sets behind it."""
+        """Return the names of the data sets that it needs."""
         of_runs = (run.prepare for measurement in self.measurements for run in measurement.run.chain)
         return {data_name(prepare) for prepare in (*of_runs, *(m.prepare for m in self.measurements))}
 
@@ -98,7 +98,7 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """A row that the paper quotes from another one, in percent, as printed. It is not reproduced here."""
+    """A row that the paper quotes from another paper, in percent, as printed. It is not reproduced here."""
 
     label: str
     network: str

@@ -14,7 +14,7 @@ def figure(mean: float | None, ci95: float | None) -> str:
 
 
 def minutes(row: Row, found: Report) -> str:
-    """Return the training time of the runs behind a row and of the runs they start from: one time, or one per shot."""
+    """Return the training time of a row's runs and of the runs they start from: one time, or one per shot."""
 
     def told(run: RunSpec) -> str:
         before = told(run.init) if run.init and run.init.name in found.runs else ""

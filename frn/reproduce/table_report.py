@@ -1,4 +1,4 @@
-"""A table as data and as Markdown: published and measured figures, and the commands behind them.
+"""A table as data and as Markdown: published and measured figures, and the commands that produce them.
 
 Commands contain the names of data sets and runs, but no locations on this machine.
 """
@@ -84,9 +84,9 @@ class Report(Struct, frozen=True):
         return called.issuperset(commands(row))
 
     def with_rows_of(self, earlier: "Report", rows: Collection[Row]) -> "Report":
-        """Return this table with these rows, and the runs and measurements behind them, from an earlier one.
+        """Return this table with these rows, their runs and measurements from an earlier one.
 
-        Used when their runs are no longer available.
+        This is used when the runs are no longer available.
         """
         names = {row.name for row in rows}
         wanted = {command for row in rows for command in commands(row)}
@@ -166,7 +166,7 @@ def evaluation_command(measurement: Measurement) -> str:
 
 
 def commands(row: Row) -> list[str]:
-    """Return all commands behind a row, in order."""
+    """Return all commands that produce a row, in order."""
     lines: list[str] = []
     for measurement in row.measurements:
         lines += [*map(training_command, measurement.run.chain), evaluation_command(measurement)]
@@ -174,7 +174,7 @@ def commands(row: Row) -> list[str]:
 
 
 class ListedRow(Struct):
-    """A row before anything is run."""
+    """A row before any command has run."""
 
     row: str
     label: str
@@ -184,7 +184,7 @@ class ListedRow(Struct):
 
 
 class Listed(Struct):
-    """A table before anything is run."""
+    """A table before any command has run."""
 
     table: str
     source: str

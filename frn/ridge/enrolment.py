@@ -76,7 +76,7 @@ def _rows_by_svd(pool: Array, lam: float, rho: float) -> tuple[Array, Array]:
 BLOCK = 1 << 19
 """Number of values of class rows that are joined for one product: few enough for the processor's cache."""
 OPERATORS = 1 << 28
-"""Most values of residual operators to keep, unless the rows take at least as many."""
+"""Maximum number of values of residual operators to keep, unless the rows take at least as many."""
 READ_COST = 20
 """Multiplications in the time that it takes to read a value from memory."""
 
@@ -105,7 +105,7 @@ class JoinedClasses:
         return first
 
     def energy(self, locations: Floats) -> Floats:
-        """Return what each class subtracts from the squared length of locations: (..., d) to (..., way)."""
+        """Return the amount that each class subtracts from the squared length of locations: (..., d) to (..., way)."""
         energy: Floats = locations @ self.rows.T
         energy *= energy
         if (self.signs < 0).any():
@@ -141,12 +141,12 @@ class Centres:
 
 
 class ClassScorer:
-    """Scores queries against several enrolled classes with any numbers of supports.
+    """Scores queries against several enrolled classes, each with any number of supports.
 
     Ten thousand classes need no more memory than their rows and a few blocks. Many classes of many supports are scored
     by a query's second moment against each class's operator I - G^T G if that is less work than its r rows against the
-    m rows of each class: it is exact and takes r m / (d / 2) times less. The operators are computed once enough queries
-    have come to pay for them.
+    m rows of each class: it is exact and takes r m / (d / 2) times less. The operators are computed after enough
+    queries to make up for their cost.
     """
 
     def __init__(self, classes: Sequence[EnrolledClass]) -> None:

@@ -66,7 +66,7 @@ def rebuilt_by_others(own: Array, squared: Array, gram: Array, lam: float) -> tu
 def _inverse(systems: Array) -> Array:
     """Return the inverses of (..., m, m).
 
-    Raises FrnError if lambda is negligible beside the features, which no trained model gives.
+    Raises FrnError if lambda is negligible compared with the features, which no trained model causes.
     """
     try:
         return np.asarray(np.linalg.inv(systems), dtype=np.float64)

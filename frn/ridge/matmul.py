@@ -10,7 +10,7 @@ from torch import Tensor
 from frn.system.hardware import OPENBLAS_THREADS, processor
 
 SMALL, SMALL_SINGLE_THREADED = 1 << 18, 1 << 28
-"""Largest number of multiplications for which OpenBLAS uses one thread; the second, if it may start no other."""
+"""Maximum multiplications of a product for OpenBLAS: by default, and if OpenBLAS is limited to one thread."""
 FEW_THREADS = 2
 """Number of torch threads up to which a single thread of OpenBLAS is not slower."""
 
@@ -30,9 +30,9 @@ def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
 def matmul_small(a: Tensor, b: Tensor) -> Tensor:
     """Return A_i B_i of stacks of matrices, (..., n, k) and (..., k, m), that may be small.
 
-    For these, too, torch has only MKL; on an AMD processor numpy's OpenBLAS takes half the time on one thread. But
-    OpenBLAS has no gradient and does not divide the stack among many threads. For larger matrices it starts its own
-    threads, which then contend with each other.
+    Torch only has MKL for these; on an AMD processor numpy's OpenBLAS takes half the time on one thread. But OpenBLAS
+    has no gradient and does not divide the stack among many threads. For larger matrices it starts its own threads,
+    which then contend with each other.
     """
     if transformed():
         return a @ b

@@ -1,4 +1,4 @@
-"""Errors of whole query maps from their second moments: no term grows with locations times classes.
+"""Errors of whole query maps from their second moments: no array has a value for each location and class.
 
 A map enters Eq. 4 only through C_q = Q^T Q / r: its mean error is <C_q, B_c^2> with the class's residual operator B_c.
 This pays off if channels are few or supports many.
@@ -13,7 +13,7 @@ from frn.ridge.matmul import matmul_nt, matmul_small
 from frn.ridge.systems import squared_operator
 
 BLOCK = 1 << 23
-"""Values of second moments held at once; those of a large episode would exceed the network's maps."""
+"""Number of second moments' values in memory at once; those of a large episode would exceed the network's maps."""
 
 
 def second_moment(feature_maps: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Learned parameters alpha, beta and gamma of the FRN head (Eq. 5-9), and what follows from them.
 
 These are lambda, rho and probabilities. The torch head, the numpy enrolment and the ONNX graph all use this module,
-which is free of torch.
+which does not need torch.
 """
 
 import json
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 
 MAX_PARAMETER = {"alpha": 50.0, "beta": 50.0, "gamma": 1e5}
-"""Largest plausible learned magnitude; beyond it, exponentials are unusable for enrolling classes."""
+"""Largest plausible magnitude of a learned parameter; with larger ones, classes cannot be enrolled."""
 LAMBDA_FLOOR = 1e-6
 """Added to lambda by the authors' released code, not by the paper; kept so that published weights give their logits."""
 

@@ -3,14 +3,14 @@
 Training fixes a single alpha for one episode shape, and lambda = p / d exp(alpha) then grows with every further shot,
 although the best lambda hardly does. So both parameters are chosen again on enrolment: each support is scored by
 leave-one-out against its own class and the others, and the right classes are made most likely (Eq. 9). The prior is the
-model's lambda for one photo, whatever the number of shots, and its gamma times the square root of the shots. It counts
-as much as a few photos, so that one shot stays as trained and a hundred photos outweigh it.
+model's lambda for one photo, for any number of shots, and its gamma times the square root of the shots. It counts as
+much as a few photos, so that one shot stays as trained and a hundred photos outweigh it.
 
 Beta is not tuned: choosing it as well gained nothing on validation classes (docs/lab/recipes.md).
 
 The examples are either each class's own supports (leave-one-out) or the queries of a few episodes of other classes
 (`frn eval` of an untrained head, and the start of training). In the eigenbasis of a class, lambda is added to each
-direction separately, so a class is decomposed once and one more alpha or gamma costs almost nothing.
+direction separately, so a class is decomposed once, and each further alpha or gamma costs almost nothing.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries, p = k r pool rows, m = min(p, d).
 """
@@ -29,18 +29,18 @@ from frn.ridge.leave_one_out import rebuilt_by_others
 from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
 
 ALPHAS = np.linspace(-4, 4, 9)
-"""Alphas tried first, in spreads of the prior around its own; then those between the best and its neighbours."""
+"""Alphas to try first, relative to the prior's mean and spread; the search continues between the best's neighbours."""
 GAMMAS = 8.0
-"""Largest distance of log gamma from the prior's, in its spreads."""
+"""Maximum distance of log gamma from the prior's mean, in multiples of its spread."""
 GOLDEN_SECTION_STEPS = 24
 TUNING_EPISODES = 10
 """Number of episodes of other classes used in the search."""
 FEW = 10
-"""Largest number of shots for which rivals also lack a support, so that classes of k - 1 and k are not compared."""
+"""Largest number of shots for which the other classes also omit a support, so that all classes have k - 1."""
 MAX_CLASSES = 64
 MAX_QUERIES = 400
 MAX_WORK = 30 * 10**9
-"""Most classes, leave-one-out supports, and multiplications with class directions; beyond, an even selection."""
+"""Maximum classes, leave-one-out supports and multiplications with class directions; above, a selection is used."""
 
 Maps = NDArray[np.floating]
 
@@ -224,7 +224,7 @@ class _Spectrum:
 
 
 class _Rival:
-    """A class as it explains all queries."""
+    """One class, and its products with all queries."""
 
     def __init__(self, spectrum: _Spectrum, queries: Floats) -> None:
         self.p, self.squares = len(spectrum.rows), spectrum.squares

@@ -22,21 +22,19 @@ from typing import IO, Any, cast
 from frn.errors import FrnError, shorten
 
 MAX_ENTRIES = 3_000_000
-"""Most entries of an archive; all of ImageNet has 1.3 million images."""
+"""Maximum number of entries of an archive; all of ImageNet has 1.3 million images."""
 MAX_ENTRY = 16 << 30
-"""Most bytes of one entry; the largest known, tiered-ImageNet's training pickle, has 6 GB."""
+"""Maximum size of one entry in bytes; the largest known, tiered-ImageNet's training pickle, has 6 GB."""
 MAX_ARCHIVE = 1 << 40
-"""Most bytes of all entries together."""
+"""Maximum size of all entries together in bytes."""
 FREE_ENTRIES, BYTES_PER_ENTRY = 100_000, 512
-"""Number of entries allowed for any archive, and bytes that it must have for each further one; image archives have far
-more.
-"""
+"""Number of entries allowed for any archive, and the bytes that each further entry requires."""
 FREE_BYTES, MAX_RATIO = 1 << 30, 50
-"""Unpacked bytes allowed for any archive, and the multiple of its own size allowed beyond them."""
+"""Unpacked bytes allowed for any archive, and the additional multiple of its own size."""
 MAX_READ = 64 << 20
-"""Most bytes that listing a tar may read at once, because a name or header may claim any length."""
+"""Maximum bytes that listing a tar may read at once, because a name or header may claim any length."""
 MAX_DIRECTORY, DIRECTORY_SHARE = 8 << 20, 3
-"""Bytes allowed for the entry list of any zip, and the divisor of its size that limits a longer list."""
+"""Bytes allowed for the entry list of any zip; a longer list may take the zip's size divided by the second number."""
 
 _END, _END_64, _IS_64 = b"PK\x05\x06", b"PK\x06\x06", 0xFFFFFFFF
 
@@ -53,7 +51,7 @@ DAMAGE = (
 )
 """Exceptions that a damaged archive causes in `tarfile`, `zipfile` and their decompressors.
 
-Besides their own, these are Python's, for example for a position before the file or a number without digits.
+These modules also raise Python's own errors, for example for a position before the file or a number without digits.
 RuntimeError means that an entry is encrypted or compressed in an unknown way.
 """
 
@@ -92,7 +90,7 @@ class Limits:
 
 
 def open_zip(path: Path) -> zipfile.ZipFile:
-    """Open a zip. Raises FrnError if its entry list is most of it, because reading such a list takes a minute."""
+    """Open a zip. Raises FrnError if most of it is its entry list, which would take a minute to read."""
     size = path.stat().st_size
     directory = _directory_size(path, size)
     if directory > max(MAX_DIRECTORY, size // DIRECTORY_SHARE):
@@ -103,7 +101,7 @@ def open_zip(path: Path) -> zipfile.ZipFile:
 
 
 class ZippedFiles:
-    """Files of a zip by the parts of their paths; for any number of threads."""
+    """Files of a zip by the parts of their paths; several threads may use it."""
 
     def __init__(self, path: Path) -> None:
         """List a zip. Raises FrnError if it is damaged or exceeds the limits."""
@@ -119,7 +117,7 @@ class ZippedFiles:
                     for depth in range(len(parts)):
                         self.folders.setdefault(parts[:depth], set()).add(parts[depth])
         except DAMAGE as error:
-            raise FrnError(f"{path}: is not a whole zip ({shorten(error)})") from error
+            raise FrnError(f"{path}: is not a complete zip ({shorten(error)})") from error
 
     def read(self, parts: tuple[str, ...], where: Path, most: int) -> bytes:
         """Return the bytes of a file. Raises FrnError if it does not exist, is damaged or has more than `most`."""
@@ -149,7 +147,7 @@ def _listed(path: Path, size: int, mtime_ns: int) -> ZippedFiles:
 
 
 def _name(info: zipfile.ZipInfo) -> str:
-    """Return the name of an entry; systems also write UTF-8 without the flag that says so."""
+    """Return the name of an entry; some systems write UTF-8 without the flag for it."""
     if info.flag_bits & 0x800:
         return info.filename
     try:
@@ -182,7 +180,7 @@ def open_tar(file: IO[bytes]) -> tarfile.TarFile:
 
 
 def is_tar(path: Path) -> bool:
-    """Return whether a file is a tar, whatever its name."""
+    """Return whether a file is a tar, regardless of its name."""
     try:
         with path.open("rb") as file, open_tar(file):
             return True

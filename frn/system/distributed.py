@@ -53,7 +53,7 @@ class ProcessGroup:
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """Let rank 0 go first with work that the others then find done, such as decoding into the cache."""
+        """Let rank 0 do work first that the others then need not do, such as decoding into the cache."""
         if not self.is_main:
             self.wait()
         yield
@@ -82,7 +82,7 @@ class ProcessGroup:
         if other := _odd(said):
             raise FrnError(
                 f"rank {other} has different data, settings or version from rank 0 ({shorten(said[other], 200)}; "
-                f"{shorten(said[0], 200)}). Start all ranks with the same."
+                f"{shorten(said[0], 200)}). Start all ranks with the same ones."
             )
 
     def together(self, module: nn.Module, *, uses_all: bool) -> nn.Module:
@@ -192,7 +192,7 @@ def joined(device: str) -> Iterator[ProcessGroup]:
 def _meeting_place(rank: int) -> Any:  # a TCPStore; torch has no public type
     """Return the rendezvous store, kept by rank 0 at a port that it publishes through torchrun's store.
 
-    torchrun's store outlives restarts, with entries of earlier ranks (torch 2.15): new ranks that met there would wait
+    torchrun's store outlives restarts, with entries of earlier ranks (torch 2.15): new ranks that used it would wait
     for ranks that no longer exist. A rank that finds an old port gets no connection and asks again.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # not in every build of torch

@@ -1,7 +1,7 @@
 """Sets of files that appear in their folder completely or not at all, even if the program is killed.
 
-A new folder is filled beside its place and renamed at the end. A folder that holds nothing else is exchanged in one
-system call where that exists (Linux); otherwise the files are replaced one by one.
+A new folder is filled under a temporary name next to its place, and renamed at the end. A folder without other files is
+exchanged in one system call on Linux; otherwise the files are replaced one by one.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ def write_set(folder: Path, files: Mapping[str, bytes], *, instead_of: Collectio
                 return
             shutil.copymode(folder, new)
             if _exchange(new, folder):
-                for entry in new.iterdir():  # keep files that were added meanwhile
+                for entry in new.iterdir():  # keep files that were added during the write
                     if entry.name not in mine:
                         entry.rename(folder / entry.name)
                 return

@@ -11,7 +11,7 @@ OPENBLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def leave_threads_to_networks() -> None:
-    """Limit numpy's OpenBLAS to one thread: its idle threads spin beside those of torch and onnxruntime.
+    """Limit numpy's OpenBLAS to one thread: its idle threads compete with those of torch and onnxruntime.
 
     OpenBLAS reads the setting on import, so call this first.
     """

@@ -1,7 +1,7 @@
 """Download of a file in a child process, which is killed if no more data arrives.
 
-A socket's timeout restarts at every byte, and a library client may have none. A process can be killed whatever it waits
-for: a name server, a silent proxy, or one that sends a byte now and then.
+A socket's timeout restarts at every byte, and a library may have no timeout. A process can always be killed, even if it
+waits for a name server, a silent proxy, or one that sends single bytes.
 """
 
 import os
@@ -88,4 +88,4 @@ def _run(words: Sequence[str], out: IO[bytes], size: Callable[[], int], progress
         if child.returncode:
             told.seek(0)
             lines = told.read().decode(errors="replace").strip().splitlines()
-            raise FrnError(lines[-1] if lines else f"the download program ended with {child.returncode}")
+            raise FrnError(lines[-1] if lines else f"the download program ended with status {child.returncode}")

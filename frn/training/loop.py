@@ -296,7 +296,7 @@ class _Trainer:
 
     @torch.no_grad()
     def validate_shares(self) -> None:
-        """Validate mixtures with the initial weights, which know more if there are few classes."""
+        """Validate mixtures with the initial weights, which generalise better if there are few classes."""
         weights = list(self.model.parameters())
         learned = [weight.clone() for weight in weights]
         for share in self.preset.validation.interpolation_weights:

@@ -21,7 +21,7 @@ from frn.system.precision import seed_torch
 from frn.training.presets import Preset, Schedule
 
 VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
-"""Shape of validation episodes: 5-way with 16 queries, at the shot of training (facts: authors' trainer)."""
+"""Shape of validation episodes: 5-way with 16 queries, at the shot of training, as in the authors' code."""
 
 
 def describe_images(images: StoredImages | ConcatImages) -> list[str]:
@@ -68,8 +68,8 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
             )
         if blocks_for(init.config.method) != blocks_for(preset.method):
             raise FrnError(
-                f"--init is a {init.config.method} model, and {preset.method} takes the maps of other blocks. Leave "
-                "--init out."
+                f"--init is a {init.config.method} model, and {preset.method} takes the maps of other blocks. "
+                "Remove --init."
             )
         model.backbone.load_state_dict(init.backbone.state_dict())
         if init.config.method == preset.method:

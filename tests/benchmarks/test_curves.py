@@ -54,7 +54,7 @@ def test_runs_are_drawn_as_png_and_svg(run: Path, tmp_path: Path) -> None:
     assert svg.read_bytes() == first
 
 
-def test_a_non_run_is_reported(tmp_path: Path) -> None:
+def test_folder_without_a_run_is_reported(tmp_path: Path) -> None:
     done = invoke("curves", tmp_path, "--out", tmp_path / "c.png")
     assert done.exit_code == 1
     assert "is not a run folder: it has no metrics.jsonl" in done.stderr

@@ -1,4 +1,4 @@
-"""The timed code runs, and is the code that people would run."""
+"""`infer.py` times the code that people run."""
 
 import pytest
 import torch

@@ -43,7 +43,7 @@ def test_authors_loop_gives_the_same_results(backbone: str) -> None:
 
 
 def test_authors_test_loop_reads_support_files_first(tmp_path: Path) -> None:
-    """Supports as their own queries are always right, and always wrong with shifted labels."""
+    """Queries equal to the supports are always right, and always wrong with shifted labels."""
     photos = timed_classes(None, 2, 2, tmp_path)
     files = [of_class[0] for of_class in photos.values()]
     episodes = [[0, 1, 0, 1], [0, 1, 1, 0]]

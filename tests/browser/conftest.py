@@ -42,7 +42,7 @@ def show(chromium: Any) -> Callable[..., Any]:
         chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        chromium.get_log("browser")  # messages of earlier pages
+        chromium.get_log("browser")  # discard messages of earlier pages
         chromium.get(address)
         return chromium
 

@@ -74,7 +74,7 @@ def test_page_classifies_learns_and_remembers(
     assert browser.execute_script("return crossOriginIsolated")
 
     browser.find_element(By.ID, "files").send_keys("\n".join(map(str, photos)))
-    wait_for(browser, f"{len(photos)} of {len(photos)} photos answered")
+    wait_for(browser, f"{len(photos)} of {len(photos)} photos classified")
     shown = answers(browser)
     for path, expected in classifier.classify(photos):
         assert isinstance(expected, Prediction)
@@ -96,7 +96,7 @@ def test_page_classifies_learns_and_remembers(
     own = [Path(shutil.copy(path, mine / f"own-{path.name}")) for path in photos[-3:]]
     browser.find_element(By.ID, "name").send_keys("my <b>moth</b>")
     browser.find_element(By.ID, "examples").send_keys("\n".join(map(str, own)))
-    wait_for(browser, "my <b>moth</b>: 3 photos learned")
+    wait_for(browser, "3 photos added to my <b>moth</b>")
     check(browser, classifier, members | {"my <b>moth</b>": own}, photos)
     browser.find_element(By.ID, "undo").click()
     wait_until_shots(browser, {name: len(paths) for name, paths in members.items()})
@@ -139,5 +139,5 @@ def test_page_opens_offline_with_learned_classes(
     wait_until_shots(browser, wanted)
     query = next((SAMPLES / "queries").iterdir())
     browser.find_element(By.ID, "files").send_keys(str(query))
-    wait_for(browser, "1 of 1 photos answered")
+    wait_for(browser, "1 of 1 photos classified")
     assert browser.execute_script("return document.documentElement.scrollWidth") == 390

@@ -81,7 +81,7 @@ def tars() -> Part:
 def bundles() -> Part:
     """Bundled projects: only complete files are unpacked, and none outside the folder.
 
-    Half of the cases are intact zips of a damaged project, or with entries that it does not name or that lead outside.
+    Half of the cases are intact zips: of a damaged project, with additional entries, or with entries that lead outside.
     """
     from frn_tui.client.file_requests import UnpackBundle
     from frn_tui.engine.files.bundles import unpack

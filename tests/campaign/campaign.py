@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 10.0
 """Processor time in seconds after which a case counts as hung."""
 STARTING = 60.0
-"""The same for a worker's imports and its intact files."""
+"""Processor time in seconds for a worker's imports and its intact files."""
 WAITING = 12
 """Wall-clock limit as a multiple of the processor time, for a busy machine."""
 MEMORY = 2 << 30
@@ -103,7 +103,7 @@ def _work(outcome: Outcome, count: int, keep: Path) -> None:
             buffered += chunk
             *lines, buffered = buffered.split(b"\n")
             for line in lines:
-                if line:  # the first is empty: the worker is ready
+                if line:  # an empty first line means that the worker is ready
                     _count(outcome, json.loads(line))
             if time.monotonic() - looked > 0.5:
                 outcome.peak, looked = max(outcome.peak, taken(process.pid)), time.monotonic()
@@ -142,7 +142,7 @@ def taken(pid: int) -> int:
 
 
 def worked(pid: int) -> float:
-    """Return the processor seconds of a process and its children, also ended ones; 0 if the system does not tell."""
+    """Return the processor seconds of a process and all its children; 0 if the system does not report them."""
     try:
         times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

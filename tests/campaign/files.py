@@ -253,7 +253,7 @@ def results() -> Part:
 
 
 def metrics() -> Part:
-    """What a run says of itself, cut to where it goes on."""
+    """The metrics of a run, truncated to the step from which it resumes."""
     from frn.training.runs.run_folder import RunFolder, TrainState
 
     lines = [{"total_steps": step, "epoch": 1, "loss": 1.5, "accuracy": 61.25} for step in range(1, 5)]

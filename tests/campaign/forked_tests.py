@@ -57,7 +57,7 @@ def _called() -> set[CodeType]:
     found: set[CodeType] = set()
 
     def call(frame: FrameType, event: str, argument: object) -> None:
-        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # not the body of a module or a class
+        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # skip the bodies of modules and classes
             found.add(frame.f_code)
 
     threading.settrace(call)

@@ -17,7 +17,7 @@ LONGEST = 1 << 14
 
 
 def image(data: bytes) -> None:
-    """Decode a photo in this process, so that lines of Pillow count."""
+    """Decode a photo in this process, so that the fuzzer sees the lines of Pillow."""
     import contextlib
 
     from frn.images.decoding import DecodeRequest, decode_in_process

@@ -1,9 +1,9 @@
 """`python -m tests.campaign.mutants`: change the core in one place at a time, and check that its nearest tests fail.
 
 A mutant changes one operator, constant or condition, or drops one call. It runs in a copy of the tree with the nearest
-test files: first the file with the mirrored path, then those that call its function, those with the fewest calls first
-(`--calls` stores which file calls what), or those that import its module if none calls it. A survivor is printed as a
-diff. `EQUIVALENT` lists mutants that no test can detect, each with the reason.
+test files. The file with the mirrored path comes first, then the files that call its function, those with the fewest
+calls first; if there are none, the files that import its module. `--calls` stores which file calls what. A survivor is
+printed as a diff. `EQUIVALENT` lists mutants that no test can detect, each with the reason.
 """
 
 import argparse
@@ -45,8 +45,8 @@ EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
 COMPARISONS |= {"is not": "is", "not in": "in"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "%": "*", "**": "*"}
-SILENT = ("slots", "strict", "kw_only", "frozen", "deterministic")
-"""Keywords that only affect errors for programmers; ONNX has no map whose order `deterministic` could change."""
+SILENT = ("slots", "strict", "kw_only", "frozen", "deterministic", "threads")
+"""Keywords that only affect errors for programmers, or speed; ONNX has no map that `deterministic` could order."""
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
@@ -113,7 +113,9 @@ class Places(ast.NodeVisitor):
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         words = (ast.JoinedStr, ast.List, ast.Tuple, ast.Dict)
-        if not any(isinstance(n, words) or _is_text(n) for n in (node.left, node.right)):  # those only raise TypeError
+        if not any(
+            isinstance(n, words) or _is_text(n) for n in (node.left, node.right)
+        ):  # those mutants only raise TypeError
             self.between(node.left, node.right, ARITHMETIC)
         self.generic_visit(node)
 
@@ -150,7 +152,7 @@ class Places(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> None:
-        is_yes = node.arg == "keepdims" and ast.unparse(node.value) == "1"  # ONNX takes 2 for the same
+        is_yes = node.arg == "keepdims" and ast.unparse(node.value) == "1"  # ONNX treats 2 as the same
         if node.arg not in SILENT and not _is_last_axis(node.value) and not is_yes:
             self.generic_visit(node)
 
@@ -269,7 +271,7 @@ def traced(tests: "Tests", report: Path) -> Calls:
 def nearest_calling(mutant: Mutant, calls: Calls) -> tuple[str, ...]:
     """Return the test files nearest to a mutant."""
     by_import, name = nearest(mutant.path), ".".join(mutant.scope)
-    # Files that call its function, else its class, else its module.
+    # Prefer files that call its function, then its class, then its module.
     for is_meant in (name.__eq__, lambda where: where.startswith(f"{name}."), lambda where: True):
         callers = [
             file for file in calls if any(path == mutant.path and is_meant(where) for path, where in calls[file])

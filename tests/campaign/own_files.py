@@ -166,7 +166,7 @@ def project_locks() -> Part:
         path.write_bytes(data)
         assert isinstance(Locks(os.getpid()).holder(project), int)
         other.lock(LockProject(None), job)
-        path.write_bytes(data)  # of a killed app
+        path.write_bytes(data)  # the lock of a killed app
         assert Locks(os.getpid()).holder(project) is None
 
     return Part(5_000, damaging([b"process 4711 (frn-tui birds.frn.json)"], changes=TEXT), door, refuses=False)
@@ -258,7 +258,7 @@ def run_settings() -> Part:
 
 
 def reproduced() -> Part:
-    """Answers and tables of `frn reproduce`: of their types and finite, or measured again."""
+    """Answers and tables of `frn reproduce` have the right types and finite values, or are measured again."""
     from msgspec import to_builtins
 
     from frn.reproduce.plan import Locations, remaining_commands, stored, unmeasured

@@ -1,6 +1,6 @@
 """The campaign (`pytest -m campaign`): damaged files never cause a crash, a hang or full memory.
 
-`FRN_CAMPAIGN=0.01` runs that share of the cases, and `FRN_SEED` draws others. Each part adds one line of JSON to
+`FRN_CAMPAIGN=0.01` runs that share of the cases, and `FRN_SEED` selects other ones. Each part adds one line of JSON to
 `campaign.jsonl` (or `FRN_CAMPAIGN_REPORT`). Files that fail are kept in a folder that the failure names.
 """
 

@@ -56,7 +56,7 @@ def test_a_kill_at_any_system_call_loses_no_photo(
     card.mkdir()
 
     def once(*inject: str) -> int:
-        """Move a photo, killed as strace is told, and return the exit status."""
+        """Move a photo under strace, which kills the process at the given system call; return the exit status."""
         shutil.rmtree(tmp_path / "state", ignore_errors=True)
         for folder in (card, root / "out"):
             shutil.rmtree(folder, ignore_errors=True)
@@ -131,7 +131,7 @@ def test_two_programs_sorting_equal_names_lose_no_photo(
     rename = placing.rename_new
 
     def late(source: Path, target: Path) -> None:
-        time.sleep(random.choice([0, 0, 0.0005, 0.002]))  # between checking a name and using it
+        time.sleep(random.choice([0, 0, 0.0005, 0.002]))  # wait between checking a name and using it
         rename(source, target)
 
     monkeypatch.setattr(placing, "rename_new", late)
@@ -149,7 +149,7 @@ def test_two_programs_sorting_equal_names_lose_no_photo(
 
     doomed, other = fork(lambda: program("a")), fork(lambda: program("b"))
     time.sleep(random.uniform(0.05, 0.3))
-    os.kill(doomed, signal.SIGKILL)  # then start again
+    os.kill(doomed, signal.SIGKILL)  # then start over
     assert ended(doomed) == -signal.SIGKILL
     settle_all()
     left = [path.name for path in (tmp_path / "a").iterdir()]

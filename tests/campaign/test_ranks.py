@@ -62,7 +62,7 @@ def steps(out: Path) -> list[int]:
         try:
             entry = json.loads(line)
         except ValueError:
-            continue  # the incomplete line of a kill; the next resume removes it
+            continue  # a kill left this line incomplete; the next resume removes it
         if "loss" in entry:
             found.append(entry["total_steps"])
     return found

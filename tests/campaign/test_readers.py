@@ -1,6 +1,6 @@
 """Well-formed documents and archives with arbitrary content (hypothesis).
 
-`FRN_CAMPAIGN` sets the share of the examples, and `FRN_SEED` draws others.
+`FRN_CAMPAIGN` sets the share of the examples, and `FRN_SEED` selects other ones.
 """
 
 import io

@@ -21,7 +21,7 @@ def main() -> None:
     part = PARTS[name]()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    answers.write("\n")  # ready
+    answers.write("\n")  # ready for cases
     answers.flush()
     for case in range(first, count):
         data = part.make(np.random.default_rng([seed, case]))

@@ -57,5 +57,5 @@ def test_location_of_the_map_keeps_its_place_in_the_image() -> None:
     moved[0, 1] += 3  # first row, second column
     with torch.no_grad():
         change = (decoder(moved) - decoder(maps)).abs().sum((0, 1))
-    assert change[:17, :21].min() > 0  # within the reach of the convolutions
+    assert change[:17, :21].min() > 0  # within the range of the convolutions
     assert change[17:].sum() == change[:, 21:].sum() == 0

@@ -103,7 +103,7 @@ def test_errors_equal_those_computed_by_hand(images: StoredImages) -> None:
     sampled = np.array([[label * 12 + number for number in range(4)] for label in (3, 0, 1)])
 
     def regenerate(query: int, members: list[int]) -> float:
-        """One image, from its own map or from a plain ridge regression on the members' maps (Eq. 8)."""
+        """Decode one image from its own map, or from a plain ridge regression on the members' maps (Eq. 8)."""
         pixels = torch.from_numpy(images.images()[[query, *members]]).permute(0, 3, 1, 2)
         with torch.no_grad():
             maps = 8 * model.feature_maps(pixels / 255)
@@ -155,7 +155,7 @@ def test_the_grid_shows_supports_on_the_left_and_queries_on_top(images: StoredIm
     assert grid.shape == (5 * step, 4 * step, 3)
     tiles = grid.reshape(5, step, 4, step, 3)[:, GAP:, :, GAP:].transpose(0, 2, 1, 3, 4)
     known = {image.tobytes() for image in images.images()}
-    assert (tiles[:2, :2] == 255).all()  # no trace of the queries or of their own maps
+    assert (tiles[:2, :2] == 255).all()  # neither queries nor their own maps are drawn here
     assert all(tile.tobytes() in known for tile in [*tiles[2:, :2].reshape(-1, 32, 32, 3), *tiles[0, 2:]])
     with torch.no_grad():
         pixels = torch.from_numpy(tiles[0, 2].copy()).permute(2, 0, 1)[None] / 255

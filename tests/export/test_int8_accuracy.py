@@ -68,7 +68,7 @@ def test_labels_that_int8_changes_on_other_images_are_counted(model: Model, feat
     assert f"on rendered moths it changes {changed} of 1,000 labels" in told
 
 
-def test_the_same_extractor_costs_nothing_on_the_same_episodes(model: Model, features: bytes, sample: Sample) -> None:
+def test_same_extractor_has_zero_accuracy_loss(model: Model, features: bytes, sample: Sample) -> None:
     done: list[tuple[int, int]] = []
     cost = measure_cost(model.head, features, features, sample, progress=lambda *counts: done.append(counts))
     assert cost.drop == 0
@@ -83,7 +83,7 @@ def test_int8_extractor_without_accuracy_is_refused(model: Model, features: byte
         cost.require(1)
 
 
-def test_a_nan_drop_is_refused() -> None:
+def test_nan_accuracy_loss_is_refused() -> None:
     with pytest.raises(FrnError, match="Use --precision fp16"):
         Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, float("nan"), Path("x"), 0).require(1)
 

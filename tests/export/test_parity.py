@@ -97,7 +97,7 @@ def test_classifier_file_answers_like_its_classes(classifier: Classifier, photos
     assert found.share > 0
 
 
-def test_a_classifier_file_with_its_names_mixed_up_is_refused(classifier: Classifier, photos: list[Path]) -> None:
+def test_classifier_file_with_swapped_names_is_refused(classifier: Classifier, photos: list[Path]) -> None:
     names = list(classifier.classes)
     mixed = dict(zip([*names[1:], names[0]], classifier.classes.values(), strict=True))
     graph = classifier_graph(classifier.extractor.data, mixed).SerializeToString()
@@ -116,7 +116,7 @@ def test_a_classifier_file_of_other_examples_is_refused(
 
 
 def test_file_just_beyond_the_tolerance_is_refused() -> None:
-    """The tolerances themselves: five parts in a million."""
+    """The tolerances of features and head are five parts in a million."""
     model = small_model()
     graph = features_file(model)
     with torch.no_grad():

@@ -52,7 +52,7 @@ def test_only_weights_are_stored_in_half_precision(features: bytes) -> None:
     tensors = onnx.load_model_from_string(half(features)).graph.initializer
     kinds = [(len(tensor.dims), tensor.data_type) for tensor in tensors]
     assert sorted(kinds).count((4, TensorProto.FLOAT16)) == 4
-    assert kinds.count((4, TensorProto.FLOAT)) == 2  # mean and deviation of the normalisation
+    assert kinds.count((4, TensorProto.FLOAT)) == 2  # mean and standard deviation of the normalisation
     assert kinds.count((1, TensorProto.FLOAT)) == 4  # biases
 
 

@@ -1,4 +1,4 @@
-"""Counts, compared with counts by hand."""
+"""The counts of an evaluation, compared with counts by hand."""
 
 import numpy as np
 import pytest
@@ -86,7 +86,7 @@ def test_the_hardest_image_is_the_one_most_often_wrong(tally: Tally) -> None:
     assert tally.probability[episode, query] == pytest.approx(surest)
 
 
-def test_undrawn_class_has_no_recall() -> None:
+def test_class_that_was_never_drawn_has_no_recall() -> None:
     made = Tally((6, 6, 6), EpisodeShape(way=2, shot=1, queries=1), 1)
     made.add(0, np.array([[[0, 1], [6, 7]]]), np.array([[[1.0, 0.0], [0.0, 1.0]]]))
     assert np.isnan(tallies.recall(made)[0][2])
@@ -96,13 +96,15 @@ def test_undrawn_class_has_no_recall() -> None:
 def test_one_wrong_answer_of_each_image_is_not_counted(tally: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, wrong = np.array([2, 10, 1, 4, 3]), np.array([2, 5, 1, 0, 1])
     monkeypatch.setattr(tallies, "asked", lambda tally: (asked, wrong))
-    # (wrong - 1) / asked is 0.5, 0.4, 0, none was wrong, 0
+    # (wrong - 1) / queries is 0.5, 0.4, 0, -, 0; "-" was never wrong
     assert tallies.hardest_images(tally, 5).tolist() == [0, 1, 2, 4]
     assert tallies.hardest_images(tally, 1).tolist() == [0]
 
 
 def test_probabilities_fall_into_their_bins() -> None:
     made = Tally((2, 2), EpisodeShape(way=2, shot=1, queries=1), 1)
-    made.add(0, np.array([[[0, 1], [2, 3]]]), np.array([[[np.log(3), 0.0], [np.log(9), 0.0]]]))  # 75 and 90 percent
+    made.add(
+        0, np.array([[[0, 1], [2, 3]]]), np.array([[[np.log(3), 0.0], [np.log(9), 0.0]]])
+    )  # probabilities of 75 and 90 percent
     found = made.calibration()
     assert found.counts.tolist() == [1 if place in (int(0.75 * BINS), int(0.9 * BINS)) else 0 for place in range(BINS)]

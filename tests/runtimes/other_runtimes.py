@@ -1,6 +1,7 @@
-"""`python other_runtimes.py RUNTIME GRAPH.onnx CASE.npz`: how far another runtime is from onnxruntime, as JSON.
+"""`python other_runtimes.py RUNTIME GRAPH.onnx CASE.npz`: print another runtime's difference from onnxruntime.
 
-The case holds the inputs of the graph and, behind a dot, what onnxruntime makes of them.
+The difference is printed as JSON. The case holds the inputs of the graph and, with a dot before their names, the
+outputs of onnxruntime.
 """
 
 import importlib.metadata
@@ -107,7 +108,7 @@ def main() -> None:
     try:
         found = run(Path(sys.argv[2]), inputs, list(expected))
         told["difference"] = max(float(np.abs(np.asarray(found[name]) - expected[name]).max()) for name in expected)
-    except Exception as error:  # whatever a runtime raises is its row in the table
+    except Exception as error:  # any error of a runtime goes into its row of the table
         told["error"] = f"{type(error).__name__}: {error}"
     print(json.dumps(told))
 

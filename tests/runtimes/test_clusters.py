@@ -43,7 +43,7 @@ def workers(kind: str, parent: int) -> list[int]:
             family.add(int(place.name))
             if WORKER[kind] in words and "onnxruntime" in (place / "maps").read_text():
                 found.append(int(place.name))
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
     return found
 

@@ -136,13 +136,13 @@ OTHERS = {
 }
 """Runtimes of other projects: their names in the table, and the packages that they need besides ours."""
 SAME = {"features": 1e-5, "head": 1e-4, "preprocess": 1.001 / 255, "classifier": 5e-3, "classifier-batch": 1e-4}
-"""Largest differences of outputs that count as the same; a grey level of the preprocessed image is one."""
+"""Largest difference of an output that counts as equal; for preprocessed images it is one grey level."""
 PAGE = HERE.parents[1] / "docs" / "guides" / "runtimes.md"
 BEGIN, END = "<!-- table by pytest -m runtimes -->\n", "<!-- end of the table -->\n"
 
 
 def cases(folder: Path) -> None:
-    """Write the inputs of each graph, and what onnxruntime makes of them."""
+    """Write the inputs of each graph and the outputs of onnxruntime."""
     model = load_model(DEFAULT_MODEL)
     graph = preprocess_graph(model.config.transform).SerializeToString()
     (folder / "preprocess.onnx").write_bytes(graph)
@@ -165,7 +165,7 @@ def cases(folder: Path) -> None:
 
 
 def test_table_of_other_runtimes(exported: Path, tmp_path: Path) -> None:
-    """Write what each runtime makes of each file into the guide; the extractor runs in all of them."""
+    """Write the results of each runtime into the guide; all of them must run the extractor."""
     folder = exported / "fp32"
     cases(folder)
     lines = [f"| runtime | {' | '.join(f'`{name}.onnx`' for name in SAME)} |", "|---|" + "---|" * len(SAME)]

@@ -1,4 +1,4 @@
-"""The scripts import what lies beside them, as Python does for a script."""
+"""Put the scripts' folder on the import path, as Python does when it runs a script."""
 
 import sys
 from pathlib import Path

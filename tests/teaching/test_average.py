@@ -16,7 +16,7 @@ from tests.benchmarks.scripts import invoke
 def build(seed: int, *, size: int = 32) -> Model:
     torch.manual_seed(seed)
     model = Model(ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=size))).train()
-    model.feature_maps(torch.rand(4, 3, size, size))  # moves the running statistics
+    model.feature_maps(torch.rand(4, 3, size, size))  # changes the running statistics
     model.record = {"seed": seed, "preset": f"demo-{seed}", "data": "moths", "validation": {"accuracy": 50.0}}
     return model.eval()
 

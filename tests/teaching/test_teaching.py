@@ -78,7 +78,7 @@ def test_student_learns_to_agree_with_its_teachers(tmp_path: Path) -> None:
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
 
 
-def test_the_result_keeps_a_share_of_the_first_weights(tmp_path: Path) -> None:
+def test_the_result_keeps_a_share_of_the_initial_weights(tmp_path: Path) -> None:
     name = "backbone.blocks.1.conv1.0.weight"
     began = model().state_dict()[name]
     moved = []
@@ -88,7 +88,7 @@ def test_the_result_keeps_a_share_of_the_first_weights(tmp_path: Path) -> None:
     torch.testing.assert_close(moved[1], moved[0] / 2)
 
 
-def test_a_teacher_answers_each_photo_once(tmp_path: Path) -> None:
+def test_teacher_outputs_are_computed_once_per_photo(tmp_path: Path) -> None:
     teacher = Teacher()
     first = record_answers(teacher, IMAGES, len(IMAGES), tmp_path, lambda done, total: None)
     again = record_answers(teacher, IMAGES, len(IMAGES), tmp_path, lambda done, total: None)

@@ -13,7 +13,7 @@ from tests.benchmarks.scripts import invoke
 
 def network(*channels: int, stem: int = 2) -> ResNet12:
     net = ResNet12(channels, stem=stem, last_pool=False)
-    for name, value in net.state_dict().items():  # as after training: no two channels alike
+    for name, value in net.state_dict().items():  # no two channels are alike, as after training
         if value.is_floating_point():
             torch.nn.init.uniform_(value, 0.5, 1.5) if "var" in name else torch.nn.init.normal_(value, std=0.2)
     return net.eval()

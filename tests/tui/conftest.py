@@ -186,7 +186,7 @@ def sent() -> Callable[[App[Any]], str]:
         for strip in app.screen._compositor.render_strips():
             for text, style, _ in strip:
                 if style is not None:
-                    style._ansi = None  # of an app with other colours: styles are shared
+                    style._ansi = None  # drop styles of other apps, because styles are shared
                     text = style.render(text, color_system=app.console._color_system)
                 parts.append(text)
             parts.append("\n")

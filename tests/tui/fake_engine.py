@@ -196,7 +196,7 @@ class FakeEngine(EngineClient):
         ]
         threshold = 0.4 if state["threshold"] is None else state["threshold"]
         missing = [key for key in keys if key not in self.known]
-        if not missing:  # otherwise the classes stay unchanged
+        if not missing:  # on an error, the classes stay unchanged
             self.classes = state
         about = {"threshold": threshold, "calibrated": 0.4, "expected": "rejects about 5% of your photos"}
         return {"reports": reports, **about, "missing": missing, "unranked": 0}

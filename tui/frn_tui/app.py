@@ -1,5 +1,6 @@
 """The Textual app: it starts the engine after the first paint, journals unsaved work, and ends cleanly."""
 
+import asyncio
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -248,10 +249,14 @@ class FrnApp(CellApp):
 
     async def _start(self) -> None:
         self.engine.on_restart = self._tell_of_restart
-        self.engine.on_silence = lambda: self.context.say("the disk does not answer; esc cancels", severity="warning")
+        self.engine.on_silence = lambda: self.context.say("the disk or the computer is busy; esc: cancel", severity="warning")
         await self.engine.start()
-        await self._open_first_model()
-        await self._open_first_classes(await self.recovery.find())
+        left = await self.recovery.find()
+        opening = asyncio.ensure_future(self._open_first_model())
+        try:  # folders are listed meanwhile
+            await self._open_first_classes(left)
+        finally:
+            await opening
         if finished := await settle(self.controller):
             self.context.say(finished, severity="warning")
 
@@ -269,11 +274,11 @@ class FrnApp(CellApp):
         await self.workspace.open_samples(str(samples / "moths"))
         queries = (await self.controller.scan(str(samples / "queries")))["files"]
         await self.workspace.query_pane.ask_now(sorted(queries, key=lambda path: not path.endswith(FIRST_SAMPLE)))
-        self.context.say("these are samples: a adds your photos, ? shows all keys")
+        self.context.say("sample photos are open: a adds your own, ? shows all keys")
 
     def _tell_of_restart(self) -> None:
         log = f"; more in {self.engine.log}" if self.engine.log else ""
-        self.context.say(f"the engine stopped and was started again{log}", severity="warning")
+        self.context.say(f"the engine stopped and was restarted{log}", severity="warning")
         self.run_worker(self.controller.lock_again(), exit_on_error=False)
 
     async def _open_first_model(self) -> None:
@@ -282,7 +287,7 @@ class FrnApp(CellApp):
             try:
                 await self.controller.open_model(self.settings.model + mirror)
             except EngineError as error:
-                self.context.say(f"{error}; {DEFAULT_MODEL} is used", severity="warning")
+                self.context.say(f"{error}; using {DEFAULT_MODEL} instead", severity="warning")
             else:
                 return
         await self.controller.open_model((self.model or DEFAULT_MODEL) + mirror)
@@ -320,7 +325,7 @@ class FrnApp(CellApp):
 
     def action_help_quit(self) -> None:
         """Say how to quit: people press ctrl+c or q for it, but nobody should leave by accident."""
-        self.notify("ctrl+q quits", timeout=3)
+        self.notify("press ctrl+q to quit", timeout=3)
 
     async def action_leave(self) -> None:
         """Quit, after a question if unsaved work would be lost."""
@@ -337,7 +342,7 @@ class FrnApp(CellApp):
             elif option == 1:
                 self.context.start(self._end)
 
-        self._leaving = Choose(at_stake, ["save and quit", "quit without saving", "stay"])
+        self._leaving = Choose(at_stake, ["save and quit", "quit without saving", "cancel"])
         self.push_screen(self._leaving, chosen)
 
     async def _end(self) -> None:
@@ -371,11 +376,12 @@ class FrnApp(CellApp):
                 run = partial(self.workspace.action_do, name)
                 what = f"key {self.workspace.shown_key(name)}: {key.meaning}"
                 yield SystemCommand(name.replace("-", " ").capitalize(), what, run)
-        yield SystemCommand("Model", "classify by another model", self._choose_model)
+        yield SystemCommand("Model", "classify with another model", self._choose_model)
         if self.controller.model_name.endswith(MIRROR):
-            yield SystemCommand("Mirror images: off", "look at each photo once", self._turn_mirror)
+            mirror = "Mirror images: off", "classify each photo once"
         else:
-            yield SystemCommand("Mirror images: on", "look at mirror images, too: better, slower", self._turn_mirror)
+            mirror = "Mirror images: on", "also classify mirror images: more accurate, slower"
+        yield SystemCommand(*mirror, self._turn_mirror)
 
     def _turn_mirror(self) -> None:
         name = self.controller.model_name

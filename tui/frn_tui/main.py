@@ -11,7 +11,7 @@ from typing import NoReturn
 from frn._version import __version__
 from frn_tui.terminal.modes import MODES, PIXELS
 
-OPENED = (".frn.json", ".zip")
+OPENED = (".frn.json", ".zip", ".csv", ".tsv")
 """Suffixes of files that can be opened."""
 
 
@@ -19,11 +19,11 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the command-line parser."""
     parser = argparse.ArgumentParser(
         prog="frn-tui",
-        description="Build few-shot classes from folders of photos, classify other photos, explain, correct and save.",
+        description="Build classes from a few photos each, classify other photos, review and correct the answers.",
         epilog="Without arguments, it opens the sample photos.",
     )
-    parser.add_argument("place", nargs="?", help="class folders, a project (.frn.json) or a bundle (.zip)")
-    parser.add_argument("--model", help="shipped name or features.onnx (default: the settings', or the project's own)")
+    parser.add_argument("place", nargs="?", help="class folders (folder, zip or CSV), a project or a bundle")
+    parser.add_argument("--model", help="shipped name or features.onnx (default: from settings or project)")
     parser.add_argument("--images", choices=("auto", *PIXELS, *MODES), default="auto", help="how to draw photos")
     parser.add_argument(
         "--tta", choices=("none", "hflip"), help="hflip: also classify the mirror image (twice the time)"
@@ -80,7 +80,7 @@ def _refused(place: str) -> str:
         return f"{place}: {getattr(error, 'strerror', None) or error}"
     if is_folder or path.lower().endswith(OPENED):
         return ""
-    return f"{place}: is not a folder of class folders, a project (*.frn.json) or a bundle (*.zip)"
+    return f"{place}: is not a folder of class folders, a project (*.frn.json), a zip or a CSV"
 
 
 def _require_model(name: str) -> None:
@@ -99,7 +99,7 @@ def _without_terminal(chosen: argparse.Namespace) -> NoReturn:
     reason = "frn-tui needs a terminal that can move its cursor. Without one, use `frn classify`."
     if chosen.place is not None:
         sys.exit(reason)
-    print(f"{reason} Its output for the samples:", file=sys.stderr, flush=True)
+    print(f"{reason} For example, with the samples:", file=sys.stderr, flush=True)
     import subprocess
 
     from frn.models.zoo import assets_folder

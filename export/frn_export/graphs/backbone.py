@@ -93,7 +93,7 @@ def _resnet12(graph: GraphBuilder, x: str, backbone: ResNet12) -> str:
 
 
 def _convolution(graph: GraphBuilder, x: str, convolution: nn.Conv2d, norm: nn.BatchNorm2d, *, stem: int = 1) -> str:
-    """Add a convolution; after a stem of s x s patches, it acts on pixels with s times the size and stride s."""
+    """Add a convolution; a stem of s x s patches becomes one on pixels, with s times the kernel size and stride s."""
     weight, bias = fold(convolution, norm)
     padding = convolution.kernel_size[0] // 2 * stem
     if stem > 1:

@@ -1,7 +1,6 @@
 """Builder of ONNX graphs: a thin layer over `onnx.helper` that names values in order.
 
-A file contains nothing of the machine (no path, time, or exporter's source lines), so the same model gives the same
-bytes.
+A file contains no paths, times or source lines of the machine, so the same model gives the same bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,8 +90,7 @@ class GraphBuilder:
 
         Its metadata also says what `kind` of file it is, in which version, and which version of frn wrote it.
 
-        Raises:
-            onnx.checker.ValidationError: if the graph is not valid; it never should be.
+        Raises: onnx.checker.ValidationError: if the graph is not valid, which would be a bug.
         """
         graph = helper.make_graph(
             self.nodes,

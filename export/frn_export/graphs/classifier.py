@@ -26,7 +26,7 @@ CLASSIFIER_FORMAT = "frn-classifier"
 EXACT = 128
 """Longest shorter side of images resized bit for bit as in Pillow, which costs more.
 
-In larger images one pixel in thousands is off by one grey level.
+In larger images, rare pixels are off by one grey level.
 """
 STEPS = float(1 << 22)
 """Steps of Pillow's weights, which are multiples of its reciprocal."""
@@ -185,7 +185,7 @@ def _branch(graph: GraphBuilder, pixels: str, transform: EvaluationTransform) ->
 
 
 def _wanted(graph: GraphBuilder, transform: EvaluationTransform, length: int, sides: str, shorter: str) -> str:
-    """Compute the resized sizes: the shorter side, or both, become `length`; a longer one is truncated."""
+    """Compute the resized sizes: the shorter side, or both, become `length`; the longer side is rounded down."""
     if transform.square:
         return graph.ints(length, length)
     return graph.node("Div", graph.node("Mul", sides, graph.ints(length)), shorter)
@@ -220,8 +220,8 @@ def _window(graph: GraphBuilder, sides: str, centres: str, reach: str) -> tuple[
 def _weights(graph: GraphBuilder, begin: str, end: str, centres: str, reach: str, *, axis: int) -> str:
     """Return the weight of each pixel of the window in each pixel of the crop: Pillow's numbers with 22 bits.
 
-    The filter is a triangle: 1 at the centre, 0 from `reach` on, and 0 outside the image. Pixels lie along `axis`,
-    those of the crop along the other axis.
+    The filter is a triangle: 1 at the centre, 0 from `reach` on, and 0 outside the image. The image's pixels lie along
+    `axis`, the crop's along the other axis.
     """
     scalars = (graph.node("Squeeze", each) for each in (begin, end))
     places = graph.node("Cast", graph.node("Range", *scalars, graph.scalar(1)), to=DOUBLE)
@@ -285,7 +285,7 @@ def explain(graph: GraphBuilder, energy: str) -> None:
 
 
 def nearest(graph: GraphBuilder, mean: str, classes: Mapping[str, EnrolledClass], *, axis: int) -> str:
-    """Return the distance of a mean location from the nearest class, as `Centres.distance`: d becomes a number."""
+    """Return the distance of a mean location (d,) from the nearest class, like `Centres.distance`."""
     centres = Centres.of(classes.values())
     own = graph.node("Sub", mean, graph.constant(centres.origin.astype(np.float32)))
     products = graph.node("MatMul", own, graph.constant((-2 * centres.offsets.T).astype(np.float32)))

@@ -41,12 +41,14 @@ def enrolled(classifier: Classifier) -> Mapping[str, EnrolledClass] | HeadClasse
     if not isinstance(classifier, OtherHeadClassifier):
         return classifier.classes
     if classifier.graph is None:
-        raise FrnError(f"a {classifier.extractor.method} model answers in torch: its head is not exported")
+        raise FrnError(
+            f"a {classifier.extractor.method} model runs its head in torch; export it with `frn export` first"
+        )
     return HeadClasses(classifier.graph, classifier.pools)
 
 
 def write_logits(graph: GraphBuilder, classes: HeadClasses, query: str) -> str:
-    """Add the logits (n, way) of maps (n, r, d); return the name of their value, given that of the maps."""
+    """Add the logits (n, way) of maps (n, r, d); take the name of the maps and return that of the logits."""
     traced = onnx.load_model_from_string(classes.head).graph
     of_query = {"query"}
     kept: list[onnx.NodeProto] = []

@@ -1,4 +1,4 @@
-"""Test-time augmentation: an extractor that averages a photo and its mirror image, in twice the time.
+"""Test-time augmentation: an extractor that averages a photo and its mirror image, which takes twice the time.
 
 The mirror image's map is flipped back before averaging. r and d are unchanged, so classes, error maps and files made
 from the extractor have the same form as with the plain one.

@@ -12,12 +12,12 @@ from frn.ridge.enrolment import EnrolledClass, JoinedClasses
 from frn_export.graphs.builder import GraphBuilder
 
 MATRIX = 64
-"""Most classes whose sums are a product with a matrix of signs, (way, M).
+"""Maximum number of classes whose sums are a product with a matrix of signs, (way, M).
 
 For a thousand classes the matrix would dominate the time and the file.
 """
 MAX_CLASS_BYTES = 1_900_000_000
-"""Most bytes of rows: an ONNX file has at most 2 GiB, including the network."""
+"""Maximum size of the rows in bytes: an ONNX file has at most 2 GiB, including the network."""
 
 
 def join(classes: Mapping[str, EnrolledClass]) -> JoinedClasses:

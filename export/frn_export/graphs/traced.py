@@ -1,9 +1,10 @@
 """Another library's network as ONNX: torch's tracer writes the nodes; those that depend on pixels are kept.
 
 This uses the TorchScript tracer that comes with torch, because the newer exporter needs another package. It writes
-chains of nodes that compute shapes, with operators that extractors may not have (`inference.runtime`), and source
-lines. Values that depend only on the number of images n are therefore evaluated for two values of n: constant ones
-become constants, and those that grow with n are computed from the input's shape. Names and source lines are dropped.
+source lines, and chains of nodes that compute shapes with operators that extractors may not use
+(`inference.onnx_runtime`). Values that depend only on the number of images n are therefore evaluated for two values of
+n: constant ones become constants, and those that grow with n are computed from the input's shape. Names and source
+lines are dropped.
 """
 
 import io
@@ -39,7 +40,7 @@ def _trace(backbone: nn.Module, size: int) -> onnx.GraphProto:
     torch._C._jit_set_onnx_log_output_stream("stderr")  # unsupported nodes are otherwise printed to stdout
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # deprecations, and Python values fixed by tracing, which parity checks
+            warnings.simplefilter("ignore")  # deprecations, and values fixed by tracing (parity checks them)
             torch.onnx.export(
                 backbone,
                 (example,),
@@ -58,7 +59,7 @@ def _trace(backbone: nn.Module, size: int) -> onnx.GraphProto:
 
 
 class _Copy:
-    """Copier of the nodes that depend on pixels, backwards from the output, each value once."""
+    """Copies the nodes that depend on pixels, backwards from the output, each value once."""
 
     def __init__(self, graph: GraphBuilder, images: str, traced: onnx.GraphProto) -> None:
         self.graph = graph

@@ -71,7 +71,7 @@ def _trace(model: Model, r: int, d: int) -> onnx.GraphProto:
                 opset_version=OPSET,
                 input_names=["support", "query"],
                 output_names=["logits"],
-                dynamic_axes={"support": {0: "way", 1: "shot"}, "query": {0: "q"}, "logits": {0: "q", 1: "way"}},
+                dynamic_axes={"support": {0: "way", 1: "shot"}, "query": {0: "q"}},
             )
     except (torch.onnx.errors.OnnxExporterError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]

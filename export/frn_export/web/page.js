@@ -83,7 +83,7 @@ function showClasses() {
   }));
   by("hint").textContent = classes.length
     ? "A photo is unknown if no class explains enough of it."
-    : "None yet. Give a name and a few photos. This needs no training: a class takes effect at once.";
+    : "No classes yet. Enter a name and add a few photos. The class takes effect at once, without training.";
   by("undo").disabled = !before.length;
   by("reset").disabled = !before.length && classes.every((entry) => entry.exported !== null);
 }
@@ -102,7 +102,7 @@ function showAnswer(answer) {
   const canvas = element("canvas", { role: "img", ariaLabel: best ? `${name}: ${unknown ? "unknown" : best.name}` : name });
   draw(canvas, answer.picture, model.page, by("maps").checked ? best?.errorMap : null);
   const title = element("p", { className: "title" });
-  if (!best) title.append("There is no class yet.");
+  if (!best) title.append("No classes yet.");
   else if (unknown) title.append(element("b", { className: "bad", textContent: "unknown" }), `, nearest ${best.name}`);
   else title.append(element("b", { textContent: best.name }), ` ${percent(best.probability)}`);
   const bars = element("ul", { className: "bars" }, ...found.slice(0, BARS).map((entry) => {
@@ -152,7 +152,7 @@ function classify(files) {
       await rescore(answer);
       by("answers").prepend(answer.card);
     }
-    say([`${files.length - problems.length} of ${files.length} photos answered.`, ...problems].join(" "));
+    say([`${files.length - problems.length} of ${files.length} photos classified.`, ...problems].join(" "));
   });
 }
 
@@ -160,12 +160,12 @@ function learn(name, files) {
   queue(async () => {
     const maps = [], problems = [];
     for (const file of files) {
-      say(`Learning ${name} from ${file.name}`);
+      say(`Adding ${file.name} to ${name}`);
       const { map, error } = await read(file);
       error ? problems.push(error) : maps.push(map);
     }
     if (maps.length) await addExamples(name, maps);
-    say([`${name}: ${maps.length} photos learned.`, ...problems].join(" "));
+    say([`${maps.length} photos added to ${name}.`, ...problems].join(" "));
   });
 }
 

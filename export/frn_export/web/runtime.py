@@ -43,7 +43,7 @@ class Runtime:
 def find_runtime(given: Path | None) -> Runtime:
     """Read the runtime from a folder of the npm package or from the archive of `npm pack`.
 
-    By default it is searched in `node_modules` here and in the parent folders, as npm installs it. Raises FrnError if
+    By default, look in `node_modules` of the current folder and its parents, where npm installs it. Raises FrnError if
     it is not found, or it is another package or too old.
     """
     if given is None:
@@ -51,7 +51,7 @@ def find_runtime(given: Path | None) -> Runtime:
         places = [folder / "node_modules" / PACKAGE for folder in (here, *here.parents)]
         given = next((place for place in places if (place / "package.json").is_file()), None)
         if given is None:
-            raise FrnError(f"a page runs on {PACKAGE}, and there is no node_modules/{PACKAGE} here. {FETCH}.")
+            raise FrnError(f"a page needs {PACKAGE}, but node_modules/{PACKAGE} was not found. {FETCH}.")
     return _from_folder(given) if given.is_dir() else _from_archive(given)
 
 

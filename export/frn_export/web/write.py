@@ -32,7 +32,7 @@ SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.j
 WORKER = "sw.js"
 """Service worker that caches the other files for offline use.
 
-It contains their checksum, which reveals a new export to browsers.
+It contains their checksum, so that browsers notice a new export.
 """
 SERVED = "ort.wasm.bundle.min.js"
 """Name of the runtime's script in a page: some file servers do not know `.mjs`, and browsers then refuse it."""
@@ -86,7 +86,7 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
 
 
 def require_writable_page(out: Path, names: Iterable[str] = (*SOURCES, WORKER, PAGE), *, replace: bool = False) -> None:
-    """Raise FrnError if files of other programs would be overwritten. A page itself marks the folder as ours."""
+    """Raise FrnError if files of other programs would be overwritten. A page of ours marks the folder as ours."""
     page = out / "index.html"
     try:
         earlier = page.exists() and b"frn export --web" in read_regular(page, MAX_JSON)

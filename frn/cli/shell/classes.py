@@ -48,7 +48,7 @@ def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
     if classes.is_file() and not is_file_of_classes(classes):
         swapped = Path(photo).is_dir() or is_file_of_classes(Path(photo))
         hint = f" Did you mean: {shlex.join(['frn', command, photo, str(classes)])}" if swapped else ""
-        raise FrnError(f"{classes}: is a file; the classes come first: a folder, zip, CSV or project.{hint}")
+        raise FrnError(f"{classes}: is a file, but the classes come first: a folder, zip, CSV or project.{hint}")
 
 
 def describe_head(classifier: "Classifier") -> str:

@@ -1,4 +1,4 @@
-"""Console rules of all commands: one-line errors, results on stdout, progress on stderr."""
+"""Console output of all commands: one-line errors, results on stdout, progress on stderr."""
 
 import errno
 import io
@@ -35,7 +35,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 NO_ROOM = "annot allocate memory|failed to map segment|can't start new thread"
 """Errors of the library loader, and of Python when it starts a thread, if memory is exhausted."""
 EVERY = 10.0
-"""Seconds between two lines about a wait in a pipe."""
+"""Seconds between progress lines in a pipe."""
 WIDE = 1000
 """Width of results in a pipe, where nothing should wrap."""
 
@@ -81,7 +81,7 @@ def plain_ending() -> Iterator[None]:
 
 
 def _nowhere() -> io.TextIOWrapper:
-    """Return a substitute for a closed stream, whose number the next opened file would otherwise get."""
+    """Return a substitute for a closed stream; otherwise the next opened file would get its number."""
     return open(os.devnull, "w", encoding="utf-8")
 
 
@@ -157,7 +157,7 @@ def note(message: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Escape everything in the text that could control a terminal; file names can contain anything."""
+    """Escape all characters that could control a terminal; file names can contain any character."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
@@ -204,7 +204,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 @contextmanager
 def progress_bar(what: str, *, shown: bool = True) -> Iterator["Progress"]:
-    """Provide a progress callback: a bar with ETA on a terminal, a line now and then in a pipe; none unless `shown`."""
+    """Provide a progress callback: a bar on a terminal, a line every ten seconds in a pipe, nothing unless `shown`."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -249,7 +249,7 @@ def status_line(text: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _lines(text: Callable[[], str]) -> Iterator[None]:
-    """Print what is done on stderr every `EVERY` seconds."""
+    """Print the progress on stderr every `EVERY` seconds."""
     start, ended = time.monotonic(), threading.Event()
 
     def tell() -> None:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 OUTPUTS = ("--out", "--web", "--report", "--csv", "--runs")
-"""Options that name an output, if they take a value."""
+"""Options that name an output if they take a value."""
 NEVER = (*OUTPUTS, "--replace", "--download", "--version")
-"""Options without a variable: none may choose what is written, or use the network."""
+"""Options without a variable: a variable must not choose output files or use the network."""
 
 
 def name_variables(commands: Mapping[str, Any], prefix: str = "FRN") -> None:
-    """Let each option of the commands default to the environment variable of its name."""
+    """Make each option's environment variable its default."""
     for name, command in commands.items():
         own = f"{prefix}_{name}".upper().replace("-", "_")
         name_variables(getattr(command, "commands", {}), own)

@@ -1,4 +1,4 @@
-"""Command lines of people who know other programs: suggest the matching command or its arguments."""
+"""Guess what a command line means that follows other programs, and suggest the right one."""
 
 import shlex
 from pathlib import Path

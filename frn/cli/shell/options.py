@@ -26,7 +26,7 @@ def preset_names(incomplete: str) -> list[str]:
 
 
 def method_names(incomplete: str) -> list[str]:
-    """Names of heads."""
+    """Return the names of heads."""
     from frn.heads import head_names
 
     return [name for name in head_names() if name.startswith(incomplete)]
@@ -78,12 +78,12 @@ ClassifierModel = Annotated[
 TtaName = Annotated[
     Literal["none", "hflip"], typer.Option(help="hflip: also classify the mirror image (twice the time).")
 ]
-Transductive = Annotated[bool, typer.Option("--transductive", help="Let all photos together refine the classes.")]
+Transductive = Annotated[bool, typer.Option("--transductive", help="Refine the classes with all photos of this call.")]
 
 
 # Training
 def fitted_names(incomplete: str) -> list[str]:
-    """Names of heads, and of classifiers on pooled features."""
+    """Return the names of heads, and of classifiers on pooled features."""
     from frn.heads.vectors.classical import CLASSICAL
 
     return method_names(incomplete) + [name for name in CLASSICAL if name.startswith(incomplete)]

@@ -94,7 +94,7 @@ def csv_writer(columns: Sequence[str]) -> CsvWriter:
 
 
 def rounded(value: Any) -> Any:
-    """Return a result with its numbers to six decimals, and null for those that do not exist (NaN)."""
+    """Return a result with numbers rounded to six decimals, and null instead of NaN."""
     if isinstance(value, Mapping):
         return {name: rounded(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -105,7 +105,7 @@ def rounded(value: Any) -> Any:
 
 
 def rows_of(value: Any) -> list[Row]:
-    """Flatten a JSON value into rows: one per element of an array, or per named object of an object; else one row."""
+    """Flatten a JSON value into rows: one per element of an array or per object with a name, otherwise one."""
     if isinstance(value, list):
         return [dict(_flat(entry)) for entry in value]
     if value and all(isinstance(entry, Mapping) for entry in value.values()):

@@ -38,7 +38,7 @@ def _meant(word: str) -> Found:
         if not (found := _in_folder(word))[0]:
             deeper = any(map(is_folder, glob.iglob(f"{glob.escape(word)}/*")))
             hint = f". For photos in its folders: '{Path(word, '**', '*.jpg')}', in quotes" if deeper else ""
-            raise FrnError(f"{word}: has no images in it{hint}")
+            raise FrnError(f"{word}: contains no images{hint}")
         return found
     if is_there(word) or not glob.has_magic(word):
         return [word], []  # missing files are reported in order
@@ -63,7 +63,7 @@ def _in_list(listed: Iterable[str]) -> Found:
         except FrnError:  # unreadable files are reported in order
             found, others = [name], []
         names += found
-        skipped += others if found or others else [f"{name}: has no images in it"]
+        skipped += others if found or others else [f"{name}: contains no images"]
     if not names:
         raise FrnError("-: stdin lists folders without photos")
     return names, skipped

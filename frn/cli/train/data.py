@@ -64,7 +64,7 @@ def prepare(
         for part, (classes, images) in counts.items():
             stdout().print(f"{part:5}  {classes:4} classes  {images:6} images  {printable(str(out / part))}")
         record = read_record(out)
-        assert record is not None  # it has just been written
+        assert record is not None  # the call above wrote it
         if record.split_by:
             note(f"split {record.split_by}")
         for difference in record.differs:
@@ -123,4 +123,4 @@ def check(
     report_skipped(unused_folders(data, found) if found else [], all_of_them="")
     problems = sum(len(report.broken) + len(report.too_small) for report in reports)
     if problems:
-        raise FrnError(f"{problems} problems in {data}: each is listed above")
+        raise FrnError(f"{problems} problems in {data} (listed above)")

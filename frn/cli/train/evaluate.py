@@ -53,11 +53,12 @@ def evaluate(
 
     Features are computed once per image, so 10,000 episodes take seconds.
 
-    --transductive measures the same episodes, and episodes of unequal classes (Dirichlet 2), each without and with it.
+    --transductive evaluates the same episodes, and episodes with unequal class sizes (Dirichlet 2), each with and
+    without transductive inference.
 
     --method simpleshot also reads train/, and --method frn also reads val/, to set its parameters. logreg, ridge, knn,
-    nearest-mean, baseline and baseline++ are fitted to the pooled features of each episode; the
-    last two need seconds per episode.
+    nearest-mean, baseline and baseline++ are fitted to the pooled features of each episode; the last two take seconds
+    per episode.
     """
     given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
     from frn.training.presets import find_preset
@@ -69,7 +70,7 @@ def evaluate(
 
     with joined(device) as ranks:
         if ranks.world > 1 and method == "simpleshot":
-            raise FrnError("--method simpleshot is for one process: leave torchrun out")
+            raise FrnError("--method simpleshot needs a single process: run it without torchrun")
         results = run(
             EvaluationOptions(**given),
             bars=progress_bar,
@@ -103,5 +104,5 @@ def describe(result: "Result") -> str:
 
 
 def describe_accuracy(found: "dict[str, float]") -> str:
-    """Accuracy and its interval, as rich markup."""
+    """Return accuracy and its interval as rich markup."""
     return f"[bold]{found['accuracy']:.2f} ± {found['ci95']:.2f} %[/bold]"

@@ -41,7 +41,7 @@ def _list(chosen: "dict[str, Preset]") -> None:
             step, epochs = describe_step(preset), str(preset.schedule.epochs)
             rows.append((name, f"{preset.method} {preset.backbone}", step, epochs, *shown, preset.about))
     print_table(("preset", "model", "step", "epochs", "1-shot", "5-shot", "about"), rows)
-    stdout().print("\n1-shot, 5-shot: figures of the paper, in percent. `frn presets NAME` shows one in full.")
+    stdout().print("\n1-shot, 5-shot: accuracies of the paper in percent. `frn presets NAME` shows one in full.")
 
 
 def _show(preset: "Preset") -> None:

@@ -146,9 +146,10 @@ def _run(command: "Command") -> None:
 
 
 def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
-    """Return data set folders by name; a folder without a name is the table's only data set.
+    """Return data set folders by name; a folder without a name belongs to the table's only data set.
 
-    Notes a folder that no row needs. Raises FrnError if the name is missing or unknown, or the folder does not exist.
+    Prints a note about each folder that no row needs. Raises FrnError if the name is missing or unknown, or the folder
+    does not exist.
     """
     from frn.reproduce.tables import TABLES
 
@@ -157,14 +158,14 @@ def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
         name, equals, path = word.partition("=")
         if not equals:
             if len(wanted) != 1:
-                raise FrnError(f"--data {word}: say which of {', '.join(wanted) or 'none'} it is: --data NAME=DIR")
+                raise FrnError(f"--data {word}: write --data NAME=DIR, with a NAME of: {', '.join(wanted) or 'none'}")
             name, path = wanted[0], word
         elif name not in set().union(*(row.data_sets for table in TABLES.values() for row in table.rows)):
-            raise FrnError(f"--data {word}: no table has a data set {name!r} (these rows have {', '.join(wanted)})")
+            raise FrnError(f"--data {word}: no table uses a data set {name!r} (these rows use {', '.join(wanted)})")
         elif name not in wanted:
-            note(f"--data {word}: is not needed, these rows have {', '.join(wanted)}")
+            note(f"--data {word}: is not needed; these rows use {', '.join(wanted)}")
         if not Path(path).is_dir():
-            raise FrnError(f"--data {word}: there is no folder {path}")
+            raise FrnError(f"--data {word}: {path} is not a folder")
         folders[name] = Path(path)
     return folders
 
@@ -203,4 +204,4 @@ def _list(tables: "list[Table]", wants: FormatName) -> None:
             grid.add_row("", entry.label, entry.published, Text(entry.command))
         console.print(grid)
         console.print()
-    console.print("Figures are the published ones. `frn reproduce TABLE --list --json` has the commands of each row.")
+    console.print("These are the published figures. `frn reproduce TABLE --list --json` has the commands of each row.")

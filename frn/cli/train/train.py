@@ -131,7 +131,7 @@ def finetune(
     console.print(f"trained in {position.seconds / 60:.1f} minutes: {strong(run.best)}", markup=True)
     gain = f"from {position.start:.2f} to [bold]{position.best:.2f} %[/bold]"
     if position.best == position.start:
-        gain = f"{position.start:.2f} %, as before: nothing was better than the model that it started from"
+        gain = f"{position.start:.2f} %, unchanged: no checkpoint was better than the initial model"
     console.print(
         f"validation on {len(run.val_images.names)} classes that it did not learn, {shot}-shot: {gain}", markup=True
     )
@@ -166,7 +166,7 @@ def _show_result(run: "PreparedRun", position: "TrainState", tests: "list[Result
     if preset.validation.split == "val":
         console.print(f"validation: {validation_shape(preset, run.val_images)} {position.best:.2f} %")
     for test in tests:
-        console.print(f"test on classes never seen: {describe(test)}", markup=True)
+        console.print(f"test on unseen classes: {describe(test)}", markup=True)
     for path in run.options.data or []:
         if (path / "test").is_dir():
             suggest("frn", "eval", str(run.best), "--data", str(path))

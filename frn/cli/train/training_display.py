@@ -21,7 +21,7 @@ SMOOTHING = 0.98
 """Smoothing of the displayed loss and accuracy; the metrics file has the raw values."""
 
 LASTING = 50
-"""Diverging steps before a warning: some runs recover."""
+"""Number of diverging steps before a warning, because some runs recover."""
 
 
 class TrainingDisplay:
@@ -125,7 +125,7 @@ class TrainingDisplay:
             for name, value in scalars.items():
                 self.writer.add_scalar(name, value, step)
         except OSError as error:  # training must not fail for TensorBoard: the metrics file has the same numbers
-            note(f"warning: no more TensorBoard events: {error}")
+            note(f"warning: TensorBoard events cannot be written any more: {error}")
             self.writer = None
 
 
@@ -138,7 +138,7 @@ def _summary_writer(folder: Path) -> "SummaryWriter | None":
     try:
         return SummaryWriter(str(folder))
     except OSError as error:
-        note(f"warning: no TensorBoard events: {error}")
+        note(f"warning: TensorBoard events cannot be written: {error}")
         return None
 
 

@@ -39,7 +39,7 @@ def cache(context: typer.Context, wants: FormatName = "table") -> None:
     if splits:
         now = time.time()
         rows = [
-            (printable(s.of) or "not known", str(s.images), _size(s.size), f"{(now - s.used) / DAY:.1f} days ago")
+            (printable(s.of) or "unknown", str(s.images), _size(s.size), f"{(now - s.used) / DAY:.1f} days ago")
             for s in splits
         ]
         print_table(("decoded images of", "images", "size", "last used"), rows)

@@ -68,12 +68,12 @@ def classify(
     """
     check_report(report, replace=replace)
     if out and (wants != "table" or report):
-        raise FrnError("--out writes lines of JSON only. Remove --json, --csv and --report.")
+        raise FrnError("--out only writes JSON lines. Remove --json, --csv and --report.")
     if transductive and (out or report):
         raise FrnError("--transductive needs all photos at once. Remove --out and --report.")
     source = context.get_parameter_source("top")  # FRN_CLASSIFY_TOP affects only the table
     if source is not None and source.name == "COMMANDLINE" and wants != "table":
-        raise FrnError("--top is for the table and for --out; --json and --csv list all classes. Remove it.")
+        raise FrnError("--top limits the table and --out; --json and --csv list all classes. Remove --top.")
     top = top or 3
     if out:
         from frn.inference.results import ResultsFile, check_results, run_digest
@@ -95,7 +95,7 @@ def classify(
         results = ResultsFile(out, run_digest(classifier), resume=resume, replace=replace)
         failed = _write_lines(classifier, names, results, top)
         if failed:
-            raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
+            raise FrnError(f"{failed} images could not be read: their lines in {out} give the reason")
         return
     if transductive:
         note("transductive: each answer depends on the other photos")
@@ -103,7 +103,7 @@ def classify(
     failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
     paths = map(Path, names)
     classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
-    with progress_bar("photos", shown=not sys.stdout.isatty()) as progress:  # on a terminal, the answers show it
+    with progress_bar("photos", shown=not sys.stdout.isatty()) as progress:  # answers show the progress
         # a Path would drop the ./ of a given name
         for done, (name, (_, outcome)) in enumerate(zip(names, classified, strict=True), 1):
             failed += isinstance(outcome, FrnError)
@@ -144,7 +144,7 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
 
 
 def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
-    """Return the collector of a report's photos; announce the size of a large report in advance."""
+    """Return the album that collects the photos of a report; announce the size of a large report in advance."""
     from frn.report.photos_page import CARD_BYTES, Album, page_paths
     from frn.system.overwriting import require_writable
 
@@ -197,11 +197,11 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
 
     console = stdout()
     label, share = prediction.label, prediction.explained[prediction.label]
-    verdict = ("unknown", f" ({share:.0%} explained by {printable(label)}, of {prediction.threshold:.0%} needed)")
+    verdict = ("unknown", f" ({share:.0%} explained by {printable(label)}; {prediction.threshold:.0%} needed)")
     if not prediction.unknown:
         verdict = (printable(label), f" {prediction.probabilities[label]:.1%} ({share:.0%} explained)")
     if prediction.example_of:
-        verdict = (verdict[0], f"{verdict[1]}, an example of {printable(prediction.example_of)} judged without itself")
+        verdict = (verdict[0], f"{verdict[1]}, an example of {printable(prediction.example_of)} (ignored here)")
     if prediction.near_copy_of:
         verdict = (verdict[0], f"{verdict[1]}, nearly the same photo as {printable(str(prediction.near_copy_of.path))}")
     line = Text.assemble(f"{printable(image)}: ", (verdict[0], "bold"), verdict[1])

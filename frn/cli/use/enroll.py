@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @prints_result()
 def enroll(
-    sources: Annotated[list[str], typer.Argument(help="As for classify, or NAME=FOLDER...")],
-    out: Annotated[Path, typer.Option(help="Project to write: something.frn.json.")],
+    sources: Annotated[list[str], typer.Argument(help="Class folders as in classify, or NAME=FOLDER...")],
+    out: Annotated[Path, typer.Option(help="Project file to write (.frn.json).")],
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
     threshold: options.Threshold = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one is kept as .bak.")] = False,
@@ -69,10 +69,10 @@ def enroll(
 
 
 def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[FrnError]:
-    """Enroll; under torchrun each rank embeds a share of the photos, and the first one makes the classes.
+    """Enroll; under torchrun each rank embeds a share of the photos, and rank 0 creates the classes.
 
     Raises:
-        FrnError: if ranks see other files or another model.
+        FrnError: if the ranks have different files or models.
     """
     if world() == 1:
         return classifier.enroll(members)
@@ -136,7 +136,7 @@ def _show(out: Path, classifier: "Classifier") -> None:
             cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")
         rows.append((entry.name, str(len(entry.supports)), *cells))
     print_table(("class", "images", "explained by the others", "least explained"), rows)
-    stdout().print(f"{printable(str(out))}: unknown typically below {classifier.threshold:.0%} explained")
+    stdout().print(f"{printable(str(out))}: typical threshold for unknown photos: {classifier.threshold:.0%} explained")
     if classifier.threshold_override is None:
         stdout().print(f"expected: {classifier.calibration.describe()}")
     stdout().print(describe_head(classifier))

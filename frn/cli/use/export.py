@@ -17,7 +17,7 @@ from frn.models.zoo import DEFAULT_MODEL
 @prints_result()
 def export(
     out: Annotated[Path | None, typer.Option(help="Folder for the exported files.")] = None,
-    web: Annotated[Path | None, typer.Option(help="Write a web page that classifies to this folder.")] = None,
+    web: Annotated[Path | None, typer.Option(help="Write a web page with the classifier to this folder.")] = None,
     runtime: Annotated[
         Path | None,
         typer.Option(
@@ -66,7 +66,7 @@ def export(
         return
     assert out is not None
     if runtime is not None:
-        raise FrnError("--runtime is for --web: ONNX files need none. Remove it.")
+        raise FrnError("--runtime only applies to --web. Remove it.")
     if threshold is not None and classes is None:
         raise FrnError("--threshold is stored in classifier.onnx, which needs --classes.")
     from frn_export.export import ExportOptions, export_model

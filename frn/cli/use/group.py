@@ -1,4 +1,4 @@
-"""`frn group`: sort unlabelled photos into groups that probably have one class each."""
+"""`frn group`: group similar unlabelled photos."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,11 +29,11 @@ def group(
     device: options.Device = "auto",
     wants: FormatName = "table",
 ) -> None:
-    """Group unlabelled photos, each group probably one class.
+    """Group similar unlabelled photos into probable classes.
 
-    Rename, merge and delete the groups, then use them as classes: each lists its most central photos first. --out is a
-    new folder with a copy of every photo in the folder of its group, or a project that refers to the photos where they
-    are. No photo is moved or overwritten.
+    You can then rename, merge and delete the groups and use them as classes. The most central photos of a group come
+    first. --out is a new folder with a folder of copies for each group, or a project that refers to the original
+    photos. No photo is moved or overwritten.
     """
     from frn.cli.shell.photo_arguments import find_photos
 
@@ -71,11 +71,11 @@ def group(
         )
         stdout().print(f"{printable(str(out))}: {len(read):,} photos in {len(listed)} groups")
         if copies:
-            note(f"{len(copies)} photos are near copies of others and are in their group")
+            note(f"{len(copies)} photos are near copies of others and share their groups")
 
 
 def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, Embedded]], list[str]]":
-    """Return the maps of distinct photos, and the reasons for skipped ones. Raises FrnError if there is no photo."""
+    """Return the maps of distinct photos, and the reasons for skipped ones. Raises FrnError if there are no photos."""
     from frn.inference.feature_cache import FeatureStore
 
     read: dict[str, tuple[Path, Embedded]] = {}

@@ -31,7 +31,7 @@ def models(context: typer.Context, wants: FormatName = "table") -> None:
     found = {}
     remove_unfinished_models()
     for folder in closed_models():
-        note(f"warning: {folder}: this account cannot read it. Change its permissions to use it.")
+        note(f"warning: {folder}: this account cannot read the folder. Change its permissions.")
     for name, files in named_models().items():
         try:
             found[name] = _facts(files)
@@ -107,7 +107,7 @@ def known(wants: FormatName = "table") -> None:
     if printed(wants, facts):
         return
     rows = [(name, n.backbone, n.about, n.licence) for name, n in CATALOGUE.items()]
-    print_table(("name", "network", "what it is", "licence"), rows)
+    print_table(("name", "network", "description", "licence"), rows)
 
 
 @app.command()
@@ -125,8 +125,8 @@ def compare(
 ) -> None:
     """Compare models on your own classes.
 
-    Each model enrolls the classes and classifies every example photo without itself. The table shows the share that is
-    right with its 95 % interval, how well unknown photos are detected (AUROC), and the time and size of the model.
+    Each model enrolls the classes and classifies every example photo by leave-one-out. The table shows the accuracy
+    with its 95 % interval, the AUROC for unknown photos, and the time and size of each model.
     """
     from frn.estimator.comparison import compare_models, disagreements
     from frn.estimator.loading import class_files

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
 
 WIDEST = 20
-"""Most classes for which the confusion table is shown."""
+"""Maximum number of classes for which the confusion table is shown."""
 MAX_ERRORS = 10
-"""Most wrong answers to show."""
+"""Maximum number of wrong answers to show."""
 
 
 @prints_result()
@@ -147,11 +147,11 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     for entry in found.per_class:
         shares = ["-" if math.isnan(share) else f"{share:.0%}" for share in (entry.recall, entry.precision)]
         rows.append([entry.name, str(entry.photos), *shares])
-    print_table(("class", "photos", "recognised", "correct of those labelled so"), rows)
+    print_table(("class", "photos", "recall", "precision"), rows)
     if len(found.classes) <= WIDEST:
         numbered = [f"{i} {name}" for i, name in enumerate(found.classes, 1)]
         counts = [[str(count or "·") for count in row] for row in found.confusion.tolist()]
-        heads = ["true \\ called", *map(str, range(1, len(numbered) + 1))]
+        heads = ["true \\ predicted", *map(str, range(1, len(numbered) + 1))]
         print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
     for answer in found.errors[:MAX_ERRORS]:
         text = f"{answer.path}: is {answer.truth}, was labelled {answer.called}"
@@ -160,7 +160,7 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
         console.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--csv has all)")
     said = sum(answer.probability for answer in found.known) / len(found.known)
     console.print(
-        f"calibration: says {said:.1%} on average and is right in {found.accuracy:.1%}; "
+        f"calibration: mean probability {said:.1%}, accuracy {found.accuracy:.1%}; "
         f"expected calibration error {100 * found.calibration.error:.1f} points"
     )
     threshold, rejected = classifier.threshold, found.false_rejections

@@ -52,9 +52,8 @@ def prepare(
         out: the data set's folder; complete files in it are kept.
         split: name of the class split if a benchmark has several; the first by default.
         unofficial: accept archives with other checksums, and other numbers of classes and images.
-        download: let torchvision first download the archives to the one source, a folder.
-        sampled: for "folder", how many classes become the validation and test splits, and which; None uses the
-            folders' names if they are names of splits.
+        download: first download the archives with torchvision to the only source, a folder.
+        sampled: for "folder", the random split of the classes; by default, folder names define the splits if they can.
         progress: called with the finished and total MiB while archives are read, then with finished and total images.
 
     Returns:
@@ -87,12 +86,12 @@ def prepare(
         check_places(plan.items, out, replace=known is not None)
         record.skipped, record.split_by = plan.skipped, plan.by
         record.differs = [
-            f"{part} has {counts[part][1]:,} images, where the other release of {name} has {images:,}"
+            f"{part} has {counts[part][1]:,} images, but the other release of {name} has {images:,}"
             for part, (_, images) in plan.alike.items()
             if images != counts.get(part, (0, 0))[1]
         ]
         record.write(out)
-        # The authors ignore EXIF tags; your own photos stay upright.
+        # The authors ignore EXIF tags; your own photos are turned upright.
         write_items(plan.items, out, progress, upright=name == "folder")
     record.holding = hold(out, [*counts])
     record.write(out)

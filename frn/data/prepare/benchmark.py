@@ -1,4 +1,4 @@
-"""Benchmark data sets: their sources, the place of each image, and the expected counts."""
+"""Benchmark data sets: their sources, the split and class of each image, and the expected counts."""
 
 import re
 import tomllib
@@ -67,12 +67,12 @@ class Benchmark:
 
 
 def interleaved(index: int) -> str:
-    """Return the split of a class by its number: even numbers train, odd ones validate and test in turn."""
+    """Return the split of a class by its number: train for even numbers, validation and test in turn for odd ones."""
     return "train" if index % 2 == 0 else "val" if index % 4 == 1 else "test"
 
 
 def read_split(name: str) -> dict[str, Any]:
-    """Return the facts of `splits/NAME.toml`."""
+    """Return the content of `splits/NAME.toml`."""
     return tomllib.loads((package_files("frn.data") / "splits" / f"{name}.toml").read_text(encoding="utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""`prepared.json`: a record of a data set's sources, which makes repeated calls quick and prevents mixtures."""
+"""`prepared.json`: a record of a data set's sources. It makes repeated calls quick and prevents mixed data sets."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class Record(Struct):
     split_by: str = ""
     """Description of how a folder was split."""
     differs: list[str] = []
-    """Differences from the numbers of another release of the benchmark."""
+    """Notes on counts that differ from another release of the benchmark."""
 
     def is_whole(self, sources: list[str], out: Path) -> bool:
         """Return whether `out` is complete and the sources are unchanged."""

@@ -1,6 +1,6 @@
 """Files in folders and archives, read on demand: nothing is unpacked.
 
-An archive's entry never becomes a path: benchmarks look entries up by name and choose themselves where a file goes. An
+An archive's entry never becomes a path: benchmarks look up entries by name and choose where to write each file. An
 entry that leads outside its archive, or is larger than any image data set needs, raises an error.
 """
 
@@ -70,7 +70,7 @@ class Sources:
     unofficial: bool = False
     """Whether another checksum is accepted."""
     digests: dict[str, str] = field(default_factory=dict)
-    """MD5 of the files read, by `fingerprint` alone; known values need not be computed again."""
+    """MD5 of the files read, by `fingerprint` alone; known values are not computed again."""
     progress: Progress = lambda done, total: None
     """Called with the finished and total MiB while an archive is read."""
     leave_out: Path | None = None

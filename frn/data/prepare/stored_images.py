@@ -75,7 +75,7 @@ def as_stored(data: bytes) -> bytes:
 
 EXIF = b"Exif\0\0"
 MAX_EXIF_START = 1 << 16
-"""The EXIF segment is among the first; some photos have a JFIF header before it."""
+"""The EXIF segment is near the start of the file; some photos have a JFIF header before it."""
 ORIENTATION, SHORT = 0x0112, 3
 
 

@@ -70,7 +70,7 @@ def _is_whole(item: Item, out: Path) -> bool:
 
 
 def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> None:
-    """Check that every item has its own place, and that there are no other files.
+    """Check that every item has its own place, and that the folder has no other files.
 
     Raises FrnError if two items share a place, a name is invalid, or `out` has other files; without `replace`, also if
     files of the same names differ.

@@ -37,7 +37,7 @@ Fit = Callable[[Tensor, Tensor], Tensor]
 
 
 def nearest_mean(support: Tensor, query: Tensor) -> Tensor:
-    """Score by minus the squared distance from the mean of each class."""
+    """Score by the negative squared distance from the mean of each class."""
     return -squared_distances(query, support.mean(1))
 
 
@@ -51,7 +51,7 @@ def nearest_neighbours(support: Tensor, query: Tensor) -> Tensor:
 
 
 def ridge(support: Tensor, query: Tensor) -> Tensor:
-    """Score by ridge regression of the labels, with the penalty of least squared leave-one-out error."""
+    """Score by ridge regression of the labels, with the penalty that minimises the squared leave-one-out error."""
     way, shot = support.shape[:2]
     (u, s, v), labels, queries = _centred(support, query)
     targets = labels - 1 / way
@@ -65,7 +65,7 @@ def ridge(support: Tensor, query: Tensor) -> Tensor:
 
 
 def logistic(support: Tensor, query: Tensor) -> Tensor:
-    """Score by logistic regression with an L2 penalty; C makes held-out supports most likely."""
+    """Score by logistic regression with an L2 penalty; C maximises the likelihood of held-out supports."""
     shot = support.shape[1]
     (u, s, v), labels, queries = _centred(support, query)
     features, best = u * s, USUAL
@@ -97,13 +97,13 @@ def _fit_logistic(features: Tensor, labels: Tensor, used: Tensor, c: Tensor) -> 
 
 
 def baseline(support: Tensor, query: Tensor) -> Tensor:
-    """Linear layer on features of any length, whose mean square is 1 because the rate depends on it (Baseline)."""
+    """Fit a linear layer to features scaled to a mean square of 1, because the rate depends on it (Baseline)."""
     scale = support.square().mean().sqrt()
     return _fitted(support / scale, query / scale, normalised=False)
 
 
 def baseline_plus(support: Tensor, query: Tensor) -> Tensor:
-    """Linear layer with separate length and direction of its weights, on features of length one (Baseline++)."""
+    """Fit a linear layer with separate length and direction of its weights, to features of length one (Baseline++)."""
     return _fitted(SCALE * support, SCALE * query, normalised=True)
 
 

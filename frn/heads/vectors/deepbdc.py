@@ -1,8 +1,9 @@
-"""DeepBDC (Xie et al., CVPR 2022): images compared by Brownian distance covariance, a closed form.
+"""DeepBDC (Xie et al., CVPR 2022): images are compared by Brownian distance covariance, a closed form.
 
 The formulas follow the authors' code (Fei-Long121/DeepBDC, Meta DeepBDC). An image is the matrix of distances between
-its channels, each seen as a vector over the locations, centred by rows and columns. The code's layer that reduces
-channels first is omitted, as its default does for the 640 channels of ResNet-12; its logits have no temperature.
+its channels, each seen as a vector over the locations, centred by rows and columns. The code has a layer that first
+reduces the channels; it is omitted here, as by default for the 640 channels of ResNet-12. The code's logits have no
+temperature.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""Groups of unlabelled photos that probably show one class each: the mixture of `transductive` without examples.
+"""Groups of unlabelled photos that probably show one class each. The method is that of `transductive` without examples.
 
 Only one photo of a set of near copies is used. The groups start as Ward's clusters of the pooled maps (Ward, 1963; by
 nearest-neighbour chains and the formula of Lance and Williams). Then, for some rounds, each group is the pool of its
-photos with their weights, and each photo goes to the groups that reconstruct it best without itself.
+photos with their weights, and each photo goes to the groups that reconstruct it best by leave-one-out.
 
 If the number of groups is not given, it is the smallest number of clusters for which photos are reconstructed by the
 rest of their cluster about as well as for the best number: too few clusters mix classes, and too many leave little to
@@ -27,7 +27,7 @@ from frn.ridge.tuning import Prior
 from frn.ridge.unlabelled.transductive import NEGLIGIBLE, mixture_errors
 
 MAX_PHOTOS = 5000
-"""Most photos; their distances take 200 MB."""
+"""Maximum number of photos; their distances take 200 MB."""
 SHIFTS = (-0.8,) * 4 + (-1.8,) * 4
 """Offsets of alpha from the trained one, round by round."""
 SLACK = 0.03
@@ -113,7 +113,7 @@ def _cut(merges: list[tuple[int, int]], count: int) -> Order:
 
 
 def _likeliest_count(maps: Floats, merges: list[tuple[int, int]], prior: Prior) -> int:
-    """Return the number of clusters that fits the photos' errors without themselves."""
+    """Return the number of clusters that fits the photos' leave-one-out errors."""
     left_out: dict[tuple[int, ...], float] = {}
 
     def error(members: Order) -> float:

@@ -1,7 +1,7 @@
-"""Transductive inference: the queries refine the classes that they are compared with. Free of torch.
+"""Transductive inference: the queries refine the classes that they are compared with. Does not need torch.
 
-A query that probably belongs to a class is also an example of it. So a class becomes its pool and all queries, each by
-its weight w = w_qc, and the queries are scored again, a few times:
+A query that probably belongs to a class is also an example of it. So a class becomes its pool and all queries, each
+query with its weight w = w_qc, and the queries are scored again, a few times:
 
     A_c = S^T S + sum_q w_qc Q^T Q + lam I
 
@@ -10,8 +10,9 @@ without the query's own weighted rows, and the r x r identity gives them from th
 
     Q (A_c - w Q^T Q)^-1 = (I - w K)^-1 Q A_c^-1,    K = Q A_c^-1 Q^T.
 
-A weight is half of the probability of the class, times a gate that is near 0 for queries that no class explains well:
-those are probably of no class. Gamma grows with the classes, as it does with shots, but less: queries are not examples.
+A weight is half of the probability of the class, times a gate that is near 0 for queries that no class explains well,
+because those probably belong to no class. Gamma grows with the classes, as it does with shots, but less: queries are
+not examples.
 
 Refined errors are also smaller for queries of unknown classes. So the errors before refinement decide whether a query
 is unknown. All answers depend on the queries that are given together.
@@ -37,7 +38,7 @@ GROWTH = 0.25
 NEGLIGIBLE = 0.01
 """Weights below this are set to 0, so that most queries need no r x r inverse for most classes."""
 BLOCK = 1 << 25
-"""Number of second moments computed at once."""
+"""Number of queries whose second moments are computed at once."""
 
 Maps = NDArray[np.floating]
 
@@ -70,7 +71,7 @@ def _weights(errors: Array, whole: Array, gamma: float) -> Array:
 def mixture_errors(
     grams: Array, shots: NDArray[np.intp], queries: Floats, weights: Array, head: HeadParameters
 ) -> Array:
-    """Return class errors (q, way) by pools of S^T S (way, d, d) and weighted queries, each query without itself."""
+    """Return leave-one-out class errors (q, way) by pools of S^T S (way, d, d) and weighted queries."""
     r, d = queries.shape[1:]
     rho, lams = head.rho(), head.lam(r, d) * (shots + weights.sum(0)).clip(1)
     systems = grams + lams[:, None, None] * np.eye(d)

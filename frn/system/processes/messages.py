@@ -27,14 +27,14 @@ def decode(line: bytes) -> Message:
     try:
         message = json.loads(line)
     except ValueError as error:
-        raise ValueError(f"no JSON: {line[:80]!r}") from error
+        raise ValueError(f"not JSON: {line[:80]!r}") from error
     if not isinstance(message, dict):
-        raise ValueError(f"no object: {line[:80]!r}")
+        raise ValueError(f"not an object: {line[:80]!r}")
     return message
 
 
 def convert(data: object, kind: type[Kind]) -> Kind:
-    """Return JSON data as a dataclass or another type. ValueError says which part does not fit."""
+    """Return JSON data as a dataclass or another type. Raises ValueError with the part that does not fit."""
     import msgspec  # imported here because no question is asked before the app's first paint
 
     try:
@@ -58,7 +58,7 @@ def read(pipe: IO[bytes]) -> tuple[Message, list[bytes]]:
     message = decode(line)
     lengths = message.pop("blobs", None)
     if not isinstance(lengths, list) or not all(isinstance(n, int) and 0 <= n <= MAX_BYTES for n in lengths):
-        raise ValueError("the lengths of the bytes behind a message are missing")
+        raise ValueError("a message lacks the lengths of its binary data")
     blobs = [pipe.read(length) for length in lengths]
     if [len(blob) for blob in blobs] != lengths:
         raise EOFError("the pipe ended")

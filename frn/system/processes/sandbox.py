@@ -1,8 +1,7 @@
 """Work on untrusted bytes in a child process with limited time and memory.
 
-Decoders and runtimes are C code: exceptions do not reach into it and Python's timers do not end it, but a process can
-be killed. A child answers many questions, because starting one takes a quarter of a second; it ends with the process
-that started it.
+Decoders and runtimes are C code, which Python's exceptions and timers cannot stop, but a process can be killed. A child
+answers many questions, because starting one takes a quarter of a second; it ends with the process that started it.
 """
 
 import contextlib
@@ -189,7 +188,7 @@ def _limit_memory(most: int) -> None:
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Any:
-    """Let the system kill this process after this many seconds, whatever it is doing."""
+    """Let the system kill this process after this many seconds, regardless of its state."""
     if sys.platform == "win32":
         yield
         return

@@ -1,7 +1,7 @@
 """Preset of `frn finetune`, fitted to a model and to the user's classes.
 
 The model decides what is trained (backbone, transform, normalisation); the photos decide the size of episodes, the
-number of epochs and the validation classes. Free of torch.
+number of epochs and the validation classes. Does not need torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ from frn.training.presets import WITH_AUXILIARY_LOSS, Preset, Schedule, find_pre
 from frn.training.presets.preset import TrainingData, ValidationProtocol
 
 MIN_CLASSES = 10
-"""Fewest classes. With fewer classes, or fewer than `PER_CLASS` photos each, training would memorise the photos."""
+"""Minimum number of classes. With fewer, or fewer than `PER_CLASS` photos each, training would memorise the photos."""
 HELD_OUT = 0.25
 """Fraction of classes used for validation without val/; at least three if there are seven or more."""
 PER_CLASS = 10
-"""Most photos of a class in an episode; half of them are supports, at most five."""
+"""Maximum photos of a class in an episode; half of them are supports, at most five."""
 MAX_WAYS = 20
 STEPS = 200
 """Approximate number of episodes, rounded to whole epochs."""
@@ -31,7 +31,7 @@ VALIDATIONS, VALIDATION_EPISODES = 2, 50
 SCHEDULE = Schedule(epochs=8, milestones=(3, 5, 6, 7), learning_rate=0.002, lr_decay=0.4, warm_up=20)
 """Starts at a fifth of the shipped models' episode rate and ends far below their last one."""
 SHARES = (0.25, 0.5, 0.75)
-"""Fractions of the way from the initial weights; far from them, what the model knew of similar photos is lost."""
+"""Mixtures to try, as fractions of the way from initial to trained weights; close to 1, old knowledge is lost."""
 CLASSICAL = 0.5
 """Weight of classifying all classes; episodes alone distinguish only a few at a time."""
 
@@ -140,8 +140,8 @@ def fitted_shape(sizes: Sequence[int]) -> EpisodeShape:
     serving = sum(size >= max(2, per_class) for size in sizes)
     if per_class < 2 or serving < 2:
         raise FrnError(
-            f"{serving} of {len(sizes)} training classes have two photos or more: an episode needs a support and a "
-            "query of at least two. Add photos."
+            f"only {serving} of {len(sizes)} training classes have two or more photos, but an episode needs at least "
+            "two such classes. Add photos."
         )
     shot = min(5, per_class // 2)
     way = min(MAX_WAYS, max(min(5, serving), -(-serving // 2)))

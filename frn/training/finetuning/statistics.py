@@ -28,7 +28,7 @@ PHOTOS, BATCH = 512, 64
 PER_CLASS = 12
 """Number of photos that a class mean is computed from."""
 MIN_CROP = 0.6
-"""Least fraction of a photo that is cropped: nearly all, as outside training."""
+"""Minimum fraction of a photo in a crop: nearly all of it, as outside training."""
 
 
 def norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:

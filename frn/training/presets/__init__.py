@@ -1,4 +1,4 @@
-"""Training presets by name: those of the paper, by data set, and our own. Free of torch."""
+"""Training presets by name: those of the paper, by data set, and our own. Does not need torch."""
 
 import difflib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Settings from a TOML file applied to a preset, named as in a run's `config.toml`. Free of torch."""
+"""Settings from a TOML file applied to a preset, named as in a run's `config.toml`. Does not need torch."""
 
 import tomllib
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: 
         changed = {name: None for name in names if name not in table and type(None) in get_args(hints[name])}
     for name, value in table.items():
         if name not in names:
-            raise FrnError(f"{where}: there is no setting {name!r}; choose from {', '.join(names)}")
+            raise FrnError(f"{where}: unknown setting {name!r}; choose from {', '.join(names)}")
         before = getattr(settings, name)
         if is_dataclass(before) and isinstance(value, Mapping):
             changed[name] = overlay(before, value, f"{where}, [{name}]", whole=whole)

@@ -75,7 +75,7 @@ class TrainingData:
     prepare: str | None
     """Data set as `frn data prepare` calls it; None if images are rendered."""
     name: str = ""
-    """Name in tables of a data set of `frn data prepare folder`."""
+    """Name in tables of a data set that was prepared with `frn data prepare folder`."""
     max_side: int
     """Largest shorter side of stored training images, in pixels."""
     exclude_classes: tuple[str, ...] = ()

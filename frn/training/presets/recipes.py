@@ -1,4 +1,4 @@
-"""Recipes: TOML files whose tables are presets. Free of torch.
+"""Recipes: TOML files whose tables are presets. Does not need torch.
 
 A table names in `over` the table or known preset that it changes; its settings are named as in a run's `config.toml`,
 as for `frn train --config`.
@@ -56,7 +56,7 @@ def _build(tables: Mapping[str, Any], stage: str, presets: Mapping[str, Preset],
     while (name := str(tables[chain[-1]].get("over")) if chain else stage) not in presets or not chain:
         if not isinstance(tables.get(name), dict) or name in chain:
             known = ", ".join(name for name in tables if isinstance(tables[name], dict))
-            raise FrnError(f"{where}: there is no stage {name!r} to start from; choose from {known}")
+            raise FrnError(f"{where}: no stage {name!r} to start from; choose from {known}")
         chain.append(name)
     preset = presets[name]
     for name in reversed(chain):

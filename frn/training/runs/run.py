@@ -24,12 +24,12 @@ class RunResult:
 
     position: TrainState
     finished: bool
-    """False if it was interrupted; it can then be resumed."""
+    """Whether the run is complete; an interrupted run can be resumed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSettings:
-    """Settings of how to run a preset; only the seed and the precision affect the result."""
+    """Settings for running a preset; only the seed and the precision affect the result."""
 
     seed: int = 0
     precision: Precision = "fp32"
@@ -43,13 +43,13 @@ class RunSettings:
     command: str = ""
     """Command to record in `config.toml`."""
     facts: Mapping[str, object] = field(default_factory=dict)
-    """Further entries of the model's record (data set, split, ...)."""
+    """Other entries of the model's record (data set, split, ...)."""
     ranks: ProcessGroup = ALONE
     """Processes that train together."""
 
 
 class TrainingRun:
-    """Steps, epochs and checkpoints of any training; the caller defines a step."""
+    """Counts steps and epochs and writes checkpoints for any kind of training; the caller defines a step."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class TrainingRun:
             while position.epoch < epochs:
                 steps = draw()
                 if len(steps) < world:
-                    raise FrnError(f"an epoch has {len(steps)} steps, fewer than the {world} ranks. Start fewer.")
+                    raise FrnError(f"an epoch has {len(steps)} steps, fewer than the {world} ranks. Start fewer ranks.")
                 while position.step + world <= len(steps):  # drop the last steps, which not every rank gets
                     take(steps[position.step + rank], len(steps))
                     position.step, position.total_steps = position.step + world, position.total_steps + 1

@@ -58,7 +58,7 @@ class RunFolder:
     """Reads and writes the files of one run."""
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
-        """Ranks other than the first read a run's folder and write nothing."""
+        """Use a run's folder; ranks other than the first only read it."""
         self.path, self.writes = path, writes
         self.last = path / "last.safetensors"
         self.best = path / "best.safetensors"
@@ -68,7 +68,7 @@ class RunFolder:
         """Checksums of the photos; if they differ, a resumed run continues with a warning."""
 
     def claim(self) -> None:
-        """Lock the folder against other processes. Raises FrnError if one trains here or it cannot be created."""
+        """Lock the folder. Raises FrnError if another process trains here or the lock cannot be created."""
         known = _held.get(self.path.absolute())
         if known is not None and known.is_held():
             return
@@ -79,8 +79,8 @@ class RunFolder:
             raise FrnError(f"{self.path}: cannot be written ({error.strerror})") from error
         if not is_ours:
             raise FrnError(
-                f"{self.path}: another process is training there, {holder(wanted.path)}. Wait until it ends, or give "
-                "another --out."
+                f"{self.path}: {holder(wanted.path)} is already training there. Wait until it ends, or give another "
+                "--out."
             )
         _held[self.path.absolute()] = wanted
 
@@ -127,7 +127,7 @@ class RunFolder:
     ) -> TrainState:
         """Restore model, objective and optimiser, and return the position in the run.
 
-        Raises FrnError if there is no checkpoint, or its run has other settings, apart from fewer epochs.
+        Raises FrnError if the checkpoint is missing, or its run has other settings, apart from fewer epochs.
         """
         if not self.last.is_file():
             raise FrnError(f"{self.path}: has no last.safetensors to resume from. Remove --resume to start.")
@@ -232,7 +232,7 @@ def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
 
 
 def read_tensors(file: Path, part: str = "") -> dict[str, Tensor]:
-    """Return the tensors of a file whose names begin with `part`, by the rest of their names."""
+    """Return the tensors of a file whose names begin with `part`, by name without `part`."""
     with safetensors.safe_open(file, framework="pt") as opened:
         names = [name for name in opened.keys() if name.startswith(part)]  # noqa: SIM118  (not a dict)
         return {name.removeprefix(part): opened.get_tensor(name) for name in names}

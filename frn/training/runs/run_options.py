@@ -1,4 +1,4 @@
-"""Options of a training run: a preset, changes to it, and where and how to run it. Free of torch."""
+"""Options of a training run: a preset, changes to it, and where and how to run it. Does not need torch."""
 
 import os
 import shutil
@@ -119,15 +119,15 @@ class RunOptions:
         name, preset = self.preset, self.overridden()
         stage, idle = ("trains on episodes", ("batch",)) if preset.trains_on_episodes else ("pre-trains", OF_EPISODES)
         if given := [f"--{option}" for option in idle if getattr(self, option) is not None]:
-            raise FrnError(f"{given[0]}: preset {name!r} {stage}, where it has no effect. Remove it.")
+            raise FrnError(f"{given[0]} has no effect, because preset {name!r} {stage}. Remove it.")
         if self.backbone is not None and ":" in self.backbone:
             raise FrnError(
-                f"--backbone {self.backbone}: pretrained backbones are not trained here. "
-                f"`frn models add {self.backbone}` makes a model of one, which needs no training."
+                f"--backbone {self.backbone}: pretrained backbones cannot be trained. "
+                f"`frn models add {self.backbone}` adds one as a model, which needs no training."
             )
         if self.compiled and shutil.which(compiler := os.environ.get("CXX", CXX)) is None:
             raise FrnError(
-                f"--compile needs a C++ compiler, and there is no {compiler}: install one, or remove --compile"
+                f"--compile needs a C++ compiler, but {compiler} was not found. Install it, or remove --compile"
             )
         if (start := preset.pretraining.init_from) and self.init is None and not self.resume:
             recipe, colon, _ = name.rpartition(":")

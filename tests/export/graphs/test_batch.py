@@ -74,7 +74,7 @@ def test_preprocessing_file_equals_the_transform(classifier: Classifier, size: t
     session = open_session(graph, "preprocess", device="cpu", threads=1)
     (images,) = run_session(session, ["images"], {"image": pixels})
     expected = classifier.extractor.transform(Image.fromarray(pixels)).transpose(2, 0, 1)
-    assert np.abs(images[0] * 255 - expected).max() <= 1.001  # one grey level, from rounding a half
+    assert np.abs(images[0] * 255 - expected).max() <= 1.001  # one grey level of difference, from rounding a half
 
 
 def graphs(classifier: Classifier) -> dict[str, onnx.ModelProto]:

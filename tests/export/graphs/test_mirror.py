@@ -74,3 +74,7 @@ def test_torch_gives_the_same_mirrored_maps(both: Extractor) -> None:
     np.testing.assert_allclose(maps, both.feature_maps(images.images()[:]), atol=1e-3)
     exported = OnnxExtractor(load_extractor("conv4", "cpu"), mirror=True).extract(images).numpy()
     np.testing.assert_allclose(maps, exported, atol=1e-3)
+    plain = load_extractor("conv4", "cpu")
+    for extractor in (TorchExtractor(load_model("conv4")), OnnxExtractor(plain)):  # by default without mirror images
+        expected = plain.feature_maps(images.images()[:])
+        np.testing.assert_allclose(extractor.extract(images).numpy(), expected, atol=1e-3)

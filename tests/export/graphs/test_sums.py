@@ -14,7 +14,7 @@ from frn.ridge.parameters import HeadParameters
 @pytest.mark.parametrize("matrix", [0, 64])
 @pytest.mark.parametrize("axis", [0, 2])
 @pytest.mark.parametrize("shots", [(2, 2, 2), (1, 3, 2), (3, 1, 1)])
-@pytest.mark.parametrize("beta", [0.2, 1.2])  # rho above 2 has negative signs
+@pytest.mark.parametrize("beta", [0.2, 1.2])  # rho above 2 leads to negative signs
 def test_sums_equal_the_energy_that_classes_explain(
     monkeypatch: pytest.MonkeyPatch, matrix: int, axis: int, shots: tuple[int, ...], beta: float
 ) -> None:

@@ -88,7 +88,7 @@ def test_weights_file_leads_to_an_answer(tmp_path: Path, moths: Path, monkeypatc
 
     session = onnxruntime.InferenceSession(out / "classifier.onnx", providers=["CPUExecutionProvider"])
     (shares,) = session.run(["probability"], {"image": np.asarray(Image.open(photo).convert("RGB"))})
-    pixels = np.asarray(Image.open(photo).convert("RGB"))  # the file is an example, so it is classified without itself
+    pixels = np.asarray(Image.open(photo).convert("RGB"))  # an example is classified by leave-one-out
     np.testing.assert_allclose(shares, fitted.predict_proba([pixels])[0], atol=0.02)
 
 
@@ -114,7 +114,7 @@ def test_failed_export_prints_nothing_on_stdout(capfd: pytest.CaptureFixture[str
     assert capfd.readouterr().out == ""
 
 
-def test_a_value_depends_on_the_pixels_unless_it_comes_from_their_shape_alone() -> None:
+def test_values_computed_from_the_shape_do_not_depend_on_the_pixels() -> None:
     def node(kind: str, inputs: list[str], output: str) -> onnx.NodeProto:
         return onnx.helper.make_node(kind, inputs, [output])
 

@@ -67,7 +67,7 @@ def test_folder_and_archive_give_the_same_runtime(
         (package() | {"package.json": b"[]"}, "its package.json cannot be read"),
     ],
 )
-def test_a_non_runtime_is_refused(files: dict[str, bytes], reason: str, tmp_path: Path) -> None:
+def test_other_archive_than_the_runtime_is_refused(files: dict[str, bytes], reason: str, tmp_path: Path) -> None:
     with pytest.raises(FrnError, match=re.escape(reason)):
         find_runtime(pack(tmp_path / "x.tgz", files))
 
@@ -109,7 +109,9 @@ def test_page_is_complete_and_requests_nothing_else(archive: Path, tmp_path: Pat
     r = described["grid"][0] * described["grid"][1]
     assert np.fromfile(out / "supports.bin", "<f4").size == 30 * r * described["channels"]
     frn(*words)
-    assert (out / "sw.js").read_text(encoding="utf-8") == worker  # the same page again, so browsers keep their copy
+    assert (out / "sw.js").read_text(
+        encoding="utf-8"
+    ) == worker  # the same page gives the same checksum, so browsers keep their copy
 
 
 def test_page_without_classes_removes_earlier_classes(archive: Path, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_compiled_results_gradients_and_statistics_equal_plain_functions(
 
 
 @needs_compiler
-def test_compiled_backbone_learns_the_same() -> None:
+def test_compiled_backbone_trains_with_the_same_result() -> None:
     torch.manual_seed(0)
     plain = build_backbone("resnet12-small", size=42)
     compiled, exact = copy.deepcopy(plain), copy.deepcopy(plain).double()
@@ -126,7 +126,7 @@ def test_channels_with_few_values_use_the_plain_functions() -> None:
 
 
 def test_networks_without_such_blocks_are_refused() -> None:
-    with pytest.raises(FrnError, match="--compile: does not support Sequential"):
+    with pytest.raises(FrnError, match="--compile does not support Sequential"):
         compile_blocks(nn.Sequential(nn.Conv2d(3, 4, 3)))
 
 
@@ -147,7 +147,7 @@ def test_compiled_run_trains_the_same_and_resumes_bit_for_bit(tmp_path: Path) ->
 
 def test_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(FrnError, match="--compile needs a C\\+\\+ compiler, and there is no no-such-compiler"):
+    with pytest.raises(FrnError, match="--compile needs a C\\+\\+ compiler, but no-such-compiler was not found"):
         RunOptions(preset="demo", compiled=True).check()
 
 

@@ -37,7 +37,7 @@ def test_folding_keeps_maps_and_removes_normalisations(name: str) -> None:
     assert norms(lean) == 0 < norms(backbone)
 
 
-def test_folded_bf16_is_as_close_to_float32() -> None:
+def test_folding_does_not_increase_the_bf16_error() -> None:
     backbone = trained(build_backbone("resnet12-small", last_pool=True, size=32))
     lean, images = folded(backbone, 32), torch.randn(16, 3, 32, 32)
     with torch.no_grad():
@@ -61,6 +61,6 @@ class Crossed(Backbone):
         return maps + self.norm(maps)
 
 
-def test_network_with_other_use_of_its_parts_is_not_folded() -> None:
+def test_network_that_uses_its_layers_differently_is_not_folded() -> None:
     backbone = trained(Crossed())
     assert folded(backbone, 8) is backbone

@@ -106,8 +106,8 @@ def test_images_are_preprocessed_like_those_of_the_weights() -> None:
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
-    file = weights_of("resnet34", tmp_path)  # has everything in a ResNet-18, and more
-    with pytest.raises(FrnError, match=r"does not belong to this network: it also holds layer1\.2"):
+    file = weights_of("resnet34", tmp_path)  # has all weights of a ResNet-18, and more
+    with pytest.raises(FrnError, match=r"does not match this network: it has an unknown layer1\.2"):
         import_pretrained("torchvision:resnet18", file)
     torch.save({"conv1.weight": torch.zeros(64, 3, 7, 7)}, tmp_path / "part.pth")
     with pytest.raises(FrnError, match=r"it lacks bn1\.bias and"):
@@ -120,7 +120,9 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path: Path) -> None:
         import_pretrained("torchvision:resnet18", tmp_path / "whole.pth")
 
 
-def test_missing_weights_name_the_searched_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_about_missing_weights_names_the_searched_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     with pytest.raises(FrnError, match=r"no weights found.*--weights FILE"):
         find_weights("torchvision:resnet18", None)
@@ -134,7 +136,7 @@ def test_missing_weights_name_the_searched_cache(tmp_path: Path, monkeypatch: py
     ("name", "reason"),
     [
         ("torchvision:resnet19", "torchvision has no such classification network"),
-        ("torchvision:googlenet", "belongs to no family with feature maps"),
+        ("torchvision:googlenet", "its feature maps are not supported"),
         ("torchvision:", "a pretrained backbone is named"),
         ("torchvision:vit_b_16", "returns no feature map for 40 x 40 images"),
     ],
@@ -179,8 +181,8 @@ def test_small_file_naming_a_huge_network_is_refused_cheaply(tmp_path: Path) -> 
     reason, told = done.stdout.splitlines()
     assert "its weights do not fit a frn model on torchvision:regnet_y_128gf (Missing key(s)" in reason
     seconds, grown = map(float, told.split())
-    assert grown < 300 << 10  # KiB; with its weights the network takes 3.3 GB
-    assert seconds < 20  # seconds of processor time: one on an idle machine, 55 with the weights
+    assert grown < 300 << 10  # in KiB; with its weights the network takes 3.3 GB
+    assert seconds < 20  # processor seconds: one on an idle machine, 55 with the weights
 
 
 @pytest.mark.parametrize("name", ["resnet18", "regnet_x_400mf", "swin_t", "convnext_tiny", "efficientnet_b0"])
@@ -214,7 +216,7 @@ def test_efficientnet_package_weights_are_matched_by_order(tmp_path: Path) -> No
 
 
 def test_weights_of_another_efficientnet_lite_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FrnError, match="does not belong to this network"):
+    with pytest.raises(FrnError, match="does not match this network"):
         import_pretrained("timm:tf_efficientnet_lite0", lite_weights(tmp_path, "tf_efficientnet_lite1"), size=64)
 
 

@@ -44,7 +44,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Model:
     return Model(ModelConfig(backbone="conv4", method="two-scales", transform=EvaluationTransform(size=84))).eval()
 
 
-def test_logits_are_those_of_the_maps_of_both_blocks(model: Model) -> None:
+def test_logits_use_the_maps_of_both_blocks(model: Model) -> None:
     images = torch.rand(5, 3, 84, 84)
     with torch.no_grad():
         maps = model.feature_maps(images)
@@ -75,5 +75,5 @@ def test_probe_leaves_running_statistics_alone() -> None:
 
 
 def test_network_without_such_blocks_is_refused() -> None:
-    with pytest.raises(FrnError, match="a Conv4 has no blocks -5, -1"):
+    with pytest.raises(FrnError, match="a Conv4 lacks the blocks -5, -1"):
         Stages(Conv4(), (-5, -1), 84)

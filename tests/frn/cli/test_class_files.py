@@ -1,4 +1,4 @@
-"""Classes from a zip and from a CSV: wherever a folder of class folders is taken, with the same results."""
+"""Commands accept classes in a zip or a CSV instead of folders, with the same results."""
 
 import csv
 import json
@@ -71,7 +71,7 @@ def test_a_csv_gives_the_answers_of_its_folder(folder: Path, head: list[str], de
 
 
 @pytest.mark.parametrize("form", ["zip", "csv"])
-def test_every_command_that_takes_class_folders_takes_it(folder: Path, tmp_path: Path, form: str) -> None:
+def test_every_command_accepts_a_zip_or_csv_of_classes(folder: Path, tmp_path: Path, form: str) -> None:
     path = zipped(folder) if form == "zip" else table(folder, [["path", "label"], *rows_of(folder)])
     labelled = tmp_path / "labelled" / "eyed footman"
     labelled.mkdir(parents=True)
@@ -87,7 +87,7 @@ def test_every_command_that_takes_class_folders_takes_it(folder: Path, tmp_path:
     assert (again.stdout, again.stderr) == (project.stdout, "")
 
 
-def test_what_score_and_classify_write_can_be_scored(folder: Path, tmp_path: Path) -> None:
+def test_csv_of_score_and_classify_can_be_scored(folder: Path, tmp_path: Path) -> None:
     labelled = tmp_path / "labelled" / "eyed footman"
     labelled.mkdir(parents=True)
     shutil.copy(PHOTO, labelled)
@@ -99,7 +99,11 @@ def test_rows_without_a_photo_or_a_label_are_reported_and_others_used(folder: Pa
     odd = [["x.pdf", "jay"], ["", "jay"], ["moths/y.jpg", ""], ["gone.jpg", "eyed footman"]]
     told = frn("classify", table(folder, [["path", "label"], *rows_of(folder), *odd]), PHOTO)
     assert told.exit_code == 0
-    for reason in ("row 17 is skipped: .pdf", "row 18 is skipped: it names no", "row 19 is skipped: it has no label"):
+    for reason in (
+        "row 17 is skipped: .pdf",
+        "row 18 is skipped: it has no photo",
+        "row 19 is skipped: it has no label",
+    ):
         assert reason in told.stderr
     assert "gone.jpg: cannot be read" in told.stderr
 
@@ -124,7 +128,7 @@ def test_a_csv_without_classes_is_refused_in_one_line(tmp_path: Path, content: b
 def test_a_damaged_zip_is_refused_and_a_damaged_photo_in_it_skipped(folder: Path, tmp_path: Path) -> None:
     path = zipped(folder)
     data = bytearray(path.read_bytes())
-    place = data.find(b"\xff\xd8\xff")  # the first photo
+    place = data.find(b"\xff\xd8\xff")  # damage the first photo
     data[place : place + 200] = bytes(200)
     path.write_bytes(data)
     told = frn("classify", path, PHOTO)
@@ -133,10 +137,10 @@ def test_a_damaged_zip_is_refused_and_a_damaged_photo_in_it_skipped(folder: Path
     (tmp_path / "y.zip").write_bytes(data[:-30])
     told = frn("classify", tmp_path / "y.zip", PHOTO)
     assert (told.exit_code, len(told.stderr.splitlines())) == (1, 1)
-    assert "is not a whole zip" in told.stderr
+    assert "is not a complete zip" in told.stderr
 
 
-def test_names_in_a_zip_without_the_flag_of_utf_8_are_read_as_such(folder: Path) -> None:
+def test_zip_names_without_the_utf8_flag_are_read_as_utf8(folder: Path) -> None:
     (folder / "eyed footman").rename(folder / "é footman")
     path = zipped(folder)
     data = path.read_bytes()

@@ -27,13 +27,13 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     asked = (classes, *photos, broken, photos[0])
     result = classify(*asked, "--out", out, "--top", 2)
     assert result.exit_code == 1
-    assert f"1 images could not be read: their lines in {out} say why" in result.stderr
+    assert f"1 images could not be read: their lines in {out} give the reason" in result.stderr
     whole = out.read_bytes()
     found = [json.loads(line) for line in whole.splitlines()]
     assert [line["image"] for line in found] == [*map(str, photos), str(broken)]
     assert all(len(line.get("errors", "ab")) == 2 for line in found)
     assert "error" in found[-1]
-    out.write_bytes(whole[: len(whole) // 2])  # a kill
+    out.write_bytes(whole[: len(whole) // 2])  # truncated, as by a kill
     assert "--resume" in classify(*asked, "--out", out).stderr
     assert classify(*asked, "--out", out, "--top", 2, "--resume").exit_code == 1
     assert out.read_bytes() == whole
@@ -43,12 +43,12 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     assert "1 images could not be read" in again.stderr
     assert classify(classes, photos[0], "--out", out, "--resume").exit_code == 0
     other = classify(*asked, "--out", out, "--resume", "--threshold", 0.5)
-    assert "line 1 was answered by other classes, another model or threshold" in other.stderr
+    assert "line 1 was written with other classes, another model or another threshold" in other.stderr
 
 
 def test_conflicting_options_are_refused(tmp_path: Path) -> None:
     words = (SAMPLES / "moths", SAMPLES / "queries")
-    assert "--out writes lines of JSON only" in classify(*words, "--out", tmp_path / "x", "--json").stderr
+    assert "--out only writes JSON lines" in classify(*words, "--out", tmp_path / "x", "--json").stderr
     assert "--transductive needs all photos at once" in classify(*words, "--transductive", "--out", "x").stderr
     assert "--resume continues the file of --out" in classify(*words, "--resume").stderr
 

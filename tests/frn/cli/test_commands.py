@@ -84,7 +84,7 @@ def test_a_wrong_folder_is_reported_before_torch_is_imported() -> None:
     assert result.stderr == "error: /none: cannot be listed (No such file or directory)\n"
 
 
-def test_the_shipped_model_tells_the_samples_apart() -> None:
+def test_shipped_model_distinguishes_the_samples() -> None:
     """The first command of the README. Chance is one in six."""
     result = frn("classify", SAMPLES / "moths", SAMPLES / "queries", "--json")
     answers = lines(result)
@@ -144,7 +144,7 @@ def test_broken_photos_are_skipped(moths: Path, model: Path, tmp_path: Path, tru
 def test_names_with_spaces_umlauts_and_emoji_and_a_class_of_one_image(moths: Path, model: Path, tmp_path: Path) -> None:
     for name, count in (("Käfer 🐞", 1), ("Grüner Wurm", 3)):
         (tmp_path / "my photos ♥" / name).mkdir(parents=True)
-        species = moths / "test" / f"moth 4{count}"  # its own copy: a photo may be an example of only one class
+        species = moths / "test" / f"moth 4{count}"  # a separate copy, because a photo may belong to only one class
         for number in range(count):
             shutil.copy(species / f"0{number}.png", tmp_path / "my photos ♥" / name / f"Foto {number} ß.png")
     query = tmp_path / "my photos ♥" / "Käfer 🐞" / "Foto 0 ß.png"
@@ -172,9 +172,7 @@ def test_unsuitable_folders_get_one_clear_line(model: Path, moths: Path, tmp_pat
         result = frn("classify", folder, query, "--model", model)
         assert result.exit_code == 1
         assert re.fullmatch(f"error: .*{re.escape(reason)}.*\n", result.stderr)
-    assert frn("classify", moths / "test", query, "--model", "conv5").stderr.startswith(
-        "error: conv5: there is no such model"
-    )
+    assert frn("classify", moths / "test", query, "--model", "conv5").stderr.startswith("error: conv5: no model file")
 
 
 def test_two_hundred_classes_work(moths: Path, model: Path, tmp_path: Path) -> None:
@@ -186,7 +184,7 @@ def test_two_hundred_classes_work(moths: Path, model: Path, tmp_path: Path) -> N
     assert len(answer["errors"]) == 200  # type: ignore[arg-type]
 
 
-def test_a_name_cannot_steer_the_terminal() -> None:
+def test_file_name_cannot_control_the_terminal() -> None:
     assert printable("a\x1b[2Jb\u202ec\n") == r"a\x1b[2Jb\u202ec\n"
 
 
@@ -309,7 +307,7 @@ def test_presets_and_models_as_json() -> None:
     assert set(json.loads(frn("models", "--json").stdout)) == set(shipped_models())
 
 
-def test_a_huge_image_is_scaled_not_stored(model: Path, moths: Path, tmp_path: Path) -> None:
+def test_very_wide_image_is_classified(model: Path, moths: Path, tmp_path: Path) -> None:
     Image.new("RGB", (30_000, 50), "green").save(tmp_path / "wide.png")
     answer = lines(frn("classify", moths / "test", tmp_path / "wide.png", "--json", "--model", model))[0]
     assert "label" in answer

@@ -52,7 +52,7 @@ def test_photo_instead_of_classes_gets_the_right_command(command: str) -> None:
         (("--way", 0), "--way"),
         (("--shot", 0), "--shot"),
         (("--queries", 0), "--queries"),
-        (("--backbone", "torchvision:resnet18"), "`frn models add torchvision:resnet18` makes a"),
+        (("--backbone", "torchvision:resnet18"), "`frn models add torchvision:resnet18` adds one"),
     ],
 )
 def test_untrainable_settings_are_refused_before_anything_starts(

@@ -105,7 +105,7 @@ def test_fp16_halves_the_extractor_and_reports_every_difference(two_classes: Pat
     assert "Cast" in operators(out / "classifier.onnx")
 
 
-def test_exported_half_precision_weights_load_like_any_model(tmp_path: Path) -> None:
+def test_exported_half_precision_weights_load_as_a_model(tmp_path: Path) -> None:
     result = export("--model", "conv4", "--out", tmp_path, "--precision", "fp16", "--weights", "--json")
     path = Path(json.loads(result.stdout)["weights"])
     stored, shipped = load_model(path), load_model("conv4")
@@ -155,7 +155,7 @@ def test_conflicting_options_are_reported_before_any_work(moths: Path, tmp_path:
     assert "--precision int8 needs --calibrate FOLDER" in export("--out", out, "--precision", "int8").stderr
     assert "fp16 needs no images" in export("--out", out, "--precision", "fp16", "--calibrate", moths).stderr
     assert "--threshold is stored in classifier.onnx" in export("--out", out, "--threshold", 0.5).stderr
-    assert "--runtime is for --web" in export("--out", out, "--runtime", tmp_path).stderr
+    assert "--runtime only applies to --web" in export("--out", out, "--runtime", tmp_path).stderr
     missing = export("--out", out, "--precision", "int8", "--calibrate", tmp_path / "none")
     assert "none: cannot be listed" in missing.stderr
     assert not out.exists()
@@ -169,7 +169,7 @@ def test_foreign_readme_is_not_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["README.md"]
 
 
-def test_unmarked_file_is_kept_unless_it_is_beside_an_earlier_export(tmp_path: Path) -> None:
+def test_unmarked_file_is_kept_unless_it_belongs_to_an_earlier_export(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "features.ort").write_bytes(b"mine")

@@ -18,7 +18,7 @@ from frn.cli.shell.output import FORMATS
 from frn.models.zoo import assets_folder
 
 TAKEN_BY_NAME = "locals"
-"""A command that calls it must pass on all of its parameters by name."""
+"""Function with which a command passes on all of its parameters by name."""
 ALWAYS = {("export", "onnx"): "ONNX is always written; the flag says so", ("main", "version"): "its callback prints"}
 
 
@@ -52,11 +52,11 @@ def test_every_parameter_is_read_by_its_command(name: str) -> None:
     ("words", "reason"),
     [
         ("train demo --data nowhere", "--data has no effect"),
-        ("classify CLASSES PHOTO --top 2 --json", "--top is for the table"),
-        ("classify CLASSES PHOTO --top 2 --csv", "--top is for the table"),
+        ("classify CLASSES PHOTO --top 2 --json", "--top limits the table"),
+        ("classify CLASSES PHOTO --top 2 --csv", "--top limits the table"),
         ("classify CLASSES PHOTO --resume", "--resume"),
         ("data prepare cub-raw --source . --out x --seed 3", "--seed split your own folder"),
-        ("export --out x --runtime y", "--runtime is for --web"),
+        ("export --out x --runtime y", "--runtime only applies to --web"),
         ("export --out x --threshold 0.3", "--threshold"),
         ("export --out x --calibrate y", "--calibrate is for --precision int8"),
     ],

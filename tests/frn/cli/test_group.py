@@ -49,7 +49,7 @@ def test_each_photo_is_copied_into_the_folder_of_its_group(photos: Path, tmp_pat
     assert "already exists" in again.stderr
 
 
-def test_a_project_refers_to_the_photos_where_they_are(photos: Path, tmp_path: Path) -> None:
+def test_project_refers_to_the_original_photos(photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "new.frn.json"
     result = group(*photos.iterdir(), "--out", out, "--groups", 3)
     assert result.exit_code == 0

@@ -55,7 +55,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of random weights, with their hash in the name like torchvision's."""
+    """Address of a file of random weights, whose name contains its hash as in torchvision."""
     folder = tmp_path_factory.mktemp("served")
     torch.manual_seed(0)
     file = folder / "weights.pth"
@@ -127,9 +127,9 @@ def test_missing_network_gives_one_line(fetch_from: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["add", "resnet"], "resnet: is unknown. Known: dinov2-small"),
+        (["add", "resnet"], "resnet: unknown. Choose dinov2-small"),
         (["add", "torchvision:nothing"], "torchvision has no such classification network"),
-        (["add", NETWORK, "--name", "../x"], "a model's name has letters, digits"),
+        (["add", NETWORK, "--name", "../x"], "names have only letters, digits"),
         (["add", NETWORK, "--name", "conv4"], "conv4: a model with that name already exists"),
         (["add", NETWORK, "--name", "resnet50"], "resnet50: is a short name for torchvision:resnet50. Give"),
         (["remove", "conv4"], "conv4: is part of the program and cannot be removed"),
@@ -227,12 +227,12 @@ def test_killed_removal_leaves_the_model_complete_or_gone(tmp_path: Path) -> Non
             assert sorted(path.name for path in (folder / "mine").iterdir()) == sorted((WEIGHTS, EXTRACTOR, NOTES))
             remove_model("mine")
         else:
-            assert frn("models", "--json").exit_code == 0  # and removes the rest
+            assert frn("models", "--json").exit_code == 0  # the command also removes leftovers
         assert list(folder.iterdir()) == []
         if not was_killed:
             break
         step += 1
-    assert step >= 5  # a lock, a rename, three files, a folder
+    assert step >= 5  # the steps: a lock, a rename, three files, a folder
 
 
 def served_file(address: str, folder: Path) -> str:
@@ -246,7 +246,9 @@ def test_killed_add_leaves_the_model_complete_or_absent(
     model = import_pretrained(NETWORK, Path(served_file(served, tmp_path)))
     graph = features_graph(model)
     for name, made in (("import_pretrained", model), ("features_graph", graph), ("compare_features", MagicMock())):
-        fetch_from.setattr(f"frn_export.added.{name}", lambda *_, made=made, **__: made)  # writes nothing here
+        fetch_from.setattr(
+            f"frn_export.added.{name}", lambda *_, made=made, **__: made
+        )  # these replacements write nothing
     fetch_from.setattr("frn_export.added.milliseconds", lambda extractor: 1.0)
     fetch_from.setattr("frn_export.added.Extractor", MagicMock())
     folder, fetched = tmp_path / "models with spaces", tmp_path / "torch" / "hub" / "checkpoints"
@@ -333,7 +335,7 @@ def test_unreadable_model_does_not_hide_others() -> None:
         assert ended.returncode == 0, ended.stderr
         assert {"open", "conv4"} <= json.loads(ended.stdout).keys()
         assert "closed" not in json.loads(ended.stdout)
-        assert ended.stderr.startswith(f"warning: {place / 'closed'}: this account cannot read it")
+        assert ended.stderr.startswith(f"warning: {place / 'closed'}: this account cannot read the folder")
     finally:
         (place / "closed").chmod(0o755)
         shutil.rmtree(place)

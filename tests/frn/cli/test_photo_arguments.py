@@ -41,9 +41,9 @@ def test_folder_of_folders_suggests_a_glob(here: Path) -> None:
     (here / "year" / "may" / "y.jpg").write_bytes(PHOTO.read_bytes())
     result = classify("year")
     hint = f"For photos in its folders: '{Path('year/**/*.jpg')}', in quotes"
-    assert result.stderr == f"error: year: has no images in it. {hint}\n"
+    assert result.stderr == f"error: year: contains no images. {hint}\n"
     assert images(classify("year/**/*.jpg")) == ["year/may/y.jpg"]
-    assert classify("empty").stderr == "error: empty: has no images in it\n"
+    assert classify("empty").stderr == "error: empty: contains no images\n"
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -57,7 +57,7 @@ def test_an_impossible_name_is_reported_in_order(here: Path, listed: bool) -> No
 def test_listed_names_are_not_globs_and_bad_ones_are_skipped(here: Path) -> None:
     result = classify("-", stdin=b"x1.jpg\nx[1].jpg\nempty\n*.png\n")
     assert images(result) == ["x1.jpg", "x[1].jpg", "*.png"]
-    assert result.stderr == "warning: empty: has no images in it\nerror: 2 of 3 images could not be read\n"
+    assert result.stderr == "warning: empty: contains no images\nerror: 2 of 3 images could not be read\n"
     assert images(classify("x[1].jpg")) == ["x1.jpg"]
     assert classify("-", stdin=b"empty").stderr.endswith("error: -: stdin lists folders without photos\n")
 
@@ -79,7 +79,7 @@ def test_photos_keep_the_names_as_given(here: Path) -> None:
         "./more/y.jpg",
         "more/y.jpg",
     ]
-    assert classify("--out", "r.jsonl", "./x1.jpg").stderr.startswith("error: --out writes lines")
+    assert classify("--out", "r.jsonl", "./x1.jpg").stderr.startswith("error: --out only writes JSON lines")
 
 
 def test_an_unreadable_listed_folder_is_reported_in_order(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_project_gives_the_same_answers_as_its_folder(
     by_folder = frn("classify", birds, query, "--model", extractor, "--json")
     by_project = frn("classify", project, query, "--json")  # the project remembers its model
     assert answers(by_project) == answers(by_folder)
-    assert 0 < summary["threshold"] < 1  # a typical share: each photo has its own
+    assert 0 < summary["threshold"] < 1  # the typical threshold; each photo has its own
 
 
 def test_missing_project_photos_are_allowed_and_changes_are_reported(
@@ -141,7 +141,7 @@ def test_corrupt_project_gives_one_line(moths: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("model", "most"), [("conv4", 2), (DEFAULT_MODEL, 3)])
-def test_photos_unlike_the_classes_are_unknown(model: str, most: int, tmp_path: Path) -> None:
+def test_photos_of_other_things_are_unknown(model: str, most: int, tmp_path: Path) -> None:
     samples = assets_folder() / "samples"
     noise = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "noise.png")

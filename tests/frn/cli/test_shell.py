@@ -127,7 +127,7 @@ def test_photo_rows_are_printed_as_they_are_classified() -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("image,label")
         assert process.stdout.readline().startswith(str(PHOTO))
-        process.stdout.close()  # as `| head -2` does
+        process.stdout.close()  # as `head -2` does in a pipe
         assert process.wait(processes.SECONDS) == 1
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()

@@ -1,4 +1,4 @@
-"""Waits say what is done, also in a pipe: a line on stderr now and then, and nothing on stdout."""
+"""Long operations report their progress in a pipe: lines on stderr, and nothing on stdout."""
 
 import re
 import time
@@ -19,7 +19,7 @@ SAMPLES = assets_folder() / "samples"
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The lines that are printed, one every few milliseconds."""
+    """Collect the printed lines, with an interval of a few milliseconds."""
     told: list[str] = []
     monkeypatch.setattr(console, "EVERY", 0.02)
     monkeypatch.setattr(console, "note", told.append)
@@ -33,7 +33,7 @@ def wait_for(pattern: str, lines: list[str]) -> None:
         time.sleep(0.01)
 
 
-def test_a_bar_in_a_pipe_is_a_line_with_what_is_done(lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_in_a_pipe_is_printed_as_lines(lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with progress_bar("photos") as progress:
         wait_for(r"photos \(\d+ s\)", lines)
         progress(1_200, 3_000)
@@ -41,7 +41,7 @@ def test_a_bar_in_a_pipe_is_a_line_with_what_is_done(lines: list[str], capsys: p
     assert capsys.readouterr().out == ""
 
 
-def test_a_status_in_a_pipe_is_a_line_with_its_latest_text(lines: list[str]) -> None:
+def test_status_in_a_pipe_is_printed_as_a_line(lines: list[str]) -> None:
     with status_line("looking") as say:
         say("fetching: 2 MB")
         wait_for(r"fetching: 2 MB \(\d+ s\)", lines)
@@ -54,7 +54,7 @@ def test_short_waits_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["classify", "score", "explain", "enroll"])
-def test_enrolling_in_a_pipe_is_told(
+def test_enrolling_in_a_pipe_reports_progress(
     command: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enroll = Classifier.enroll

@@ -69,7 +69,7 @@ def test_colour_jitter_equals_pillow_in_every_order(order: tuple[int, int, int])
     ours = jitter_colours(as_batch(image) / 255, draw)
     assert (
         np.abs(ours[0].permute(1, 2, 0).numpy() * 255 - np.asarray(expected).astype(float)).max() <= 3
-    )  # it rounds three times
+    )  # Pillow rounds three times
 
 
 def test_random_resized_boxes_follow_the_paper() -> None:
@@ -94,7 +94,7 @@ def test_a_long_image_falls_back_to_its_centre() -> None:
     assert boxes.boxes.tolist() == [[0, 86, 20, 27]]
 
 
-def test_images_of_different_sizes_are_augmented_together_like_alone() -> None:
+def test_images_of_different_sizes_are_augmented_the_same_together_and_alone() -> None:
     augmentation = Augmentation(size=24, crop="resized")
     small, large = noise(30, 40), noise(50, 35, seed=1)
     canvas = np.zeros((2, 50, 40, 3), dtype=np.uint8)

@@ -113,14 +113,14 @@ def test_aircraft_are_named_by_line_and_cropped(tmp_path: Path) -> None:
     whole = pixels(files["fgvc-aircraft-2013b/data/images/0000007.jpg"])
     assert np.array_equal(pixels(out / "test/3/0000007.png"), whole[2:15, 1:20])
     del files["fgvc-aircraft-2013b/data/images_box.txt"]
-    with pytest.raises(FrnError, match=r"has no images_box\.txt"):
+    with pytest.raises(FrnError, match=r"lacks images_box\.txt"):
         prepare("aircraft", [tar_of(tmp_path / "less.tar.gz", files)], tmp_path / "less", unofficial=True)
 
 
 # iNaturalist
 
 CATEGORIES = {0: ("Aves", 50), 1: ("Insecta", 51), 6: ("Mammalia", 50), 24: ("Arachnida", 49), 68: ("Aves", 1001)}
-"""Super-category and number of boxed images; the last two have too few and too many. meta-iNat tests on 6, 24 and 68.
+"""Super-category and number of boxed images; the last two have too few and too many. meta-iNat tests on 6, 24, 68.
 """
 
 
@@ -140,7 +140,7 @@ def inat_files() -> tuple[bytes, Files]:
     return json.dumps({"images": images, "annotations": boxes, "categories": groups}).encode(), files
 
 
-def test_inat_keeps_categories_of_50_to_1000_boxed_images_squashed(tmp_path: Path) -> None:
+def test_inat_squashes_images_of_categories_with_50_to_1000_boxes(tmp_path: Path) -> None:
     annotations, files = inat_files()
     given = [
         zip_of(tmp_path / "boxes.zip", {"train_2017_bboxes.json": annotations}),
@@ -207,7 +207,7 @@ def test_mini_imagenet_follows_its_lists(tmp_path: Path) -> None:
 
 
 def imagenet_classes() -> dict[str, dict[int, bytes]]:
-    """Three classes with numbers in their file names that neither are dense nor sort as text."""
+    """Three classes whose file numbers have gaps and do not sort as text."""
     return {label: {n: picture(n) for n in (1001, 9, 77, 10026)} for label in ("n01532829", "n01855672", "n01930112")}
 
 
@@ -215,7 +215,7 @@ def imagenet_classes() -> dict[str, dict[int, bytes]]:
 def test_mini_imagenet_from_imagenet_follows_the_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
-    """The class masks have ranks 2 and 4, numbers 77 and 10026."""
+    """The masks select the images of ranks 2 and 4, whose numbers are 77 and 10026."""
     labels = dict(zip(("train", "val", "test"), imagenet_classes(), strict=True))
     facts = {part: [label] for part, label in labels.items()}
     masks = dict.fromkeys(labels.values(), base64.b64encode(bytes([0b1010])).decode())
@@ -308,7 +308,7 @@ def test_tiered_imagenet_224_follows_the_layout_of_deepemd(tmp_path: Path) -> No
     source = tar_of(tmp_path / "deepemd.tar", files)
     words = ["data", "prepare", "tiered-imagenet-224", "--source", str(source), "--out", str(tmp_path / "out")]
     told = CliRunner().invoke(app, [*words, "--unofficial"])
-    assert "train has 1 images, where the other release of tiered-imagenet-224 has 448,695" in told.stderr
+    assert "train has 1 images, but the other release of tiered-imagenet-224 has 448,695" in told.stderr
     assert prepared(tmp_path / "out") == {name.removeprefix("tiered_imagenet/") for name in files}
     with pytest.raises(FrnError, match="1 classes and 1 images in train, but tiered-imagenet-224 has 351 classes"):
         prepare("tiered-imagenet-224", [source], tmp_path / "other")

@@ -191,7 +191,7 @@ def test_a_folder_marked_as_a_cache_is_not_a_class(tmp_path: Path, monkeypatch: 
     photos(tmp_path / "jay", 2)
     monkeypatch.setenv("FRN_CACHE", str(tmp_path / "cache"))
     asked = tmp_path / "jay" / "0.png"
-    for _ in range(2):  # the first one writes the cache beside the class
+    for _ in range(2):  # the first call writes the cache next to the class
         told = frn("classify", tmp_path, asked, "--model", "conv4", "--json")
         assert told.exit_code == 0, told.stderr
     assert (tmp_path / "cache" / "CACHEDIR.TAG").exists()

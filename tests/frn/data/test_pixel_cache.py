@@ -105,7 +105,7 @@ INDEXES: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("damage", ["short", "flipped", "no index", "bad index", *INDEXES])
-def test_a_torn_cache_is_built_again(tmp_path: Path, private_cache: Path, decodes: Decodes, damage: str) -> None:
+def test_damaged_cache_is_built_again(tmp_path: Path, private_cache: Path, decodes: Decodes, damage: str) -> None:
     folders = scan(write(tmp_path / "data"))
     expected = load_images(folders, TRANSFORM).images().copy()
     (home,) = (private_cache / "images").iterdir()
@@ -126,7 +126,7 @@ def test_a_torn_cache_is_built_again(tmp_path: Path, private_cache: Path, decode
         index.write_text(changed)
     assert np.array_equal(load_images(folders, TRANSFORM).images(), expected)
     assert decodes.count == 12
-    assert [entry.name for entry in (private_cache / "images").iterdir()] == [home.name]  # no file remains
+    assert [entry.name for entry in (private_cache / "images").iterdir()] == [home.name]  # no files are left
 
 
 def test_a_broken_file_is_skipped_and_reported(tmp_path: Path, truncated_jpeg: Path) -> None:
@@ -169,7 +169,7 @@ def test_disk_space_is_checked_before_a_large_set_is_decoded(tmp_path: Path, mon
     decodes = Decodes(monkeypatch)
     with pytest.raises(FrnError, match=r"40 images take about 0\.0 GB decoded in .* are free\. Set FRN_CACHE"):
         load_images(folders, TRANSFORM)
-    assert decodes.count <= 40  # a sample, and nothing written
+    assert decodes.count <= 40  # only a sample was decoded, and nothing written
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=40 * 16 * 16 * 3))
     monkeypatch.setattr("frn.data.pixel_cache.LARGE", 40 * 16 * 16 * 3 - 1)
     with pytest.warns(FrnWarning, match="40 images take about"):

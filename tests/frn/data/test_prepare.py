@@ -55,7 +55,7 @@ def test_zips_of_class_folders_become_the_split_in_their_names(tmp_path: Path) -
     assert list(tree(out)) == ["train/jay/1.png", "train/jay/2.png", "train/wren/1.png", "val/owl/1.png"]
 
 
-def test_unsplit_classes_are_drawn_whole_and_reproducibly(tmp_path: Path) -> None:
+def test_random_split_keeps_classes_whole_and_is_reproducible(tmp_path: Path) -> None:
     source = zip_of(tmp_path / "mine.zip", [f"class {c}/{i}.png" for c in range(10) for i in range(2)])
     counts = prepare("folder", [source], tmp_path / "a", sampled=SampledSplit(0.2, 0.3, 1))
     assert counts == {"train": (5, 10), "val": (2, 4), "test": (3, 6)}
@@ -64,7 +64,7 @@ def test_unsplit_classes_are_drawn_whole_and_reproducibly(tmp_path: Path) -> Non
 
 
 def test_given_shares_override_folder_names(tmp_path: Path) -> None:
-    """Even if no other folder has the name of a split: "train stations" is not a training split."""
+    """This also holds if no other folder has the name of a split: "train stations" is not a training split."""
     stations = tmp_path / "train stations"
     for c in range(10):
         (stations / f"station {c}").mkdir(parents=True)
@@ -233,7 +233,9 @@ def test_only_the_broken_link_is_skipped(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / "photos" / name).mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(tmp_path / "photos" / name / "1.png")
-    (tmp_path / "photos" / "a" / "2.png").symlink_to("x" * 300)  # raises, like a link into a folder without permission
+    (tmp_path / "photos" / "a" / "2.png").symlink_to(
+        "x" * 300
+    )  # this raises, like a link into a folder without permission
     prepare("folder", [tmp_path / "photos"], tmp_path / "out")
     record = read_record(tmp_path / "out")
     assert record is not None

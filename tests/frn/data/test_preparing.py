@@ -45,7 +45,7 @@ def test_wrong_checksum_message_shows_both(birds: Path, tmp_path: Path) -> None:
             prepare("cub-raw", [tmp_path / "CUB_200_2011.tgz"], tmp_path / "out", unofficial=unofficial)
 
 
-def test_a_torn_archive_is_refused(birds: Path, tmp_path: Path) -> None:
+def test_truncated_archive_is_refused(birds: Path, tmp_path: Path) -> None:
     torn = tmp_path / "torn.tgz"
     torn.write_bytes(birds.read_bytes()[: birds.stat().st_size // 2])
     with pytest.raises(FrnError, match=r"torn\.tgz: is not a complete archive"):
@@ -84,7 +84,7 @@ def test_an_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_impossible_file_sizes_are_refused(tmp_path: Path) -> None:
-    """Negative, so that the listing would loop forever; far beyond the file; a name of a gigabyte."""
+    """A negative size would make the listing loop forever; the others are far beyond the file."""
     good = tar_of(tmp_path / "good.tar", {"train/a/1.png": picture(1, kind="PNG")}).read_bytes()
     for number, size in enumerate([(-512).to_bytes(12, signed=True), b"\x80" + b"\xff" * 11, b"77777777777\0"]):
         for kind in b"0xL":
@@ -358,7 +358,7 @@ def test_prepare_lists_every_benchmark_and_reports_errors_in_one_line(birds: Pat
 
 
 def test_pickle_cannot_reserve_huge_memory() -> None:
-    """The pickle announces two thousand million remembered objects, 16 GiB in C."""
+    """The pickle announces two billion memo entries, which would take 16 GiB in C."""
     assert load_arrays(io.BytesIO(b"\x80\x02]r\xff\xff\xff\x7f."), "x.pkl") == []
     with pytest.raises(FrnError, match=r"^x\.pkl: is not the released file, or is damaged"):
         load_arrays(io.BytesIO(b"\x80\x02]h\x07."), "x.pkl")
@@ -392,7 +392,7 @@ def test_arrays_survive_every_pickle_protocol(protocol: int) -> None:
     ids=["objects", "a function's state", "a dtype's state"],
 )
 def test_pickle_cannot_run_code_or_end_the_process(data: bytes, reason: str | None) -> None:
-    """The state of the last array exceeds numpy's checks; the data is read as far as it is valid."""
+    """The last pickle has a dtype state that crashes numpy's own unpickling; here it is ignored."""
     if reason is None:
         load_arrays(io.BytesIO(data), "x.pkl")
     else:

@@ -38,7 +38,7 @@ def test_epoch_ends_when_fewer_than_way_classes_are_left() -> None:
 
 
 def test_episode_counts_equal_the_authors() -> None:
-    """Simulated counts of the authors' sampler for 64 classes of 600 images (facts, samplers)."""
+    """The limits were found by simulating the authors' sampler for 64 classes of 600 images."""
     for way, shot, least, most in ((20, 5, 95, 96), (10, 5, 191, 192), (15, 1, 157, 157), (30, 1, 77, 78)):
         shape = EpisodeShape(way=way, shot=shot, queries=15)
         assert least <= len(training_epoch([600] * 64, shape, seed=0, epoch=0)) <= most
@@ -74,7 +74,7 @@ def test_evaluation_draws_classes_and_images_uniformly_and_without_replacement()
         episode = evaluation_episode(sizes, SHAPE, seed=0, index=index)
         assert all(len(set(row.tolist())) == 5 for row in episode)
         counts[[label_of(row[0], sizes) for row in episode]] += 1
-    assert np.abs(counts / 1500 - 3 / 4).max() < 0.04  # for any size of the class
+    assert np.abs(counts / 1500 - 3 / 4).max() < 0.04  # this holds for any class size
 
 
 def test_a_class_that_is_too_small_is_reported_with_both_counts() -> None:

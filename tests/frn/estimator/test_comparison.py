@@ -21,8 +21,8 @@ def classes(moths: Path) -> dict[str, list[Path]]:
     return {home.name: sorted(home.iterdir())[:count] for home, count in zip(homes, (4, 3, 1), strict=True)}
 
 
-def test_each_example_is_classified_without_itself(classes: dict[str, list[Path]]) -> None:
-    """The label of `Classifier.classify`, which classifies an example without itself."""
+def test_each_example_is_classified_by_leave_one_out(classes: dict[str, list[Path]]) -> None:
+    """The label equals that of `Classifier.classify`, which uses leave-one-out for examples."""
     for found in compare_models(classes, MODELS):
         classifier = Classifier(load_extractor(found.model))
         classifier.enroll(classes)
@@ -48,7 +48,7 @@ def test_models_disagree_on_photos_with_different_labels(classes: dict[str, list
 
 def test_a_class_of_one_photo_cannot_be_compared(classes: dict[str, list[Path]]) -> None:
     single = {name: paths[:1] for name, paths in classes.items()}
-    with pytest.raises(FrnError, match="needs a class with two photos"):
+    with pytest.raises(FrnError, match="needs a class with at least two photos"):
         list(compare_models(single, MODELS))
 
 

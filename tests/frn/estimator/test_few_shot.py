@@ -119,16 +119,19 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
     clf = FewShotClassifier()
     refused: list[tuple[Callable[[], object], str]]
     refused = [
-        (lambda: clf.predict([path]), "there is no class yet"),
-        (lambda: clf.save(tmp_path / "x.frn.json"), "there is no class yet"),
-        (lambda: clf.fit({}), "no class to enroll"),
+        (lambda: clf.predict([path]), "no classes yet"),
+        (lambda: clf.save(tmp_path / "x.frn.json"), "no classes yet"),
+        (lambda: clf.fit({}), "no classes to enroll"),
         (lambda: clf.fit({"a": []}), "class 'a' has no photos"),
-        (lambda: clf.fit({"a": [path], "b": [path]}), "is given to class 'a' and to class 'b'"),
+        (lambda: clf.fit({"a": [path], "b": [path]}), "is in class 'a' and in class 'b'"),
         (lambda: clf.fit({"a": [tmp_path / "none.jpg"]}), "cannot be read"),
         (lambda: clf.fit({"a": [array]}).save(tmp_path / "x.frn.json"), "only photos that are files"),
         (lambda: FewShotClassifier("conv5"), "Did you mean 'conv4'"),
-        (lambda: FewShotClassifier(device=other).fit({"a": [path]}), "device is one of auto, cpu, cuda, not 'cuda:0'"),
-        (lambda: FewShotClassifier(tta=other).fit({"a": [path]}), "tta is one of none, hflip, not"),
+        (
+            lambda: FewShotClassifier(device=other).fit({"a": [path]}),
+            "device must be one of auto, cpu, cuda, not 'cuda:0'",
+        ),
+        (lambda: FewShotClassifier(tta=other).fit({"a": [path]}), "tta must be one of none, hflip, not"),
         (lambda: FewShotClassifier(threshold=3), "between 0 and 1"),
     ]
     for call, reason in refused:
@@ -140,7 +143,7 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
         (lambda: clf.fit({"a": [array.astype(float) - 1]}), "must be between 0 and 1"),
         (lambda: fitted.predict(path), "photos must be a list"),
         (lambda: fitted.score([path], []), "1 photos but 0 labels"),
-        (lambda: fitted.score([], []), "no photo to score"),
+        (lambda: fitted.score([], []), "no photos to score"),
         (lambda: fitted.score([path], ["a"], [1, 2]), "1 photos but 2 weights"),
         (lambda: fitted.score([path], ["a"], [0]), "the weights sum to zero"),
     ]

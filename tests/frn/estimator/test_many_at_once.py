@@ -1,4 +1,4 @@
-"""Many threads and many photos: one classifier, complete answers, constant memory; any form of photos and labels."""
+"""One classifier for many threads and photos, with constant memory; photos and labels in any form."""
 
 import io
 import itertools
@@ -26,7 +26,7 @@ def photo(seed: int, size: int = 32) -> NDArray[np.uint8]:
 
 
 def like(seed: int) -> NDArray[np.uint8]:
-    """A slightly different photo, because an example is classified without itself."""
+    """A slightly different photo, because an example would be classified by leave-one-out."""
     pixels = photo(seed)
     pixels[0, 0, 0] ^= 1
     return pixels
@@ -164,7 +164,7 @@ def test_grey_and_transparent_arrays_are_read() -> None:
     "pixels", [photo(0).astype(float), photo(0).astype(np.int64), photo(0) / 255 - 1, photo(0)[..., :2]]
 )
 def test_ambiguous_pixels_are_refused(pixels: NDArray[Any]) -> None:
-    with pytest.raises(ValueError, match=r"between 0 and 1|uint8 from 0 to 255|an array of pixels is"):
+    with pytest.raises(ValueError, match=r"between 0 and 1|uint8 from 0 to 255|an array of pixels must be"):
         open_photo(pixels)
 
 

@@ -154,7 +154,7 @@ def test_partial_fit_equals_one_fit(small: FewShotClassifier, tmp_path: Path) ->
     np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))
     assert parts.threshold_ == whole.threshold_
 
-    with pytest.raises(FrnError, match="is given to class '0' and to class '2'"):
+    with pytest.raises(FrnError, match="is in class '0' and in class '2'"):
         parts.partial_fit(x[:1], [2])
     with pytest.raises(ValueError, match="the label 5 is not in classes"):
         parts.partial_fit(x[:1], [5], classes=[0, 1])
@@ -261,5 +261,5 @@ def test_pickle_opens_after_a_photo_changed(
     ],
 )
 def test_scikit_learns_own_checks_pass(check: str) -> None:
-    """Checks that do not need rows of numbers, since photos are not."""
+    """Checks of scikit-learn that do not need rows of numbers, which photos are not."""
     getattr(estimator_checks, check)("FewShotClassifier", FewShotClassifier("conv4"))

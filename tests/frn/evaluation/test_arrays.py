@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,17 @@ def test_numpy_shots_become_integers_in_results(shot: Any) -> None:
     assert [entry["shot"] for entry in json.loads(json.dumps(results))] == np.atleast_1d(shot).tolist()
 
 
+def test_default_protocol_follows_the_paper() -> None:
+    maps, began = np.random.default_rng(0).standard_normal((5 * 21, 2)), time.perf_counter()
+    results = evaluate(maps, np.repeat(np.arange(5), 21))
+    assert [(each["way"], each["shot"], each["queries"], each["episodes"]) for each in results] == [
+        (5, 1, 16, 10_000),
+        (5, 5, 16, 10_000),
+    ]
+    assert 0 < sum(each["seconds"] for each in results) <= time.perf_counter() - began + 0.001  # each is rounded
+    assert evaluate(maps, np.repeat(np.arange(5), 21), shot=1, seed=0)[0]["accuracy"] == results[0]["accuracy"]
+
+
 def test_accuracy_requires_an_episode() -> None:
     with pytest.raises(FrnError, match="needs episodes >= 1, not 0"):
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=0)
@@ -80,7 +92,7 @@ def test_too_small_classes_of_the_validation_features_are_reported() -> None:
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=2, validation=(np.eye(6), list("aaaaab")))
 
 
-def test_the_scale_of_the_features_changes_no_head_and_no_accuracy() -> None:
+def test_feature_scale_does_not_change_heads_or_accuracy() -> None:
     generator = np.random.default_rng(0)
     labels = np.repeat(np.arange(4), 8)
     maps, others = (generator.standard_normal((4, 16))[labels] + generator.standard_normal((32, 16)) for _ in range(2))

@@ -65,7 +65,7 @@ def test_a_longer_evaluation_begins_with_the_shorter_one() -> None:
 
 @pytest.mark.slow
 def test_moments_are_faster_than_maps() -> None:
-    """Features are stored as second moments because scoring then beats the head on maps, in the same run."""
+    """Scoring second moments is faster than the head on maps, measured in the same run."""
     maps, head, shape = torch.randn(400, 25, 64).relu(), FRNHead(), EpisodeShape(way=5, shot=5, queries=16)
     sampled = torch.from_numpy(np.stack([evaluation_episode((80,) * 5, shape, seed=0, index=i) for i in range(8)]))
     score = episode_scorer(head, maps, shape)
@@ -113,7 +113,7 @@ def test_exported_file_cannot_provide_a_head_with_layers() -> None:
         assert type(exported(method).new_head()) is type(build_head(method, 64))
 
 
-def test_progress_comes_every_sixteen_chunks() -> None:
+def test_progress_is_reported_every_sixteen_chunks() -> None:
     seen: list[tuple[int, int]] = []
     count = 17 * CHUNK + 1
     evaluate_episodes(

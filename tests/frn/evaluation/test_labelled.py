@@ -46,14 +46,14 @@ def test_every_number_equals_the_count_by_hand() -> None:
     np.testing.assert_array_equal(COUNTED.confusion, [[2, 1], [1, 0]])
     assert [(c.photos, c.right, c.called) for c in COUNTED.per_class] == [(3, 2, 3), (1, 0, 1)]
     assert COUNTED.per_class[0].recall == COUNTED.per_class[0].precision == pytest.approx(2 / 3)
-    assert [error.probability for error in COUNTED.errors] == [0.95, 0.8]  # the most certain first
+    assert [error.probability for error in COUNTED.errors] == [0.95, 0.8]  # the most certain one is first
     # Bins: 0.7 is right; 0.8 is wrong; 0.9 and 0.95 are right in half.
     assert COUNTED.calibration.error == pytest.approx((0.3 + 0.8 + 2 * (0.925 - 0.5)) / 4)
     assert (COUNTED.false_rejections, COUNTED.true_positive_rate) == (0.25, 0.5)
     assert COUNTED.auroc == pytest.approx((3 + 3 + 0 + 1) / 8)
 
 
-def test_a_class_without_queries_has_no_share() -> None:
+def test_class_without_queries_has_no_recall_or_precision() -> None:
     one = LabelledScore(("a", "b"), (answer("a", 0.9),), (), (), ())
     empty = one.per_class[1]
     assert [math.isnan(n) for n in (empty.recall, empty.precision, one.true_positive_rate, one.auroc)]
@@ -138,7 +138,7 @@ def test_scoring_needs_no_torch(labelled: Path) -> None:
 
 
 def test_blanks_around_folder_names_are_ignored(tmp_path: Path) -> None:
-    """Neither for the photos to be scored, nor if a class has no readable photo."""
+    """This holds for photos to be scored, and for a class without a readable photo."""
     photo = SAMPLES / "queries" / "eyed footman 6.jpg"
     shutil.copytree(SAMPLES / "moths" / "eyed footman", tmp_path / "classes" / " eyed footman")
     (tmp_path / "labelled" / "eyed footman ").mkdir(parents=True)

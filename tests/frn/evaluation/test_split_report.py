@@ -1,6 +1,7 @@
 """Measuring a model on a split."""
 
 import copy
+import time
 from dataclasses import replace
 
 import pytest
@@ -36,7 +37,9 @@ def test_tuning_an_untrained_head_does_not_change_the_model() -> None:
 def test_enrolled_and_transductive_accuracies_are_reported_with_the_protocol() -> None:
     images = draw_classes(4, 9, size=32, seed=1)
     plan = EvaluationPlan(shapes=[SHAPE], episodes=6, transductive=True)
+    began = time.perf_counter()
     (found,) = evaluate_images(TorchExtractor(untrained("frn")), images, plan)
+    assert 0 <= found["seconds"] <= time.perf_counter() - began + 0.001  # it is rounded
     (plain,) = evaluate_images(TorchExtractor(untrained("frn")), images, replace(plan, transductive=False))
     assert found["accuracy"] == plain["accuracy"]
     (again,) = evaluate_images(TorchExtractor(untrained("frn")), images, replace(plan, seed=0))
@@ -57,7 +60,7 @@ def test_classifier_on_pooled_features_replaces_the_head() -> None:
 
 @pytest.mark.parametrize("part", ["backbone", "head"])
 @pytest.mark.parametrize("method", ["frn", "simpleshot"])
-def test_a_model_whose_numbers_are_not_finite_has_no_accuracy(method: str, part: str) -> None:
+def test_model_with_non_finite_values_is_refused(method: str, part: str) -> None:
     model, plan = untrained(method), EvaluationPlan(shapes=[SHAPE], episodes=2)
     next(iter(model.get_submodule(part).state_dict().values())).fill_(torch.nan)
     with pytest.raises(FrnError, match="not finite: it is damaged"):

@@ -124,4 +124,4 @@ def test_authors_checkpoint_gives_their_logits(tmp_path: Path) -> None:
     with torch.no_grad():
         logits = model.head.double()(support, query)
     expected = torch.from_numpy(np.load(GOLDEN / "bifrn.npz")["logits"])
-    torch.testing.assert_close(logits, expected, rtol=1e-7, atol=0)  # their sines are float32
+    torch.testing.assert_close(logits, expected, rtol=1e-7, atol=0)  # the authors' sines are float32

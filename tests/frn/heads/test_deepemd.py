@@ -30,8 +30,8 @@ def by_linear_program(query: Tensor, prototype: Tensor) -> float:
     cost = [[1 - float(F.cosine_similarity(u, v, dim=0)) for v in centred[1]] for u in centred[0]]
     sums = np.zeros((2 * r, r * r))
     for i in range(r):
-        sums[i, i * r : (i + 1) * r] = 1  # what i sends
-        sums[r + i, i::r] = 1  # what i receives
+        sums[i, i * r : (i + 1) * r] = 1  # mass that location i sends
+        sums[r + i, i::r] = 1  # mass that location i receives
     limits = np.concatenate([np.array(supply) / sum(supply), np.array(demand) / sum(demand)])
     program = optimize.linprog(np.ravel(cost), A_eq=sums, b_eq=limits, bounds=(0, None), method="highs-ds")
     return TEMPERATURE * (1 - float(program.fun))
@@ -73,7 +73,7 @@ def test_uniform_weights_and_equal_costs_give_the_mean_cost() -> None:
     assert transport_cost(torch.full((4, 4), 0.3), uniform, uniform).item() == pytest.approx(0.3)
 
 
-def test_locations_unlike_the_other_map_get_little_weight() -> None:
+def test_locations_that_differ_from_the_other_map_get_little_weight() -> None:
     one, other = torch.tensor([[[1.0, 0], [0, 1], [-1, 0]]]), torch.tensor([[[2.0, 0], [4, 0]]])
     weights = cross_reference(one, other)
     torch.testing.assert_close(weights[0, 0] * 3.003, torch.tensor([3.001, 0.001, 0.001]))
@@ -90,7 +90,7 @@ def test_the_fitted_prototypes_classify_the_supports_better_than_their_mean() ->
     mean = support.mean(1).requires_grad_()
     fitted = head.structured_prototypes(support)
     assert loss(fitted) < 0.8 * loss(mean)
-    assert torch.equal(fitted, head.structured_prototypes(support))  # the same every time
+    assert torch.equal(fitted, head.structured_prototypes(support))  # fitting is deterministic
     one_step = DeepEMDHead(sfc_passes=1, sfc_rate=0.5, sfc_batch=12).structured_prototypes(support)
     torch.testing.assert_close(one_step, mean - 0.5 * torch.autograd.grad(loss(mean), mean)[0])
 

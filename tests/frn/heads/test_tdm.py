@@ -128,7 +128,7 @@ def test_logits_equal_the_authors_code(name: str) -> None:
     for key, tensor in head.get_submodule("weights").state_dict().items():
         net, layer, last = key.split(".")
         z = np.random.default_rng(zlib.crc32(f"TDM.{NAMES[net]}.{LAYERS[layer]}.{last}".encode()))
-        if tensor.dim() == 2:  # the rule of the recording
+        if tensor.dim() == 2:  # weights are made as for the recording
             tensor.copy_(torch.from_numpy(z.standard_normal(tensor.shape) / math.sqrt(tensor.shape[1])))
         elif last == "running_var":
             tensor.copy_(torch.from_numpy(1 + 0.1 * np.abs(z.standard_normal(tensor.shape))))
@@ -146,4 +146,4 @@ def test_logits_equal_the_authors_code(name: str) -> None:
         torch.testing.assert_close(weights, torch.from_numpy(arrays[1]["weights"]))
         logits = head(support, query)
     expected = torch.from_numpy(arrays[1]["frn" if frn else "proto"])
-    torch.testing.assert_close(logits, expected, rtol=1e-6, atol=0)  # their scalars are float32
+    torch.testing.assert_close(logits, expected, rtol=1e-6, atol=0)  # the authors' scalars are float32

@@ -85,13 +85,13 @@ def colours() -> Image.Image:
 
 
 def by_matrix(pixels: NDArray[np.uint8], primaries: object, gamma: float) -> NDArray[np.float64]:
-    """Convert to sRGB by the definitions of both spaces, as an independent second way."""
+    """Convert to sRGB by the definitions of both spaces, as an independent check."""
     linear = (pixels / 255.0) ** gamma @ np.array(primaries) @ np.linalg.inv(np.array(SRGB))
     linear = linear.clip(0, 1)
     return 255 * np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
 
 
-def test_colours_are_rounded_as_by_sharp() -> None:
+def test_colours_are_rounded_as_in_sharp() -> None:
     """sharp 0.35 gives these values; with littleCMS's own sRGB profile, each differs by one grey level."""
     pixels = np.array([[[166, 39, 185], [56, 18, 149], [227, 146, 166], [188, 112, 48]]], dtype=np.uint8)
     shown = srgb_converter(PROFILES["p3"], "RGB")(Image.fromarray(pixels))

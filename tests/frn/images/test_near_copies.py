@@ -24,7 +24,7 @@ def saved(image: Image.Image, form: str, **options: int) -> Image.Image:
 
 
 @pytest.mark.parametrize("kind", range(4))
-def test_photo_saved_again_or_in_another_size_is_a_near_copy(kind: int) -> None:
+def test_resaved_or_resized_photo_is_a_near_copy(kind: int) -> None:
     image = moth(0, kind)
     copies = [saved(image, "PNG"), saved(image, "WEBP"), *(saved(image, "JPEG", quality=q) for q in (30, 60, 95))]
     copies += [saved(image.resize((side, side), Image.Resampling.LANCZOS), "JPEG") for side in (96, 120, 320)]
@@ -46,7 +46,7 @@ def test_nearest_of_several_copies_is_found_in_any_block() -> None:
     generator = np.random.default_rng(0)
     looks = [generator.bytes(20) for _ in range(700)]
     looks[650] = looks[3]
-    looks[400] = bytes([looks[3][0] ^ 3]) + looks[3][1:]  # two bits away
+    looks[400] = bytes([looks[3][0] ^ 3]) + looks[3][1:]  # differs in two bits
     found = nearest_copies(looks)
     assert (found[3], found[650], found[400]) == (650, 3, 3)
     assert nearest_copies([looks[400]], looks) == [400]

@@ -41,7 +41,7 @@ def test_every_colour_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
 
 def test_image_is_opened_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6  # turned a quarter
+    exif[0x0112] = 6  # rotated by 90 degrees
     assert open_image(save(tmp_path / "x.jpg", Image.new("RGB", (40, 20)), exif=exif)).size == (20, 40)
 
 
@@ -184,7 +184,7 @@ def test_visible_part_equals_opening_and_cropping(tmp_path: Path, monkeypatch: p
 def test_visible_part_by_strips_equals_opening_and_cropping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, orientation: int
 ) -> None:
-    """Also for images that are rotated, deep, transparent, or over the size limit."""
+    """The images include rotated, deep and transparent ones, and one over the size limit."""
     generator = np.random.default_rng(orientation)
     exif = Image.Exif()
     exif[decoding.ORIENTATION] = orientation
@@ -208,7 +208,7 @@ def test_images_over_the_memory_limit_are_reduced_or_refused(tmp_path: Path, mon
     jpeg = save(tmp_path / "x.jpg", picture, progressive=True)
     plain, webp = save(tmp_path / "plain.jpg", picture), save(tmp_path / "x.webp", picture)
     whole = transform(open_image(jpeg)).astype(int)
-    monkeypatch.setattr(decoding, "MAX_MEMORY", 10_000_000)  # of 1600 x 1200 pixels: 4 bytes each fit, 7 do not
+    monkeypatch.setattr(decoding, "MAX_MEMORY", 10_000_000)  # 1600 x 1200 pixels fit at 4 bytes each, but not at 7
     assert open_image(jpeg).size == (400, 300)
     assert open_image(plain).size == (1600, 1200)
     difference = decode_crop(read_file(jpeg), jpeg, transform).astype(int) - whole

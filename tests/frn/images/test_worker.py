@@ -80,7 +80,7 @@ def runs_of_bytes(width: int) -> bytes:
 
 
 def test_endless_decoder_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    decode(written("BMP", "P"), HERE)  # the child process is running
+    decode(written("BMP", "P"), HERE)  # start the child process first
     monkeypatch.setattr(worker, "SECONDS", 0.5)
     began = time.monotonic()
     with pytest.raises(FrnError, match=r"^x\.tif: cannot be decoded: the decoder took longer than 0.5 s$"):

@@ -80,7 +80,7 @@ def test_probabilities_equal_those_of_the_torch_head(method: str, classes: Path,
     assert found.label == sorted(home.name for home in classes.iterdir())[expected.argmax()]
 
 
-def test_example_is_classified_without_itself(classes: Path, tmp_path: Path) -> None:
+def test_example_is_classified_by_leave_one_out(classes: Path, tmp_path: Path) -> None:
     path = save("proto", tmp_path)
     homes = {home.name: sorted(home.iterdir()) for home in sorted(classes.iterdir())}
     name, (example, *_) = next(iter(homes.items()))
@@ -93,7 +93,7 @@ def test_example_is_classified_without_itself(classes: Path, tmp_path: Path) -> 
     assert found.probabilities == pytest.approx(expected.probabilities)
 
 
-def test_a_classs_only_example_is_not_recognised(classes: Path, tmp_path: Path) -> None:
+def test_only_example_of_a_class_is_not_recognised(classes: Path, tmp_path: Path) -> None:
     classifier = classifier_over(load_extractor(save("proto", tmp_path)))
     first, second, _ = (sorted(home.iterdir()) for home in sorted(classes.iterdir()))
     classifier.enroll({"one": first[:1], "other": second})
@@ -143,7 +143,7 @@ def test_head_exports_as_one_graph_for_any_episode(method: str, tmp_path: Path) 
 def test_head_with_a_fixed_size_is_refused(tmp_path: Path) -> None:
     class Fixed(Head):
         def forward(self, support: Tensor, query: Tensor) -> Tensor:
-            return query.mean((1, 2))[:, None].expand(-1, len(support))  # `len` is a number to the tracer
+            return query.mean((1, 2))[:, None].expand(-1, len(support))  # the tracer treats `len` as a fixed number
 
     model = load_model(save("proto", tmp_path))
     model.head = Fixed()
@@ -170,6 +170,13 @@ def test_exported_head_gives_the_same_answers(
     assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
     assert found.threshold == pytest.approx(expected.threshold, abs=1e-5)
     assert in_onnxruntime(out / "classifier.onnx", photo) == pytest.approx(expected.probabilities, abs=2e-3)
+    session = open_session((out / "classifier.onnx").read_bytes(), "classifier.onnx")
+    asked = ["label", "class_error", "explained", "threshold"]
+    label, errors, shares, threshold = run_session(session, asked, {"image": np.asarray(open_image(photo))})
+    assert label == expected.label
+    np.testing.assert_allclose(errors, list(expected.errors.values()), atol=5e-3)
+    np.testing.assert_allclose(shares, list(expected.explained.values()), atol=5e-3)
+    assert threshold == pytest.approx(expected.threshold, abs=5e-3)
     homes = {home.name: sorted(home.iterdir()) for home in sorted(classes.iterdir())}
     classifier = FewShotClassifier(str(out / "features.onnx")).fit(homes)
     classifier.export_onnx(tmp_path / "again.onnx")

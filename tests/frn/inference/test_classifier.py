@@ -1,4 +1,4 @@
-"""From files to labels without torch, compared with the torch model."""
+"""Classify files without torch, compared with the torch model."""
 
 import json
 import threading
@@ -43,7 +43,9 @@ def members(folder: Path) -> dict[str, list[Path]]:
 
 def test_errors_and_probabilities_equal_the_torch_model(moths: Path) -> None:
     model = model_of()
-    classes = {name: paths[: 2 + i] for i, (name, paths) in enumerate(members(moths / "test").items())}  # ragged
+    classes = {
+        name: paths[: 2 + i] for i, (name, paths) in enumerate(members(moths / "test").items())
+    }  # classes of different sizes
     queries = [path for paths in members(moths / "test").values() for path in paths[-2:]]
     classifier = Classifier(extractor_of(model))
     assert classifier.enroll(classes) == []
@@ -160,7 +162,7 @@ def test_photo_at_the_threshold_is_known() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_example_is_classified_without_itself_in_any_batch(moths: Path, count: int) -> None:
+def test_example_is_classified_by_leave_one_out_in_any_batch(moths: Path, count: int) -> None:
     model = model_of()
     classes = {name: paths[:count] for name, paths in members(moths / "test").items()}
     name, (asked, *rest) = next(iter(classes.items()))

@@ -25,7 +25,7 @@ def enrolled(extractor: Extractor, moths: Path, tmp_path: Path) -> Enrolled:
     """A store, a state of classes of 1, 2 and 3 photos, queries, and the answers computed first."""
     homes = sorted((moths / "test").iterdir())[:3]
     classes = {home.name: sorted(home.iterdir())[: 1 + place] for place, home in enumerate(homes)}
-    queries = [*sorted(homes[0].iterdir())[-2:], classes[homes[2].name][0]]  # the last one is an example
+    queries = [*sorted(homes[0].iterdir())[-2:], classes[homes[2].name][0]]  # the last query is an example
     store = tmp_path / "features.sqlite"
     classifier = Classifier(extractor, FeatureStore(store))
     assert classifier.enroll(classes) == []
@@ -82,7 +82,7 @@ def test_a_changed_photo_is_read_again(
     photo = state.classes[0].supports[0].path
     os.utime(photo, ns=(1, 1))
     assert opened(extractor, store, state, monkeypatch) is None
-    assert Classifier(extractor, FeatureStore(store)).enroll_state(state) == []  # its content is the same
+    assert Classifier(extractor, FeatureStore(store)).enroll_state(state) == []  # only its date has changed
 
 
 def test_a_damaged_form_is_computed_again(

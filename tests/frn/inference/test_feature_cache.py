@@ -1,6 +1,7 @@
 """The feature cache: the same answers with and without it, even if it is damaged."""
 
 import contextlib
+import itertools
 import os
 import sqlite3
 import sys
@@ -14,7 +15,7 @@ import pytest
 from frn.images.near_copies import BYTES as LOOK
 from frn.images.near_copies import look
 from frn.inference.extractor import Embedded, Extractor, Prepared
-from frn.inference.feature_cache import FeatureStore, Maps, content_key
+from frn.inference.feature_cache import FeatureStore, Maps, _discard, content_key
 from frn.models.zoo import shipped_extractors
 from tests import processes
 
@@ -25,7 +26,7 @@ def maps(seed: int, r: int = 4, d: int = 8) -> Maps:
     return np.random.default_rng(seed).standard_normal((r, d)).astype(np.float32)
 
 
-def test_stored_maps_are_found_bit_for_bit_by_model_and_content(tmp_path: Path) -> None:
+def test_maps_are_stored_bit_for_bit_by_model_and_content(tmp_path: Path) -> None:
     store = FeatureStore(tmp_path / "f.sqlite")
     store.put("m", {"a": maps(0), "b": maps(1, r=9)})
     store.close()
@@ -43,12 +44,35 @@ def test_least_recently_used_maps_are_removed_first(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("frn.inference.feature_cache.time.time", lambda: next(clock))
     store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
     for number in range(40):
-        store.put("m", {str(number): maps(number, r=25, d=64)})  # 6.4 kB each
-        store.get("m", "0", (25, 64))  # in use all the time
+        store.put("m", {str(number): maps(number, r=25, d=64)})  # each map takes 6.4 kB
+        store.get("m", "0", (25, 64))  # this map is used all the time
     kept = [number for number in range(40) if store.get("m", str(number), (25, 64)) is not None]
     assert kept[0] == 0
     assert kept[1:] == list(range(kept[1], 40))
     assert 10 < len(kept) < 30
+
+
+def test_a_full_store_frees_a_tenth_of_its_limit(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
+    counts = []
+    for number in range(60):
+        store.put("m", {str(number): maps(number, r=25, d=64)})  # 6.4 kB each
+        counts.append(sum(store.get("m", str(one), (25, 64)) is not None for one in range(number + 1)))
+    drops = [before + 1 - after for before, after in itertools.pairwise(counts) if after <= before]
+    assert drops
+    assert all(3 <= freed <= 5 for freed in drops)  # 20 kB, and the excess
+
+
+def test_a_discarded_store_leaves_no_file_of_sqlite_behind(tmp_path: Path) -> None:
+    for present in (("",), ("", "-shm"), ("", "-wal", "-shm"), ("-wal",)):
+        for suffix in present:
+            (tmp_path / f"f.sqlite{suffix}").touch()
+        _discard(tmp_path / "f.sqlite")
+        assert not list(tmp_path.glob("f.sqlite*"))
+
+
+def test_the_default_limit_is_two_gibibytes() -> None:
+    assert FeatureStore().limit == 2 * 2**30
 
 
 def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
@@ -198,7 +222,7 @@ def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: p
     assert max(most) == 1
 
 
-def test_what_a_model_made_is_stored_and_what_was_stored_is_not_stored_again(tmp_path: Path) -> None:
+def test_new_maps_are_stored_and_found_ones_are_not_written_again(tmp_path: Path) -> None:
     extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
     store, pixels = FeatureStore(tmp_path / "f.sqlite"), np.full((32, 32, 3), 90, np.uint8)
     known = Embedded("known", maps(0), bytes(LOOK))

@@ -1,11 +1,13 @@
 """The models that may run, and those that are refused before a session exists."""
 
+import contextlib
 import itertools
 import re
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -108,8 +110,8 @@ def flood_of_metadata(model: onnx.ModelProto) -> None:
 @pytest.mark.parametrize(
     ("harm", "reason"),
     [
-        (external_initializer, "keeps tensors in other files"),
-        (external_constant, "keeps tensors in other files"),
+        (external_initializer, "stores tensors in other files"),
+        (external_constant, "stores tensors in other files"),
         (endless_loop, r"uses the operator ai\.onnx\.Loop"),
         (hidden_graph, "has a subgraph in Sub"),
         (huge_allocation, r"uses the operator ai\.onnx\.ConstantOfShape"),
@@ -132,6 +134,41 @@ def test_a_hostile_file_is_refused_before_a_session_exists(
     with pytest.raises(FrnError, match=reason) as caught:
         check_model(bad.SerializeToString(), "bad.onnx", FORMATS)
     assert "\n" not in str(caught.value)
+
+
+def test_metadata_above_four_mebibytes_is_refused(graph: onnx.ModelProto) -> None:
+    full = copy(graph)
+    room = (4 << 20) - sum(len(entry.value) for entry in full.metadata_props)
+    full.metadata_props.add(key="x", value="y" * room)
+    check_model(full.SerializeToString(), "m.onnx", FORMATS)
+    full.metadata_props[-1].value += "y"
+    with pytest.raises(FrnError, match="over 4 MiB of metadata"):
+        check_model(full.SerializeToString(), "m.onnx", FORMATS)
+
+
+def rename_input(model: onnx.ModelProto) -> None:
+    model.graph.input[0].name = model.graph.node[0].input[0] = "pictures"
+
+
+def rename_output(model: onnx.ModelProto) -> None:
+    model.graph.output[0].name = model.graph.node[-1].output[0] = "maps"
+
+
+def flatten_output(model: onnx.ModelProto) -> None:
+    model.graph.node[-1].output[0] = "whole"
+    model.graph.node.append(helper.make_node("Flatten", ["whole"], ["feature_map"]))
+    del model.graph.output[0].type.tensor_type.shape.dim[2]
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 16 * 64
+
+
+@pytest.mark.parametrize("harm", [rename_input, rename_output, flatten_output])
+def test_model_with_other_inputs_or_outputs_is_refused(
+    graph: onnx.ModelProto, harm: Callable[[onnx.ModelProto], None]
+) -> None:
+    other = copy(graph)
+    harm(other)
+    with pytest.raises(FrnError, match=r"m\.onnx: its inputs and outputs do not match an extractor of 32-pixel images"):
+        Extractor(other.SerializeToString(), "m.onnx", trusted=True)
 
 
 def test_a_non_onnx_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,6 +243,33 @@ def test_call_is_stopped_at_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> N
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.parametrize(
+    ("provider", "started", "counted", "devices", "answers"),
+    [
+        (True, 0, 0, 1, True),
+        (True, 0, 0, 0, False),
+        (True, 0, 2, 1, False),
+        (True, 3, 0, 1, False),
+        (False, 0, 0, 1, False),
+    ],
+)
+def test_cuda_answers_if_there_is_a_provider_a_driver_and_a_device(
+    monkeypatch: pytest.MonkeyPatch, provider: bool, started: int, counted: int, devices: int, answers: bool
+) -> None:
+    class Driver:
+        def __init__(self, name: str) -> None:
+            self.cuInit = lambda flags: started if flags == 0 else 9
+
+        def cuDeviceGetCount(self, count: Any) -> int:  # noqa: N802  # CUDA's name
+            count._obj.value = devices
+            return counted
+
+    providers = ["CUDAExecutionProvider"] * provider + ["CPUExecutionProvider"]
+    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: providers)
+    monkeypatch.setattr("ctypes.CDLL", Driver)
+    assert onnx_runtime.cuda_answers() is answers
+
+
 def test_requesting_cuda_without_a_device_fails(graph: onnx.ModelProto) -> None:
     if onnx_runtime.cuda_answers():
         pytest.skip("this machine has a CUDA device")
@@ -250,6 +314,17 @@ def test_session_requests_cuda_only_if_available_and_wanted(
     open_session(graph.SerializeToString(), "x.onnx", device=device)
     cuda = ["CUDAExecutionProvider"] if there and device == "auto" else []
     assert asked == [[*cuda, "CPUExecutionProvider"]]
+
+
+@pytest.mark.parametrize("data", [None, b"no model"])
+def test_onnxruntime_is_silent_only_while_a_session_opens(
+    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, data: bytes | None
+) -> None:
+    severities: list[int] = []
+    monkeypatch.setattr("onnxruntime.set_default_logger_severity", severities.append)
+    with contextlib.nullcontext() if data is None else pytest.raises(FrnError, match="onnxruntime cannot run it"):
+        open_session(data or graph.SerializeToString(), "x.onnx", device="cpu", threads=1)
+    assert severities == [4, 2]  # warnings are its default
 
 
 def test_extractor_uses_all_cores_by_default(graph: onnx.ModelProto) -> None:

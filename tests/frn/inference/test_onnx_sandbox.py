@@ -1,4 +1,4 @@
-"""ONNX models from other people: even allowed operators can take too much, and are stopped."""
+"""Even allowed operators of an ONNX model can take too much time or memory, and are then stopped."""
 
 import os
 import time
@@ -13,8 +13,9 @@ from onnx import helper, numpy_helper
 from frn.errors import FrnError
 from frn.inference import onnx_sandbox
 from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import check_model
+from frn.inference.onnx_runtime import Device, check_model
 from frn.models.zoo import shipped_extractors
+from frn.system.processes.messages import Message
 from frn.system.processes.sandbox import SandboxedWorker, WorkerKilledError
 from tests.forks import ended, fork
 
@@ -63,7 +64,7 @@ def multiply(model: Model) -> None:
 
 
 def hide_sizes(harm: Callable[[Model], None]) -> Callable[[Model], None]:
-    """The same with shapes that depend on the pixels, so that nothing is known before a run."""
+    """Make shapes depend on the pixels, so that the amount of work is unknown before a run."""
 
     def hidden(model: Model) -> None:
         harm(model)
@@ -142,7 +143,32 @@ def test_a_larger_file_may_take_longer_to_open(shipped: Path, monkeypatch: pytes
         raise WorkerKilledError("took too long")
 
     monkeypatch.setattr(SandboxedWorker, "ask", ask)
-    for size in (0, onnx_sandbox.PER_BYTES):
+    for size in (0, 64 << 20):
         with pytest.raises(FrnError, match="the model was stopped: it took too long"):
             onnx_sandbox.ForeignModel(bytes(size), "m.onnx", "cpu", 1)
-    assert allowed == [onnx_sandbox.SECONDS, 2 * onnx_sandbox.SECONDS]
+    assert allowed == [8, 16]
+
+
+@pytest.mark.parametrize(("device", "memory"), [("cpu", 1280 * 2**20 + 4 * 3000 + 2 * 16 * 2**20), ("auto", 8 * 2**30)])
+def test_a_foreign_model_has_the_memory_and_the_time_that_security_states(
+    monkeypatch: pytest.MonkeyPatch, device: Device, memory: int
+) -> None:
+    allowed: list[float] = []
+
+    class Worker:
+        lives = True
+
+        def __init__(self, name: str, memory: int) -> None:
+            allowed.append(memory)
+
+        def ask(self, question: Message, blobs: list[bytes], seconds: float) -> object:
+            allowed.append(seconds)
+            signature: Message = {"metadata": {}, "inputs": [], "outputs": [], "seconds": 2.0, "shape": [1]}
+            return signature, [bytes(4)]
+
+    monkeypatch.setattr(onnx_sandbox, "SandboxedWorker", Worker)
+    model = onnx_sandbox.ForeignModel(bytes(3000), "m.onnx", device, 2)
+    for count in (0, 1, 10):
+        model.run({"images": np.zeros((count, 1), np.float32)})
+    model.run({"support": np.zeros((1, 1), np.float32)})
+    assert allowed == [memory, pytest.approx(8, rel=1e-4), 8, 5 * 2, 5 * 2 * 10, 120]

@@ -157,6 +157,7 @@ def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
         (lambda d: d["classes"][0]["images"][0].update(key="k2"), "two images with key 'k2'"),
         (lambda d: d["classes"][0]["images"][0].update(path="a\0b"), "a path with a NUL"),
         (lambda d: d["classes"][0]["images"][0].update(path_b64="%%"), "damaged project"),
+        (lambda d: d["classes"][0]["images"][0].update(path="\ud800.jpg"), "damaged project"),
     ],
 )
 def test_damage_gives_one_clear_line(tmp_path: Path, damage: Callable[[dict[str, Any]], object], reason: str) -> None:
@@ -222,7 +223,7 @@ def test_impossible_number_in_a_project_gives_one_line(tmp_path: Path, field: st
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_half_a_character_from_another_program_is_kept(tmp_path: Path) -> None:
+def test_lone_surrogate_from_another_program_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "x.frn.json"
     path.write_text(
         '{"format": "frn-project", "version": 1, "note": "\\ud800", "classes": [], '

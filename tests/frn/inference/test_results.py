@@ -32,12 +32,12 @@ def test_leftovers_of_a_kill_are_completed(tmp_path: Path) -> None:
         assert cut.read_bytes() == data
 
 
-def test_results_file_is_not_started_twice_or_mixed(tmp_path: Path) -> None:
+def test_results_file_is_not_overwritten_or_mixed_with_other_runs(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     write(path, "ab")
     with pytest.raises(FrnError, match=r"already exists\. Add --resume"):
         write(path, "cd")
-    with pytest.raises(FrnError, match="line 1 was answered by other classes, another model or threshold"):
+    with pytest.raises(FrnError, match="line 1 was written with other classes, another model or another threshold"):
         write(path, "cd", resume=True, run="b")
     assert images(path) == "ab"
     for text in ("no answer\n", "a note without an end", "{}", '{"image": 5'):

@@ -128,7 +128,7 @@ def test_invalid_edits_are_refused_and_change_nothing() -> None:
     ):
         with pytest.raises(FrnError, match=reason):
             session.create(name)
-    with pytest.raises(FrnError, match="there is no class number 9"):
+    with pytest.raises(FrnError, match="no class has the number 9"):
         session.rename(9, "owl")
     with pytest.raises(FrnError, match="between 0 and 1, not 2"):
         session.set_threshold(2)
@@ -214,7 +214,7 @@ def test_every_edit_has_a_name_including_dropping() -> None:
     assert session.state.dropped == {"/a.jpg"}
 
 
-def test_merged_classes_keep_all_examples_and_one_undo_parts_them() -> None:
+def test_merged_classes_keep_all_examples_and_one_undo_separates_them() -> None:
     session = Session()
     jay, wren = session.create("jay"), session.create("wren")
     session.add(jay, [support("a"), support("b")])

@@ -1,4 +1,4 @@
-"""Rejecting unknown photos, with counts by hand and on images of other things."""
+"""Rejecting unknown photos: values computed by hand, and images of other things."""
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from frn.inference.unknown import (
     calibrate,
     explained,
     familiarity,
+    stride,
     without_itself,
 )
 from frn.ridge.enrolment import ClassScorer, energy, enroll
@@ -21,7 +22,7 @@ HEAD = HeadParameters(0.3, 0.1, 2.0)
 
 
 def test_explained_share_is_one_minus_error_over_energy() -> None:
-    queries = np.array([[[3.0, 4.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])  # energies (25 + 1) / 2 and 0
+    queries = np.array([[[3.0, 4.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])  # the energies are (25 + 1) / 2 and 0
     errors = np.array([[0.0, 6.5, 13.0, 20.0], [0.0, 1.0, 2.0, 3.0]])
     np.testing.assert_allclose(explained(errors, queries), [[1.0, 0.5, 0.0, 0.0], [0.0] * 4])
 
@@ -34,6 +35,7 @@ def test_familiarity_is_one_minus_error_over_energy_and_next_five() -> None:
     assert familiarity(errors[:, 1:], whole, near[:, 1:])[0] == pytest.approx(1 - 2 / (16 * rivals / 0.25) ** 0.5)
     assert familiarity(errors, whole, near, 0.0)[0] == pytest.approx(1 - 2 / 16)
     assert familiarity(errors[:, 1:], whole, near[:, 1:], 1.0)[0] == pytest.approx(1 - 2 * 0.25 / rivals)
+    assert familiarity(errors[:, 1:3], whole, one[:, :2])[0] == pytest.approx(1 - 2 / (16 * 4) ** 0.5)
     assert familiarity(errors[:, 1:2], whole, one[:, :1])[0] == pytest.approx(1 - 2 / 16)  # one class has no rivals
     assert familiarity(np.zeros((1, 3)), np.zeros(1), np.ones((1, 3)))[0] == 0
 
@@ -57,7 +59,7 @@ def test_given_threshold_is_the_same_for_every_photo() -> None:
 
 
 def test_explained_share_does_not_depend_on_the_scale_of_features() -> None:
-    """With lambda in proportion, doubled features reconstruct each other equally well."""
+    """If features and the root of lambda are doubled, reconstruction is equally good."""
     generator = np.random.default_rng(0)
     pool, queries = generator.standard_normal((3, 9, 32)), generator.standard_normal((4, 9, 32))
     grown = HeadParameters(HEAD.alpha + np.log(4), HEAD.beta, HEAD.gamma)
@@ -133,8 +135,28 @@ def test_distance_of_a_support_from_its_class_is_measured_without_it() -> None:
         rest = np.delete(maps[0], place, axis=0).mean((0, 1))
         expected = np.square(photos[row].mean(0) - rest).sum() / found.scale
         assert distances[row, 0] == pytest.approx(expected, rel=1e-5)
-    assert distances[2, 1] == np.inf  # nothing else is in its class
+    assert distances[2, 1] == np.inf  # its class has no other example
     np.testing.assert_array_equal(distances[[0, 1, 2], [1, 1, 0]], found.distance(photos)[[0, 1, 2], [1, 1, 0]])
+
+
+def test_a_photo_equal_to_a_class_is_a_millionth_of_the_usual_distance_away() -> None:
+    errors = np.array([[1e-4, 1.0]])
+    equal, near = (familiarity(errors, np.ones(1), np.full((1, 2), distance)) for distance in (0.0, 1e-6))
+    assert equal == near
+    assert 1 - equal == pytest.approx(1e-7, rel=1e-3)
+
+
+def test_at_most_a_thousand_supports_are_left_out() -> None:
+    assert [stride(count) for count in (0, 1, 1000, 1001, 2000, 2001)] == [1, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(("caught", "can"), [(0.09, False), (0.1, True)])
+def test_rule_must_catch_twice_its_false_rejections(caught: float, can: bool) -> None:
+    known, limit = np.linspace(0, 1, 21), 0.05
+    strangers = np.where(np.arange(100) < 100 * caught, limit / 2, limit)
+    found = Calibration(known, strangers, 0.0)
+    assert found.caught == caught
+    assert ("can hardly be distinguished" not in found.describe()) == can
 
 
 def test_auroc_counts_ties_as_half() -> None:
@@ -146,7 +168,7 @@ def test_many_photos_marked_as_no_class_raise_the_limit() -> None:
     stated = Calibration(known, np.zeros(0), 0.0).rule.least
     few = Calibration(known, np.zeros(0), 0.0, others=np.array([0.6])).rule.least
     many = Calibration(known, np.zeros(0), 0.0, others=np.full(30, 0.3)).rule.least
-    assert few == stated  # one photo counts less than twenty
+    assert few == stated  # a single photo has less weight than twenty
     assert many > 0.3
     assert (known < many).sum() < 30
 

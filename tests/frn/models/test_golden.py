@@ -53,7 +53,9 @@ def load(golden: Path, name: str, tmp_path: Path) -> tuple[Model, dict[str, Tens
         path = tmp_path / "frn-resnet12.pth"
         torch.save(resnet12_state(golden / "frn-resnet12.keys.json"), path)
     model = import_reference(path, transform=AS_IS)
-    plain = replace(model.config, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # their images are normalised already
+    plain = replace(
+        model.config, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)
+    )  # the recorded images are already normalised
     model = import_reference(path, ModelConfig(**{f: getattr(plain, f) for f in plain.__slots__}))
     arrays = np.load(golden / f"{name}.npz")
     return model, {key: torch.from_numpy(arrays[key]) for key in arrays.files}
@@ -97,8 +99,10 @@ def test_frn_episode_equals_the_authors(golden: Path, tmp_path: Path, name: str,
 
 @pytest.mark.parametrize(("name", "noise"), [("frn-conv4", 2e-3), ("frn-resnet12", 1e-2)])
 def test_gradients_equal_the_authors_formula(golden: Path, tmp_path: Path, name: str, noise: float) -> None:
-    """Agreement to 1e-6 in float64. The recording is float32, in which these nearly cancelling sums keep two or three
-    digits. The authors' own formula in float32 differs from it as much as this one.
+    """Agreement to 1e-6 in float64.
+
+    The recording is float32; these sums nearly cancel, so it keeps only two or three digits. The authors' own formula
+    in float32 has an error of the same size.
     """
     model, arrays = load(golden, name, tmp_path)
     maps = arrays["feature_map"].double().requires_grad_()

@@ -104,7 +104,7 @@ def test_model_file_is_reproducible(tmp_path: Path) -> None:
 
 def test_unknown_model_lists_the_shipped_ones(tmp_path: Path) -> None:
     with pytest.raises(
-        FrnError, match=r"conv5: there is no such model file, run folder or model by name. Did you mean 'conv4'"
+        FrnError, match=r"conv5: no model file, run folder or model has this name. Did you mean 'conv4'"
     ):
         load_model("conv5")
 
@@ -141,7 +141,7 @@ def test_any_error_of_torchs_reader_gives_one_line(
 def test_checkpoint_without_time_or_memory_bound_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, wide, full = tmp_path / "slow.pth", tmp_path / "wide.pth", tmp_path / "full.pth"
     torch.save({}, tmp_path / "good.pth")
-    pairs = b"G" + struct.pack(">d", 1.0) + b"q\x01h\x01\x86" * 60  # of pairs of ...: to compare two takes 2^60 steps
+    pairs = b"G" + struct.pack(">d", 1.0) + b"q\x01h\x01\x86" * 60  # nested pairs: comparing two takes 2^60 steps
     hashed = b"\x80\x02}" + pairs + b"K\x01s" + pairs + b"K\x01s."
     with zipfile.ZipFile(tmp_path / "good.pth") as good, zipfile.ZipFile(slow, "w") as bad:
         for entry in good.namelist():
@@ -150,7 +150,7 @@ def test_checkpoint_without_time_or_memory_bound_is_refused(tmp_path: Path, monk
     with pytest.raises(FrnError, match=r"slow\.pth: is not a readable torch checkpoint: reading it took longer"):
         weights.read_weights(slow)
     monkeypatch.setattr(checkpoint_check, "SECONDS", 20.0)
-    torch.save({"a": torch.zeros(1).expand(1 << 20, 1 << 20)}, wide)  # takes four bytes, and fits no model
+    torch.save({"a": torch.zeros(1).expand(1 << 20, 1 << 20)}, wide)  # this tensor takes four bytes and fits no model
     with pytest.raises(FrnError, match="its weights do not fit"):
         import_reference(wide)
     with zipfile.ZipFile(full, "w", zipfile.ZIP_DEFLATED) as archive:

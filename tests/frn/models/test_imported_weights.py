@@ -37,7 +37,7 @@ def photo(width: int, height: int) -> Image.Image:
 
 
 def as_the_authors(image: Image.Image, *, square: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """Their `test_pre`: resized to 92, the middle 84 x 84."""
+    """The authors' `test_pre`: resized to 92, then the middle 84 x 84."""
     from torchvision.transforms import CenterCrop, Compose, Resize
 
     return np.asarray(Compose([Resize([92, 92] if square else 92), CenterCrop(84)])(image))
@@ -55,7 +55,7 @@ def test_preset_defines_the_preprocessing(checkpoint: Path, preset: str, square:
     assert np.abs(transform(image).astype(int) - right).max() <= 1
     assert np.abs(transform(image).astype(int) - wrong).max() > 20
     small = photo(84, 84)
-    assert np.array_equal(transform(small), np.asarray(small))  # `test_pre` itself: unchanged
+    assert np.array_equal(transform(small), np.asarray(small))  # images of `test_pre` are left unchanged
 
 
 def test_without_a_preset_photos_are_treated_as_uncropped_with_a_message(checkpoint: Path) -> None:

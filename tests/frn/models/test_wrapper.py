@@ -56,7 +56,7 @@ def test_torchvision_network_learns_in_a_custom_loop() -> None:
     """The loop of docs/guides/library.md, as people who know easyfsl write it."""
     dataset = Blobs(transform=v2.Compose([v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32)]))
     network = resnet18(weights=None)
-    backbone = nn.Sequential(*list(network.children())[:-3])  # maps of 256 channels
+    backbone = nn.Sequential(*list(network.children())[:-3])  # the maps have 256 channels
     model = FRN(backbone)
     sampler = EpisodeSampler(dataset, way=5, shot=2, queries=2, episodes=8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
@@ -107,11 +107,11 @@ def test_processed_support_set_gives_the_same_logits() -> None:
         assert at_once.shape == (8, 4)
         torch.testing.assert_close(model.process_support_set(support, labels)(query), at_once)
         order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
-        shuffled = model(support[order], 10 * labels[order], query)  # classes in the order of their labels
+        shuffled = model(support[order], 10 * labels[order], query)  # columns are in the order of the labels
         torch.testing.assert_close(shuffled, at_once, atol=1e-4, rtol=1e-4)
 
 
-def test_classes_of_different_shots_are_scored_like_alone() -> None:
+def test_classes_of_different_shots_are_scored_the_same_together_and_alone() -> None:
     model, maps = FRN(small_network()), torch.randn(9, 4, 16)
     one, two = maps[:1], maps[1:4]
     both = model.score([one, two], maps[4:])
@@ -125,12 +125,12 @@ def test_mismatched_weights_are_reported() -> None:
     model, image = FRN(small_network()), torch.zeros(2, 3, 32, 32)
     with pytest.raises(ValueError, match="after process_support_set"):
         model(image)
-    with pytest.raises(ValueError, match="give support, labels and query"):
+    with pytest.raises(ValueError, match="pass support, labels and query"):
         model(image, torch.arange(2))
     with pytest.raises(ValueError, match=r"2 images, but labels of shape \(3,\)"):
         model(image, torch.arange(3), image)
     assert FRN(nn.Flatten()).feature_maps(image).shape == (2, 1, 3072)
-    with pytest.raises(ValueError, match=r"the backbone gives \(4,\)"):
+    with pytest.raises(ValueError, match=r"the backbone returns \(4,\)"):
         FRN(nn.Sequential(nn.Flatten(), nn.Linear(3072, 1), nn.Flatten(0)))(image, torch.arange(2), image)
 
 
@@ -146,7 +146,7 @@ def test_episodes_of_any_dataset_are_complete_and_reproducible() -> None:
         assert (rows == rows[:, :1]).all()
         assert len(set(rows[:, 0].tolist())) == 3
         assert len(set(episode)) == 18
-    assert list(samplers[0]) != first  # the next epoch
+    assert list(samplers[0]) != first  # draw the next epoch
 
 
 def test_missing_labels_are_reported() -> None:
@@ -155,7 +155,7 @@ def test_missing_labels_are_reported() -> None:
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1)
     with pytest.raises(FrnError, match="has 6 images, but there are 2 labels"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[0, 1])
-    with pytest.raises(FrnError, match=r"an image has one label; these are \(6, 2\)"):
+    with pytest.raises(FrnError, match=r"labels have the shape \(6, 2\)"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[(0, 1), (1, 0)] * 3)
     with pytest.raises(FrnError, match="class 'b' has 1 images"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=["a"] * 5 + ["b"])

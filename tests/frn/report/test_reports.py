@@ -108,7 +108,7 @@ def test_a_large_report_is_split_into_pages_that_link_to_each_other(
 
 
 def test_memory_does_not_grow_with_the_cards_of_a_report(tmp_path: Path) -> None:
-    """Each photo took 85 KB before."""
+    """Each photo used to take 85 KB."""
     classifier = load_classifier(SAMPLES / "moths", "conv4")[0]
     album, photo = photos_page.Album(classifier), next((SAMPLES / "queries").iterdir())
     list(album.classify([photo] * 20))
@@ -176,7 +176,9 @@ def test_names_cannot_become_markup(tmp_path: Path) -> None:
         (tmp_path / "classes" / name / "a.jpg").write_bytes(photo + name.encode())
     out = tmp_path / "out.html"
     frn("classify", tmp_path / "classes", tmp_path / "classes" / "unknown", "--report", out, "--model", "conv4")
-    assert [tag for tag, _ in Elements(out.read_text(encoding="utf-8")).found].count("script") == 1  # the page's own
+    assert [tag for tag, _ in Elements(out.read_text(encoding="utf-8")).found].count(
+        "script"
+    ) == 1  # the page's own script
     text = "".join(render("page.html", EVIL, EVIL, {EVIL: EVIL}))
     assert "script" not in [tag for tag, _ in Elements(text).found]
 

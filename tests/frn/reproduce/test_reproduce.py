@@ -86,7 +86,7 @@ def test_interrupted_run_is_resumed_and_evaluated_once(
     runs = tmp_path / "runs"
     half_a_run(moths, runs / "tiny", TINY.options)
     words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", tmp_path / "out", "--threads", 1)
-    precision = choose_precision("auto", torch.device("cpu"))  # an unfinished run keeps its own
+    precision = choose_precision("auto", torch.device("cpu"))  # an unfinished run keeps its precision
     planned = frn(*words, "--dry-run").stdout.splitlines()
     best = runs / "tiny" / "best.safetensors"
     assert planned == [
@@ -107,7 +107,9 @@ def test_interrupted_run_is_resumed_and_evaluated_once(
         f"frn train cifar-fs-conv4-short {shlex.join(FLAGS)} --data cifar-fs --out runs/tiny"
     )
     before = {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
-    again = frn(*words[:2], "--row", "tiny", "--runs", runs, "--out", tmp_path / "again")  # no data needed any more
+    again = frn(
+        *words[:2], "--row", "tiny", "--runs", runs, "--out", tmp_path / "again"
+    )  # the data are no longer needed
     assert again.exit_code == 0
     assert again.stdout == (tmp_path / "out" / "tiny.md").read_text()
     assert {path: path.stat().st_mtime_ns for path in runs.rglob("*")} == before
@@ -176,7 +178,7 @@ def test_failing_command_stops_only_its_row(
     result = frn("reproduce", "tiny", "--data", tmp_path / "empty", "--out", tmp_path / "out", "--json")
     assert result.exit_code == 1
     assert "failed with status 1" in json.loads(result.stdout)["rows"][0]["missing"]
-    assert "has no folder 'train'" in capfd.readouterr().err  # the command's own message
+    assert "has no folder 'train'" in capfd.readouterr().err  # the failed command prints its own message
 
 
 def test_rows_without_data_are_skipped_with_the_command_to_make_it(tmp_path: Path) -> None:
@@ -190,16 +192,16 @@ def test_unneeded_data_set_gives_a_note(tmp_path: Path) -> None:
     words = ("reproduce", "cifar-fs", "--row", "frn", "--data", f"cub={tmp_path}", "--out", tmp_path / "out")
     result = frn(*words, "--dry-run")
     assert result.exit_code == 0
-    assert f"--data cub={tmp_path}: is not needed, these rows have cifar-fs" in result.stderr
+    assert f"--data cub={tmp_path}: is not needed; these rows use cifar-fs" in result.stderr
 
 
 def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
     for words, reason in (
         (("ablations",), "unknown table 'ablations'. Did you mean ablation"),
         (("cifar-fs", "--row", "dns"), "has no row 'dns'. It has: frn, dummy-tuned"),
-        (("cifar-fs", "--data", tmp_path / "none"), ": there is no folder"),
-        (("cifar-fs", "--data", f"cub-rwa={tmp_path}"), "no table has a data set 'cub-rwa' (these rows have cifar-fs)"),
-        (("cross-domain", "--data", tmp_path), "say which of cub-raw, cub-raw-all, cub-raw-chen, mini-imagenet"),
+        (("cifar-fs", "--data", tmp_path / "none"), "none is not a folder"),
+        (("cifar-fs", "--data", f"cub-rwa={tmp_path}"), "no table uses a data set 'cub-rwa' (these rows use cifar-fs)"),
+        (("cross-domain", "--data", tmp_path), "with a NAME of: cub-raw, cub-raw-all, cub-raw-chen, mini-imagenet"),
     ):
         result = frn("reproduce", *words)
         assert result.exit_code == 1

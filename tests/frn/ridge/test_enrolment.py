@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from frn.errors import FrnError
-from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.enrolment import Centres, ClassScorer, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters, probabilities
 from frn.ridge.reconstruction import class_error, location_error
@@ -43,7 +43,7 @@ def test_errors_equal_the_recorded_ones(golden: Path, case: int) -> None:
 
 
 @pytest.mark.parametrize("beta", [-1.0, 0.0, 1.5])  # rho h > 2 makes negative weights
-def test_classes_of_unequal_size_are_scored_together_like_alone(beta: float) -> None:
+def test_classes_of_unequal_size_are_scored_the_same_together_and_alone(beta: float) -> None:
     head, query = HeadParameters(-0.5, beta, 1.0), maps_of(4, 9, 16, seed=1)
     pools = [maps_of(k, 9, 16, seed=k) for k in (1, 5, 2)]
     errors = ClassScorer([enroll(pool, head) for pool in pools]).class_error(query)
@@ -62,7 +62,7 @@ def test_error_map_equals_the_torch_head() -> None:
     np.testing.assert_allclose(ours, theirs.numpy().reshape(3, 9), rtol=2e-6)
 
 
-@pytest.mark.parametrize("d", [64, 160])  # fewer channels than the pool has rows, and more
+@pytest.mark.parametrize("d", [64, 160])  # d is below and above the number of pool rows
 @pytest.mark.parametrize("kind", ["zero", "duplicated", "nearly duplicated", "low rank", "times 30"])
 def test_degenerate_supports_stay_within_5e_6(kind: str, d: int) -> None:
     query, pool = maps_of(2, 25, d), maps_of(5, 25, d, seed=1)
@@ -125,6 +125,27 @@ def test_lambda_and_rho_equal_the_torch_head() -> None:
     assert LAMBDA_FLOOR == 1e-6
 
 
+def test_an_untrained_head_has_lambda_p_over_d_and_rho_1() -> None:
+    head = HeadParameters()
+    assert (head.lam(6, 3), head.rho(), head.gamma) == (2 + LAMBDA_FLOOR, 1, 1)
+
+
+def test_distance_of_a_photo_from_each_class_is_between_mean_locations() -> None:
+    pools, query = [1 + maps_of(k, 9, 8, seed=k) for k in (1, 5, 2)], 1 + maps_of(4, 9, 8, seed=9)
+    centres = np.stack([pool.mean((0, 1)) for pool in pools])
+    expected = np.square(query.mean(1)[:, None] - centres).sum(-1) / np.square(centres).sum(1).mean()
+    found = Centres.of([enroll(pool, HeadParameters()) for pool in pools]).distance(query)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert Centres.of([enroll(np.zeros((1, 9, 8)), HeadParameters())]).distance(0 * query).tolist() == [[0.0]] * 4
+
+
+@pytest.mark.parametrize(("factor", "fits"), [(0.9e6, True), (1.1e6, False)])
+def test_a_head_whose_rows_could_overflow_is_refused(factor: float, fits: bool) -> None:
+    pool = np.full((1, 1, 1), 1000.0)  # h is 1, so the row is about rho
+    with contextlib.nullcontext() if fits else pytest.raises(FrnError, match="head is damaged"):
+        assert enroll(pool, HeadParameters(-20.0, math.log(factor))).rows.item() == pytest.approx(factor, rel=1e-3)
+
+
 def test_unusable_supports_are_refused() -> None:
     head = HeadParameters(0.0, 0.0, 1.0)
     with pytest.raises(ValueError, match=r"shape \(1, 2, 4\) must be finite"):
@@ -144,7 +165,7 @@ def test_an_answer_does_not_depend_on_the_other_queries() -> None:
 
 
 @pytest.mark.parametrize(("shot", "beta"), [(1, 0.2), (4, 0.2), (4, 1.2)])
-def test_many_classes_are_scored_like_few(monkeypatch: pytest.MonkeyPatch, shot: int, beta: float) -> None:
+def test_many_classes_get_the_same_scores_as_few(monkeypatch: pytest.MonkeyPatch, shot: int, beta: float) -> None:
     """Score in blocks, and by operators if there are many supports; rho above 2 has negative signs."""
     head = HeadParameters(alpha=-1.0, beta=beta)
     classes = [enroll(maps_of(shot, 6, 12, seed=seed), head) for seed in range(40)]

@@ -1,5 +1,7 @@
 """Grouping photos without labels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.cluster import AgglomerativeClustering
@@ -25,7 +27,7 @@ def draw(sizes: tuple[int, ...], noise: float = 0.7) -> tuple[Maps, Array]:
 
 
 def looks(maps: Maps) -> list[bytes]:
-    """Return perceptual hashes of as many photos, none of which is a near copy of another."""
+    """Return this many perceptual hashes, none of which is a near copy of another."""
     return [np.random.default_rng(number).bytes(20) for number in range(len(maps))]
 
 
@@ -84,9 +86,11 @@ def test_more_groups_than_photos_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("noise", "expected"), [(1.0, 4), (1.4, 3)])
-def test_noisy_classes_are_not_split_and_the_noisiest_are_merged(noise: float, expected: int) -> None:
+@pytest.mark.parametrize("scale", [0.05, 1.0, 20.0])
+def test_noisy_classes_are_not_split_and_the_noisiest_are_merged(noise: float, expected: int, scale: float) -> None:
     maps, _ = draw((12, 20, 9, 15), noise)
-    assert len(group(maps, looks(maps), PRIOR)) == expected
+    prior = replace(PRIOR, alpha=PRIOR.alpha + 2 * np.log(scale), gamma=PRIOR.gamma / scale**2)
+    assert len(group(np.float32(scale) * maps, looks(maps), prior)) == expected
 
 
 def test_there_are_at_most_a_third_as_many_groups_as_photos() -> None:

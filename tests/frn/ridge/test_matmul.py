@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from frn.ridge.matmul import _prefers_onednn, matmul_nt, matmul_small
+from frn.ridge.matmul import FEW_THREADS, _prefers_onednn, matmul_nt, matmul_small
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -25,6 +25,17 @@ def test_inputs_with_gradients_get_gradients() -> None:
     torch.testing.assert_close(maps.grad, expected)
     with torch.no_grad():
         assert not matmul_small(maps.mT, maps).requires_grad
+
+
+def test_only_a_requested_gradient_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps = torch.randn(3, 20, 8)
+    monkeypatch.setattr(torch.Tensor, "__matmul__", None)
+    if torch.get_num_threads() <= FEW_THREADS:
+        matmul_small(maps, maps.mT)
+        with torch.no_grad():
+            matmul_small(maps.requires_grad_(), maps.mT)
+    with pytest.raises(TypeError):
+        matmul_small(maps.requires_grad_(), maps.mT)
 
 
 def test_onednn_is_used_only_if_available_and_not_on_intel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def test_class_error_is_the_mean_over_locations_in_every_form(queries: int, r: i
 
 
 def test_repeating_the_pool_changes_nothing_once_lambda_is_rescaled() -> None:
-    """Sec. 3.2 of the paper: the p / d factor makes the head robust to shot."""
+    """Sec. 3.2 of the paper: the factor p / d makes the head robust to the number of shots."""
     query, pool = features(50, 64), features(5, 25, 64)
     once = reconstruct(query, pool, lam=25 / 64, rho=1.0)
     twice = reconstruct(query, torch.cat([pool, pool], dim=1), lam=50 / 64, rho=1.0)
@@ -129,7 +129,7 @@ def family(name: str, way: int, shot: int, r: int, d: int) -> tuple[Tensor, Tens
         pool = draw(way, shot * r, 3) @ draw(way, 3, d)
     elif name == "duplicated":
         pool = pool[:, :1].expand(-1, shot * r, -1).contiguous()
-    elif name == "nearly duplicated":  # the worst case: a float32 factor is wrong by 1e-2
+    elif name == "nearly duplicated":  # the worst case, in which a float32 factor is wrong by 1e-2
         query, pool = 30 * query, 30 * pool[:, :1] * (1 + 1e-3 * draw(way, shot * r, d))
     elif name == "zero":
         pool = torch.zeros_like(pool)
@@ -184,7 +184,7 @@ def maps_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("shot", [1, 5, 20, 30])
 def test_float32_gradients_are_close_to_float64(monkeypatch: pytest.MonkeyPatch, name: str, shot: int) -> None:
-    """Computed in pieces of a single map, with lambda as small as in real use.
+    """Scoring runs in pieces of a single map, and lambda is as small as in real use.
 
     The worst case is lambda's gradient of "low rank" in the whitened form, wrong by 1.01e-4. The paper's Eq. 8 in
     float32 with `.inverse()` is wrong by 600 times the true gradient there.
@@ -247,3 +247,6 @@ def test_lambda_must_be_positive(function: Callable[..., Tensor], lam: float) ->
 def test_channels_must_agree() -> None:
     with pytest.raises(ValueError, match="query has 5 channels but pool has 6"):
         reconstruct(features(2, 5), features(3, 4, 6), 0.3, 1.0)
+    for queries in (1, 300):  # location by location, and by second moments
+        with pytest.raises(ValueError, match="query has 5 channels but pool has 6"):
+            class_error(features(queries, 9, 5), features(2, 36, 6), 1.0, 1.0)

@@ -15,7 +15,7 @@ from frn.ridge.reconstruction import class_error
 from frn.ridge.whitened import whitened_error
 
 WAY, R, D, QUERIES = 3, 4, 12, 5
-SHOTS = pytest.mark.parametrize("shot", [1, 5])  # p below and above d
+SHOTS = pytest.mark.parametrize("shot", [1, 5])  # with p below d and above d
 PROCESSORS = pytest.mark.parametrize("name", ["AMD EPYC 9R14", "Intel(R) Xeon(R)", ""])
 
 
@@ -64,7 +64,7 @@ def test_head_compiles_with_inductor(shot: int) -> None:
         assert_near(torch.compile(head, fullgraph=True)(support, query), head(support, query))
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # by torch itself after a graph break
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch runs it itself after a graph break
 def test_network_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """The head breaks the graph here, because it reads labels to gather the classes."""
     monkeypatch.setattr(matmul, "processor", lambda: "AMD EPYC 9R14")

@@ -36,7 +36,7 @@ def classes(way: int, k: int, r: int, d: int, *, noise: float, seed: int = 0) ->
 
 
 def left_out_errors(pools: list[np.ndarray], head: HeadParameters) -> np.ndarray:
-    """Compute the same with the two public functions; with few supports, rivals lack their last one."""
+    """Compute the same from the two public functions; with few supports, the other classes omit their last one."""
     rivals = [pool[:-1] if 1 < len(pool) <= FEW else pool for pool in pools]
     scorer = ClassScorer([enroll(pool, head) for pool in rivals])
     errors = scorer.class_error(np.concatenate([pool for pool in pools if len(pool) > 1])).astype(float)
@@ -102,7 +102,7 @@ def test_prior_gamma_grows_with_the_shots_and_lambda_does_not() -> None:
 
 def test_the_scale_of_the_maps_does_not_change_the_answer() -> None:
     pools = classes(3, 8, 6, 20, noise=2.5)
-    # lambda grows by e^2 with maps e times as large: alpha by 2, a step of the search
+    # with maps e times as large, lambda is e^2 times as large; alpha + 2 is a step of the search
     heads = [tune_by_leave_one_out([scale * pool for pool in pools], FLAT) for scale in (1.0, np.e)]
     assert heads[1].alpha == pytest.approx(heads[0].alpha + 2, abs=0.3)
     assert heads[1].gamma * np.e**2 == pytest.approx(heads[0].gamma, rel=0.1)
@@ -151,14 +151,17 @@ def test_chosen_alpha_is_better_than_its_neighbours(seed: int) -> None:
 
 
 def test_supports_are_reduced_beyond_400_or_30_billion_multiplications() -> None:
-    cheap, dear = np.empty((2, 1, 2)), np.broadcast_to(0.0, (10, 100, 1000))  # 10^8 multiplications a support
+    cheap, dear = np.empty((2, 1, 2)), np.broadcast_to(0.0, (10, 100, 1000))  # 10^8 multiplications per support
     assert [_stride(count, [cheap]) for count in (400, 401)] == [1, 2]
     assert [_stride(count, [dear]) for count in (300, 301)] == [1, 2]
+    many = np.broadcast_to(0.0, (1000, 100, 1000))  # no class has more directions than channels
+    assert [_stride(count, [many]) for count in (300, 301)] == [1, 2]
 
 
 def test_more_than_64_classes_are_reduced_evenly() -> None:
-    pools = classes(65, 2, 1, 4, noise=1.0)
-    assert tune_by_leave_one_out(pools, TRAINED) == tune_by_leave_one_out(pools[::2], TRAINED)
+    pools = classes(66, 2, 1, 4, noise=1.0)
+    for count in (65, 66):
+        assert tune_by_leave_one_out(pools[:count], TRAINED) == tune_by_leave_one_out(pools[:count:2], TRAINED)
     assert tune_by_leave_one_out(pools[:64], TRAINED) != tune_by_leave_one_out(pools[:64:2], TRAINED)
 
 
@@ -188,3 +191,12 @@ def test_two_supports_explain_each_other() -> None:
     pools = classes(3, 2, 6, 20, noise=1.0)
     head, solver = HeadParameters(0.5, 0.1, 1.0), _Solver(TuningEpisode(pools))
     np.testing.assert_allclose(solver.errors(head), left_out_errors(pools, head), atol=2e-6 * solver.energy.max())
+
+
+def test_a_class_of_zeros_explains_nothing() -> None:
+    pools = classes(3, 3, 4, 24, noise=0.5)
+    pools[0] = np.zeros_like(pools[0])
+    solver = _Solver(TuningEpisode(pools))
+    errors = solver.errors(HeadParameters())
+    assert np.isfinite(errors).all()
+    np.testing.assert_allclose(errors[3:, 0], solver.energy[3:])

@@ -1,4 +1,4 @@
-"""The caches on disk: limited, least recently used deleted first, moved and cleared without other losses."""
+"""Caches on disk: their limit, removal of the least recently used entries, and clearing without other losses."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def three(tmp_path: Path) -> Path:
 
 def test_least_recently_used_is_removed_first(three: Path) -> None:
     assert kept() == ["b", "a", "c"]
-    load_images(scan(three / "b"), 16)  # used again: no longer the first to go
+    load_images(scan(three / "b"), 16)  # used again, so it is not removed first
     assert kept()[0] == "a"
     used("b", 1.5)
     sizes = [split.size for split in caches.cached_splits()]
@@ -67,12 +67,12 @@ def test_new_split_removes_old_ones_to_fit(three: Path, monkeypatch: pytest.Monk
     stored = load_images(scan(write(three / "d")), 16)
     assert kept() == ["c", "d"]
     assert stored.images().shape == (1, 16, 16, 3)
-    monkeypatch.setenv("FRN_CACHE_LIMIT", "1e300")  # a number of GiB, and none of bytes
+    monkeypatch.setenv("FRN_CACHE_LIMIT", "1e300")  # a valid number of GiB, but not of bytes
     with pytest.raises(FrnError, match="it must be a number of GiB"):
         caches.limit_in_bytes()
     monkeypatch.setenv("FRN_CACHE_LIMIT", "much")
     with pytest.raises(FrnError, match="FRN_CACHE_LIMIT is 'much'; it must be a number of GiB, such as 20"):
-        load_images(scan(three / "d"), 16)  # which already exists
+        load_images(scan(three / "d"), 16)  # although the cache already exists
 
 
 def test_pixels_are_checked_again_only_when_their_file_changes(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_pixels_are_checked_again_only_when_their_file_changes(three: Path, monk
     assert read == []
     (split,) = (split for split in caches.cached_splits() if Path(split.of).name == "a")
     os.utime(split.path / "pixels")
-    with pytest.raises(FrnError, match="the cache cannot be read again"):  # without a checksum, nothing can be compared
+    with pytest.raises(FrnError, match="the new cache cannot be read"):  # without a checksum, nothing can be compared
         load_images(scan(three / "a"), 16)
     assert read == [16 * 16 * 3] * 3, "as it was, once more when no other process builds it, and as it was built"
 
@@ -205,7 +205,7 @@ def test_clearing_does_not_follow_links(tmp_path: Path, private_cache: Path, mon
     assert tree(tmp_path / "elsewhere") == before
 
 
-def test_a_torn_cache_is_built_again(tmp_path: Path) -> None:
+def test_damaged_cache_is_built_again(tmp_path: Path) -> None:
     load_images(scan(write(tmp_path / "a")), 16)
     (home,) = images().iterdir()
     (home / "index.json").write_bytes(b"{")

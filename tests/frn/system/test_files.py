@@ -25,6 +25,7 @@ from frn.system.files import (
     beside,
     read_json,
     read_regular,
+    remove,
     remove_unfinished,
     replacing,
     require_regular,
@@ -75,12 +76,12 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 LIMITS = {".png": "256", ".json": "64", ".frn.json": "256", ".onnx": "1.02e+03", ".jsonl": "1.02e+03"}
 LIMITS |= {".pth": "8.19e+03", ".safetensors": "1.64e+04"}
-"""By the ending."""
+"""Size limits in MiB, by suffix."""
 
 
 @pytest.fixture
 def patience() -> Iterator[None]:
-    """Reading from a pipe would wait forever."""
+    """Fail instead of waiting forever for a pipe."""
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("waited"))
     signal.alarm(20)
     yield
@@ -103,7 +104,7 @@ def test_endless_files_are_refused(tmp_path: Path, name: str, kind: str, patienc
         case _:
             with path.open("wb") as file:
                 file.truncate(10 << 40)
-    with pytest.raises(FrnError, match=r"is not a regular file|the limit is|there is no such|cannot be read") as caught:
+    with pytest.raises(FrnError, match=r"is not a regular file|the limit is|has this name|cannot be read") as caught:
         READERS[name](path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -126,8 +127,8 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
         for absent in (tmp_path / "none", tmp_path / "a\0b"):
             with pytest.raises(FrnError, match="cannot be read"):
                 read(absent, 4)
-    assert _read(io.BytesIO(large), 0, 8 << 20) == large  # it has grown
-    endless = Path("/proc/self/status")  # has no size, and more than its size
+    assert _read(io.BytesIO(large), 0, 8 << 20) == large  # the file has grown since its size was read
+    endless = Path("/proc/self/status")  # it has content, but a size of 0
     if endless.exists():
         assert len(read_regular(endless, 1 << 20)) > 100
         with pytest.raises(FrnError, match="the limit is"):
@@ -246,7 +247,7 @@ def test_leftovers_of_a_kill_are_removed(tmp_path: Path, ending: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_check_leaves_the_file_and_its_folder_as_they_were(tmp_path: Path) -> None:
+def test_failed_check_leaves_the_file_and_its_folder_unchanged(tmp_path: Path) -> None:
     def check() -> None:
         raise FrnError("not this one")
 
@@ -256,7 +257,27 @@ def test_a_failed_check_leaves_the_file_and_its_folder_as_they_were(tmp_path: Pa
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "before")]
 
 
-def test_a_name_above_240_bytes_is_shortened_for_the_files_beside_it() -> None:
+def test_name_above_240_bytes_is_shortened_for_its_temporary_files() -> None:
     assert beside(Path("x" * 240), PART).name == "." + "x" * 240 + f".{PART}"
     assert len(beside(Path("x" * 241), PART).name) < 100
     assert beside(Path("x" * 241), PART) != beside(Path("x" * 242), PART)
+
+
+def test_a_part_that_cannot_be_removed_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("file", "folder/file"):
+        (tmp_path / name).touch()
+
+    def refuse(*words: object, **options: object) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        patch.setattr(Path, "unlink", refuse)
+        remove(tmp_path / "file")
+        remove(tmp_path / "folder")
+    assert (tmp_path / "file").exists()
+    assert (tmp_path / "folder" / "file").exists()
+    remove(tmp_path / "file")
+    remove(tmp_path / "folder")
+    assert not list(tmp_path.iterdir())

@@ -1,7 +1,7 @@
-"""Results of a device, compared with a processor in float64. `FRN_TEST_DEVICE=cuda` runs it there, as `gpu.sh` does.
+"""Results on a device, compared with a processor in float64.
 
-Without the variable, the processor replaces the device. The `meta` device then checks that a step never waits for the
-device: reading a number fails there.
+Set `FRN_TEST_DEVICE=cuda` to choose the device, as `gpu.sh` does; by default it is the processor. The `meta` device
+checks that a step never waits for the device, because reading a number fails there.
 """
 
 import copy
@@ -56,7 +56,7 @@ def test_step_does_not_wait_for_the_device(backbone: str, objective: Literal["ep
     canvas, extents = ResidentImages(draw_classes(3, 4, size=90, seed=1), torch.device("meta")).gather(sampled.ravel())
     generator = np.random.default_rng(0)
     images = augment(canvas, extents, preset.augmentation, generator, "meta")
-    with patch("torch.autocast", lambda *_, **__: nullcontext()):  # knows no such device
+    with patch("torch.autocast", lambda *_, **__: nullcontext()):  # autocast does not support this device
         loss, logits, target = step(images, sampled, generator)
     loss.backward()
     optimizer.step()
@@ -64,7 +64,7 @@ def test_step_does_not_wait_for_the_device(backbone: str, objective: Literal["ep
     assert logits.shape == (len(target), 3)
 
 
-def test_images_are_gathered_on_the_device_like_on_the_host() -> None:
+def test_images_are_gathered_the_same_on_device_and_host() -> None:
     images = ConcatImages(tuple(draw_classes(2, 3, size=size, seed=size) for size in (20, 33)))
     chosen = np.array([11, 0, 4, 6])
     canvas, _ = ResidentImages(images, DEVICE).gather(chosen)

@@ -108,7 +108,7 @@ def elastic(work: str, folder: str, answers: str, restarts: int) -> None:
         max_nodes=1,
         nproc_per_node=2,
         rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",  # a free port
+        rdzv_endpoint="localhost:0",  # torchrun then chooses a free port
         max_restarts=restarts,
         start_method="fork",
         logs_specs=DefaultLogsSpecs(log_dir=answers),
@@ -121,7 +121,7 @@ def rank(work: str, folder: Path, answers: Path) -> None:
     """Run as one of the ranks."""
     signal.alarm(TIMEOUT)
     try:
-        if work == enrolled.__name__:  # a command that joins the others without help
+        if work == enrolled.__name__:  # `frn enroll` joins the other ranks itself
             said = enrolled(ALONE, folder)
         else:
             with joined("cpu") as met:
@@ -132,7 +132,7 @@ def rank(work: str, folder: Path, answers: Path) -> None:
         said = traceback.format_exc()
     (answers / f"rank{os.environ['RANK']}").write_text(said)
     if said.startswith("error"):
-        os._exit(1)  # as the command does
+        os._exit(1)  # the command also exits with 1
 
 
 def drawn_splits(*_: object) -> tuple[StoredImages, StoredImages]:
@@ -188,7 +188,7 @@ def pretrained(met: ProcessGroup, out: Path) -> str:
 
 
 @pytest.mark.parametrize("work", [watched, pretrained])
-def test_ranks_take_other_steps_and_end_with_the_same_weights(ranks: Launch, tmp_path: Path, work: Work) -> None:
+def test_ranks_take_different_steps_and_end_with_the_same_weights(ranks: Launch, tmp_path: Path, work: Work) -> None:
     first, second = map(json.loads, ranks(work, tmp_path / "two"))
     assert first["weights"] == second["weights"]
     assert first["reports"] == second["reports"], "losses are means over all ranks"
@@ -288,7 +288,7 @@ def test_diverged_weights_between_ranks_are_reported(ranks: Launch, tmp_path: Pa
 
 
 def evaluated(met: ProcessGroup, out: Path) -> str:
-    images = draw_classes(6, 13, size=32, seed=3)  # 78 images: shares of 39; 25 episodes: of 12 and 13
+    images = draw_classes(6, 13, size=32, seed=3)  # the shares are 39 of 78 images, and 12 and 13 of 25 episodes
     torch.manual_seed(0)
     config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
     extractor = TorchExtractor(Model(config).eval())
@@ -303,7 +303,10 @@ def test_two_ranks_evaluate_like_one(ranks: Launch, tmp_path: Path) -> None:
 
 def enrolled(met: ProcessGroup, out: Path) -> str:
     sources = [str(out.parent / "moths"), f"odd={out.parent / 'odd'}"]
-    with redirect_stdout(StringIO()) as said, patch.object(distributed, "PIECE", 8):  # the ranks meet several times
+    with (
+        redirect_stdout(StringIO()) as said,
+        patch.object(distributed, "PIECE", 8),
+    ):  # several gathers
         enroll(sources=sources, out=out.with_suffix(".frn.json"), as_json=True)
     return said.getvalue()
 

@@ -68,13 +68,13 @@ def test_harmful_fine_tuning_keeps_the_original_model(photos: Path, tmp_path: Pa
     run = tmp_path / "run"
     told = frn("finetune", photos, "--model", "conv4", "--out", run, "--epochs", 1, "--lr", 0.5)
     assert told.exit_code == 0, told.output
-    assert "nothing was better than the model that it started from" in told.stdout
+    assert "no checkpoint was better than the initial model" in told.stdout
     start = load_model("conv4").state_dict()
     assert all(torch.equal(tensor, start[name]) for name, tensor in load_model(run).state_dict().items())
 
 
 def test_mixture_with_the_start_can_be_best(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    accuracies = iter(range(1, 100))  # every later validation is better
+    accuracies = iter(range(1, 100))  # makes every later validation better
     monkeypatch.setattr(
         "frn.training.loop.evaluate_episodes", lambda *args, **kwargs: Accuracy(float(next(accuracies)), 1.0, 1)
     )
@@ -121,12 +121,12 @@ def test_episodes_fit_the_available_classes(sizes: list[int], shape: tuple[int, 
 
 
 def test_too_few_photos_are_reported() -> None:
-    with pytest.raises(FrnError, match="1 of 3 training classes have two photos or more"):
+    with pytest.raises(FrnError, match="only 1 of 3 training classes have two or more photos"):
         fitted_shape([1, 1, 9])
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_model_has_a_preset_of_its_own_kind(name: str) -> None:
+def test_every_shipped_model_has_a_matching_preset(name: str) -> None:
     config, record = read_header(SHIPPED[name])
     preset = finetuning_preset(config, record, [46] * 18, [50] * 6)
     assert (preset.backbone, preset.last_pool, preset.transform) == (
@@ -134,7 +134,7 @@ def test_every_shipped_model_has_a_preset_of_its_own_kind(name: str) -> None:
         config.last_pool,
         config.transform,
     )
-    if "preset" in record:  # teaching has its own recipe
+    if "preset" in record:  # its recipe is in assets/teaching
         own = find_preset(record["preset"])
         assert (preset.augmentation, preset.data.max_side) == (own.augmentation, own.data.max_side)
     unknown = finetuning_preset(config, {}, [46] * 18, [50] * 6)
@@ -162,7 +162,7 @@ def test_config_of_a_run_configures_another_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("lr = 3", "there is no setting 'lr'; choose from method, backbone"),
+        ("lr = 3", "unknown setting 'lr'; choose from method, backbone"),
         ("backbone = 3", "backbone is 3, but must have the type of 'conv4'"),
         ("[schedule]\nepochs = 'two'", r"\[schedule\]: epochs is 'two', but must have the type of 30"),
         ("[schedule]\nmilestones = [1, 'x']", r"milestones is \[1, 'x'\]"),

@@ -143,7 +143,7 @@ def test_a_head_on_a_trained_backbone_starts_with_suitable_values(
     assert head.gamma.item() > 10
     assert [head.alpha.item() == 0, head.beta.item() == 0] == [bool(fixed)] * 2
     losses = [event.loss for event in events if isinstance(event, StepReport)]
-    assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 the loss is that of guessing
+    assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 the loss equals that of guessing
     with pytest.raises(FrnError, match="already contains a run"):
         quick(tmp_path / "after", standing, init=before)
 

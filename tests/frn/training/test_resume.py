@@ -89,7 +89,7 @@ def test_a_stopped_run_resumes_bit_for_bit(tmp_path: Path, kind: str) -> None:
     assert (tmp_path / "pieces" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
-def test_a_resumed_run_with_other_settings_is_refused(tmp_path: Path) -> None:
+def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
     preset = replace(TINY, aux_heads=("proto",))
     quick(tmp_path / "whole", preset)
     left = iter((False, False, False, True))
@@ -258,7 +258,7 @@ def test_run_extended_before_its_first_milestone_equals_the_longer_run(tmp_path:
     def after_an_epoch() -> bool:
         nonlocal steps
         steps += 1
-        return steps == 7  # of six per epoch
+        return steps == 7  # each epoch has six steps
 
     settings = RunSettings(command="frn train tiny")
     quick(tmp_path / "run", stop=after_an_epoch, settings=settings)

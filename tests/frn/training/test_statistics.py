@@ -33,7 +33,7 @@ def test_preset_can_keep_batch_statistics() -> None:
 
 def test_photo_statistics_are_means_over_nearly_whole_photos() -> None:
     model, preset = load_model("conv4"), find_preset("demo")
-    images = draw_classes(4, 16, size=40, seed=0)  # one batch of 64
+    images = draw_classes(4, 16, size=40, seed=0)  # the photos fit into one batch of 64
     before = {name: value.clone() for name, value in model.state_dict().items()}
     measured = measure_statistics(model, images, preset, RunSettings(seed=3))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()), "the model is as it was"

@@ -31,7 +31,7 @@ TINY = replace(
 
 
 CLEAR: dict[str, Any] = {"augmentation": find_preset("demo").augmentation, "transform": find_preset("demo").transform}
-"""Variant of a preset with the demo's images of 32 pixels, on which a few steps learn."""
+"""Variant of a preset with the demo's images of 32 pixels, which a few steps are enough to learn."""
 
 
 @functools.cache

@@ -108,7 +108,7 @@ def test_folder_becomes_a_corrected_saved_and_exported_classifier(
         assert (tmp_path / "m.frn.json").is_file()
         assert controller.session.is_saved
         await driver.keys("e")
-        await driver.type("photo in")
+        await driver.type("from photo")
         await driver.type(str(tmp_path / "m.onnx"))
         import numpy as np
         import onnxruntime
@@ -134,9 +134,7 @@ def test_folder_becomes_a_corrected_saved_and_exported_classifier(
     drive_real(again, tmp_path / "m.frn.json")
 
 
-def test_classes_made_by_hand_can_be_undone_to_the_start(
-    moths_folder: Path, lines: Lines, drive_real: DriveReal
-) -> None:
+def test_creating_classes_can_be_undone_to_the_start(moths_folder: Path, lines: Lines, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         await driver.keys("A")
@@ -159,7 +157,7 @@ def test_classes_made_by_hand_can_be_undone_to_the_start(
         assert "banded footman" not in driver.counts
         while app.controller.session.can_undo:
             await driver.keys("u")
-        assert list(driver.counts.values()) == [3, 3, 3]  # the opened project
+        assert list(driver.counts.values()) == [3, 3, 3]  # the opened project is shown
         assert app.controller.session.is_saved
         while app.controller.session.can_redo:
             await driver.keys("ctrl+r")
@@ -210,7 +208,7 @@ def test_results_threshold_filter_help_and_confusion_open(
         assert isinstance(app.screen, Page)
         assert "right with 1 example per class" in "\n".join(lines(app))
         await driver.keys("escape", "question_mark")
-        assert "hide a few examples of each class" in "\n".join(lines(app))
+        assert "hide some examples of each class" in "\n".join(lines(app))
 
     drive_real(scenario, moths_folder)
 
@@ -269,7 +267,7 @@ def test_unsaved_work_needs_confirmation_and_is_recovered(
         assert isinstance(driver.app.screen, Choose)
         await driver.keys("escape")
 
-    drive_real(killed, moths_folder)  # ends without a last message
+    drive_real(killed, moths_folder)  # the app ends without a last message
 
     (path,) = Path(os.environ["FRN_STATE"]).glob("journal-*.json")
     path.with_name("journal-999999.json").write_text(json.dumps({**json.loads(path.read_text()), "process": 999_999}))

@@ -94,7 +94,7 @@ def test_a_crash_is_not_listed_before_named_files(
         await driver.until(lambda: driver.counts == OPENED)
         if asked:
             await driver.until(lambda: "Unsaved work of /photos, 2023-11-14" in title(driver))
-            assert "continue with 1 class (finch), 1 photo" in str(app.screen.options)  # type: ignore[attr-defined]
+            assert "recover 1 class (finch), 1 photo" in str(app.screen.options)  # type: ignore[attr-defined]
             await driver.keys("down", "down", "enter")
         else:
             await driver.idle()
@@ -105,7 +105,7 @@ def test_a_crash_is_not_listed_before_named_files(
         await driver.type("unsaved work")
         assert driver.counts == {"finch": 1}
         assert not app.controller.session.is_saved
-        assert not app.controller.session.can_undo  # one undo emptied the app
+        assert not app.controller.session.can_undo  # one undo removed all classes
         assert fake_engine.left == {}
 
     drive(scenario)
@@ -115,7 +115,7 @@ def test_recovery_is_offered_first_and_can_be_discarded(drive: Drive, fake_engin
     fake_engine.left = left()
 
     async def scenario(driver: Driver) -> None:
-        await driver.until(lambda: "a project without a name" in title(driver))
+        await driver.until(lambda: "an unnamed project" in title(driver))
         await driver.pilot.press("down", "enter")
         await driver.until(lambda: driver.app.screen is driver.app.workspace)
         await driver.idle()
@@ -124,14 +124,14 @@ def test_recovery_is_offered_first_and_can_be_discarded(drive: Drive, fake_engin
     drive(scenario, app=lambda place, **options: FrnApp(None, **options))
 
 
-@pytest.mark.parametrize("option", ["continue", "forget"])
+@pytest.mark.parametrize("option", ["recover", "discard"])
 def test_recovering_one_app_keeps_the_journal_of_another(drive: Drive, fake_engine: FakeEngine, option: str) -> None:
     fake_engine.left, fake_engine.left_before = left("/home/new.frn.json"), [left("/home/old.frn.json")]
 
     async def scenario(driver: Driver) -> None:
         await driver.until(lambda: "new.frn.json" in title(driver))
         await driver.pilot.press(*option, "enter")
-        if option == "forget":
+        if option == "discard":
             await driver.until(lambda: "old.frn.json" in title(driver))
             await driver.pilot.press("escape")
         await driver.until(lambda: driver.app.screen is driver.app.workspace)
@@ -193,7 +193,7 @@ def test_new_and_save_as_work(drive: Drive, fake_engine: FakeEngine) -> None:
         app.controller.session.create("finch")
         await driver.pilot.press("ctrl+n")
         await driver.until(lambda: "unsaved" in title(driver))
-        await driver.type("stay")
+        await driver.type("cancel")
         assert driver.counts == {**OPENED, "finch": 0}
         await driver.keys("u", "ctrl+n")
         assert driver.counts == {}
@@ -216,7 +216,7 @@ def test_missing_photos_are_counted_reported_and_found_again(
 
     async def scenario(driver: Driver) -> None:
         app = driver.app
-        fake_engine.known = {"jay-1.jpg"}  # the other one has no stored features
+        fake_engine.known = {"jay-1.jpg"}  # the other photo has no stored features
         await app.workspace.open_place("/home/birds.frn.json")
         await driver.idle()
         assert "2 missing (R)" in lines(app)[0]
@@ -226,7 +226,7 @@ def test_missing_photos_are_counted_reported_and_found_again(
         await driver.idle()
         assert app.controller.query.answer is not None
         assert "scores" in app.controller.query.answer
-        assert any("2 examples missing; 1 of them does not count" in note.message for note in app._notifications)
+        assert any("1 of them has no stored features" in note.message for note in app._notifications)
         await app.workspace.project_bar._relocate("/photos/jay")
         assert app.controller.missing == app.controller.skipped == frozenset()
         (entry,) = app.controller.session.state.classes
@@ -252,7 +252,7 @@ def test_project_is_opened_by_its_full_path(drive: Drive, tmp_path: Path, monkey
         assert app.controller.project == f"{Path.home()}/birds.frn.json"
         await driver.keys("S")
         await driver.type("folder/")
-        assert any("folder/: is a folder; name a file in it" in note.message for note in app._notifications)
+        assert any("folder/: is a folder; choose a file name in it" in note.message for note in app._notifications)
 
     drive(scenario)
 

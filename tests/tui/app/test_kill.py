@@ -126,7 +126,7 @@ def kept(state: Path, project: Path) -> Paths:
 
 
 def lost(told: list[dict[str, Any]], killed: float, found: Paths) -> float:
-    """Return the seconds between a kill and the last earlier moment whose photos were all recovered."""
+    """Return the seconds between a kill and the last moment before it whose photos were all recovered."""
     for facts in reversed(told):
         wanted = paths_of(facts["classes"], facts["adding"])
         unreadable = {*map(os.path.normpath, told[-1]["problems"])}  # the photos read before the engine was killed
@@ -175,7 +175,7 @@ def test_edits_older_than_five_seconds_survive_any_kill(private_state: Path, mot
 
 
 def strike(user: User, victim: str, name: str, places: tuple[Path, Path], chance: random.Random) -> None:
-    """Kill the engine so that the caller's kill is the second, or both at once, or leave the app to the caller."""
+    """Kill the engine unless the victim is the app. The caller kills the app, perhaps after the engine's restart."""
     user.until(lambda: name in user.told[-1]["adding"] or name in user.told[-1]["classes"])
     begun = time.time()
     if "FRN_KILLS" in os.environ:

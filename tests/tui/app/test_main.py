@@ -17,7 +17,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     return processes.run(command)
 
 
-def test_in_a_pipe_it_shows_the_commands_to_use_instead(tmp_path: Path) -> None:
+def test_app_in_a_pipe_shows_the_commands_to_use_instead(tmp_path: Path) -> None:
     result = run()
     assert result.returncode == 0
     assert "needs a terminal" in result.stderr
@@ -68,7 +68,7 @@ def test_app_ends_when_its_terminal_is_gone_without_a_signal(private_state: Path
 
 @pytest.mark.parametrize(
     ("model", "reason"),
-    [("nomodel", "there is no such model file, run folder or model by name"), ("run", "is not exported yet")],
+    [("nomodel", "no model file, run folder or model has this name"), ("run", "is not exported yet")],
 )
 def test_unopenable_model_ends_the_program_with_one_line(tmp_path: Path, model: str, reason: str) -> None:
     (tmp_path / "run").mkdir()

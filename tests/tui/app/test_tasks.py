@@ -15,9 +15,9 @@ from tests.tui.fake_engine import FakeEngine
 
 CLASSES = ["finch", "jay", "owl", "tit", "wren"]
 WRONG = (3, 11, 24, 37)
-"""Photos of the next class among the 40 photos that are answered with a class."""
+"""Positions of photos that belong to the next class, among the 40 photos with one answer."""
 DOUBTED = (3, 7, 11, 18, 24, 29, 37)
-"""Those that the classes are not sure of, including the wrong ones."""
+"""Positions of doubtful answers, including the wrong ones."""
 ASKED = [f"{name}-{100 + number}.jpg" for name in CLASSES for number in range(40)]
 TABLE = Path(__file__).parents[3] / "docs" / "lab" / "tasks.md"
 
@@ -45,7 +45,7 @@ class User:
 
     @property
     def asked(self) -> str:
-        """Return the photo on show."""
+        """Return the displayed photo."""
         answer = self.app.controller.query.answer
         return answer["path"] if answer else ""
 
@@ -57,6 +57,12 @@ class User:
 async def classes(user: User) -> None:
     """Enroll five classes from folders."""
     await user.press("a left f i f2")
+    assert user.driver.counts == dict.fromkeys(CLASSES, 5)
+
+
+async def three_folders(user: User) -> None:
+    """Enroll five classes from three folders of class folders."""
+    await user.press("a right space space left down right space space left down right space f2")
     assert user.driver.counts == dict.fromkeys(CLASSES, 5)
 
 
@@ -85,7 +91,7 @@ async def one_photo(user: User) -> None:
 
 
 async def correction(user: User) -> None:
-    """Assign the photo on show to another class; the next photo follows."""
+    """Assign the displayed photo to another class; the next photo follows."""
     await user.press("3")
     assert next(iter(user.labels.values())) == "owl"
     assert user.asked.endswith("finch-101.jpg")
@@ -156,6 +162,7 @@ async def by_mouse(user: User) -> None:
 
 TASKS: list[Callable[[User], Awaitable[None]]] = [
     classes,
+    three_folders,
     one_photo,
     correction,
     threshold,
@@ -168,7 +175,7 @@ LONG: list[Callable[[User], Awaitable[None]]] = [questions, twelve, sort, save, 
 
 
 def told() -> dict[str, tuple[str, str]]:
-    """Return each task's counts before and now, from the document."""
+    """Return the earlier and the current counts of each task from the document."""
     rows = re.findall(r"^\| (.+?) \| (\S+) \| (\d+) \|", TABLE.read_text(), re.MULTILINE)
     return {what: (before, now) for what, before, now in rows}
 
@@ -181,11 +188,14 @@ def test_a_task_takes_the_documented_number_of_keys(
 ) -> None:
     world = {f"/five/{name}": [f"{name}-{number}.jpg" for number in range(5)] for name in CLASSES}
     folders: dict[str, Any] = {"/home": [], "/five": CLASSES, **world, "/asked": ASKED}
+    folders["/three"] = ["a", "b", "c"]
+    for folder, names in (("/three/a", CLASSES[:2]), ("/three/b", CLASSES[2:4]), ("/three/c", CLASSES[4:])):
+        folders |= {folder: names, **{f"{folder}/{name}": world[f"/five/{name}"] for name in names}}
     monkeypatch.setattr(FakeEngine, "FOLDERS", folders)
     surely = FakeEngine._answer
 
     def answer(engine: FakeEngine, path: str, *, alone: bool) -> dict[str, Any]:
-        """Of photos in doubt the rival is nearly as probable."""
+        """For doubtful photos, the rival class is nearly as probable."""
         found = surely(engine, path, alone=alone)
         number = Path(path).name[:-4].rpartition("-")[2]
         if number.isdecimal() and int(number) - 100 in DOUBTED:
@@ -196,8 +206,8 @@ def test_a_task_takes_the_documented_number_of_keys(
 
     async def scenario(driver: Driver) -> None:
         user = User(driver, fake_engine)
-        driver.app.workspace.context.browsed = "/home"
-        if task not in (classes, questions):
+        driver.app.workspace.context.browsed = "/three" if task is three_folders else "/home"
+        if task not in (classes, three_folders, questions):
             await user.begin()
         await task(user)
         assert (task.__doc__ or "").strip().rstrip(".") in told()

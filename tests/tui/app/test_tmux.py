@@ -38,7 +38,14 @@ class Terminal:
         self.state = folder / "state"
         self._socket = folder / "tmux"
         environment = {**os.environ, "FRN_STATE": str(self.state), "FRN_CACHE": str(folder / "cache"), "PS1": "$ "}
-        for name in ("NO_COLOR", "TMUX", "BASH_ENV", "ENV", "COLUMNS", "LINES"):  # xdist sets a size, which would stay
+        for name in (
+            "NO_COLOR",
+            "TMUX",
+            "BASH_ENV",
+            "ENV",
+            "COLUMNS",
+            "LINES",
+        ):  # xdist sets a size that the app would use
             environment.pop(name, None)
         command = ["new-session", "-d", "-x", "100", "-y", "30", "sh"]
         subprocess.run(
@@ -184,14 +191,14 @@ def test_a_session_classifies_corrects_saves_and_quits(terminal: Terminal, photo
     terminal.shows("2 classes · 6 photos")
     (engine,) = children(app)
     terminal.keys("p")
-    terminal.shows("Ask about a photo")
+    terminal.shows("Classify photos or a folder")
     terminal.paste(str(SAMPLES / "queries" / "banded footman 6.jpg"))
     terminal.shows("6.jpg")
     terminal.keys("Enter")
     terminal.shows("Query · banded footman 6.jpg", "unknown below")
     terminal.keys("1")
     terminal.shows("7 photos")
-    for width in (20, 200, 41, 79, 130, 90):  # in the middle of everything
+    for width in (20, 200, 41, 79, 130, 90):  # while other work is in progress
         terminal.tmux("resize-window", "-x", str(width), "-y", str(width // 4))
     terminal.settle(100, 30, "7 photos", "1 banded")
     terminal.keys("C-s")
@@ -266,7 +273,7 @@ def test_two_thousand_keys_in_one_write_reach_the_dialogs_that_they_open(termina
     text = "".join(f"A{name}\n" for name in names)
     assert len(text) >= 2000
     terminal.tmux("load-buffer", "-", text=text)
-    terminal.tmux("paste-buffer")  # not -p: without brackets
+    terminal.tmux("paste-buffer")  # without -p tmux pastes without brackets
     terminal.shows("30 classes", seconds=3 * TIMEOUT)
     terminal.keys("C-s")
     terminal.shows("Save the project as")

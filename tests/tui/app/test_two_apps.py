@@ -57,7 +57,7 @@ def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
             with pytest.raises(EngineError, match=rf"open in another frn-tui \(process {os.getpid()}\)"):
                 await second.call(SaveProject(path=path, state=STATE, replace=True))
 
-            await second.call(LockProject(path=path))  # takes it over, which the first app reports
+            await second.call(LockProject(path=path))  # takes the project over, which the first app reports
             with pytest.raises(EngineError, match="Save under another name"):
                 await first.call(SaveProject(path=path, state=STATE, replace=False))
             await first.call(SaveProject(path=str(tmp_path / "mine.frn.json"), state=STATE, replace=False))
@@ -135,7 +135,7 @@ def test_project_is_locked_again_by_a_restarted_engine(drive: Drive, fake_engine
     drive(scenario)
 
 
-@pytest.mark.parametrize(("option", "project"), [("copy", None), ("take it over", PROJECT), ("leave it", "before")])
+@pytest.mark.parametrize(("option", "project"), [("copy", None), ("take it over", PROJECT), ("cancel", "before")])
 def test_second_app_chooses_copy_or_takeover(
     drive: Drive, fake_engine: FakeEngine, option: str, project: str | None
 ) -> None:
@@ -151,8 +151,8 @@ def test_second_app_chooses_copy_or_takeover(
         await driver.type(option)
         await driver.idle()
         assert app.controller.project == project
-        assert ("jay" in driver.counts and len(driver.counts) == 1) == (option != "leave it")
-        assert fake_engine.locked == (project if option != "leave it" else None)
+        assert ("jay" in driver.counts and len(driver.counts) == 1) == (option != "cancel")
+        assert fake_engine.locked == (project if option != "cancel" else None)
 
     drive(scenario)
 

@@ -42,7 +42,7 @@ def test_engine_says_hello_early_and_ends_with_its_input(tmp_path: Path) -> None
     log = (tmp_path / "log").read_text()
     assert "numpy" in log
     assert "torch" not in log
-    assert "ignored: no JSON" in log
+    assert "ignored: not JSON" in log
 
 
 def test_engine_threads_have_lower_priority_than_the_app(photos: Callable[..., list[str]]) -> None:
@@ -85,7 +85,7 @@ def test_a_failure_is_an_error_with_its_reason(tmp_path: Path) -> None:
         def broken(event: Message) -> None:
             raise ZeroDivisionError
 
-        with pytest.raises(ZeroDivisionError):  # the caller's own mistake
+        with pytest.raises(ZeroDivisionError):  # a mistake of the caller
             await client.call(EmbedImages(paths=[str(tmp_path / "away")]), broken)
 
     play(scenario)
@@ -141,7 +141,7 @@ def test_cancelled_request_stops_without_a_kill(photos: Callable[..., list[str]]
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert time.monotonic() - before < 5  # `python assets/benchmarks/app.py` measures 0.25
+        assert time.monotonic() - before < 5  # `python assets/benchmarks/app.py` measures 0.25 s
         seen = len(events)
         await client.call(EmbedImages(paths=paths[:1]))
         assert time.monotonic() - before < 10

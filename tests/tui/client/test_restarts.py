@@ -32,7 +32,7 @@ def test_a_request_that_does_not_stop_is_killed_and_others_fail(photos: Callable
         pid = client.pid
         stuck = asyncio.create_task(client.call(RenderPreview(path=hang, columns=2, rows=2)))
         behind = asyncio.create_task(client.call(RenderPreview(path=hang, columns=3, rows=3)))
-        await eventually(Path(hang).with_suffix(".begun").exists)  # earlier, it would only leave the queue
+        await eventually(Path(hang).with_suffix(".begun").exists)  # before that, the request would only leave the queue
         stuck.cancel()
         with pytest.raises(EngineError, match="the engine stopped"):
             await behind

@@ -39,7 +39,7 @@ def test_picker_accepts_the_highlighted_entry_not_its_folder(drive: Drive) -> No
         await driver.keys("enter")
         assert driver.counts == {"owl": 4}
         picker = await opened(driver)
-        await driver.keys("home", "f2")  # the folder itself
+        await driver.keys("home", "f2")  # this entry is the folder itself
         assert driver.counts == {"owl": 4, "jay": 6, "wren": 5}
 
     drive(scenario)
@@ -113,7 +113,9 @@ def test_keys_typed_ahead_of_a_dialog_are_not_lost(drive: Drive, size: tuple[int
         app = driver.app
         for name in ("finch", "greenfinch"):
             for key in ["A", *name, "enter"]:
-                app.post_message(events.Key(key, None if len(key) > 1 else key))  # faster than they are served
+                app.post_message(
+                    events.Key(key, None if len(key) > 1 else key)
+                )  # keys arrive faster than they are handled
             await driver.idle()
             await driver.until(lambda: app.screen is app.workspace)
         assert list(driver.counts)[3:] == ["finch", "greenfinch"]
@@ -181,7 +183,7 @@ def test_hjkl_move_in_lists_and_grids(drive: Drive) -> None:
 def test_attempts_to_quit_show_the_key(drive: Drive, key: str) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.keys(key)
-        assert [note.message for note in driver.app._notifications] == ["ctrl+q quits"]
+        assert [note.message for note in driver.app._notifications] == ["press ctrl+q to quit"]
 
     drive(scenario)
 
@@ -189,7 +191,7 @@ def test_attempts_to_quit_show_the_key(drive: Drive, key: str) -> None:
 def test_all_commands_have_help(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         helps = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
-        assert helps["Relocate"] == "key R: find photos that were moved, by their content"
+        assert helps["Relocate"] == "key R: find moved photos by their content"
         own = [text for text in helps.values() if text.startswith("key ")]
         assert len(own) > 30
         assert all(": " in text for text in own)
@@ -241,7 +243,10 @@ def test_missing_folder_opens_its_nearest_existing_parent(drive: Drive) -> None:
         driver.app.context.browsed = "/photos/gone/deeper"
         picker = await opened(driver)
         assert picker.folder == "/photos"
-        picker.folder, picker.parent_folder = "/photos/gone/deeper", "/photos/gone"  # deleted while it was shown
+        picker.folder, picker.parent_folder = (
+            "/photos/gone/deeper",
+            "/photos/gone",
+        )  # the folder was deleted while it was shown
         await driver.pilot.press("left")
         await driver.until(lambda: picker.folder == "/photos")
 
@@ -262,7 +267,7 @@ def test_typed_path_is_relative_to_the_shown_folder(drive: Drive) -> None:
 
 def test_marks_are_kept_across_folders_and_listed(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
-        await driver.keys("p", "right", "space", "left", "down", "right", "space")  # a jay, an owl
+        await driver.keys("p", "right", "space", "left", "down", "right", "space")  # mark a jay and an owl
         assert "2 marked: jay-0.jpg, owl-0.jpg" in "\n".join(lines(driver.app))
         await driver.keys("f2")
         paths = [answer["path"] for answer in driver.app.controller.query.answers]
@@ -286,7 +291,7 @@ def test_tab_completes_a_path_and_a_typo_can_be_corrected(drive: Drive) -> None:
 def test_mouse_goes_up_accepts_and_cancels(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         picker = await opened(driver, "p")
-        await driver.keys("right")  # into the first folder
+        await driver.keys("right")  # open the first folder
         assert picker.folder == "/photos/jay"
         await driver.pilot.click("#picker-buttons", offset=(2, 0))
         await driver.idle()
@@ -304,7 +309,7 @@ def test_mouse_goes_up_accepts_and_cancels(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_a_folder_below_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_subfolder_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngine) -> None:
     deep = {"/photos/owl/barn/night": ["owl-50.jpg"], "/photos/owl/barn": ["night"]}
     fake_engine.FOLDERS = {**FakeEngine.FOLDERS, **deep}  # type: ignore[misc]
 

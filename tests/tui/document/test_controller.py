@@ -61,7 +61,7 @@ def test_folders_become_classes_in_one_edit(run: Run) -> None:
         seen: list[tuple[str, int, int]] = []
         classes = {"jay": photos("jay", 3), "wren": [*photos("wren", 2), "/photos/bad.jpg"]}
         outcome = await controller.add_classes(classes, lambda *now: seen.append(now))
-        assert str(outcome) == "5 added, 1 cannot be read"
+        assert str(outcome) == "5 added, 1 unreadable"
         assert names(controller) == {"jay": 3, "wren": 2}
         assert [problem.path for problem in controller.problems] == ["/photos/bad.jpg"]
         assert seen[-1] == ("Adding 2 classes", 6, 6)
@@ -81,7 +81,7 @@ def test_folder_with_an_invalid_class_name_is_skipped(run: Run) -> None:
         classes = {"jay": photos("jay", 2), "jay ": photos("jay", 3), "x" * 210: photos("owl", 1)}
         outcome = await controller.add_classes(classes)
         assert names(controller) == {"jay": 3}
-        assert str(outcome) == "3 added, 2 there already, 1 cannot be a class"
+        assert str(outcome) == "3 added, 2 already added, 1 with an invalid class name"
         assert "has 210 characters" in controller.problems[-1].reason
 
     run(test)
@@ -89,7 +89,7 @@ def test_folder_with_an_invalid_class_name_is_skipped(run: Run) -> None:
 
 def test_classifying_shows_the_first_answer_and_edits_renew_it(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
-        with pytest.raises(FrnError, match="no class with an example yet"):
+        with pytest.raises(FrnError, match="no class has an example yet"):
             await controller.ask(["/q/jay-9.jpg"])
         await controller.add_classes({"jay": photos("jay", 2), "wren": photos("wren", 2)})
         await controller.ask(["/q/wren-7.jpg", "/q/bad.jpg", "/q/jay-8.jpg"])
@@ -144,9 +144,7 @@ def test_undo_restores_answers_with_the_classes(run: Run) -> None:
         await controller.add_classes({"jay": photos("jay", 1)})
         await controller.ask(["/q/jay-1.jpg", "/q/owl-1.jpg"])
         await controller.edit(lambda session: session.undo())
-        assert [answer.get("reason") for answer in controller.query.answers] == [
-            "there is no class with an example"
-        ] * 2
+        assert [answer.get("reason") for answer in controller.query.answers] == ["no class has an example"] * 2
         await controller.edit(lambda session: session.redo())
         assert all("scores" in answer for answer in controller.query.answers)
         assert "maps" in (controller.query.answer or {})
@@ -182,7 +180,7 @@ def test_saving_marks_the_state(run: Run) -> None:
     run(test)
 
 
-def test_a_cancelled_adding_changes_nothing(run: Run) -> None:
+def test_cancelled_addition_changes_nothing(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.add_classes({"jay": photos("jay", 2)})
         engine.pause = asyncio.Event()

@@ -95,7 +95,7 @@ def test_classes_still_answer_after_a_cancelled_model_change(run: Callable[[Test
         await cancelled(changing)
         engine.held.clear()
         assert not engine.known
-        await controller.show("/q/wren-9.jpg")  # requests its maps
+        await controller.show("/q/wren-9.jpg")  # this requests the maps
         assert len(engine.known) == 3
         assert controller.query.answer is not None
         assert "maps" in controller.query.answer
@@ -130,22 +130,22 @@ def test_photos_belong_to_the_project_that_they_were_added_to(run: Callable[[Tes
         engine.held.pop("embed").set()
         reasons = [str(error) for error in await asyncio.gather(*tasks, return_exceptions=True)]
         assert reasons == [
-            "another project was opened meanwhile; 1 photo was not added",
-            "another project was opened meanwhile; 2 photos were not added",
+            "another project was opened; 1 photo was not added",
+            "another project was opened; 2 photos were not added",
         ]
         assert [len(entry.supports) for entry in controller.session.state.classes] == [0]
 
     run(test)
 
 
-def test_photos_of_a_class_deleted_meanwhile_are_reported_by_its_name(run: Callable[[Test], None]) -> None:
+def test_photos_for_a_deleted_class_are_reported_with_its_name(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.held["embed"] = asyncio.Event()
         adding = asyncio.create_task(controller.add(1, ["/photos/wren/wren-4.jpg"]))
         await reached(engine, "embed", 2)
         controller.session.delete(1)
         engine.held.pop("embed").set()
-        with pytest.raises(FrnError, match="wren was deleted meanwhile; 1 photo was not added"):
+        with pytest.raises(FrnError, match="wren was deleted; 1 photo was not added"):
             await adding
 
     run(test)
@@ -158,7 +158,7 @@ def test_a_query_ends_with_its_project(run: Callable[[Test], None]) -> None:
         asking = asyncio.create_task(controller.ask(["/q/wren-8.jpg", "/q/bad-9.jpg"]))
         await reached(engine, "query")
         await controller.start_anew()
-        await asyncio.wait_for(asking, 5)  # of an engine that does not answer yet
+        await asyncio.wait_for(asking, 5)  # the engine does not answer yet
         engine.held.pop("query").set()
         await controller.add_classes({"jay": ["/photos/jay/jay-1.jpg"]})
         assert not controller.query.answers
@@ -184,7 +184,7 @@ def test_missing_photos_belong_to_the_checked_project(run: Callable[[Test], None
     run(test)
 
 
-def test_photos_moved_before_a_cancel_are_followed(run: Callable[[Test], None]) -> None:
+def test_project_follows_photos_moved_before_a_cancel(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         photos = [(path, "wren") for path in WRENS["wren"]]
         await controller.ask([path for path, _ in photos])
@@ -226,7 +226,7 @@ def test_moves_of_a_killed_program_are_finished(run: Callable[[Test], None]) -> 
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.settled = {WRENS["wren"][0]: "/out/wren-0.jpg"}
         said = await settle(controller)
-        assert said == "1 photo left half-moved by a killed program: /photos/wren/wren-0.jpg is now /out/wren-0.jpg"
+        assert said == "1 photo restored after an interrupted move: /photos/wren/wren-0.jpg is now /out/wren-0.jpg"
         assert str(controller.session.state.classes[0].supports[0].path) == "/out/wren-0.jpg"
 
     run(test)
@@ -268,7 +268,7 @@ def test_project_is_not_saved_over_another(run: Callable[[Test], None]) -> None:
         controller.begin(controller.session.state)
         engine.held.pop("open_model").set()
         await opening
-        with pytest.raises(FrnError, match="another project was opened meanwhile"):
+        with pytest.raises(FrnError, match="another project was opened"):
             await saving
         assert "save" not in engine.calls
 
@@ -301,7 +301,7 @@ def test_interrupted_renewal_of_answers_is_repeated(
         await controller.sync()
         controller.session.set_threshold(0.6)
         telling = asyncio.create_task(controller.sync())
-        while controller.query.rejected == 0:  # the visible answer is renewed first
+        while controller.query.rejected == 0:  # the visible answer is updated first
             await asyncio.sleep(0)
         await cancelled(telling)
         await controller.sync()
@@ -317,10 +317,10 @@ def test_an_edit_that_changes_nothing_is_not_recorded(drive: "Drive", fake_engin
         await driver.type("mine")
         told = fake_engine.calls.count("classes")
         await driver.keys("0")
-        assert jobs._message.startswith("threshold from the examples: rejects")  # u would undo the class
+        assert jobs._message.startswith("calibrated threshold: rejects")  # u would undo the class
         assert fake_engine.calls.count("classes") == told
         await driver.keys("plus", "0")
-        assert jobs._message == "threshold from the examples: rejects about 5% of your photos   u: undo"
+        assert jobs._message == "calibrated threshold: rejects about 5% of your photos   u: undo"
         assert fake_engine.calls.count("classes") == told + 2
 
     drive(scenario)
@@ -344,7 +344,7 @@ def test_none_of_these_never_lowers_the_threshold(drive: "Drive") -> None:
         controller = driver.app.controller
         await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
         controller.session.set_threshold(0.5)
-        controller.threshold = 0.1  # as last sent
+        controller.threshold = 0.1  # the value that was sent last
         await driver.keys("x")
         assert controller.session.state.threshold == 0.5
 

@@ -145,10 +145,16 @@ def test_bundle_of_the_largest_size_is_unpacked_and_one_byte_more_is_refused(
 def test_a_non_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "no.zip", "w") as archive:
         archive.writestr("photo.jpg", "x")
+    for name, members in (("deep.zip", ["a/b/c.frn.json"]), ("two.zip", ["a.frn.json", "b.frn.json"])):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            for member in members:
+                archive.writestr(member, "{}")
     (tmp_path / "text.zip").write_text("no zip")
     os.mkfifo(tmp_path / "pipe.zip")
     for name, reason in (
-        ("no.zip", "is not a bundle"),
+        ("no.zip", "is not a bundle: it should hold one project (.frn.json), not 0"),
+        ("deep.zip", "is not a bundle"),
+        ("two.zip", "not 2"),
         ("text.zip", "cannot be unpacked"),
         ("gone.zip", "No such file"),
         ("pipe.zip", "is not a regular file"),

@@ -78,7 +78,11 @@ def test_ranks_equal_leave_one_out_by_hand(engine: Engine, members: dict[str, li
             key = [*report["rank"]][left]
             assert (key in report["rival"]) == (expected > 0)
             if expected:
-                assert [*few][report["rival"][key] - 1] == prediction.label
+                rival, lead = report["rival"][key]
+                assert [*few][rival - 1] == prediction.label
+                (answer,) = engine.ask("query", paths=[str(path)]).told("answer")
+                shares = {score["id"]: score["explained"] for score in answer["scores"]}
+                assert lead == pytest.approx(shares[rival] - shares[report["id"]], rel=1e-4)
 
 
 def test_added_example_enrolls_only_its_class_again(
@@ -104,7 +108,7 @@ def test_added_example_enrolls_only_its_class_again(
     fresh.done("open_model", model="conv4")
     assert fresh.done("classes", state=fresh.state(more))["reports"] == after["reports"]
     assert engine.done("classes", state=engine.state(first(members, 3)))["reports"] == before["reports"]
-    assert len(enrolled) == 11  # the classes of the second engine; undo enrolled nothing again
+    assert len(enrolled) == 11  # 5 + 1 by the first engine and 5 by the second
 
 
 def test_classes_and_maps_in_memory_are_reused(
@@ -158,7 +162,7 @@ def test_classes_without_examples_are_not_in_answers(engine: Engine, members: di
     assert {score["id"] for score in answer["scores"]} == {2, 3, 4, 5, 6}
     none = engine.done("classes", state=engine.state({"empty": []}))
     assert (none["threshold"], none["missing"]) == (0.0, [])
-    assert "no class with examples" in engine.ask("query", paths=["x"]).reason
+    assert "no class has an example" in engine.ask("query", paths=["x"]).reason
 
 
 def test_the_threshold_of_the_state_is_the_one_in_effect(engine: Engine, members: dict[str, list[Path]]) -> None:

@@ -72,7 +72,7 @@ def named(name: bytes) -> Make:
         try:
             noise(50, 50, 3).save(path, format="PNG")
         except OSError:
-            return None  # a file system that refuses such names is safe from them
+            return None  # some file systems refuse such names
         return path
 
     return make
@@ -185,7 +185,10 @@ EVIL: dict[str, tuple[Make, str]] = {
     "truncated WebP": (truncated("truncated.webp"), BAD),
     "truncated GIF": (truncated("truncated.gif"), BAD),
     "truncated TIFF": (truncated("truncated.tif"), BAD),
-    "PNG with too few rows": (written("rows.png", png(400, 400, rows=3)), GOOD),  # zlib ends well: the rest is black
+    "PNG with too few rows": (
+        written("rows.png", png(400, 400, rows=3)),
+        GOOD,
+    ),  # zlib reports no error, and the rest is black
     "bomb of 900 megapixels": (written("bomb.png", png(30_000, 30_000, rows=9)), BAD),
     "bomb of 4 gigapixels": (written("giga.png", png(65_535, 65_535, rows=9)), BAD),
     "100 megapixels": (written("large.png", png(10_000, 10_000)), GOOD),
@@ -240,7 +243,7 @@ EVIL: dict[str, tuple[Make, str]] = {
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes, devices and such names are of POSIX")
-def test_every_kind_ends_with_an_outcome_and_the_engine_lives(
+def test_every_kind_of_file_has_an_outcome_and_the_engine_survives(
     tmp_path: Path, moths: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FRN_STATE", str(tmp_path / "state"))

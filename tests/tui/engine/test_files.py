@@ -108,14 +108,14 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "features.onnx"
 
 
-def test_untrained_head_is_tuned_like_in_the_library(
+def test_untrained_head_is_tuned_as_in_the_library(
     bare: Engine, untrained: Path, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     bare.done("open_model", model=str(untrained))
     library = Classifier(Extractor.open(untrained, trusted=True, device="cpu", threads=1))
     query = members["moth 42"][9]
     heads = set()
-    for shot in (3, 2):  # in sequence: classes enrolled with another head are not used again
+    for shot in (3, 2):  # one after the other, so that classes of another head are not reused
         few = first(members, shot)
         library.enroll(few)
         heads.add(library.head)
@@ -167,7 +167,9 @@ def test_a_project_round_trips_and_keeps_unknown_fields(
     assert [entry["name"] for entry in loaded["state"]["classes"]] == [*members]
     assert loaded["state"]["classes"][0]["supports"][0]["key"] == state["classes"][0]["supports"][0]["key"]
     loaded["state"]["classes"].pop()
+    path.chmod(0o600)
     engine.done("save", path=str(path), state=loaded["state"], replace=False)
+    assert path.stat().st_mode & 0o777 == 0o600
     other = tmp_path / "y.frn.json"
     engine.done("save", path=str(other), state=loaded["state"], replace=False)
     for file in (path, other):
@@ -196,7 +198,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
     engine.done(
         "journal", state=state, model="conv4", project=None, place=None, adding={"x": ["/x/1.jpg"]}, saved=False
     )
-    assert engine.done("recover") is None  # this process lives
+    assert engine.done("recover") is None  # this process is alive
     (file,) = state_folder.glob("journal-*.json")
     entry = json.loads(file.read_text())
     assert (entry["format"], entry["version"]) == ("frn-journal", 1)  # another version is not read
@@ -212,12 +214,12 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert found["adding"] == {"x": ["/x/1.jpg"]}
     engine.done("discard", journal=found["journal"])
     older = engine.done("recover")
-    assert older["project"] == "old"  # another app's unsaved work stays its own
+    assert older["project"] == "old"  # another app's unsaved work is not touched
     engine.done("discard", journal=older["journal"])
     assert engine.done("recover") is None
     assert (state_folder / "journal-8.json").exists()
     living.release()
-    engine.done("discard", journal=str(file))  # of a running app
+    engine.done("discard", journal=str(file))  # a lock of a running app
     assert file.exists()
     engine.done("discard", journal=None)
     assert not file.exists()
@@ -283,3 +285,41 @@ def test_journal_app_counts_as_running_unless_its_process_does_not_exist(
     monkeypatch.setattr(os, "kill", kill)
     assert journal._runs("4711") == runs
     assert journal._runs("no number")
+
+
+def test_an_app_holds_the_lock_of_its_open_project_only(bare: Engine, tmp_path: Path) -> None:
+    other = Engine(build_handlers(os.getpid() + 1))
+    first, second = str(tmp_path / "a.frn.json"), str(tmp_path / "b.frn.json")
+    for path, held in ((first, [True, False]), (second, [False, True]), (None, [False, False])):
+        bare.done("lock", path=path)
+        found = [other.done("holder", path=each) for each in (first, second)]
+        assert found == [os.getpid() if is_held else None for is_held in held]
+        assert [bare.done("holder", path=each) for each in (first, second)] == [None, None]
+    bare.done("lock", path=first)
+    other.done("lock", path=first)
+    assert bare.done("holder", path=first) == os.getpid() + 1
+
+
+def test_lock_without_a_process_number_still_has_a_holder(bare: Engine, tmp_path: Path) -> None:
+    path, other = str(tmp_path / "x.frn.json"), Engine(build_handlers(os.getpid() + 1))
+    other.done("lock", path=path)
+    (lock,) = (Path(os.environ["FRN_STATE"]) / "open").glob("*.lock")
+    lock.write_text("somebody")
+    assert bare.done("holder", path=path) == 0
+
+
+def test_only_messages_reach_the_pipe_and_everything_else_the_log(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from frn_tui.engine.pipes import redirect_stdout\n"
+        "pipe = redirect_stdout(Path(sys.argv[1]))\n"
+        "os.write(1, b'one '); os.write(2, b'two'); os.write(pipe, b'a message')"
+    )
+    log = tmp_path / "deep" / "engine.log"
+    found = subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
+    assert (found.stdout, found.stderr, log.read_bytes()) == (b"a message", b"", b"one two")
+    log.write_bytes(bytes(1 << 20))
+    subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
+    assert log.stat().st_size == (1 << 20) + 7
+    subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
+    assert log.read_bytes() == b"one two"  # restarted above a mebibyte
+    assert log.stat().st_mode & 0o777 == 0o600

@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
-from frn_tui.client.protocol import INTERNAL, REQUESTS, Request, parse
+from frn_tui.client.protocol import INTERNAL, MIRROR, REQUESTS, OpenModel, Request, parse
+from frn_tui.engine.models import Models
 from frn_tui.engine.server import Server
 from frn_tui.engine.worker_queues import Job, WorkerQueue
 
@@ -23,7 +25,7 @@ def test_every_operation_of_the_protocol_is_implemented(bare: Engine) -> None:
 def test_request_without_a_model_asks_for_one(bare: Engine, op: str, tmp_path: Path) -> None:
     state: Message = {"classes": [], "threshold": None, "next_id": 1}
     asked = bare.ask(op, paths=["a"], state=state, shot=1, path=str(tmp_path / "x.frn.json"))
-    assert "no model is open" in asked.reason
+    assert "no model is loaded" in asked.reason
 
 
 @pytest.mark.parametrize("op", sorted(set(REQUESTS) - {"recover", "settle"}))
@@ -159,3 +161,14 @@ def until() -> Callable[..., None]:
         raise AssertionError("it does not come")
 
     return until
+
+
+@pytest.mark.parametrize(("available", "used"), [(1, 1), (2, 1), (4, 3)])
+@pytest.mark.parametrize("model", ["conv4", f"conv4{MIRROR}"])
+def test_a_model_leaves_one_core_to_the_app(
+    monkeypatch: pytest.MonkeyPatch, model: str, available: int, used: int
+) -> None:
+    monkeypatch.setattr("frn_tui.engine.models.cores", lambda: available)
+    models = Models()
+    models.open(OpenModel(model=model), MagicMock())
+    assert models.model.extractor.threads == used

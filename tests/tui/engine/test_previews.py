@@ -22,7 +22,7 @@ HEAT: Message = {"map": [[0.0] * 4] * 3 + [[1.0] * 4], "low": 0.0, "high": 1.0, 
 
 
 def cells(answer: Message) -> np.ndarray[Any, Any]:
-    """Cells (rows, columns, 7)."""
+    """Cells of an image, (rows, columns, 7)."""
     data = np.frombuffer(base64.b64decode(answer["cells"]), dtype=np.uint8)
     return data.reshape(answer["rows"], answer["columns"], 7)
 
@@ -65,7 +65,7 @@ def test_a_preview_is_the_whole_frame_of_the_file(engine: Engine, wide: Path) ->
 def test_preview_fits_its_area_in_every_mode(bare: Engine, wide: Path, mode: Mode, room: tuple[int, int]) -> None:
     asked = bare.ask("preview", path=str(wide), columns=room[0], rows=room[1], mode=mode)
     if mode == "none":
-        assert "there is no drawing mode" in asked.reason
+        assert "unknown drawing mode" in asked.reason
         return
     found = cells(asked.end["result"])
     assert found.shape[0] <= room[1]
@@ -147,7 +147,7 @@ def test_map_without_contrast_gets_the_lowest_colour() -> None:
 
 
 def test_zoomed_photo_shows_the_matching_part_of_the_map(bare: Engine, wide: Path) -> None:
-    """Zoomed in or smaller, a place keeps its colour."""
+    """A point of the photo has the same colour at any zoom."""
     arguments: Message = {"path": str(wide), "columns": 40, "rows": 20, "look": "map", "heat": HEAT}
     whole = bare.done("preview", **arguments)
     near = bare.done("preview", **arguments, zoom=4.0)
@@ -176,7 +176,7 @@ def test_each_location_of_the_map_is_drawn_at_its_place(
         photo_y = view[1] + (y + 0.5) / height * (view[3] - view[1])
         row, column = (photo_y - top) / (bottom - top) * 3, (photo_x - left) / (right - left) * 5
         if min(abs(row - round(row)), abs(column - round(column))) < 0.2:
-            continue  # at a border it may be either
+            continue  # at a border, both are possible
         inside = 0 <= row < 3 and 0 <= column < 5
         expected = [36, 36, 36] if not inside else [252, 255, 164] if errors[int(row), int(column)] else [0, 0, 4]
         assert shown[y, x].tolist() == expected, (x, y)
@@ -216,13 +216,29 @@ def test_kitty_image_respects_its_pixel_limit_and_aspect_ratio(bare: Engine, wid
     arguments: Message = {"path": str(wide), "columns": 400, "rows": 100, "mode": "kitty"}
     small = bare.done("preview", **arguments, cell=[4, 8])
     assert small["pixels"] == [1600, 400]
-    large = bare.done("preview", **arguments, cell=[16, 32])  # 6400 x 1600 pixels
+    large = bare.done("preview", **arguments, cell=[16, 32])  # the area has 6400 x 1600 pixels
     width, height = large["pixels"]
     assert width * height == pytest.approx(MAX_PIXELS, rel=0.002)
     assert width / height == pytest.approx(4, rel=0.002)
     assert len(zlib.decompress(base64.b64decode(large["data"]))) == 3 * width * height
     sixel = bare.done("preview", **(arguments | {"columns": 100, "rows": 40, "mode": "sixel"}), cell=[10, 20])
     assert sixel["pixels"] == [1000, 240]
+
+
+@pytest.mark.parametrize(("room", "zoom"), [((100, 8), 1.0), ((12, 6), 8.0)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_preview_is_as_sharp_as_its_area(
+    bare: Engine, tmp_path: Path, room: tuple[int, int], zoom: float, turned: bool
+) -> None:
+    stripes = np.zeros((100, 1600), np.uint8)
+    stripes[:, ::4] = stripes[:, 1::4] = 255
+    Image.fromarray(stripes.T if turned else stripes).save(path := tmp_path / "stripes.png")
+    columns, rows = reversed(room) if turned else room
+    cell = [16, 16]
+    answer = bare.done("preview", path=str(path), columns=columns, rows=rows, zoom=zoom, cell=cell, mode="kitty")
+    width, height = answer["pixels"]
+    shown = np.frombuffer(zlib.decompress(base64.b64decode(answer["data"])), np.uint8).reshape(height, width, 3)
+    assert shown.std() > 80
 
 
 @pytest.mark.parametrize(
@@ -278,4 +294,4 @@ def test_images_are_dithered_to_the_available_colours(bare: Engine, tmp_path: Pa
     assert set(found["greys"].ravel().tolist()) <= {0, 128, 192, 255}
     assert (found["greys"].std(axis=1) == 0).all()
     assert set(found["256"].ravel().tolist()) <= {0, 95, 135, 175, 215, 255, *range(8, 239, 10)}
-    assert np.abs(found["256"].mean(0) - (100, 150, 60)).max() < 8  # the mean stays, so the eye sees the colour
+    assert np.abs(found["256"].mean(0) - (100, 150, 60)).max() < 8  # dithering keeps the mean colour

@@ -1,4 +1,4 @@
-"""Answers, and how well the classes are told apart."""
+"""Answers, and how well the classes can be distinguished."""
 
 from pathlib import Path
 
@@ -44,6 +44,10 @@ def test_hide_and_test_counts_every_hidden_example(engine: Engine, members: dict
     assert counts.sum(1).tolist() == [8] * 5
     assert done["accuracy"] == pytest.approx(np.trace(counts) / 40)
     assert engine.done("hide_and_test", shot=4)["counts"] == done["counts"]
+    sizes = dict(zip(members, (5, 4, 6, 4, 3), strict=True))  # classes of four photos would have none to test
+    engine.done("classes", state=engine.state({name: own[: sizes[name]] for name, own in members.items()}))
+    assert np.sum(engine.done("hide_and_test", shot=4)["counts"], axis=1).tolist() == [1, 2]
+    engine.done("classes", state=engine.state(members))
     assert "testing with 12 examples per class needs two classes" in engine.ask("hide_and_test", shot=12).reason
     engine.done("classes", state=engine.state({"small": next(iter(members.values()))[:1]}))
     assert "testing with 1 example per class" in engine.ask("hide_and_test", shot=1).reason
@@ -51,7 +55,7 @@ def test_hide_and_test_counts_every_hidden_example(engine: Engine, members: dict
     assert engine.ask("hide_and_test", shot=4, cancel_at="progress").end["end"] == "cancelled"
 
 
-def test_models_are_compared_by_every_example_without_itself(engine: Engine, members: dict[str, list[Path]]) -> None:
+def test_models_are_compared_by_leave_one_out(engine: Engine, members: dict[str, list[Path]]) -> None:
     classes = {name: [str(path) for path in paths[:3]] for name, paths in members.items()}
     asked = engine.ask("compare", classes=classes, models=["conv4"])
     ((score,), photos) = asked.end["result"]["scores"], 3 * len(classes)
@@ -82,7 +86,7 @@ def test_unlabelled_photos_are_grouped(engine: Engine, members: dict[str, list[P
     groups = engine.done("group", paths=[*paths, str(tmp_path / "away.png")])
     assert sorted(path for group in groups for path in group) == sorted(paths)
     assert 1 <= len(groups) <= 10
-    assert "no photo to group" in engine.ask("group", paths=[str(tmp_path / "away.png")]).reason
+    assert "no photos to group" in engine.ask("group", paths=[str(tmp_path / "away.png")]).reason
 
 
 def test_ranks_that_take_too_long_at_once_come_with_the_next_request(

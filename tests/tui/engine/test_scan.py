@@ -1,5 +1,6 @@
 """Scanning paths, and the folder listing of the picker."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_class_folders_take_precedence_over_loose_images(bare: Engine, tmp_path:
     assert bare.done("scan", path=str(tmp_path))["classes"] == {"full": [str(tmp_path / "full" / "a.jpg")]}
 
 
-def test_images_beside_class_folders_are_reported(bare: Engine, tmp_path: Path) -> None:
+def test_images_next_to_class_folders_are_reported(bare: Engine, tmp_path: Path) -> None:
     loose = tmp_path / "loose.png"
     (tmp_path / "full").mkdir()
     for path in (loose, tmp_path / "full" / "a.jpg"):
@@ -111,7 +112,7 @@ def test_a_listing_has_the_entries_of_the_picker(bare: Engine, tmp_path: Path) -
     assert "cannot be listed" in bare.ask("list", path=str(tmp_path / "away")).reason
 
 
-def test_folders_below_are_listed_level_by_level(bare: Engine, tmp_path: Path) -> None:
+def test_subfolders_are_listed_level_by_level(bare: Engine, tmp_path: Path) -> None:
     for name in ("owl/barn/night", "jay", ".hidden/x"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "owl" / "barn" / "again").symlink_to(tmp_path)
@@ -119,3 +120,31 @@ def test_folders_below_are_listed_level_by_level(bare: Engine, tmp_path: Path) -
     assert found[:3] == ["jay", "owl", "owl/barn"]
     assert "owl/barn/night" in found
     assert not any("hidden" in name for name in found)
+
+
+def test_a_zip_and_a_csv_hold_classes(
+    bare: Engine, engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    few = {name: paths[:2] for name, paths in list(members.items())[:2]}
+    packed, table = tmp_path / "birds.zip", tmp_path / "birds.csv"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, paths in few.items():
+            for path in paths:
+                archive.write(path, f"{name}/{path.name}")
+    rows = [f"{path},{name}" for name, paths in few.items() for path in paths]
+    table.write_text("\n".join(["path,label", *rows, "a text.txt,jay"]))
+    names = {name: [path.name for path in paths] for name, paths in few.items()}
+    for path, skipped in ((packed, 0), (table, 1)):
+        found = bare.done("scan", path=str(path))
+        assert found["kind"] == "classes"
+        assert {name: [Path(file).name for file in files] for name, files in found["classes"].items()} == names
+        assert len(found["skipped"]) == skipped
+        files = [file for files in found["classes"].values() for file in files]
+        assert ["key" in told for told in engine.ask("embed", paths=files).told("embedded")] == [True] * 4
+        assert engine.done("missing", paths=files) == []
+    kinds = {entry["name"]: entry["kind"] for entry in bare.done("list", path=str(tmp_path))["entries"]}
+    assert (kinds["birds.zip"], kinds["birds.csv"]) == ("bundle", "table")
+    packed.write_text("no zip")
+    assert "birds.zip" in bare.done("scan", path=str(packed))["reason"]
+    table.write_text("a,b\n1,2")
+    assert "needs the columns path and label" in bare.done("scan", path=str(table))["reason"]

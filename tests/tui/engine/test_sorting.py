@@ -32,7 +32,7 @@ def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine,
         (home / folder).mkdir(parents=True)
         (home / folder / "x.jpg").write_text(text)
     photos = [[str(home / "a" / "x.jpg"), "../jay"], [str(home / "b" / "x.jpg"), "../jay"], ["/nowhere/x.jpg", "owl"]]
-    for _ in range(2):  # the second time all already exists
+    for _ in range(2):  # the second time, all files already exist
         done = bare.done("sort", folder=str(out), photos=photos)
         assert [path for path, _ in done["failed"]] == ["/nowhere/x.jpg"]
         (jay,) = [path for path in out.iterdir() if path.name != "owl"]
@@ -151,7 +151,7 @@ def test_photo_that_changes_during_a_copy_is_kept(
     assert not place.exists()
 
 
-def test_copy_of_a_photo_removed_meanwhile_is_kept(
+def test_copy_of_a_photo_removed_during_the_move_is_kept(
     tmp_path: Path, other_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photo, place = tmp_path / "x.jpg", other_disk / "x.jpg"
@@ -181,7 +181,7 @@ def test_file_created_by_another_program_is_not_overwritten(
 
     def late(source: Path, target: Path) -> None:
         monkeypatch.setattr(sorting, "move_new", move)
-        sorting.put(photos[1], tmp_path / "jay", MoveJournal())  # the other program
+        sorting.put(photos[1], tmp_path / "jay", MoveJournal())  # the other program writes the file
         move(source, target)
 
     monkeypatch.setattr(sorting, "move_new", late)
@@ -205,7 +205,7 @@ def test_moved_photos_return_and_existing_files_are_kept(bare: Engine, tmp_path:
     photos = [[path, place, path in done["twins"]] for path, place in done["places"].items()][::-1]
     back = bare.done("move", journal=done["journal"], photos=photos, back=True)
     assert [path.read_text() for path in paths] == ["1", "1", "3"]
-    assert back["failed"] == [[str(tmp_path / "out/jay/x-2.jpg"), f"stays: {paths[2]} is another file"]]
+    assert back["failed"] == [[str(tmp_path / "out/jay/x-2.jpg"), f"was not moved: {paths[2]} already exists"]]
     assert (tmp_path / "out/jay/x-2.jpg").read_text() == "2"
     again = bare.done("move", journal=done["journal"], photos=photos[::-1], back=False)
     assert again["places"].keys() == set(map(str, paths[:2]))
@@ -215,7 +215,7 @@ def test_moved_photos_return_and_existing_files_are_kept(bare: Engine, tmp_path:
 def test_undo_removes_only_empty_folders_made_by_the_sort(bare: Engine, tmp_path: Path) -> None:
     out, card = tmp_path / "out", tmp_path / "card"
     card.mkdir()
-    (out / "owl").mkdir(parents=True)  # of the user
+    (out / "owl").mkdir(parents=True)  # a folder of the user
     photos = []
     for verdict, count in (("jay", 2), ("owl", 1), ("wren", 1)):
         for number in range(count):
@@ -437,4 +437,4 @@ def test_a_photo_at_neither_place_after_a_kill_is_reported(tmp_path: Path) -> No
     journal._write({"move": str(source), "to": str(target), "bytes": 9})
     places, gone = MoveJournal(str(journal.path)).settle()
     assert (places, [path for path, _ in gone]) == ({}, [str(source)])
-    assert f"is missing, also at {target}" in gone[0][1]
+    assert f"is missing, and so is {target}" in gone[0][1]

@@ -35,14 +35,14 @@ def test_new_photos_in_a_watched_folder_are_classified(
         folders["/queries"].append("owl-99.jpg")
         await driver.until(lambda: app.controller.query.answers)
         assert [answer["path"] for answer in app.controller.query.answers] == ["/queries/owl-99.jpg"]
-        assert str(app.workspace.query_pane.border_title).endswith("watching queries/, 1 came")
+        assert str(app.workspace.query_pane.border_title).endswith("watching queries/, 1 new")
         asked = fake_engine.calls.count("query")
         fake_engine.sizes["/queries/owl-99.jpg"] = 2  # the file was incomplete before, or has changed
         await driver.until(lambda: fake_engine.calls.count("query") > asked)
         assert len(app.controller.query.answers) == 1
         folders["/queries"].append("album")
         folders["/queries/album"] = ["wren-9.jpg"]
-        fake_engine.sizes["/queries/album/wren-9.jpg"] = 1000  # is being copied
+        fake_engine.sizes["/queries/album/wren-9.jpg"] = 1000  # the file is still being copied
         looks = fake_engine.calls.count("stamp")
         while fake_engine.calls.count("stamp") < looks + 5:
             fake_engine.sizes["/queries/album/wren-9.jpg"] += 1
@@ -55,16 +55,16 @@ def test_new_photos_in_a_watched_folder_are_classified(
         app.workspace.context.start(app.workspace.query_pane.watch_folder, "/nowhere", group="watch")
         await driver.idle()
         assert any("/nowhere: cannot be listed" in note.message for note in app._notifications)
-        assert "watching" not in app.context.jobs._message
+        assert not app.context.jobs._message.startswith("watching")
         app.workspace.query_pane.watched = "/queries"
         app.workspace.context.start(app.workspace.query_pane.watch_folder, "/queries", group="watch")
-        await driver.until(lambda: "watching" in app.context.jobs._message)
+        await driver.until(lambda: app.context.jobs._message.startswith("watching"))
         for entry in app.controller.session.state.classes:
             app.controller.session.delete(entry.id)
-        folders["/queries/album"].append("wren-8.jpg")  # there is no class to compare it with
+        folders["/queries/album"].append("wren-8.jpg")  # no class is left to compare with
         await driver.until(lambda: app.workspace.query_pane.watched is None)
         await driver.idle()
-        assert any("/queries is no longer watched" in note.message for note in app._notifications)
+        assert any("stopped watching /queries" in note.message for note in app._notifications)
 
     drive(scenario)
 

@@ -99,7 +99,7 @@ def test_tiles_are_as_large_as_fits(count: int, room: tuple[int, int]) -> None:
         assert grid.columns == max((room[0] + 1) // 17, 1)
 
 
-def test_map_is_beside_the_photo_if_it_fits_or_over_it(drive: "Drive", lines: Lines) -> None:
+def test_map_is_next_to_the_photo_if_it_fits_or_over_it(drive: "Drive", lines: Lines) -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         picture = workspace.query_pane.picture
@@ -107,8 +107,8 @@ def test_map_is_beside_the_photo_if_it_fits_or_over_it(drive: "Drive", lines: Li
         await driver.idle()
         assert not picture.map.size.area
         text = "\n".join(lines(driver.app))
-        assert "frame: what the network sees of it" in text
-        assert "H: what ‹ owl › does not explain" in text
+        assert "frame: the part that the network sees" in text
+        assert "H: error map of ‹ owl ›" in text
         picture.preview.focus()
         await driver.idle()
         await driver.keys("H")
@@ -120,7 +120,7 @@ def test_map_is_beside_the_photo_if_it_fits_or_over_it(drive: "Drive", lines: Li
         await driver.idle()
         assert picture.look == LOOKS[0]
         assert picture.map.size.area > 0.9 * picture.preview.size.area
-        assert "not explained by ‹ owl ›" in "\n".join(lines(driver.app))
+        assert "error map of ‹ owl ›" in "\n".join(lines(driver.app))
         assert picture.map._picture is not None
 
     drive(scenario)

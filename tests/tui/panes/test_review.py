@@ -57,7 +57,7 @@ def test_chosen_order_is_kept_while_answers_change() -> None:
     arrangement = Arrangement()
     arrangement.follow(items)
     assert arrangement.paths == ["/a", "/b", "/c"]
-    arrangement.choose(items, order="least sure first")
+    arrangement.choose(items, order="least certain first")
     assert arrangement.paths == ["/b", "/c", "/a"]
     surer = [items[0], item("/b", "owl", 0.99), items[2]]
     arrangement.follow(surer)
@@ -72,14 +72,14 @@ def test_chosen_order_is_kept_while_answers_change() -> None:
 
 def test_completed_work_is_counted() -> None:
     items = [item("/a", "jay", 0.9, first="owl"), item("/b", "owl", 0.9, label="jay"), item("/c", "unknown", 0.9)]
-    assert summary(items) == "0 of 3 seen, 1 changed by corrections, 1 labelled, 1 unknown"
+    assert summary(items) == "0 seen, 1 labelled, 1 unknown, 1 changed after corrections"
 
 
 def test_class_may_have_the_name_of_a_filter() -> None:
-    items = [item("/a", "unknown", 0.9), item("/b", "not readable", 0.9)]
+    items = [item("/a", "unknown", 0.9), item("/b", "unreadable", 0.9)]
     items[0].answer["unknown"] = False
     chosen = {kind: [one.path for one in items if is_one(one)] for kind, is_one in KINDS.items()}
-    assert chosen["unknown"] == chosen["not readable"] == []
+    assert chosen["unknown"] == chosen["unreadable"] == []
     assert chosen["known"] == chosen["not labelled"] == ["/a", "/b"]
     assert summary(items).endswith("0 unknown")
 
@@ -125,18 +125,22 @@ def test_many_photos_are_labelled_at_once_and_undone_at_once(drive: Drive, lines
         await driver.keys("u")
         assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
         await driver.keys("ctrl+a", "y")
-        assert driver.counts == {"jay": 8, "owl": 6, "wren": 6}  # the swan looks like a jay, the broken one like none
+        assert driver.counts == {
+            "jay": 8,
+            "owl": 6,
+            "wren": 6,
+        }  # the swan looks like a jay; the broken photo is left out
         await driver.keys("u", "home", "l", "m")
         await driver.type("wren")
         assert driver.counts["wren"] == 6
-        assert review.gallery.cursor == 2  # the next one
+        assert review.gallery.cursor == 2  # the next photo is shown
         await driver.keys("h", "2")
-        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # it is in one class only
+        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # the photo is in one class only
 
     drive(scenario)
 
 
-def test_filter_and_search_limit_the_shown_photos(drive: Drive, lines: Lines) -> None:
+def test_filter_and_search_limit_the_visible_photos(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("f")
@@ -145,7 +149,7 @@ def test_filter_and_search_limit_the_shown_photos(drive: Drive, lines: Lines) ->
         await driver.keys("f")
         await driver.type("all")
         await driver.keys("f")
-        await driver.type("says owl")
+        await driver.type("answer owl")
         assert names(review) == ["owl-10.jpg", "owl-11.jpg"]
         await driver.keys("f", "enter", "slash")
         await driver.type("10")
@@ -155,7 +159,7 @@ def test_filter_and_search_limit_the_shown_photos(drive: Drive, lines: Lines) ->
         assert len(review.items) == 5
         await driver.keys("slash")
         await driver.type("eagle")
-        told = "no answers match: as asked · only eagle"
+        told = "no answers match: original order · only eagle"
         assert told in lines(driver.app)[1]
         await driver.keys("escape", "full_stop")
         assert told in said(driver)
@@ -169,10 +173,10 @@ def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, si
         await opened(driver)
         if not driver.app.screen.query_one(Histogram).display:
             await driver.keys("D")
-        assert "unknown below 40.0 %: 1 of 5 asked, 0 of 15 examples" in "\n".join(lines(driver.app))
+        assert "unknown below 40.0 %: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
         await driver.pilot.press(*["plus"] * 6)
         await driver.idle()
-        assert "unknown below 46.0 %: 5 of 5 asked" in "\n".join(lines(driver.app))
+        assert "unknown below 46.0 %: 5 of 5 photos" in "\n".join(lines(driver.app))
         await driver.keys("percent_sign")
         await driver.type("36.5")
         assert driver.app.controller.threshold == 0.365
@@ -194,8 +198,8 @@ def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, si
 def test_photos_are_copied_into_folders_unless_a_move_is_requested(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         await opened(driver)
-        await driver.keys("l", "2")  # the jay is an owl
-        for option, moved in (("copied", False), ("moved into", True)):
+        await driver.keys("l", "2")  # label the jay as an owl
+        for option, moved in (("copy into", False), ("move into", True)):
             fake_engine.sorted.clear()
             await driver.keys("e")
             await driver.type(option)
@@ -246,8 +250,8 @@ def test_undo_moves_photos_back_before_labels(drive: Drive, fake_engine: FakeEng
             return str(owls.supports[-1].path), controller.query.answers[1]["path"]
 
         await opened(driver)
-        await driver.keys("l", "2", "e")  # the jay is an owl
-        await driver.type("moved into")
+        await driver.keys("l", "2", "e")  # label the jay as an owl
+        await driver.type("move into")
         await driver.until(lambda: isinstance(driver.app.screen, AskText))
         await driver.type("/out")
         assert jay() == ("/out/owl/jay-10.jpg", "/out/owl/jay-10.jpg")
@@ -277,7 +281,7 @@ def test_message_says_that_nothing_is_written_without_an_output(drive: Drive, fa
             assert isinstance(app.screen, AskText)
             app.screen.query_one("Input").value = "" if words else " "  # type: ignore[attr-defined]
             await driver.keys("enter")
-            assert [note.message for note in app._notifications] == ["no name was given: nothing is written"]
+            assert [note.message for note in app._notifications] == ["no name given; nothing was written"]
             app.clear_notifications()
             if review:
                 await driver.keys("escape")
@@ -316,7 +320,7 @@ def test_next_photo_is_shown_after_a_label(drive: Drive, lines: Lines) -> None:
             assert shown(driver) == f"/queries/{name}"
         assert driver.counts == {"jay": 7, "owl": 5, "wren": 5}
         await driver.keys("u", "u", "L")
-        assert "5 of 6 seen" in "\n".join(lines(driver.app))
+        assert "5 seen" in "\n".join(lines(driver.app))
 
     drive(scenario)
 
@@ -384,15 +388,15 @@ def test_none_of_these_is_kept_sorted_separately_and_undone(
         assert names(driver.app.screen) == ["jay-10.jpg"]  # type: ignore[arg-type]
         await driver.keys("e", "down", "down", "enter", "enter")
         assert [folder for _, folder, _ in fake_engine.sorted] == [f"{Path.cwd()}/sorted/none of these"]
-        await driver.keys("1")  # it is a jay after all
+        await driver.keys("1")  # label it as a jay again
         assert controller.session.state.others == ()
         await driver.keys("u")
         assert said(driver) == "undone: added to jay   ctrl+r: redo"
         await driver.keys("u")
-        assert said(driver) == "undone: it is none of these   ctrl+r: redo"
+        assert said(driver) == "undone: labelled none of these   ctrl+r: redo"
         assert controller.session.state.others == ()
         await driver.keys("ctrl+r")
-        assert said(driver) == "redone: it is none of these   u: undo"
+        assert said(driver) == "redone: labelled none of these   u: undo"
 
     drive(scenario)
 
@@ -402,12 +406,12 @@ def test_dropping_can_be_undone_and_the_review_shows_messages(drive: Drive, line
         review = await opened(driver)
         await driver.keys("l", "d")
         assert names(review) == [name for name in FILES if name != "jay-10.jpg"]
-        assert "dropped 1 answer   u: undo" in lines(driver.app)[-2]
+        assert "removed 1 answer   u: undo" in lines(driver.app)[-2]
         await driver.keys("2", "u", "u")
         assert names(review) == FILES
-        assert "undone: dropped 1 answer" in "\n".join(lines(driver.app))
+        assert "undone: removed 1 answer" in "\n".join(lines(driver.app))
         await driver.keys("d", "escape")
-        assert "/5 " in "\n".join(lines(driver.app))  # of the five that are left
+        assert "/5 " in "\n".join(lines(driver.app))  # five answers are left
 
     drive(scenario)
 
@@ -438,7 +442,7 @@ def test_photos_fill_the_review(
         await driver.keys("L")
 
         def whole() -> int:
-            return "\n".join(lines(driver.app)).count("jay 0.90") - 1  # one is in the line of details
+            return "\n".join(lines(driver.app)).count("jay 0.90") - 1  # one name is also in the line of details
 
         assert whole() >= least
         if size == (140, 40):
@@ -454,11 +458,11 @@ def test_enlarged_photo_is_labelled_and_closed_step_by_step(drive: Drive, lines:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("l", "enter")
-        assert "not explained by jay" in "\n".join(lines(driver.app))
+        assert "error map of jay" in "\n".join(lines(driver.app))
         assert "nearest: jay/jay-0.jpg" in "\n".join(lines(driver.app))
-        await driver.keys("j", "1")  # the owl is a jay
+        await driver.keys("j", "1")  # label the owl as a jay
         assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}
-        assert shown(driver) == "/queries/owl-11.jpg"  # the next one
+        assert shown(driver) == "/queries/owl-11.jpg"  # the next photo is shown
         await driver.keys("k", "x", "u")
         assert shown(driver) == "/queries/owl-11.jpg"
         await driver.keys("escape", "space", "escape")
@@ -480,9 +484,9 @@ def test_v_extends_the_selection_and_an_empty_list_says_why(drive: Drive, lines:
         assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg"]
         await driver.keys("slash")
         await driver.type("eagle")
-        assert "no answers match: as asked · only eagle" in lines(driver.app)[1]
+        assert "no answers match: original order · only eagle" in lines(driver.app)[1]
         await driver.keys("question_mark")
-        assert "make a class by name" in "\n".join(lines(driver.app))
+        assert "create an empty class" in "\n".join(lines(driver.app))
 
     drive(scenario)
 
@@ -490,7 +494,7 @@ def test_v_extends_the_selection_and_an_empty_list_says_why(drive: Drive, lines:
 def test_review_photos_get_their_images(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
-        await driver.until(lambda: len(review.gallery._tiles._pictures) == 5)  # all but the broken one
+        await driver.until(lambda: len(review.gallery._tiles._pictures) == 5)  # all photos except the broken one
 
     drive(scenario)
 
@@ -501,7 +505,7 @@ def test_n_goes_to_the_next_answer_in_doubt(drive: Drive) -> None:
         await driver.keys("n")
         assert review.gallery.paths[review.gallery.cursor] == "/queries/swan-1.jpg"
         await driver.keys("x", "n")
-        assert "no answer is in doubt" in review.jobs._message
+        assert "no doubtful answers" in review.jobs._message
 
     drive(scenario)
 
@@ -523,7 +527,7 @@ def test_answers_are_judged_together_on_request(
         assert not any(asked)
         await driver.keys("J")
         assert any(asked)
-        assert "judged together" in lines(driver.app)[0]
+        assert "classified jointly" in lines(driver.app)[0]
         asked.clear()
         await driver.keys("J")
         assert asked
@@ -532,7 +536,7 @@ def test_answers_are_judged_together_on_request(
     drive(scenario)
 
 
-def test_the_table_has_a_picture_beside_each_row_and_sorts_by_its_columns(drive: Drive, lines: Lines) -> None:
+def test_table_has_an_image_in_each_row_and_sorts_by_its_columns(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("g")
@@ -543,7 +547,11 @@ def test_the_table_has_a_picture_beside_each_row_and_sorts_by_its_columns(drive:
         for _ in range(8):
             await driver.keys("s")
             seen |= {word for word in lines(driver.app)[1].split() if word.endswith("▾")}
-        assert seen == {"says▾", "prob▾", "expl▾", "lead▾", "riva▾", "near▾"}
+        assert seen == {"fil▾", "answ▾", "prob▾", "expl▾", "lea▾", "riva▾", "near▾"}
         assert review.gallery.view == "list"
+        for head, mark in (("expl.", "expl▾"), ("rival", "riva▾"), ("file", "fil▾")):  # a click does the same
+            await driver.pilot.click("#review-columns", offset=(lines(driver.app)[1].index(head) + 1, 0))
+            await driver.idle()
+            assert mark in lines(driver.app)[1]
 
     drive(scenario)

@@ -28,7 +28,7 @@ def test_m_assigns_a_class_by_name(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         workspace.classes_pane.list.focus()
-        await driver.keys("2", "m", "escape")  # there is no photo to assign
+        await driver.keys("2", "m", "escape")  # no photo to assign
         assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
         await driver.keys("j", "k", "j")
         assert workspace.classes_pane.entry is not None
@@ -44,7 +44,7 @@ def test_m_assigns_a_class_by_name(drive: "Drive") -> None:
         await driver.keys("m")
         await driver.type("jay")
         assert driver.counts["jay"] == 7
-        await driver.keys("1", "9")  # it is one already; there is no class 9
+        await driver.keys("1", "9")  # the photo is already an example, and class 9 does not exist
         assert driver.counts["jay"] == 7
         workspace.classes_pane.list.focus()
         await driver.keys("d", "d", "d", "d", "r", "m")
@@ -62,7 +62,7 @@ def test_d_deletes_a_class_only_with_classes_in_focus(drive: "Drive") -> None:
         workspace.query_pane.picture.preview.focus()
         await driver.keys("d")
         assert driver.counts == before
-        assert "dropped 1 answer" in driver.app.context.jobs._message
+        assert "removed 1 answer" in driver.app.context.jobs._message
         workspace.classes_pane.list.focus()
         await driver.keys("d")
         assert driver.counts == {"owl": 4, "wren": 5}
@@ -187,7 +187,7 @@ def test_picker_moves_between_folders_and_accepts_marked_entries(drive: "Drive")
         assert picker.folder == "/photos/owl"
         await driver.pilot.press("f2")
         await driver.idle()
-        assert driver.counts["jay"] == 6  # it is an owl already
+        assert driver.counts["jay"] == 6  # the photo is already an owl
         assert [problem.path for problem in app.controller.problems][-1:] == ["/photos/owl/owl-0.jpg"]
         await driver.keys("b")
         assert isinstance(app.screen, Page)
@@ -293,9 +293,9 @@ def test_recent_folders_are_offered_and_unsaved_work_needs_confirmation(drive: "
         await driver.type("another")
         assert isinstance(app.screen, Picker)
         await driver.keys("escape")
-        for option, counts in (("stay", before), ("go on", {"jay": 1})):
+        for option, counts in (("cancel", before), ("continue", {"jay": 1})):
             await driver.keys("ctrl+o")
-            await driver.pilot.press("down", "enter")  # the first is the open document
+            await driver.pilot.press("down", "enter")  # the first entry is the open document
             await driver.until(lambda: "unsaved" in getattr(app.screen, "dialog_title", ""))
             await driver.type(option)
             assert driver.counts == counts
@@ -377,10 +377,10 @@ def test_models_are_compared_on_the_classes_and_one_is_chosen(
         assert controller.model_name == before
         await driver.pilot.press("C")
         await driver.until(lambda: isinstance(driver.app.screen, Choose))
-        await driver.type("disagree")
+        await driver.type("different answers")
         pane = driver.app.workspace.photos_pane
         assert pane.gallery.paths == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg", "/photos/wren/wren-0.jpg"]
-        assert "that models name differently 3" in str(pane.border_title)
+        assert "different answers of the models 3" in str(pane.border_title)
 
     drive(scenario)
 
@@ -406,30 +406,32 @@ def test_misfits_are_listed_likeliest_first_and_can_be_moved(drive: "Drive") -> 
     async def scenario(driver: "Driver") -> None:
         controller, pane = driver.app.controller, driver.app.workspace.photos_pane
         jay, owl, wren = controller.session.state.classes
-        for entry, key, rank in ((jay, "jay-3.jpg", 1), (wren, "wren-2.jpg", 2)):
+        for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
             controller.reports[entry.id]["rank"][key] = rank
-            controller.reports[entry.id]["rival"][key] = owl.id
+            controller.reports[entry.id]["rival"][key] = owl.id, lead
         await driver.keys("exclamation_mark")
         assert pane.gallery.paths == ["/photos/wren/wren-2.jpg", "/photos/jay/jay-3.jpg"]
-        assert "that do not fit, of all classes 2" in str(pane.border_title)
+        assert "misfits of all classes 2" in str(pane.border_title)
+        assert not driver.app.workspace.query_pane.region  # its room is for the photos
         await driver.keys("2")
         assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
         await driver.keys("escape")
         assert not pane.everywhere
+        assert driver.app.workspace.query_pane.region
         await driver.keys("f")
         await driver.type("near copies")
-        assert "no photo: near copies" in pane.gallery.empty_text
+        assert "no matching photos: near copies" in pane.gallery.empty_text
 
     drive(scenario)
 
 
-def test_n_goes_from_the_likeliest_mistake_to_the_next_whatever_its_class(drive: "Drive") -> None:
+def test_n_goes_from_the_likeliest_mistake_to_the_next_in_any_class(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         controller, pane = driver.app.controller, driver.app.workspace.photos_pane
         jay, owl, wren = controller.session.state.classes
-        for entry, key, rank in ((jay, "jay-3.jpg", 1), (wren, "wren-2.jpg", 2)):
+        for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
             controller.reports[entry.id]["rank"][key] = rank
-            controller.reports[entry.id]["rival"][key] = owl.id
+            controller.reports[entry.id]["rival"][key] = owl.id, lead
 
         def shown() -> str:
             item = pane.gallery.cursor_item

@@ -58,7 +58,7 @@ async def do_something(driver: "Driver", chance: random.Random) -> None:
     app, pilot = driver.app, driver.pilot
     kind = chance.random()
     if kind < 0.8:
-        for _ in range(chance.randint(1, 3)):  # faster than they are served
+        for _ in range(chance.randint(1, 3)):  # events arrive faster than they are handled
             key = chance.choice(KEYS)
             app.post_message(events.Key(key, CHARACTERS.get(key, key if len(key) == 1 else None)))
     elif kind < 0.88:
@@ -68,7 +68,7 @@ async def do_something(driver: "Driver", chance: random.Random) -> None:
     else:
         place = (chance.randrange(app.size.width), chance.randrange(app.size.height))
         mouse: list[Callable[..., Awaitable[bool]]] = [pilot.click, pilot.mouse_down, pilot.mouse_up, pilot.hover]
-        with suppress(NoWidget):  # on a screen that is not laid out yet
+        with suppress(NoWidget):  # the screen is not laid out yet
             await chance.choice(mouse)(offset=place)
     if chance.random() < 0.5:
         await pilot.pause()
@@ -95,7 +95,7 @@ def test_random_events_do_not_break_the_app(
     async def scenario(driver: "Driver") -> None:
         chance = random.Random(seed)
         monkeypatch.setattr(driver.app, "exit", lambda *_, **__: None)
-        monkeypatch.setattr("textual.pilot.wait_for_idle", asyncio.sleep)  # people do not wait
+        monkeypatch.setattr("textual.pilot.wait_for_idle", asyncio.sleep)  # users do not wait either
         fake_engine.chance = random.Random(seed)
         for _ in range(EVENTS):
             await do_something(driver, chance)

@@ -64,7 +64,7 @@ def test_every_row_has_a_handler_and_in_the_review_nothing_else_is_done(drive: D
         review: Any = driver.app.screen
         for name in ("rename", "add", "new-class"):
             await review.action_do(name)
-            assert "works in the workspace" in review.jobs._message
+            assert "only in the workspace" in review.jobs._message
             assert isinstance(driver.app.screen, Review)
 
     drive(scenario)
@@ -102,12 +102,12 @@ def test_a_line_says_what_a_digit_would_do_now(drive: Drive) -> None:
         await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
         workspace.focus_pane("query")
         await driver.pilot.pause()
-        assert jobs.hint == "1-9: adds swan-1.jpg to:  1 jay  2 owl  3 wren"
+        assert jobs.hint == "1-9: add swan-1.jpg to:  1 jay  2 owl  3 wren"
         workspace.focus_pane("photos")
         await driver.pilot.pause()
-        assert jobs.hint == "1-9: moves jay-0.jpg to:  1 jay  2 owl  3 wren"
+        assert jobs.hint == "1-9: move jay-0.jpg to:  1 jay  2 owl  3 wren"
         await driver.keys("space", "right", "space")
-        assert jobs.hint.startswith("1-9: moves 2 photos to:")
+        assert jobs.hint.startswith("1-9: move 2 photos to:")
         await driver.keys("3")
         assert driver.counts["wren"] == 7
 
@@ -122,5 +122,5 @@ def test_the_docs_have_the_table() -> None:
 
 def test_the_table_has_the_form_of_a_file_of_the_users_own() -> None:
     text = (Path(__file__).parents[3] / "tui/frn_tui/settings/keys.toml").read_text(encoding="utf-8")
-    assert set(tomllib.loads(text)["Ask"]) <= BOUND.keys()
+    assert set(tomllib.loads(text)["Classify"]) <= BOUND.keys()
     assert "space" in FIXED

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
 SIZES = [(80, 24), (140, 40)]
-LARGE = (200, 60)
+MEDIUM, LARGE = (100, 30), (200, 60)
 Snapshot = Callable[[Any, str], None]
 
 
@@ -142,22 +142,40 @@ SCENES: list[Scene] = [
 ]
 
 
+SHOWN: list[tuple[Scene, tuple[int, int], str]] = [
+    *((scene, size, "dark") for scene, size in itertools.product(SCENES, SIZES)),
+    *((scene, size, "dark") for scene, size in itertools.product((workspace, photos, review), (MEDIUM, LARGE))),
+    *((scene, (140, 40), "light") for scene in (workspace, photos, review_table, picker, keys_page)),
+    *((scene, (80, 24), "no-colour") for scene in (workspace, unknown, photos, review_table, picker)),
+]
+
+
 @pytest.mark.parametrize(
-    ("scene", "size"),
-    [*itertools.product(SCENES, SIZES), (workspace, LARGE), (photos, LARGE)],
-    ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else value.__name__,
+    ("scene", "size", "look"),
+    SHOWN,
+    ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else getattr(value, "__name__", value),
 )
 def test_screens_match_their_stored_text(
-    scene: Scene, size: tuple[int, int], drive: "Drive", snapshot: Snapshot
+    scene: Scene,
+    size: tuple[int, int],
+    look: str,
+    drive: "Drive",
+    snapshot: Snapshot,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if look == "no-colour":
+        monkeypatch.setenv("NO_COLOR", "1")
+
     async def scenario(driver: "Driver") -> None:
+        driver.app.theme = "textual-light" if look == "light" else "textual-dark"
         driver.app.animation_level = "none"
         driver.app.workspace.context.jobs.say("")
         await scene(driver)
         for field in driver.app.screen.query(Input):
             field.cursor_blink = False
         await driver.idle()
-        snapshot(driver.app, f"{scene.__name__.replace('_', '-')}-{size[0]}x{size[1]}")
+        name = f"{scene.__name__.replace('_', '-')}-{size[0]}x{size[1]}"
+        snapshot(driver.app, name if look == "dark" else f"{name}-{look}")
 
     drive(scenario, size=size)
 
@@ -179,8 +197,8 @@ def test_help_shows_the_keys_that_are_in_use(
     async def scenario(driver: "Driver") -> None:
         await driver.keys("question_mark")
         text = "\n".join(lines(driver.app))
-        assert re.search(r" Q +classify a photo", text)
-        assert not re.search(r" p +classify a photo", text)
+        assert re.search(r" Q +classify photos", text)
+        assert not re.search(r" p +classify photos", text)
         shown = sum(BOUND[name].meaning[:12] in text for name in BOUND)
         assert shown > 30
 

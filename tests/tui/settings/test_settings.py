@@ -58,15 +58,15 @@ def test_invalid_settings_file_is_reported_and_left_alone(private_state: Path, t
     ("wanted", "good", "bad"),
     [
         ({"ask": "Q"}, {"ask": "Q"}, []),
-        ({"ask": "?"}, {}, ["question_mark is the key of help already"]),
+        ({"ask": "?"}, {}, ["question_mark is already used for help"]),
         ({"ask": "A", "new-class": "p"}, {"ask": "A", "new-class": "p"}, []),
         ({"ask": "A", "new-class": "P", "add": "p"}, {"ask": "A", "new-class": "P", "add": "p"}, []),
-        ({"ask": "A", "new-class": "nonsense"}, {}, ["'nonsense' is no key", "A is the key of new-class already"]),
+        ({"ask": "A", "new-class": "nonsense"}, {}, ["'nonsense' is not a key", "A is already used for new-class"]),
         ({"next-answer": "ctrl+t, f6"}, {"next-answer": "ctrl+t,f6"}, []),
         ({"aks": "q"}, {}, ["there is no 'aks'"]),
         ({"ask": 7, "add": ""}, {}, ["7 is no key", "'' is no key"]),
         ({"ask": "space"}, {}, ["the app itself"]),
-        ({"ask": "f7", "add": "f7"}, {"ask": "f7"}, ["f7 is the key of ask already"]),
+        ({"ask": "f7", "add": "f7"}, {"ask": "f7"}, ["f7 is already used for ask"]),
     ],
 )
 def test_unusable_entries_are_reported_and_skipped(
@@ -96,7 +96,7 @@ def test_own_keys_work_and_are_read_again_without_a_restart(drive: Drive, privat
         assert driver.counts == before
         shown = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
         assert [shown[name].partition(":")[0] for name in ("Ask", "Undo", "Add")] == ["key q", "key ctrl+z", "key a"]
-        assert ["m is the key of move already" in said for said in told] == [True]
+        assert ["m is already used for move" in said for said in told] == [True]
         keys_path().write_text('ask = "Q"\n')
         driver.app._follow_keys()
         await driver.keys("Q")
@@ -126,18 +126,18 @@ def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> N
         await driver.idle()
 
     async def scenario(driver: Driver) -> None:
-        await change(driver, "classify a photo, several", "f7")
+        await change(driver, "classify photos or", "f7")
         assert keys_path().read_text() == '# mine\nundo = "U"\nask = "f7"\n'
         await driver.keys("f7")
         assert driver.app.screen.query("#picker")
         await driver.keys("escape")
-        await change(driver, "classify a photo, several", "u")
-        await change(driver, "undo the last act", "backspace")
+        await change(driver, "classify photos or", "u")
+        await change(driver, "undo the last step", "backspace")
         assert read_own_keys()[0] == {"undo": "U", "ask": "u"}  # its usual key is taken
-        await change(driver, "classify a photo, several", "a")  # is the key of add
+        await change(driver, "classify photos or", "a")  # is the key of add
         assert read_own_keys()[0] == {"undo": "U", "ask": "u"}
-        await change(driver, "classify a photo, several", "backspace")
-        await change(driver, "undo the last act", "backspace")
+        await change(driver, "classify photos or", "backspace")
+        await change(driver, "undo the last step", "backspace")
         assert keys_path().read_text() == "# mine\n"
 
     drive(scenario)
@@ -170,14 +170,14 @@ def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: P
         await pilot.press("f2")
         await take("Settings", "theme")
         await take("Theme", "gruvbox")
-        await take("Settings", "pictures")
-        await take("Pictures", "ascii")
+        await take("Settings", "images")
+        await take("Images", "ascii")
         await take("Settings", "threshold")
-        await take("Threshold of new classes", "900")
+        await take("Threshold of new projects", "900")
         await take("Settings", "threshold")
-        await take("Threshold of new classes", "62.5")
+        await take("Threshold of new projects", "62.5")
         await take("Settings", "model")
-        await take("Model at the start", "features")
+        await take("Default model", "features")
         await take("Path of a features.onnx", "/m/mine.onnx")
         await take("Settings", "keys")
         await driver.until(lambda: getattr(app.screen, "dialog_title", "").startswith("Keys"))

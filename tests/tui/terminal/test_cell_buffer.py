@@ -1,5 +1,6 @@
 """Only differences are written, text before images."""
 
+import itertools
 import re
 
 from frn_tui.terminal.wire.cell_buffer import CellBuffer
@@ -73,3 +74,46 @@ def test_resized_screen_is_painted_completely() -> None:
     written(cells)
     cells.take(update("abc"), 4, 1)
     assert written(cells)[0][:2] == (1, 1)
+
+
+def test_every_cell_gets_its_own_style_whatever_style_is_before_it() -> None:
+    styles = [
+        Style(),
+        Style(bold=True),
+        Style(color="#102030"),
+        Style(bgcolor="#405060"),
+        Style(color="#102030", bgcolor="#405060"),
+        Style(color="#102030", bgcolor="#405060", bold=True),
+        Style(color="#112233", bgcolor="#405060"),
+    ]
+    pairs = list(itertools.chain(*itertools.permutations(styles, 2)))
+    cells = CellBuffer()
+    cells.take(
+        LayoutUpdate([[Strip([Segment("x", style) for style in pairs])]], Region(0, 0, len(pairs), 1)), len(pairs), 1
+    )
+    text, _ = cells.written(ColorSystem.TRUECOLOR, EVERYTHING)
+    shown, bold, colour, ground = [], False, "", ""
+    for codes, char in re.findall(r"\x1b\[([0-9;]*)m|(x)", text):
+        if char:
+            shown.append((bold, colour, ground))
+        for code in re.findall(r"[34]8;2;\d+;\d+;\d+|\d+", codes):
+            if code == "0":
+                bold, colour, ground = False, "", ""
+            bold = bold or code == "1"
+            colour = code if code.startswith("38") else colour
+            ground = code if code.startswith("48") else ground
+    assert shown == [
+        (
+            bool(style.bold),
+            ";".join(style.color.get_ansi_codes()) if style.color else "",
+            ";".join(style.bgcolor.get_ansi_codes(foreground=False)) if style.bgcolor else "",
+        )
+        for style in pairs
+    ]
+
+
+def test_only_the_colour_that_changes_is_written() -> None:
+    cells = CellBuffer()
+    strip = Strip([Segment("▀", Style(color=f"#10203{n}", bgcolor="#405060")) for n in range(4)])
+    cells.take(LayoutUpdate([[strip]], Region(0, 0, 4, 1)), 4, 1)
+    assert cells.written(ColorSystem.TRUECOLOR, EVERYTHING)[0].count("48;2;64;80;96") == 1

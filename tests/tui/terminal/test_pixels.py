@@ -120,12 +120,12 @@ def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[Any], l
         assert shown.pixels == (shown.columns * 10, shown.rows * 20)
         await user.pilot.press("question_mark")
         await user.pilot.pause()
-        assert PLACEHOLDER in "\n".join(lines(user.app))  # in the colour that identifies the image
+        assert PLACEHOLDER in "\n".join(lines(user.app))  # its colour identifies the image
         await user.pilot.press("escape", "L")
         await user.pilot.pause()
         assert isinstance(user.app.screen, Review)
         await user.until(lambda: PLACEHOLDER in "\n".join(lines(user.app)))
-        await user.pilot.press("escape", "t", "t")  # the second time, with numbers
+        await user.pilot.press("escape", "t", "t")  # the second kind of map has numbers
         await user.idle()
         assert any(
             style == cells.ON_PIXELS for strip in user.app.screen._compositor.render_strips() for _, style, _ in strip
@@ -138,7 +138,7 @@ def test_option_overrides_the_terminals_answer(drive: Any) -> None:
     async def hear(user: Any) -> None:
         app = user.app
         await app.hear(Answered(name="kitty(0.41.1)", cell=(9, 18)))
-        assert app.context.mode == "half"  # because the default applies
+        assert app.context.mode == "half"  # the default applies
         await app.hear(Answered(can=("62",)))
         assert app.context.mode == "kitty"
         assert (app.graphics.mode, app.workspace.photos_pane.gallery.mode) == ("kitty", "kitty")

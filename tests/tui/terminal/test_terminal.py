@@ -1,4 +1,4 @@
-"""Answers of a terminal are not treated as keys, and say how it shows pixels."""
+"""Answers of a terminal are removed from the typed keys, and decide how images are drawn."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def test_terminal_answers_are_removed_from_typed_input_wherever_they_are_cut(cut
     answers = Answers()
     parts = [answers.taken(part) for part in ("a" + ANSWERS[:cut], ANSWERS[cut:] + "b")]
     found = [answer for _, some in parts for answer in some]
-    if ANSWERS[cut - 1] == "\x1b":  # a key by itself: the parser does not wait for more
+    if ANSWERS[cut - 1] == "\x1b":  # after a single key, the parser does not wait for more
         return
     assert "".join(typed for typed, _ in parts) == "ab"
     assert [answer.name for answer in found if answer.name] == ["XTerm(379)"]
@@ -82,11 +82,11 @@ def test_the_app_asks_once_and_draws_pixels(private_state: Path, answers: bytes,
         while not re.search(drawn, seen, re.DOTALL) and time.monotonic() < deadline:
             if select.select([master], [], [], 1)[0]:
                 seen += os.read(master, 1 << 16)
-            if seen.count(b"\x1b[c") > told:  # the last question; Sixel asks for colours too
+            if seen.count(b"\x1b[c") > told:  # the last query; with Sixel, the app also asks for the colours
                 told += 1
                 os.write(master, answers if told == 1 else b"\x1b[?1;0;256S\x1b[?63;4c")
         assert re.search(drawn, seen, re.DOTALL)
-        assert seen.index(b"frn-tui") < seen.index(b"\x1b[c")  # after the first paint
+        assert seen.index(b"frn-tui") < seen.index(b"\x1b[c")  # the app asks after the first paint
         assert seen.count(b"\x1b[>0q") == 1
         assert app.poll() is None
     finally:

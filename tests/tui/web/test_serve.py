@@ -89,7 +89,7 @@ def test_page_responds_and_leaves_no_processes(server: tuple[subprocess.Popen[st
             below = children(process.pid)
             assert below
             process.send_signal(signal.SIGTERM)
-            async for _ in socket:  # as a browser does: it confirms the end
+            async for _ in socket:  # confirm the end, like a browser
                 pass
             await asyncio.to_thread(process.wait, 20)
             return below
@@ -107,7 +107,7 @@ def test_keys_and_images_work_at_once_and_reload_ends_the_old_session(
     server: tuple[subprocess.Popen[str], str],
 ) -> None:
     process, address = server
-    assert "googleapis" not in page(address)  # nothing from elsewhere
+    assert "googleapis" not in page(address)  # nothing is loaded from other hosts
 
     async def come_and_come_again() -> None:
         import aiohttp
@@ -142,7 +142,7 @@ def test_every_visitor_has_an_engine_and_other_origins_are_refused(
     page(address)
     port = int(address.rpartition(":")[2])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # sends nothing, but shows the local address that would be used
+        probe.connect(("192.0.2.1", 9))  # this sends nothing, but reveals the local address
         outer = probe.getsockname()[0]
     if not outer.startswith("127."):
         with pytest.raises(ConnectionRefusedError):

@@ -174,7 +174,7 @@ def test_odd_names_stay_on_their_line(play: Play, lines: Lines) -> None:
 def test_the_highlight_shows_without_colours(
     play: Play, digest: Lines, monkeypatch: pytest.MonkeyPatch, theme: str, focused: bool
 ) -> None:
-    if "ansi" not in theme:  # Textual shows these black on black there
+    if "ansi" not in theme:  # without colours, Textual would draw these black on black
         monkeypatch.setenv("NO_COLOR", "1")
     classes = ClassList()
 

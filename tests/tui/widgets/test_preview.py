@@ -114,7 +114,7 @@ def test_wheel_zooms_around_the_pointer_and_dragging_moves(play: Play) -> None:
         await pilot._post_mouse_events([events.MouseScrollUp], offset=(20, 6))
         assert preview.zoom == 1.25
         x, y = preview.centre
-        share = (20.5 / 80, 6.5 / 24)  # of the photo under the pointer, before and after
+        share = (20.5 / 80, 6.5 / 24)  # the part of the photo under the pointer, before and after
         assert x - 0.4 + 0.8 * share[0] == pytest.approx(share[0])
         assert y - 0.4 + 0.8 * share[1] == pytest.approx(share[1])
         preview.look_at(2.0)
@@ -201,10 +201,10 @@ def test_theme_change_inverts_ascii(play: Play, lines: Lines) -> None:
 
 
 def test_the_hint_is_centred_and_wrapped(play: Play, lines: Lines) -> None:
-    preview = Preview(mode="half", empty_text="p asks about a photo")
+    preview = Preview(mode="half", empty_text="p classifies a photo")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        assert lines(pilot.app)[4] == "p asks about a photo".center(40)
+        assert lines(pilot.app)[4] == "p classifies a photo".center(40)
         preview.empty_text = "[bold]other\nlines"
         await pilot.resize_terminal(12, 4)
         assert [line.strip() for line in lines(pilot.app)] == ["", "[bold]other", "lines", ""]

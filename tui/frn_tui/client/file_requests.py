@@ -14,7 +14,7 @@ class Entry(TypedDict):
     """A folder's entry."""
 
     name: str
-    kind: Literal["folder", "image", "project", "bundle", "model"]
+    kind: Literal["folder", "image", "project", "bundle", "table", "model"]
 
 
 class Listing(TypedDict):
@@ -62,12 +62,14 @@ class Found(TypedDict):
     kind: Literal["image", "folder", "classes", "project", "bundle", "nothing"]
     """Kind of contents; if it is "nothing", `reason` says why.
 
-    One image; a folder of images; a folder of class folders; a project; or a project with its photos in a zip.
+    One image; a folder of images; classes in a folder, zip or CSV; a project; or a project with its photos in a zip.
     """
     files: list[str]
     """Files of an image or a folder of images; if there are classes, the files next to their folders."""
     classes: dict[str, list[str]]
-    """Classes of a folder of class folders."""
+    """Files of each class."""
+    skipped: NotRequired[list[str]]
+    """Reasons for skipped rows and files."""
     reason: NotRequired[str]
 
 

@@ -119,8 +119,9 @@ class ClassReport(TypedDict):
     """Fraction of each example that the rest of its class explains, by key; empty for a single example."""
     rank: dict[str, int]
     """Leave-one-out rank of each example's own class; 0 means that the example would be classified correctly."""
-    rival: dict[str, int]
-    """Id of the best class for an example by leave-one-out, if it is not the example's own."""
+    rival: dict[str, tuple[int, float]]
+    """Id of the best class for an example by leave-one-out, if it is not the example's own, and its lead: how much more
+    of the example it explains than the rest of the example's class."""
     near: dict[str, str]
     """Near duplicates among the examples of all classes: by key, the other example's key."""
 
@@ -276,7 +277,7 @@ def parse(message: Mapping[str, object]) -> Request[Any]:
     """Return the request that a message holds. ValueError if there is no such operation, or its arguments differ."""
     kind = REQUESTS.get(str(message.get("op")))
     if kind is None:
-        raise ValueError(f"there is no operation {message.get('op')!r}")
+        raise ValueError(f"unknown operation {message.get('op')!r}")
     try:
         return convert(message, kind)
     except ValueError as error:

@@ -22,9 +22,9 @@ class Closeup(ModalScreen[int]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "leave", "Back"),
-        Binding("z,plus", "zoom(1)", "Closer"),
-        Binding("Z,minus", "zoom(-1)", "Less close"),
-        Binding("left,up,h,k,pageup,comma", "step(-1)", "Photo before"),
+        Binding("z,plus", "zoom(1)", "Zoom in"),
+        Binding("Z,minus", "zoom(-1)", "Zoom out"),
+        Binding("left,up,h,k,pageup,comma", "step(-1)", "Previous photo"),
         Binding("right,down,l,j,pagedown,full_stop", "step(1)", "Next photo"),
     ]
 
@@ -45,9 +45,9 @@ class Closeup(ModalScreen[int]):
     async def draw(self) -> None:
         path = self.paths[self.at]
         place = f"{self.at + 1}/{len(self.paths)}  " if len(self.paths) > 1 else ""
-        keys = "arrows: move   " if self.preview.zoom > 1 else "‹ › others   " if len(self.paths) > 1 else ""
+        keys = "arrows: move   " if self.preview.zoom > 1 else "‹ › other photos   " if len(self.paths) > 1 else ""
         name = display_name(path.rpartition("/")[2], max(self.size.width - 60, 12))
-        caption = f"{place}{name}   {keys}z Z: closer, less   esc: back"
+        caption = f"{place}{name}   {keys}z Z: zoom in, out   esc: back"
         self.query_one("#closeup-caption", Static).update(Text(caption, no_wrap=True))
         if request := self.preview.request(path):
             self.preview.show(await render(self.engine, request))

@@ -25,7 +25,7 @@ def confusion_table(found: Confusion, names: Mapping[int, str], shot: int) -> Te
         f"({percent(low)} to {percent(high)}; one split, {count_of(asked, 'hidden photo')})\n",
         style="bold",
     )
-    table.append("rows: true class, columns: answer\n\n")
+    table.append("rows: true class, columns: predicted class\n\n")
     table.append(" " * (digits + 1 + width) + "".join(f" {n:>{room}}" for n in range(1, len(rows) + 1)) + "\n")
     for n, (name, counts) in enumerate(rows, 1):
         table.append(f"{n:>{digits}} {set_cell_size(display_name(name, WIDEST), width)}")

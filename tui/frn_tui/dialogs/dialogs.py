@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.segment import Segment
 from rich.text import Text
@@ -100,9 +101,10 @@ class Choose(Dialog[int | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as box:
             box.border_title = Text(self.dialog_title)
-            yield Line(placeholder="type to narrow down")
+            box.styles.width = max(cell_len(text) for text in (*self.options, self.dialog_title, " " * 40)) + 8
+            yield Line(placeholder="type to filter")
             yield OptionList()
-            yield Static("enter: take it   esc: back", classes="hint")
+            yield Static("enter: choose   esc: back", classes="hint")
 
     def begin(self) -> None:
         if self.query(OptionList):  # else it was closed while composing
@@ -150,7 +152,7 @@ class PressKey(Dialog[str | None]):
         with Vertical(classes="dialog") as box:
             box.border_title = "Press another key"
             yield Static(Text(f"{self.meaning}\n"))
-            yield Static("backspace: its usual key   esc: leave it", classes="hint")
+            yield Static("backspace: default key   esc: cancel", classes="hint")
 
     def on_key(self, event: events.Key) -> None:
         event.stop()

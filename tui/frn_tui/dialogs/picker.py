@@ -26,8 +26,8 @@ from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.options import OneLine, Options
 from frn_tui.widgets.preview import Preview
 
-GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "model": "◇"}
-BUTTONS = "[@click=screen.up]‹ up ›[/]  [@click=screen.accept]‹ take ›[/]  [@click=screen.leave]‹ cancel ›[/]"
+GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "table": "▤", "model": "◇"}
+BUTTONS = "[@click=screen.up]‹ up ›[/]  [@click=screen.accept]‹ choose ›[/]  [@click=screen.leave]‹ cancel ›[/]"
 """Buttons for the mouse."""
 HERE: Entry = {"name": ".", "kind": "folder"}
 """The folder itself, listed as its first entry."""
@@ -64,16 +64,16 @@ class Picker(Dialog[list[str] | None]):
         Binding("space", "mark", "Mark", show=False, priority=True),
         Binding("left", "up", "Up", show=False, priority=True),
         Binding("backspace", "up", "Up", show=False, priority=True),
-        Binding("right", "enter_folder", "Into", show=False, priority=True),
-        Binding("ctrl+j,f2", "accept", "Take", priority=True),
+        Binding("right", "enter_folder", "Open", show=False, priority=True),
+        Binding("ctrl+j,f2", "accept", "Choose", priority=True),
         Binding("ctrl+t", "go_to", "Go to", priority=True),
-        Binding("ctrl+f", "jump", "Find a folder below", priority=True),
+        Binding("ctrl+f", "jump", "Find a folder", priority=True),
         Binding("ctrl+b", "bookmark", "Bookmark", priority=True),
-        Binding("tab", "to_list", "To the list", show=False, priority=True),
-        Binding("h", "by_letter('up')", "Up", show=False, priority=True),
-        Binding("j", "by_letter('cursor_down')", "Down", show=False, priority=True),
-        Binding("k", "by_letter('cursor_up')", "Up the list", show=False, priority=True),
-        Binding("l", "by_letter('enter_folder')", "Into", show=False, priority=True),
+        Binding("tab", "to_list", "Go to the list", show=False, priority=True),
+        *(
+            Binding(key, f"by_letter('{action}')", show=False, priority=True)
+            for key, action in (("h", "up"), ("j", "cursor_down"), ("k", "cursor_up"), ("l", "enter_folder"))
+        ),
         *(
             Binding(key, f"in_list('{action}')", show=False, priority=True)
             for key, action in (
@@ -111,9 +111,9 @@ class Picker(Dialog[list[str] | None]):
             yield Static(BUTTONS, id="picker-buttons")
             yield Static(
                 Text(
-                    "f2: take what is highlighted, or the marked   enter: open a folder, take a photo   space: mark   "
-                    "ctrl+a: all photos   ← →: up, into   tab: complete a path, or hjkl   ctrl+t: go to   "
-                    "ctrl+f: find a folder below   ctrl+b: bookmark   esc: back"
+                    "f2: choose the marked or highlighted   enter: open a folder, choose a photo   space: mark   "
+                    "ctrl+a: mark all photos   ← →: parent, open   tab: complete a path, or go to the list   "
+                    "ctrl+t: bookmarks   ctrl+f: find a folder   ctrl+b: bookmark this folder   esc: back"
                 ),
                 classes="hint",
             )
@@ -169,13 +169,13 @@ class Picker(Dialog[list[str] | None]):
         first = 1 if not wanted and len(names) > 1 else 0
         self.list.highlighted = (names.index(then) if then in names else first) if names else None
         if not names:
-            self._show(None, "nothing here has that name")
+            self._show(None, "no match in this folder")
 
     def _refresh(self) -> None:
         """Draw the marks again and list them."""
         names = ", ".join(display_name(name_of(path), 20) for path in list(self.marked)[-8:])
         more = "…, " if len(self.marked) > 8 else ""
-        marks = f"{len(self.marked)} marked: {more}{names}   f2: take   esc: unmark all"
+        marks = f"{len(self.marked)} marked: {more}{names}   f2: choose   esc: unmark all"
         self.query_one("#picker-marks", Static).update(Text(marks if self.marked else "", no_wrap=True))
         if (at := self.list.highlighted) is not None:
             self.list.replace_option_prompt_at_index(at, self.list.options[at].prompt)
@@ -294,10 +294,7 @@ class Picker(Dialog[list[str] | None]):
             self.notify(display_name("  ".join(names[:20]), 200), markup=False, timeout=3)
 
     def action_by_letter(self, action: str) -> None:
-        if action in ("up", "enter_folder"):
-            getattr(self, f"action_{action}")()
-        else:
-            self.action_in_list(action)
+        getattr(self if action in ("up", "enter_folder") else self.list, f"action_{action}")()
 
     def action_in_list(self, action: str) -> None:
         getattr(self.list, f"action_{action}")()
@@ -358,7 +355,7 @@ class Picker(Dialog[list[str] | None]):
         """Choose among bookmarks and recently opened places."""
         known = self.places.known()
         if not known:
-            self.notify("ctrl+b bookmarks a folder; recently opened ones are also listed here")
+            self.notify("no bookmarks yet: ctrl+b bookmarks a folder")
             return
 
         def chosen(index: int | None) -> None:
@@ -388,16 +385,16 @@ class Picker(Dialog[list[str] | None]):
 
     def action_bookmark(self) -> None:
         is_one = self.places.toggle(self.folder)
-        said = "is a bookmark: ctrl+t goes there" if is_one else "is not a bookmark any more"
+        said = "is bookmarked; ctrl+t opens bookmarks" if is_one else "is no longer bookmarked"
         self.notify(f"{display_name(shortened(self.folder), 60)} {said}", markup=False)
 
 
 def told(inside: Inside) -> str:
     """Describe a folder's contents."""
     if not inside["folders"] and not inside["photos"]:
-        return "no photos and no folders"
+        return "no photos or folders"
     counts = f"{count_of(inside['folders'], 'folder')}, {count_of(inside['photos'], 'photo')}"
-    more = " and more" if inside["more"] else ""
+    more = " or more" if inside["more"] else ""
     lines = [f"{display_name(name, 24)}  {photos:,}" for name, photos in inside["classes"]]
     return "\n".join([f"{counts}{more}", "", *lines])
 

@@ -33,9 +33,9 @@ class Added:
 
     def __str__(self) -> str:
         others = (
-            (self.duplicates, "there already"),
-            (self.broken, "cannot be read"),
-            (self.refused, "cannot be a class"),
+            (self.duplicates, "already added"),
+            (self.broken, "unreadable"),
+            (self.refused, "with an invalid class name"),
         )
         return ", ".join([f"{self.added} added", *(f"{len(files)} {what}" for files, what in others if files)])
 
@@ -62,7 +62,11 @@ class Controller(SyncedDocument):
         """Photos in the folders of the classes that are being opened, by class id."""
 
     async def scan(self, path: str) -> Found:
-        return await self.engine.call(file_requests.ScanPath(path))
+        """Return the contents of a path; skipped rows and files become problems."""
+        found = await self.engine.call(file_requests.ScanPath(path))
+        told = [Problem(path, reason) for reason in found.get("skipped", [])]
+        self.problems += [problem for problem in told if problem not in self.problems]
+        return found
 
     async def holder(self, path: str) -> int | None:
         return await self.engine.call(file_requests.FindHolder(path))
@@ -82,9 +86,10 @@ class Controller(SyncedDocument):
     ) -> Added:
         """Open class folders in place of what is there: no edit, as they are on the disk; None: the samples.
 
-        The classes are there at once, their photos follow part by part; those that came stay if it is cancelled.
+        The classes are there at once, also before the model is. Their photos follow part by part; those that came stay
+        if it is cancelled.
         """
-        await self.start_anew()
+        self.begin(State(threshold=self.first_threshold))
         session, outcome = self.session, Added()
         self.place = path
         opening = Session(session.state)
@@ -96,6 +101,8 @@ class Controller(SyncedDocument):
         self.coming = {ids[name]: len(paths) for name, paths in classes.items() if name in ids}
         self._changed()
         try:
+            await self.engine.call(file_requests.LockProject(None))
+            await self.sync()
             return await self._open_photos(classes, ids, outcome, progress)
         finally:
             if session is self.session:
@@ -135,13 +142,6 @@ class Controller(SyncedDocument):
                 outcome.duplicates += duplicates
         self._take_in(opening.state)
 
-    def _take_in(self, state: State) -> None:
-        """Put a state in place of this one that is as the disk has it."""
-        was_saved = self.session.is_saved
-        self.session.amend(state)
-        if was_saved:
-            self.session.mark_saved()
-
     def _named_classes(self, session: Session, names: Iterable[str], outcome: Added) -> dict[str, int]:
         """Make the classes that are missing; the ids of all whose names are good."""
         ids = {}
@@ -156,11 +156,12 @@ class Controller(SyncedDocument):
     async def load(self, path: str, progress: ShowProgress | None = None, *, copy: bool = False) -> None:
         """Open a project, replacing the document; if `copy`, saving asks for a new name."""
         found = await self.engine.call(file_requests.LoadProject(path))
-        if found.model != self.model_name:
-            await self.open_model(found.model)
+        async with self._opening:
+            if found.model != self.model_name:
+                await self._open_model(found.model)
         if self.model is not None and self.model["sha256"] != found.sha256:
             self.problems.append(
-                Problem(path, "was made with another version of this model; its classes are made anew")
+                Problem(path, "was saved with another version of this model; its classes are enrolled again")
             )
         self.begin(found.state)
         self.project = None if copy else path
@@ -173,7 +174,7 @@ class Controller(SyncedDocument):
         session = self.session
         async with self.own_model():
             if session is not self.session:
-                raise FrnError(f"{path}: is not saved, because another project was opened meanwhile")
+                raise FrnError(f"{path}: was not saved, because another project was opened")
             state = session.state
             await self.engine.call(file_requests.SaveProject(path, state, replace))
         session.mark_saved(state)
@@ -199,7 +200,7 @@ class Controller(SyncedDocument):
             supports, broken = await self._embed(paths, f"Adding to {name}", progress)
         self._refuse_another(session, len(supports))
         if self.entry(class_id) is None:
-            raise FrnError(f"{name} was deleted meanwhile; {not_added(len(supports))}")
+            raise FrnError(f"{name} was deleted; {not_added(len(supports))}")
         duplicates = self.session.add(class_id, supports)
         if added := len(supports) - len(duplicates):
             self.session.name_act(f"added {count_of(added, 'photo')} to {name}")
@@ -223,7 +224,7 @@ class Controller(SyncedDocument):
     def _refuse_another(self, session: Session, count: int) -> None:
         """Raise FrnError if another document is open now: photos belong to the document they were added to."""
         if session is not self.session:
-            raise FrnError(f"another project was opened meanwhile; {not_added(count)}")
+            raise FrnError(f"another project was opened; {not_added(count)}")
 
     def _make_classes(self, classes: dict[str, list[str]], supports: Sequence[Support], broken: list[Problem]) -> Added:
         by_path = {str(support.path): support for support in supports}
@@ -308,7 +309,7 @@ class Controller(SyncedDocument):
     async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> None:
         await self.sync(progress)
         if not self._has_examples:
-            raise FrnError("there is no class with an example yet: add photos to one first")
+            raise FrnError("no class has an example yet; add photos to a class first")
         state = self.session.state
         self.session.amend(dataclasses.replace(state, dropped=state.dropped.difference(paths)))
         self.problems += await self.query.ask(paths, progress)

@@ -81,7 +81,7 @@ async def settle(controller: Controller) -> str:
     await _follow_moves(controller, done["places"])
     _tell_failures(controller, done)
     count = count_of(len(done["places"]), "photo")
-    return f"{count} left half-moved by a killed program: {_first(done['places'])}" if done["places"] else ""
+    return f"{count} restored after an interrupted move: {_first(done['places'])}" if done["places"] else ""
 
 
 def _first(places: dict[str, str]) -> str:
@@ -126,7 +126,7 @@ async def _one_by_one(
 
 def _said(done: file_requests.SortedPhotos, what: str) -> str:
     said = f"{len(done['places'])} {what}"
-    return f"{said}, {len(done['failed'])} could not be" if done["failed"] else said
+    return f"{said}, {len(done['failed'])} failed" if done["failed"] else said
 
 
 def _tell_failures(controller: Controller, done: file_requests.SortedPhotos) -> None:

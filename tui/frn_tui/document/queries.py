@@ -67,7 +67,7 @@ class Query:
     @property
     def how(self) -> str:
         """Return that photos are judged together, if they are."""
-        return " · judged together" if self.jointly else ""
+        return " · classified jointly" if self.jointly else ""
 
     @property
     def rejected(self) -> int:

@@ -10,7 +10,7 @@ from frn_tui.terminal.text import count_of, display_name
 def origin(found: Recovered) -> str:
     """Describe the origin of the work, and when it was saved."""
     place = found.project or found.place
-    named = display_name(shortened(place), 40) if place else "a project without a name"
+    named = display_name(shortened(place), 40) if place else "an unnamed project"
     when = datetime.fromtimestamp(found.time).astimezone()
     day = "" if when.date() == datetime.now().astimezone().date() else f"{when:%Y-%m-%d} "
     return f"{named}, {day}{when:%H:%M}"
@@ -23,6 +23,6 @@ def contents(found: Recovered) -> str:
     rest = ", …" if len(classes) > 3 else ""
     photos = count_of(sum(len(entry.supports) for entry in classes), "photo")
     begun = sum(map(len, found.adding.values()))
-    more = f", {begun:,} more being added" if begun else ""
+    more = f", {begun:,} still being added" if begun else ""
     said = count_of(len(classes), "class")
     return f"{said} ({names}{rest}), {photos}{more}" if classes else f"{said}{more}"

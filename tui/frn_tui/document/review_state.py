@@ -9,7 +9,7 @@ from frn_tui.document.queries import Query, best_score
 from frn_tui.terminal.paths import natural_order
 from frn_tui.terminal.text import percent
 
-UNKNOWN, UNREADABLE = "unknown", "not readable"
+UNKNOWN, UNREADABLE = "unknown", "unreadable"
 NO_CLASS = "none of the classes"
 """Name and folder of unknown photos if a class is itself called unknown."""
 DOUBTFUL = 0.7
@@ -163,14 +163,13 @@ def summary(items: Sequence[Reviewed]) -> str:
     changed = sum(item.is_changed for item in items)
     unknown, other = sum(item.is_unknown for item in items), sum(item.is_other for item in items)
     none = f" ({other} {OTHER})" if other else ""
-    return (
-        f"{seen} of {len(items)} seen, {changed} changed by corrections, {labelled} labelled{none}, {unknown} unknown"
-    )
+    more = f", {changed} changed after corrections" if changed else ""
+    return f"{seen} seen, {labelled} labelled{none}, {unknown} unknown{more}"
 
 
 ORDERS: dict[str, Callable[[Reviewed], object] | None] = {
-    "as asked": None,
-    "least sure first": lambda item: margin(item.answer),
+    "original order": None,
+    "least certain first": lambda item: margin(item.answer),
     "least explained first": lambda item: explained(item.answer),
     "by class": lambda item: item.said.casefold(),
     "least probable first": lambda item: item.score["probability"] if item.score else -1.0,
@@ -185,7 +184,7 @@ KINDS: dict[str, Callable[[Reviewed], bool]] = {
     OTHER: lambda item: item.is_other,
     "known": lambda item: item.is_readable and not item.is_unknown,
     "changed": lambda item: item.is_changed,
-    "not readable": lambda item: not item.is_readable,
+    "unreadable": lambda item: not item.is_readable,
 }
 
 
@@ -196,7 +195,7 @@ class Arrangement:
     It does not follow the changes that corrections make to the answers, so stepping through them never goes back.
     """
 
-    order: str = "as asked"
+    order: str = "original order"
     kind: str = "all"
     said: str = ""
     """Only answers with this verdict or label; empty: any."""

@@ -7,22 +7,30 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from frn.inference.session import Session, State, Support
+from frn.inference.session import ClassEntry, Session, State, Support
 from frn_tui.client import file_requests, protocol
 from frn_tui.client.protocol import ClassReport, Engine, EngineError, Model
-from frn_tui.document.document import Document
 from frn_tui.document.queries import Problem, Query, ShowProgress
 from frn_tui.document.review_state import Arrangement
 
 
-class SyncedDocument(Document):
-    """The session, the engine's reports on it, and the queries."""
+class SyncedDocument:
+    """The open document: its session, the engine's reports on it, and the queries."""
 
     def __init__(self, engine: Engine, listener: Callable[[], None] = lambda: None) -> None:
         self.engine = engine
         self.listener = listener
         """Called after every change of the shown state."""
-        super().__init__()
+        self.session = Session()
+        self.project: str | None = None
+        """Path of the open project."""
+        self.place: str | None = None
+        """Folder that was opened, if it is not a project."""
+        self.sample_classes: frozenset[int] = frozenset()
+        """Ids of the shipped classes, which the user's first class replaces."""
+        self.model_name = ""
+        self.first_threshold: float | None = None
+        """Threshold of new documents; None calibrates it."""
         self.missing: frozenset[str] = frozenset()
         """Paths of missing examples."""
         self.skipped: frozenset[str] = frozenset()
@@ -46,16 +54,50 @@ class SyncedDocument(Document):
     def _changed(self) -> None:
         self.listener()
 
+    @property
+    def title(self) -> str:
+        """Short name of the document."""
+        if self.shows_samples:
+            return "samples"
+        if self.project is not None:
+            return self.project.rpartition("/")[2]
+        return "unsaved" if self.place is None else f"{self.place.rstrip('/').rpartition('/')[2]}/"
+
+    @property
+    def names(self) -> dict[int, str]:
+        return {entry.id: entry.name for entry in self.session.state.classes}
+
+    def entry(self, class_id: int) -> ClassEntry | None:
+        """Return a class by its id, or None if it no longer exists."""
+        return next((entry for entry in self.session.state.classes if entry.id == class_id), None)
+
+    @property
+    def shows_samples(self) -> bool:
+        """Return whether the classes are only the shipped ones."""
+        return bool(self.sample_classes) and self.names.keys() <= self.sample_classes
+
     def begin(self, state: State, *, is_saved: bool = True) -> None:
-        super().begin(state, is_saved=is_saved)
+        """Replace the open document; this cannot be undone."""
+        self.session = Session(dataclasses.replace(state, model=self.model_name), is_saved=is_saved)
+        self.project = self.place = None
+        self.sample_classes = frozenset()
         self.missing = self.skipped = frozenset()
         self.reports = {}
         self._forget_answers()
 
     def step_aside(self) -> bool:
-        if aside := super().step_aside():
-            self._forget_answers()
-        return aside
+        """Remove the samples, as part of an edit that adds the user's own classes."""
+        if not self.shows_samples:
+            return False
+        self.session.replace_state(dataclasses.replace(self.session.state, classes=(), threshold=self.first_threshold))
+        self._forget_answers()
+        return True
+
+    def create(self, name: str) -> int:
+        """Create a class and return its id; this replaces the samples."""
+        with self.session.one_edit():
+            self.step_aside()
+            return self.session.create(name)
 
     def _forget_answers(self) -> None:
         self.query.clear()
@@ -151,7 +193,7 @@ class SyncedDocument(Document):
         if self.query.answers and self._has_examples:
             await self.query.ask_again(lambda: state is self.session.state)
         elif self.query.answers:
-            self.query.forget_scores("there is no class with an example")
+            self.query.forget_scores("no class has an example")
             self._changed()
         if state is self.session.state:
             self._renewed = state
@@ -168,12 +210,21 @@ class SyncedDocument(Document):
     async def _follow_model(self) -> None:
         """Open the model of a restored state; if it cannot be opened, keep the current one and raise."""
         wanted = self.session.state.model
-        if wanted and wanted != self.model_name:
+        if not wanted:  # the folder was opened before the first model
+            self._take_in(dataclasses.replace(self.session.state, model=self.model_name))
+        elif wanted != self.model_name:
             try:
                 await self._open_model(wanted)
             except EngineError:
                 self.session.amend(dataclasses.replace(self.session.state, model=self.model_name))
                 raise
+
+    def _take_in(self, state: State) -> None:
+        """Put a state in place of this one that is as the disk has it."""
+        was_saved = self.session.is_saved
+        self.session.amend(state)
+        if was_saved:
+            self.session.mark_saved()
 
     def _follow_changes(self, found: Sequence[Support]) -> None:
         """Replace examples whose files have changed since the project was saved by their new content."""
@@ -188,7 +239,7 @@ class SyncedDocument(Document):
                 fresh.remove(support.key for support in old)
                 fresh.add(entry.id, [changed[str(support.path)] for support in old])
                 self.problems += [
-                    Problem(str(s.path), "has changed since it was added; used as it is now") for s in old
+                    Problem(str(s.path), "has changed since it was added; its current content is used") for s in old
                 ]
         self.session.amend(fresh.state)  # as an edit, it would block undo
 

@@ -41,7 +41,7 @@ class Models:
     def model(self) -> LoadedModel:
         """Return the open model. Raises FrnError if there is no open model."""
         if self.current is None:
-            raise FrnError("no model is open yet")
+            raise FrnError("no model is loaded yet")
         return self.current
 
     def open(self, request: OpenModel, job: Job) -> Model:

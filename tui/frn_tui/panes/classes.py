@@ -19,6 +19,7 @@ from frn_tui.document.queries import Problem
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.guide import Guide
 from frn_tui.panes.project import ProjectBar
+from frn_tui.panes.verdicts import choose_class
 from frn_tui.terminal.paths import absolute, name_of, natural_order
 from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.class_list import ClassList, ClassRow
@@ -52,8 +53,8 @@ class ClassesPane(Pane):
     def compose(self) -> ComposeResult:
         yield self.list
         yield Static(
-            "Press a and pick a folder of class folders, or A for a class of your own.\n\nFive photos are enough.\n\n"
-            "ctrl+o opens what was open before.",
+            "Press a to pick a folder of class folders, or A to create a class.\n\n"
+            "Five photos per class are enough.\n\nctrl+o opens recent projects.",
             id="teach",
         )
         yield self.guide
@@ -91,15 +92,13 @@ class ClassesPane(Pane):
             self.context.edit(lambda session: session.delete(entry.id), said)
 
     def action_find(self) -> None:
-        classes = self.controller.session.state.classes
-        dialog = Choose("Find a class", [entry.name for entry in classes])
-        self.context.ask(dialog, lambda index: self.list.choose(classes[index].id))
+        choose_class(self.context, "Find a class", lambda entry: self.list.choose(entry.id))
 
     def action_new_class(self) -> None:
-        dialog = AskText("New class", hint="its name   enter: done   esc: back")
+        dialog = AskText("New class", hint="name of the class   enter: done   esc: back")
         self.context.ask(
             dialog,
-            lambda name: self.context.edit(lambda _: self._take(self.controller.create(name)), f"made class {name}"),
+            lambda name: self.context.edit(lambda _: self._take(self.controller.create(name)), f"created class {name}"),
         )
 
     def _take(self, class_id: int) -> None:
@@ -124,13 +123,13 @@ class ClassesPane(Pane):
                 self.context.edit(lambda session: session.merge(entry.id, other.id), said)
 
         photos = count_of(len(entry.supports), "photo")
-        title = f"There is a class {display_name(other.name, 40)} already"
-        self.context.ask(Choose(title, [f"merge: its {photos} become examples of that", "leave it"]), chosen)
+        title = f"A class {display_name(other.name, 40)} already exists"
+        self.context.ask(Choose(title, [f"merge: move its {photos} to that class", "cancel"]), chosen)
 
     def action_add(self) -> None:
         own = self.entry is not None and not self.controller.shows_samples
-        where = f"to {display_name(self.entry.name, 40)}" if own and self.entry else "for a first class of your own"
-        self.context.pick(f"Add photos {where}, or a folder of class folders", self.add)
+        where = f"to {display_name(self.entry.name, 40)}" if own and self.entry else "for your first class"
+        self.context.pick(f"Add photos {where}, or classes in a folder, zip or CSV", self.add)
 
     def add(self, paths: Sequence[str]) -> None:
         self.context.start(self.add_now, paths)
@@ -149,7 +148,7 @@ class ClassesPane(Pane):
                     return
                 self._tell(await self.controller.add_classes(classes, self.context.progress))
             elif found["kind"] == "nothing":
-                self.context.say(found.get("reason", f"{path}: nothing to add"), severity="warning")
+                self.context.say(found.get("reason", f"{path}: has no photos to add"), severity="warning")
             elif found["kind"] == "folder":
                 folders.setdefault(name_of(absolute(path)), []).extend(found["files"])
             else:
@@ -169,8 +168,8 @@ class ClassesPane(Pane):
             if self.entry is not None and not self.entry.supports:
                 name = self.entry.name
             else:
-                hint = "its name: proposed is the folder's; a class that is there gets more   enter: done   esc: back"
-                title = f"Class of the {count_of(len(photos), 'photo')}"
+                hint = "suggested: the folder's name; an existing class gets more photos   enter: done   esc: back"
+                title = f"Class for the {count_of(len(photos), 'photo')}"
                 name = await self.app.push_screen_wait(AskText(title, first, hint))
             if name is None:
                 return False
@@ -195,7 +194,7 @@ class ClassesPane(Pane):
         if count <= MANY:
             return classes
         options = ["20 of each class", "5 of each class", f"all {count:,} photos"]
-        title = f"{count_of(count, 'photo')} in {count_of(len(classes), 'class')}: add"
+        title = f"Add {count_of(count, 'photo')} in {count_of(len(classes), 'class')}"
         chosen = await self.context.chosen(title, options)
         if chosen is None:
             return None
@@ -234,8 +233,8 @@ class ClassesPane(Pane):
         options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
         photos = count_of(len(found["differing"]), "photo")
         if found["differing"]:
-            options.append(f"  show the {photos} that they disagree on")
-        title = f"Models on these classes, each photo without itself; they disagree on {photos}"
+            options.append(f"  show the {photos} with different answers")
+        title = f"Leave-one-out accuracy of the models; they disagree on {photos}"
         chosen = await self.context.chosen(title, options)
         if chosen == len(found["scores"]):
             self.post_message(self.Differing(found["differing"]))
@@ -248,10 +247,10 @@ class ClassesPane(Pane):
             if text.isdecimal() and len(text) < 5 and int(text) > 0:  # "²" is a digit but not a number
                 self.context.start(self._confusion, int(text))
             else:
-                self.context.say("a number of examples, at least 1", severity="warning")
+                self.context.say("type a number of at least 1", severity="warning")
 
-        hint = "so many examples of each class are enrolled, the others asked about"
-        self.context.ask(AskText("Hide and test: shots", "1", hint), asked)
+        hint = "examples of each class to enroll; the others are classified"
+        self.context.ask(AskText("Hide and test: examples per class", "1", hint), asked)
 
     async def _confusion(self, shot: int) -> None:
         found = await self.controller.hide_and_test(shot)

@@ -13,14 +13,13 @@ from frn.errors import FrnError
 from frn.inference.session import Moves, Session
 from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import EXISTS, EngineError
-from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
+from frn_tui.dialogs.dialogs import Choose, Dialog
 from frn_tui.dialogs.picker import Picker
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import step_over
 from frn_tui.settings.keys import KeyedScreen
 from frn_tui.settings.places import Places
 from frn_tui.terminal.modes import Mode
-from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.jobs import JobLine
 
@@ -149,19 +148,10 @@ class Context:
 
         self.screen.app.push_screen(dialog, answered)
 
-    def ask_path(self, dialog: AskText, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        """Ask where to write a file, and write it in the background."""
-
-        def named(path: str) -> None:
-            if self.is_named(path):
-                self.start(work, absolute(path), *arguments)
-
-        self.ask(dialog, named)
-
     def is_named(self, path: str) -> bool:
         """Return whether a path was typed; show a message if not."""
         if not path.strip():
-            self.say("no name was given: nothing is written", severity="warning")
+            self.say("no name given; nothing was written", severity="warning")
         return bool(path.strip())
 
     async def written(self, path: str, write: Callable[..., Awaitable[object]]) -> bool:
@@ -173,7 +163,7 @@ class Context:
                 raise
             kept = " (the old one is kept as .bak)" if path.endswith(".frn.json") else ""
             title = f"{display_name(path, 40)} already exists"
-            if await self.chosen(title, [f"replace it{kept}", "leave it"]) != 0:
+            if await self.chosen(title, [f"replace it{kept}", "cancel"]) != 0:
                 return False
             await write(path, replace=True)
         return True

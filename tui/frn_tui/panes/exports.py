@@ -30,26 +30,26 @@ class Form(NamedTuple):
 ANSWERS = {
     "csv": Form("answers as CSV: for a spreadsheet", "results.csv"),
     "json": Form("answers as JSON lines: for a program", "results.jsonl"),
-    "copy": Form("photos: copied into a folder for each class, and for unknown ones", "sorted"),
-    "move": Form("photos: moved into a folder for each class; undo moves them back", "sorted"),
+    "copy": Form("photos: copy into a folder per class, and one for unknown photos", "sorted"),
+    "move": Form("photos: move into a folder per class; undo moves them back", "sorted"),
 }
 CLASSES: dict[str, Form] = {
-    "classifier": Form("ONNX: photo in; label, probabilities, error map out; {size:.1f} MB", "classifier.onnx", ONNX),
+    "classifier": Form("ONNX: from photo to label, probabilities, error map; {size:.1f} MB", "classifier.onnx", ONNX),
     "half": Form("ONNX, weights in half precision: about {half:.1f} MB", "classifier-fp16.onnx", ONNX),
     "int8": Form("ONNX in int8, calibrated on the examples: about {quarter:.1f} MB", "classifier-int8.onnx", ONNX),
     "openvino": Form(
-        "OpenVINO: feature maps, and arrays of the classes; {size:.1f} MB",
+        "OpenVINO: feature extractor, with the classes as arrays; {size:.1f} MB",
         "openvino",
         "run: openvino.Core().compile_model({path} + '/features.xml')",
     ),
     "page": Form(
-        "a web page: classifies in any browser, offline; {size:.1f} MB and the runtime",
+        "web page: classifies in any browser, offline; {size:.1f} MB and the runtime",
         "page",
         "run: python -m http.server --directory {path}",
     ),
-    "arrays": Form("arrays of the classes: for numpy", "classes.npz", "run: numpy.load({path})"),
+    "arrays": Form("arrays: the classes for numpy", "classes.npz", "run: numpy.load({path})"),
 }
-BUNDLE = Form("bundle: the project with its photos in one zip or new folder", "", "open: frn-tui {path}")
+BUNDLE = Form("bundle: the project and its photos in one zip or folder", "", "open: frn-tui {path}")
 
 
 class Exports:
@@ -70,8 +70,13 @@ class Exports:
 
         def chosen(index: int) -> None:
             what, form = list(forms.items())[index]
-            dialog = AskText(f"Write {options[index].partition(':')[0]} to", form.place)
-            self.context.ask_path(dialog, self._write, what, form, items)
+            dialog = AskText(f"Export {options[index].partition(':')[0]} to", form.place)
+
+            def named(path: str) -> None:
+                if self.context.is_named(path):
+                    self.context.start(self._write, absolute(path), what, form, items)
+
+            self.context.ask(dialog, named)
 
         self.context.ask(Choose("Export", options), chosen)
 
@@ -98,7 +103,7 @@ class Exports:
         names = self.controller.names.values()
         photos = [(item.path, folder_of(item, names)) for item in items if item.is_readable]
         if not photos:
-            self.context.say("no photo to sort")
+            self.context.say("no photos to sort")
             return
         said = await sort(self.controller, absolute(folder), photos, move=move, progress=self.context.progress)
-        self.context.say(f"{said} into {folder}   {'u: undo' if move else 'undo leaves the copies there'}")
+        self.context.say(f"{said} into {folder}   {'u: undo' if move else 'undo does not delete the copies'}")

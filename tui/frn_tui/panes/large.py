@@ -44,7 +44,7 @@ class LargeView(Horizontal):
         scores = answer.get("scores") if answer else None
         best = self.controller.names.get(scores[0]["id"], "?") if scores else ""
         titles = {
-            "map": f"not explained by {best}" if best else "",
+            "map": f"error map of {best}" if best else "",
             "near": f"nearest: {'/'.join(nearest.split('/')[-2:])}",
         }
         for name, title in titles.items():

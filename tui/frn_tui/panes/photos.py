@@ -12,15 +12,15 @@ from frn.inference.session import ClassEntry, Support
 from frn_tui.client.protocol import ClassReport
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.panes.context import Context, Pane
-from frn_tui.panes.verdicts import choose_class, view
+from frn_tui.panes.verdicts import choose_class, class_of_number, view
 from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 
 TITLES = {
-    "outlier": "that do not fit, of all classes",
-    "near": "near copies, of all classes",
-    "differing": "that models name differently",
+    "outlier": "misfits of all classes",
+    "near": "near copies of all classes",
+    "differing": "different answers of the models",
 }
 
 
@@ -59,7 +59,7 @@ class PhotosPane(Pane):
         else:
             items = [] if entry is None else self._items(entry)
             if self.by_fit:
-                items.sort(key=lambda item: self._report_of(item)[0])
+                items.sort(key=lambda item: self._misfit(item)[1])
         if self.wanted_name:
             items = [item for item in items if self.wanted_name.casefold() in item.name.casefold()]
         self._keys = {}
@@ -67,7 +67,9 @@ class PhotosPane(Pane):
             self._keys.setdefault(item.path, []).append(item.key or "")
         whose = TITLES.get(self.everywhere, display_name(entry.name, 30) if entry is not None else "")
         narrowed = f" · only “{display_name(self.wanted_name, 16)}”" if self.wanted_name else ""
-        self.gallery.empty_text = f"no photo: {whose}{narrowed}   esc: back" if self.everywhere or narrowed else ""
+        self.gallery.empty_text = (
+            f"no matching photos: {whose}{narrowed}   esc: back" if self.everywhere or narrowed else ""
+        )
         self.gallery.set_items(items)
         order = " · worst fit first" if self.by_fit and not self.everywhere else ""
         away = sum(item.mark == "missing" for item in items)
@@ -93,17 +95,12 @@ class PhotosPane(Pane):
         items = [_item(support, report, calibrated, missing, names) for support in entry.supports]
         return [replace(item, name=f"{entry.name}/{item.name}") for item in items] if self.everywhere else items
 
-    def _report_of(self, item: GalleryItem) -> tuple[float, int]:
-        """What the others of its class explain of a photo, and how many classes explain it better."""
+    def _misfit(self, item: GalleryItem) -> tuple[float, float]:
+        """Sort key of the photos: by the lead of another class, then by how little the photo's own class explains."""
         for report in self.controller.reports.values():
             if item.key in report["explained"]:
-                return report["explained"][item.key], report["rank"].get(item.key, 0)
-        return 2.0, 0
-
-    def _misfit(self, item: GalleryItem) -> tuple[int, float]:
-        """The worst first: the more classes explain a photo better than its own, the likelier it is of another."""
-        share, rank = self._report_of(item)
-        return -rank, share
+                return -report["rival"].get(item.key, (0, 0.0))[1], report["explained"][item.key]
+        return 0.0, 2.0
 
     @on(Gallery.Moved)
     @on(Gallery.SelectionChanged)
@@ -117,18 +114,15 @@ class PhotosPane(Pane):
         count, item = len(self.gallery.selection), self.gallery.cursor_item
         if item is None:
             return ""
-        return f"1-9: moves {count_of(count, 'photo') if count else display_name(name_of(item.path), 24)} to"
+        return f"1-9: move {count_of(count, 'photo') if count else display_name(name_of(item.path), 24)} to"
 
     def action_number(self, number: int) -> None:
-        classes = self.controller.session.state.classes
-        if number > len(classes):
-            self.context.say(f"there is no class number {number}")
-        else:
-            self._assign(classes[number - 1])
+        if (entry := class_of_number(self.context, number)) is not None:
+            self._assign(entry)
 
     def action_move(self) -> None:
         if self.gallery.cursor_item is not None:
-            choose_class(self.context, "To class", self._assign)
+            choose_class(self.context, "Move to class", self._assign)
 
     def _assign(self, target: ClassEntry) -> None:
         """Move the selected photos to the class that was named."""
@@ -153,7 +147,7 @@ class PhotosPane(Pane):
             self.wanted_name = text.strip()
             self.show(self.entry)
 
-        self.context.ask(AskText("Photos whose name has", self.wanted_name), named)
+        self.context.ask(AskText("Filter photos by name", self.wanted_name), named)
 
     def action_sort(self) -> None:
         self.by_fit = not self.by_fit
@@ -162,8 +156,8 @@ class PhotosPane(Pane):
     def action_filter(self) -> None:
         """Choose which photos are shown: those of the class, or those with a mark, of all classes."""
         marks = ["", *(mark for mark in TITLES if mark != "differing" or self.differing)]
-        options = ["all of the class", *(f"{TITLES[mark]}  {len(self._marked(mark))}" for mark in marks[1:])]
-        self.context.ask(Choose("Only photos", options), lambda index: self.show_everywhere(marks[index]))
+        options = ["all photos of the class", *(f"{TITLES[mark]}  {len(self._marked(mark))}" for mark in marks[1:])]
+        self.context.ask(Choose("Show only photos", options), lambda index: self.show_everywhere(marks[index]))
 
     def action_misfits(self) -> None:
         """Show what does not fit, of all classes; the same key again: the photos of the chosen class."""
@@ -172,6 +166,7 @@ class PhotosPane(Pane):
     def show_everywhere(self, mark: str) -> None:
         """Show the photos of all classes with a mark; if it is empty, those of the chosen class."""
         self.everywhere = mark
+        self.context.screen.set_class(bool(mark), "-everywhere")
         self.show(self.entry)
         self.gallery.cursor = 0
         self.gallery.focus()
@@ -197,9 +192,6 @@ class PhotosPane(Pane):
         """Return whether there is a photo that does not fit its class."""
         return any(rank > 0 for report in self.controller.reports.values() for rank in report["rank"].values())
 
-    def action_tiles(self, step: int) -> None:
-        self.gallery.action_tiles(step)
-
     def action_view(self) -> None:
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
 
@@ -215,16 +207,16 @@ def _item(
     path, key = str(support.path), support.key
     name = path.rpartition("/")[2]
     if path in missing:
-        return GalleryItem(path, name, key, "missing", "is not there any more; R finds it by its content")
+        return GalleryItem(path, name, key, "missing", "is missing; R finds it by its content")
     if report is None:
         return GalleryItem(path, name, key)
     if key in report["near"]:
-        return GalleryItem(path, name, key, "near", "looks the same as another photo")
+        return GalleryItem(path, name, key, "near", "near copy of another photo")
     share, rank = report["explained"].get(key), report["rank"].get(key, 0)
     if share is None:
         return GalleryItem(path, name, key)
-    rival = display_name(names.get(report["rival"].get(key, 0), "another class"), 24)
-    more = f", as do {rank - 1} more" if rank > 1 else ""
-    odd = f"; {rival} explains it better{more}" if rank else ""
+    odd = ""
+    if rival := report["rival"].get(key):
+        odd = f"; {display_name(names.get(rival[0], 'another class'), 24)} explains {percent(rival[1], 1)} more"
     mark = "outlier" if rank > 0 or share < calibrated else ""
-    return GalleryItem(path, name, key, mark, f"{percent(share)} explained by the others{odd}")  # type: ignore[arg-type]
+    return GalleryItem(path, name, key, mark, f"its class explains {percent(share)}{odd}")  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ class PicturePane(Vertical):
     def __init__(self, context: Context) -> None:
         super().__init__(id="picture")
         self.controller = context.controller
-        self.preview = Preview(mode=context.mode, empty_text="p asks about a photo", id="preview")
+        self.preview = Preview(mode=context.mode, empty_text="p classifies a photo", id="preview")
         self.map = Preview(mode=context.mode, id="map")
         self.map.can_focus = False
         self.look: Look = "photo"
@@ -93,10 +93,10 @@ class PicturePane(Vertical):
             return Text("the whole photo")
         name = display_name(self.controller.names[shown], max(self.size.width - 32, 6))
         if self.look == "photo" and not self.has_map:
-            return Text(f"frame: what the network sees of it\nH: what ‹ {name} › does not explain")
-        text = Text(f"not explained by ‹ {name} ›  [ ] other\n")
+            return Text(f"frame: the part that the network sees\nH: error map of ‹ {name} ›")
+        text = Text(f"error map of ‹ {name} ›  [ ] other class\n")
         if self.mode not in COLOURED:
-            return text.append("digits and ink: the more, the less is explained")
+            return text.append("higher digits, more ink: less explained")
         if self.look == "blend" and not self.has_map:
             text.append("clear: explained ")
             ramp: Sequence[tuple[int, int, int]] = RAMP[1:]

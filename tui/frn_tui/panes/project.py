@@ -82,7 +82,7 @@ class ProjectBar(Static):
             if not self.context.is_named(path):
                 return
             if path.rpartition("/")[2] in ("", ".", "..", "~"):
-                self.context.say(f"{path}: is a folder; name a file in it", severity="error")
+                self.context.say(f"{path}: is a folder; choose a file name in it", severity="error")
             else:
                 path = path if path.endswith(SUFFIX) else f"{path}{SUFFIX}"
                 self.context.start(self._save, absolute(path), then)
@@ -102,7 +102,7 @@ class ProjectBar(Static):
         except EngineError as error:
             if error.code != OPEN_ELSEWHERE:
                 raise
-            self._save_as("It is open in another frn-tui: save it as", then)
+            self._save_as("Another frn-tui has it open: save it as", then)
             return
         self.context.remember(path)
         self.context.say(f"saved {path}")
@@ -122,7 +122,7 @@ class ProjectBar(Static):
             elif index < len(options):
                 self.post_message(self.Picked(recent[index - bool(left)]))
             else:
-                title = "Open a project, a bundle (zip), or a folder of class folders"
+                title = "Open a project, a bundle, or classes in a folder, zip or CSV"
                 self.context.pick(title, lambda paths: self.post_message(self.Picked(paths[0])))
 
         if options:
@@ -136,11 +136,11 @@ class ProjectBar(Static):
     async def _new_project(self) -> None:
         if await self.may_forget():
             await self.controller.start_anew()
-            self.context.say("a new project: a adds photos, A makes a class")
+            self.context.say("new project: a adds photos, A creates a class")
 
     async def open_bundle(self, path: str) -> None:
         """Unpack a bundle into a chosen folder and open its project."""
-        hint = "a folder that is not there yet   enter: done   esc: back"
+        hint = "name of a new folder   enter: done   esc: back"
         dialog = AskText(f"Unpack {display_name(name_of(path), 30)} into", path[: -len(".zip")], hint)
         folder = await self.screen.app.push_screen_wait(dialog)
         if folder is not None and self.context.is_named(folder):
@@ -150,7 +150,7 @@ class ProjectBar(Static):
         if not self.controller.missing:
             self.context.start(self._look_again)
             return
-        title = f"Folder to look for {count_of(len(self.controller.missing), 'missing photo')} in, by their content"
+        title = f"Choose a folder to search for {count_of(len(self.controller.missing), 'missing photo')}"
         self.context.pick(title, lambda paths: self.context.start(self._relocate, paths[0]))
 
     async def _look_again(self) -> None:
@@ -158,7 +158,7 @@ class ProjectBar(Static):
         if self.controller.missing:
             self.action_relocate()
         else:
-            self.context.say("no photo is missing")
+            self.context.say("no photos are missing")
 
     async def _relocate(self, folder: str) -> None:
         found, wanted = await relocate(self.controller, absolute(folder), self.context.progress)
@@ -169,12 +169,12 @@ class ProjectBar(Static):
     def at_stake(self) -> str:
         """Description of the unsaved work; empty if everything is saved."""
         if self.controller.adding:
-            return "Photos are still being added: they would be left out"
+            return "Photos are still being added and would be lost"
         return "" if self.controller.session.is_saved else "There are unsaved changes"
 
     async def may_forget(self) -> bool:
         """Return whether unsaved work may be discarded."""
-        options = ["go on, and forget what is unsaved", "stay"]
+        options = ["continue and discard the changes", "cancel"]
         return not self.at_stake or await self.context.chosen(self.at_stake, options) == 0
 
     async def open_project(self, path: str) -> None:
@@ -183,8 +183,8 @@ class ProjectBar(Static):
         if (holder := await self.controller.holder(path)) is not None:
             options = [
                 "open a copy; saving asks for a name",
-                "take it over; the other can no longer save it",
-                "leave it",
+                "take it over; the other app can no longer save it",
+                "cancel",
             ]
             name = display_name(path.rpartition("/")[2], 24)
             chosen = await self.context.chosen(f"{name} is open in another frn-tui (process {holder})", options)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from rich.text import Text
@@ -72,7 +73,7 @@ class QueryPane(Judging, Arranging, Pane):
     def show(self) -> None:
         controller, answer = self.controller, self.controller.query.answer
         of = f" · {display_name(answer['path'].rpartition('/')[2], 30)}" if answer else ""
-        watching = f" · watching {name_of(self.watched)}/, {self.came} came" if self.watched else ""
+        watching = f" · watching {name_of(self.watched)}/, {self.came} new" if self.watched else ""
         self.border_title = Text(f"Query{of}{watching}")
         names = controller.names
         numbers = {class_id: number for number, class_id in enumerate(names, 1) if number < 10}
@@ -98,9 +99,12 @@ class QueryPane(Judging, Arranging, Pane):
         if answer is not None and len(query.answers) > 1:
             self.controller.reviewed()
             arrangement = self.controller.arrangement
-            paths, order = arrangement.paths, "" if arrangement.order == "as asked" else f" {arrangement.order}"
+            paths, order = (
+                arrangement.paths,
+                "" if arrangement.order == "original order" else f" {arrangement.order}",
+            )
             place = f"{paths.index(answer['path']) + 1}/{len(paths)}" if answer["path"] in paths else f"-/{len(paths)}"
-            lines.append(f"\n{place}{order}   ‹ ,  . ›   L: all   {query.rejected} unknown{query.how}")
+            lines.append(f"\n{place}{order}   {query.rejected} unknown{query.how}   ‹ ,  . ›   L: review")
         return lines
 
     def digits(self) -> str:
@@ -108,7 +112,7 @@ class QueryPane(Judging, Arranging, Pane):
         answer = self.controller.query.answer
         if answer is None or "key" not in answer:
             return ""
-        return f"1-9: adds {display_name(name_of(answer['path']), 24)} to"
+        return f"1-9: add {display_name(name_of(answer['path']), 24)} to"
 
     def arranged(self) -> list[Reviewed]:
         """Return the answers that are listed, in their order."""
@@ -143,14 +147,14 @@ class QueryPane(Judging, Arranging, Pane):
         self.app.push_screen(review, chosen)
 
     def action_ask(self) -> None:
-        self.context.pick("Ask about a photo, several, or a folder", lambda paths: self.post_message(self.Asked(paths)))
+        self.context.pick("Classify photos or a folder", lambda paths: self.post_message(self.Asked(paths)))
 
     async def ask_now(self, paths: Sequence[str]) -> None:
         files: list[str] = []
         for path in paths:
             found = await self.controller.scan(path)
             if found["kind"] == "nothing":
-                self.context.say(found.get("reason", f"{path}: nothing to classify"), severity="warning")
+                self.context.say(found.get("reason", f"{path}: has no photos to classify"), severity="warning")
             files += everything_in(found)
         if files:
             self.picture.heat_class = None
@@ -160,8 +164,8 @@ class QueryPane(Judging, Arranging, Pane):
     def _tell_of_missing(self) -> None:
         missing, skipped = len(self.controller.missing), len(self.controller.skipped)
         if missing:
-            out = f"{skipped} of them {'does' if skipped == 1 else 'do'} not count"
-            counted = out if skipped else "what is known of them still counts"
+            out = f"{skipped} of them {'has' if skipped == 1 else 'have'} no stored features"
+            counted = out if skipped else "their stored features are used"
             said = f"{count_of(missing, 'example')} missing; {counted}   R: find them"
             self.context.say(said, severity="warning" if skipped else "information")
 
@@ -170,13 +174,13 @@ class QueryPane(Judging, Arranging, Pane):
             self.picture.heat_class = None
             self.go_to(self.controller.path_after(step))
             if not self.controller.arrangement.paths:
-                self.context.say(f"no answers match: {self.controller.arrangement.words}   f: only some")
+                self.context.say(f"no answers match: {self.controller.arrangement.words}   f: filter")
 
     @on(Bars.Clicked)
     def take_bar(self, event: Bars.Clicked) -> None:
         """Show what the class fails to explain on a click; assign the photo to it on a double click."""
         if event.twice and (entry := self.controller.entry(event.class_id)) is not None:
-            judge(self, entry)
+            judge(self, {entry.id: self.judged()})
         else:
             self.picture.show_class(event.class_id)
 
@@ -187,7 +191,7 @@ class QueryPane(Judging, Arranging, Pane):
 
     def action_watch(self) -> None:
         if self.watched is not None:
-            self.context.say(f"{self.watched} is no longer watched")
+            self.context.say(f"stopped watching {self.watched}")
             self.watched = None
             self.show()
             return
@@ -196,7 +200,7 @@ class QueryPane(Judging, Arranging, Pane):
             self.watched = absolute(paths[0])
             self.context.start(self.watch_folder, self.watched, group="watch")
 
-        self.context.pick("Watch a folder: new photos are asked about", picked)
+        self.context.pick("Watch a folder and classify new photos", picked)
 
     async def watch_folder(self, folder: str) -> None:
         """Ask about photos of a folder, and of those in it, that are new or change, until it is not watched."""
@@ -205,7 +209,7 @@ class QueryPane(Judging, Arranging, Pane):
             await self._watch(folder)
         except FrnError as error:
             self.watched = None
-            raise FrnError(f"{error}   {folder} is no longer watched   w: watch") from error
+            raise FrnError(f"{error}   stopped watching {folder}   w: watch again") from error
 
     async def _watch(self, folder: str) -> None:
         asked = before = await self._stamps(folder)
@@ -235,28 +239,23 @@ class QueryPane(Judging, Arranging, Pane):
     def action_group(self) -> None:
         """Group unknown photos, or those of a folder, into classes that are probably one each."""
         unknown = [answer["path"] for answer in self.controller.query.answers if answer.get("unknown")]
+        found = partial(self.context.start, self._group_found)
+        pick = partial(self.context.pick, "Group the photos of a folder into classes", found)
         if not unknown:
-            self.context.pick("Group the photos of a folder into classes", self._group_picked)
+            pick()
             return
-        options = [f"the {count_of(len(unknown), 'unknown photo')}", "a folder of photos…"]
-
-        def chosen(index: int) -> None:
-            if index == 0:
-                self.context.start(self._group, unknown)
-            else:
-                self.context.pick("Group the photos of a folder into classes", self._group_picked)
-
-        self.context.ask(Choose("Group into classes", options), chosen)
-
-    def _group_picked(self, paths: list[str]) -> None:
-        self.context.start(self._group_found, paths)
+        options = [f"the {count_of(len(unknown), 'unknown photo')}", "photos in a folder…"]
+        choose = Choose("Group into classes", options)
+        self.context.ask(choose, lambda index: pick() if index else self.context.start(self._group, unknown))
 
     async def _group_found(self, paths: list[str]) -> None:
         await self._group([file for path in paths for file in everything_in(await self.controller.scan(path))])
 
     async def _group(self, paths: list[str]) -> None:
         groups = await self.controller.group(paths, self.context.progress)
-        self.context.say(f"{count_of(len(paths), 'photo')} in {count_of(len(groups), 'group')}: rename them   u: undo")
+        self.context.say(
+            f"grouped {count_of(len(paths), 'photo')} into {count_of(len(groups), 'group')}; r renames them   u: undo"
+        )
 
 
 def everything_in(found: Found) -> list[str]:

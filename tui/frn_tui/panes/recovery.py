@@ -64,7 +64,7 @@ class Recovery:
     async def offer(self, found: Recovered | None) -> bool:
         """Offer to continue unsaved work of earlier apps, one at a time; return whether one was opened."""
         while found:
-            options = [f"continue with {contents(found)}", "forget it", "later, with ctrl+o"]
+            options = [f"recover {contents(found)}", "discard", "decide later (ctrl+o)"]
             chosen = await self.context.chosen(f"Unsaved work of {origin(found)}", options)
             if chosen == 0:
                 await self.open(found)

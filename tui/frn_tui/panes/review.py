@@ -28,16 +28,17 @@ from frn_tui.widgets.jobs import JobLine
 
 SIGNS = {True: "●", False: "○"}
 """Signs of photos that were seen, and that were not; one that a person judged has a ◆. (✓ is one that is selected.)"""
-COLUMNS = ("says", "prob.", "expl.", "lead", "rival", "nearest example")
+COLUMNS = ("answer", "prob.", "expl.", "lead", "rival", "nearest example")
 ORDERED_BY = {
-    "by class": "says",
+    "by file": "file",
+    "by class": "answer",
     "least probable first": "prob.",
     "least explained first": "expl.",
-    "least sure first": "lead",
+    "least certain first": "lead",
     "by rival": "rival",
     "by nearest example": "nearest example",
 }
-"""Columns of the table by the order of the answers that sorts them."""
+"""Column of the table that each order sorts."""
 WIDE = 100
 """Width in cells from which the table shows the nearest example."""
 FOOTER = (
@@ -82,16 +83,16 @@ class Arranging:
         said = Counter(item.said for item in items if not item.is_unknown)
         names = sorted(said, key=str.casefold)
         options = [f"{kind}  {count}" for kind, count in counts.items()]
-        options += [f"says {name}  {said[name]}" for name in names]
+        options += [f"answer {name}  {said[name]}" for name in names]
         chosen = [(kind, "") for kind in counts] + [("all", name) for name in names]
 
         def take(index: int) -> None:
             self._arrange(kind=chosen[index][0], said=chosen[index][1])
 
-        self.context.ask(Choose("Only answers that are", options), take)
+        self.context.ask(Choose("Show only answers that are", options), take)
 
     def action_find(self) -> None:
-        dialog = AskText("Only answers with this in the file or the class", self.context.controller.arrangement.wanted)
+        dialog = AskText("Show only answers whose file or class contains", self.context.controller.arrangement.wanted)
         self.context.ask(dialog, lambda text: self._arrange(wanted=text.strip()))
 
 
@@ -99,9 +100,9 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     """Screen of all results; returns the path of the photo to show."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "show", "Large, with error map and nearest example; then to the workspace"),
+        Binding("enter", "show", "Enlarge with error map and nearest example, then show in the workspace"),
         Binding("j,down,right,l", "step(1)", "Next photo"),
-        Binding("k,up,left,h", "step(-1)", "Photo before"),
+        Binding("k,up,left,h", "step(-1)", "Previous photo"),
     ]
 
     def __init__(
@@ -125,7 +126,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         """Path of the answer in doubt that `n` went to."""
 
     def handlers(self) -> list[object]:
-        return [self, *self.services]
+        return [self, *self.services, self.gallery]
 
     def works(self, name: str) -> bool:
         return name != "undo" or self.controller.session.can_undo
@@ -173,19 +174,21 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self._examples = examples(self.controller.session.state)
         arrangement = self.controller.arrangement
         chosen = [self.items[path] for path in arrangement.paths]
-        self.gallery.empty_text = f"no answers match: {arrangement.words}   f: only some   /: find"
+        self.gallery.empty_text = f"no answers match: {arrangement.words}   f: filter   /: find"
         self.gallery.set_items([self._tile(item) for item in chosen])
         words = display_name(arrangement.words, 40) + self.controller.query.how
         title = f"Answers · {len(chosen)} of {len(items)} · {words} · {summary(items)}"
         self._update("title", title)
-        sorted_by = ORDERED_BY.get(arrangement.order)
-        marked = (f"{column[:4]}▾" if column == sorted_by else column for column in COLUMNS)
-        self._update("columns", self._line("", *marked))
-        self.query_one("#review-columns").display = self.gallery.view == "list" and not self.is_large
+        columns = self.query_one("#review-columns", Static)
+        columns.display = self.gallery.view == "list" and not self.is_large
+        columns.update(self._heads(ORDERED_BY.get(arrangement.order, "")))
         known = [share for report in self.controller.reports.values() for share in report["explained"].values()]
         threshold = self.threshold.value  # scale by each photo's threshold: unknown ones lie below the mark
         asked = [
-            1 - (1 - best["explained"]) * (1 - threshold) / max(1 - item.answer.get("threshold", threshold), 1e-6)
+            max(
+                1 - (1 - best["explained"]) * (1 - threshold) / max(1 - item.answer.get("threshold", threshold), 1e-6),
+                0,
+            )
             for item in items
             if (best := best_score(item.answer))
         ]
@@ -210,6 +213,18 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         share = percent(item.score["explained"]) if item.score else ""
         numbers = item.certainty, share, f"{margin(item.answer):.2f}"
         return (item.said, *numbers, rival(item.answer, self.controller.names), self._nearest_name(item))
+
+    def _heads(self, sorted_by: str) -> str:
+        """Return the names of the columns as markup: a click sorts by one."""
+        line = self._line("", *COLUMNS)
+        line = f"{'file':<{max(self.gallery.scrollable_content_region.width - cell_len(line), 5)}}{line}"
+        for name in ("file", *COLUMNS):
+            shown = f"{name[: min(len(name) - 1, 4)]}▾" if name == sorted_by else name
+            line = line.replace(name, f"[@click=screen.sort_by({name!r})]{shown:<{len(name)}}[/]", 1)
+        return line
+
+    def action_sort_by(self, column: str) -> None:
+        self._arrange(order=next(order for order, sorted_by in ORDERED_BY.items() if sorted_by == column))
 
     def _nearest_name(self, item: Reviewed) -> str:
         near = self._examples.get(item.answer.get("nearest", ""))
@@ -243,7 +258,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         what = count_of(count, "photo") if count else "it"
         whose = f"{what} to:  " if item else ""
         room = self.size.width - len(whose) - 8
-        self.jobs.hint = f"1-9: adds {whose}{class_keys(self.controller.names.values(), room)}" if whose else ""
+        self.jobs.hint = f"1-9: add {whose}{class_keys(self.controller.names.values(), room)}" if whose else ""
         if self.is_large:
             self.large.show(item.answer if item else None, str(near.path) if near else "")
             shown = self.controller.query.answer
@@ -304,7 +319,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     action_leave = action_cancel
 
     def elsewhere(self, name: str) -> None:
-        self.context.say(f"{TABLE[name].meaning}: works in the workspace   esc: there")
+        self.context.say(f"{TABLE[name].meaning}: only in the workspace   esc: go there")
 
     def action_outlier(self, step: int) -> None:
         """Go to the next answer that is in doubt: unknown, or hardly surer than its rival."""
@@ -315,7 +330,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             self.gallery.cursor = (beyond or doubtful)[0 if step > 0 else -1]
             self._doubted = paths[self.gallery.cursor]
         else:
-            self.context.say("no answer is in doubt")
+            self.context.say("no doubtful answers")
 
     def action_remove(self) -> None:
         super().action_remove()
@@ -330,9 +345,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     def action_view(self) -> None:
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
         self.show()
-
-    def action_tiles(self, step: int) -> None:
-        self.gallery.action_tiles(step)
 
     @on(Histogram.Moved)
     def move_threshold(self, event: Histogram.Moved) -> None:
@@ -354,7 +366,7 @@ def described(item: Reviewed, names: dict[int, str], example: str) -> str:
     if example:
         parts.append(f"nearest example {display_name(example, 24)}")
     if item.label is not None:
-        parts.append(f"you said {display_name(item.label, 24)}")
+        parts.append(f"your label {display_name(item.label, 24)}")
     if item.is_changed and item.first is not None:
-        parts.append(f"at first {display_name(item.first, 24)}")
+        parts.append(f"first answer {display_name(item.first, 24)}")
     return " · ".join(parts)

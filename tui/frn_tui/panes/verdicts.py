@@ -1,7 +1,7 @@
 """Acts on answers, shared by the query pane and the review: label, set aside, drop, copy, set the threshold."""
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from frn.errors import FrnError
 from frn.inference.session import ClassEntry, Session
@@ -13,7 +13,8 @@ from frn_tui.panes.context import Context
 from frn_tui.terminal.text import count_of, display_name, percent, share_of
 from frn_tui.terminal.viewer import show
 
-CALIBRATED = "threshold from the examples"
+CALIBRATED = "calibrated threshold"
+THRESHOLD_HINT = "minimum explained share, 0 to 100 %; empty: calibrate   enter: done   esc: back"
 
 
 class Threshold:
@@ -53,81 +54,66 @@ class Threshold:
         self.set(None, f"{CALIBRATED}: {self.controller.expected}")
 
     def action_type_threshold(self) -> None:
-        hint = "share that a class must explain, 0 to 100 %; empty: from the examples   enter: done   esc: back"
-
         def typed(text: str) -> None:
-            value = share_of(text)
-            if text.strip() and value is None:
-                self.context.say("a threshold is a number from 0 to 100", severity="warning")
-            else:
+            if (value := typed_threshold(self.context, text)) is not False:
                 self.set(value, CALIBRATED if value is None else "")
 
-        self.context.ask(AskText("Threshold", f"{100 * self.value:.1f}", hint), typed)
+        self.context.ask(AskText("Threshold", f"{100 * self.value:.1f}", THRESHOLD_HINT), typed)
 
 
-class HasAnswers(Protocol):
-    """What shows answers: the query pane, or the review."""
+def typed_threshold(context: Context, text: str) -> float | Literal[False] | None:
+    """Return a typed threshold, None for a calibrated one, or False after a message if it is neither."""
+    value = share_of(text)
+    if text.strip() and value is None:
+        context.say("a threshold is a number from 0 to 100", severity="warning")
+        return False
+    return value
+
+
+class Judging:
+    """Actions of the keys that judge answers: a base of the query pane and the review."""
 
     context: Context
 
     def judged(self) -> Sequence[Answer]:
         """Return the answers that the next key is about."""
+        raise NotImplementedError
 
     def advance(self) -> None:
-        """Go on after a verdict."""
+        """Go to the next answer after a verdict."""
+        raise NotImplementedError
 
+    def action_number(self, number: int) -> None:
+        if (entry := class_of_number(self.context, number)) is not None:
+            judge(self, {entry.id: self.judged()})
 
-class Judging:
-    """Actions of the keys that judge answers, for a pane or a screen that shows some."""
+    def action_move(self) -> None:
+        choose_class(self.context, "Assign to class", lambda entry: judge(self, {entry.id: self.judged()}))
 
-    def action_number(self: HasAnswers, number: int) -> None:
-        classes = self.context.controller.session.state.classes
-        if number > len(classes):
-            self.context.say(f"there is no class number {number}")
-        else:
-            judge(self, classes[number - 1])
-
-    def action_move(self: HasAnswers) -> None:
-        choose_class(self.context, "It is of class", lambda entry: judge(self, entry))
-
-    def action_right(self: HasAnswers) -> None:
-        """Make photos examples of their predicted classes, in one edit."""
-        controller, answers = self.context.controller, self.judged()
+    def action_right(self) -> None:
+        """Make photos examples of their predicted classes."""
         by_class: dict[int, list[Answer]] = {}
-        for answer in answers:
-            if (best := best_score(answer)) is not None and best["id"] in controller.names:
+        for answer in self.judged():
+            if (best := best_score(answer)) is not None and best["id"] in self.context.controller.names:
                 by_class.setdefault(best["id"], []).append(answer)
-        if len(by_class) == 1:
-            judge(self, next(entry for entry in controller.session.state.classes if entry.id in by_class))
-            return
-
-        def label(session: Session) -> None:
-            with session.one_edit():
-                added = sum(controller.label(some, class_id).added for class_id, some in by_class.items())
-            said = f"{count_of(added, 'photo')} added to {len(by_class)} classes"
-            if added:
-                session.name_act(said)
-            self.context.say(f"{said}   u: undo" if added else said)
-
         if by_class:
-            self.context.edit(label)
-            self.advance()
+            judge(self, by_class)
 
-    def action_none_of_these(self: HasAnswers) -> None:
+    def action_none_of_these(self) -> None:
         """Say that photos are of none of the classes, in one edit."""
         known = [answer for answer in self.judged() if "key" in answer]
-        photos = "it is" if len(known) == 1 else f"{count_of(len(known), 'photo')}:"
+        photos = "" if len(known) == 1 else f"{count_of(len(known), 'photo')} "
         if known:
-            self.context.edit(lambda _: self.context.controller.set_aside(known), f"{photos} {OTHER}")
+            self.context.edit(lambda _: self.context.controller.set_aside(known), f"labelled {photos}{OTHER}")
             self.advance()
 
-    def action_remove(self: HasAnswers) -> None:
+    def action_remove(self) -> None:
         """Remove answers from the list; the photos stay, also as examples."""
         if paths := [answer["path"] for answer in self.judged()]:
-            self.context.edit(lambda session: session.drop(paths), f"dropped {count_of(len(paths), 'answer')}")
+            self.context.edit(lambda session: session.drop(paths), f"removed {count_of(len(paths), 'answer')}")
             self.context.controller.listener()
 
-    def action_copy(self: HasAnswers) -> None:
+    def action_copy(self) -> None:
         lines = []
         for answer in self.judged():
             best, names = best_score(answer), self.context.controller.names
@@ -135,28 +121,38 @@ class Judging:
             lines.append(f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else ""))
         if lines:  # a name may not be UTF-8
             self.context.screen.app.copy_to_clipboard("\n".join(lines).encode(errors="backslashreplace").decode())
-            self.context.say("copied: path, verdict and probability")
+            self.context.say("copied path, label and probability")
 
-    def action_viewer(self: HasAnswers) -> None:
+    def action_viewer(self) -> None:
         view(self.context, next((answer["path"] for answer in self.judged()), None))
 
 
-def judge(where: HasAnswers, target: ClassEntry) -> None:
-    """Make photos examples of a class, in one edit, and go on."""
-    context, answers = where.context, where.judged()
-    name = display_name(target.name, 30)
+def judge(where: Judging, by_class: Mapping[int, Sequence[Answer]]) -> None:
+    """Make photos examples of classes, given by their ids, in one edit, and go on."""
+    context, (first, *others) = where.context, by_class
+    name = f"{len(by_class)} classes" if others else display_name(context.controller.names[first], 30)
 
     def label(session: Session) -> None:
-        outcome = context.controller.label(answers, target.id)
-        if outcome.duplicates and not outcome.added:
-            context.say(f"it is an example of {outcome.duplicates[0].class_name} already")
+        with session.one_edit():
+            added = sum(context.controller.label(some, class_id).added for class_id, some in by_class.items())
+        if not added:
+            context.say(f"already an example of {name}")
             return
-        photos = "" if len(answers) == 1 else f"{count_of(outcome.added, 'photo')} "
+        photos = "" if sum(map(len, by_class.values())) == 1 else f"{count_of(added, 'photo')} "
         session.name_act(f"{photos}added to {name}")
         context.say(f"{photos}added to {name}   u: undo")
 
     context.edit(label)
     where.advance()
+
+
+def class_of_number(context: Context, number: int) -> ClassEntry | None:
+    """Return the class with a number key, or say that there is none."""
+    classes = context.controller.session.state.classes
+    if number > len(classes):
+        context.say(f"no class has number {number}")
+        return None
+    return classes[number - 1]
 
 
 def choose_class(context: Context, title: str, then: Callable[[ClassEntry], object]) -> None:
@@ -169,7 +165,7 @@ def choose_class(context: Context, title: str, then: Callable[[ClassEntry], obje
 def view(context: Context, path: str | None) -> None:
     """Open a photo outside the terminal."""
     if path is None:
-        context.say("no photo to show: tab to one of a class, or p classifies one")
+        context.say("no photo to show: press tab to choose one, or p to classify one")
         return
     try:
         show(path)

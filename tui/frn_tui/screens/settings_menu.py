@@ -5,11 +5,12 @@ from typing import Protocol
 
 from frn.models.zoo import DEFAULT_MODEL, named_extractors
 from frn_tui.dialogs.dialogs import AskText, Choose, PressKey
+from frn_tui.panes.verdicts import THRESHOLD_HINT, typed_threshold
 from frn_tui.screens.workspace import Workspace
 from frn_tui.settings.keys import BOUND, change_key, keys_path, shown
 from frn_tui.settings.settings import IMAGES, Settings
 from frn_tui.terminal.paths import absolute, shortened
-from frn_tui.terminal.text import display_name, percent, share_of
+from frn_tui.terminal.text import display_name, percent
 
 
 class Preferences(Protocol):
@@ -31,13 +32,13 @@ async def change_settings(workspace: Workspace, preferences: Preferences) -> Non
     changes = (_theme, _images, _model, _tta, _threshold, _keys)
     while True:
         settings = preferences.settings
-        unknown = "from the examples" if settings.threshold is None else f"{percent(settings.threshold, 1)} explained"
+        unknown = "calibrated" if settings.threshold is None else f"{percent(settings.threshold, 1)} explained"
         options = [
             f"theme: {workspace.app.theme}",
-            f"pictures: {_pictures(workspace, preferences)}",
-            f"model at the start: {display_name(settings.model or DEFAULT_MODEL, 40)}",
-            f"mirror images at the start: {'looked at, too' if settings.tta == 'hflip' else 'no'}",
-            f"threshold of new classes: {unknown}",
+            f"images: {_pictures(workspace, preferences)}",
+            f"default model: {display_name(settings.model or DEFAULT_MODEL, 40)}",
+            f"mirror images by default: {'also classified' if settings.tta == 'hflip' else 'no'}",
+            f"threshold of new projects: {unknown}",
             f"keys: {len(workspace.own_keys) or 'none'} changed",
         ]
         chosen = await workspace.app.push_screen_wait(Choose("Settings", options))
@@ -59,14 +60,14 @@ def _pictures(workspace: Workspace, preferences: Preferences) -> str:
 
 
 async def _images(workspace: Workspace, preferences: Preferences) -> None:
-    chosen = await workspace.app.push_screen_wait(Choose("Pictures", ["auto: by the terminal", *IMAGES[1:]]))
+    chosen = await workspace.app.push_screen_wait(Choose("Images", ["auto: depends on the terminal", *IMAGES[1:]]))
     if chosen is not None:
         preferences.set_images(IMAGES[chosen])
 
 
 async def _model(workspace: Workspace, preferences: Preferences) -> None:
     names = list(named_extractors())
-    chosen = await workspace.app.push_screen_wait(Choose("Model at the start", [*names, "a features.onnx…"]))
+    chosen = await workspace.app.push_screen_wait(Choose("Default model", [*names, "a features.onnx…"]))
     if chosen is None:
         return
     name = (
@@ -81,26 +82,19 @@ async def _model(workspace: Workspace, preferences: Preferences) -> None:
 
 
 async def _tta(workspace: Workspace, preferences: Preferences) -> None:
-    options = ["no: each photo is looked at once", "yes: better answers, in twice the time"]
-    chosen = await workspace.app.push_screen_wait(Choose("Look at mirror images, too", options))
+    options = ["no: classify each photo once", "yes: more accurate, twice the time"]
+    chosen = await workspace.app.push_screen_wait(Choose("Also classify mirror images", options))
     if chosen is not None:
         preferences.settings = replace(preferences.settings, tta=("none", "hflip")[chosen])
 
 
 async def _threshold(workspace: Workspace, preferences: Preferences) -> None:
-    hint = "share that a class must explain, 0 to 100 %; empty: from the examples   enter: done   esc: back"
     now = preferences.settings.threshold
-    text = await workspace.app.push_screen_wait(
-        AskText("Threshold of new classes", "" if now is None else f"{100 * now:g}", hint)
-    )
-    if text is None:
-        return
-    value = share_of(text)
-    if text.strip() and value is None:
-        workspace.context.say("a threshold is a number from 0 to 100", severity="warning")
-        return
-    preferences.settings = replace(preferences.settings, threshold=value)
-    workspace.controller.first_threshold = value
+    dialog = AskText("Threshold of new projects", "" if now is None else f"{100 * now:g}", THRESHOLD_HINT)
+    text = await workspace.app.push_screen_wait(dialog)
+    if text is not None and (value := typed_threshold(workspace.context, text)) is not False:
+        preferences.settings = replace(preferences.settings, threshold=value)
+        workspace.controller.first_threshold = value
 
 
 async def _keys(workspace: Workspace, preferences: Preferences) -> None:
@@ -110,13 +104,13 @@ async def _keys(workspace: Workspace, preferences: Preferences) -> None:
     names, own = list(BOUND), workspace.own_keys
     rows = [f"{shown(own.get(name, BOUND[name].keys)):<12} {name}: {BOUND[name].meaning}" for name in names]
     where = display_name(shortened(str(keys_path())), 60)
-    chosen = await workspace.app.push_screen_wait(Choose(f"Keys; your own are in {where}", rows))
+    chosen = await workspace.app.push_screen_wait(Choose(f"Keys (yours are stored in {where})", rows))
     if chosen is None:
         return
     key = await workspace.app.push_screen_wait(PressKey(BOUND[names[chosen]].meaning))
     if key is not None:
         refused = change_key(names[chosen], key)
         preferences.troubles = preferences.read_keys()
-        said = "its usual key again" if not key else f"is {shown(key)} now"
+        said = "default key restored" if not key else f"is now {shown(key)}"
         workspace.context.say(refused or f"{names[chosen]}: {said}", severity="warning" if refused else "information")
         workspace.refresh_all()

@@ -178,7 +178,7 @@ class Workspace(KeyedScreen[None]):
                 raise
             self.classes_pane.tell_of_troubles(outcome)
         else:
-            self.context.say(found.get("reason", f"{path}: is a photo; name its folder"), severity="warning")
+            self.context.say(found.get("reason", f"{path}: is a photo; choose its folder"), severity="warning")
 
     async def open_samples(self, path: str) -> None:
         found = await self.controller.scan(path)
@@ -214,6 +214,8 @@ class Workspace(KeyedScreen[None]):
     def show_pane(self, name: str) -> None:
         for other in PANES:
             self.set_class(other == name, f"-show-{other}")
+        if name == "query":
+            self.remove_class("-everywhere")
         if self.is_attached:
             self.project_bar.show()
 
@@ -240,7 +242,13 @@ class Workspace(KeyedScreen[None]):
         """Return what has actions: the pane in focus, then the others, the query before the photos."""
         others = (self.query_pane, self.photos_pane, self.classes_pane)
         focused = self.panes[self._in_focus]
-        return [self, focused, *(pane for pane in others if pane is not focused), *self.services]
+        return [
+            self,
+            focused,
+            *(pane for pane in others if pane is not focused),
+            *self.services,
+            self.photos_pane.gallery,
+        ]
 
     @property
     def _in_focus(self) -> str:
@@ -296,7 +304,7 @@ class Workspace(KeyedScreen[None]):
         modes = [mode for mode in (graphics_of(self.app).mode, *MODES) if mode is not None]
         self.set_mode(modes[(modes.index(self.context.mode) + 1) % len(modes)])
         self.mode_was_chosen = True
-        self.context.say(f"pictures: {self.context.mode}")
+        self.context.say(f"images: {self.context.mode}")
 
     def set_mode(self, mode: Mode) -> None:
         """Draw all images in another mode, or in the same one for another terminal."""
@@ -309,7 +317,7 @@ class Workspace(KeyedScreen[None]):
         if problems := self.controller.problems:
             self.app.push_screen(problems_page(problems))
         else:
-            self.context.say("no problems: every file could be used")
+            self.context.say("no problems: no file was skipped")
 
     def action_help(self) -> None:
         self.app.push_screen(Page("Keys", help_page(self.shown_key), classes="-beside"))
@@ -323,7 +331,8 @@ class Workspace(KeyedScreen[None]):
         elif self.photos_pane.gallery.selection or self.photos_pane.gallery.selects:
             self.photos_pane.gallery.select(())
         elif self.photos_pane.wanted_name or self.photos_pane.everywhere:
-            self.photos_pane.wanted_name = self.photos_pane.everywhere = ""
+            self.photos_pane.wanted_name = ""
+            self.photos_pane.show_everywhere("")
             self.refresh_all()
         else:
             self.query_pane.watched = None

@@ -122,7 +122,7 @@ def read_own_keys() -> tuple[dict[str, str], list[str]]:
     except FileNotFoundError:
         return {}, []
     except (OSError, ValueError) as error:
-        return {}, [f"{keys_path()}: is not used ({error})"]
+        return {}, [f"{keys_path()}: is ignored ({error})"]
     return usable(wanted)
 
 
@@ -133,14 +133,14 @@ def usable(wanted: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
     for name, value in wanted.items():
         keys = _split(value) if isinstance(value, str) else []
         if name not in BOUND:
-            bad.append(f"keys: there is no {display_name(repr(name), 40)}; F2 lists what there is")
+            bad.append(f"keys: unknown name {display_name(repr(name), 40)}; F2 lists all names")
         elif not keys or not all(map(_is_key, keys)):
-            bad.append(f"keys: {name}: {display_name(repr(value), 40)} is no key, like q, ctrl+t, f5 or left,comma")
+            bad.append(f"keys: {name}: {display_name(repr(value), 40)} is not a key like q, ctrl+t, f5 or left,comma")
         else:
             good[name] = keys
     while clash := _clash(good):
         name, key, other = clash
-        bad.append(f"keys: {name}: {key} is the key of {other} already")
+        bad.append(f"keys: {name}: {key} is already used for {other}")
         del good[name]
     return {name: ",".join(keys) for name, keys in good.items()}, bad
 

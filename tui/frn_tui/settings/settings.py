@@ -47,13 +47,13 @@ class Settings:
         try:
             found = read_json(settings_path())
             if not isinstance(found, dict):
-                raise TypeError("it is no JSON object")
+                raise TypeError("not a JSON object")
             taken = {name: found[name] for name in CHECKS if name in found}
             for name, value in taken.items():
                 if not CHECKS[name](value):
                     raise ValueError(f"{name} cannot be {value!r}"[:80])
         except (ValueError, TypeError) as error:
-            return cls(trouble=f"{settings_path()}: is left as it is and not used ({error})")
+            return cls(trouble=f"{settings_path()}: is ignored and left unchanged ({error})")
         return cls(**taken)
 
     def beside(self, start: "Settings", opened: Sequence[str]) -> "Settings":

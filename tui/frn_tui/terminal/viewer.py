@@ -15,7 +15,7 @@ def viewer_command(path: str, environment: Mapping[str, str] = os.environ, platf
     """Return the program that shows photos: $FRN_VIEWER, or the system's default. Raises FrnError without a desktop."""
     chosen = environment.get(OVERRIDE) or OPENERS.get(platform)
     if not chosen and not environment.get("DISPLAY") and not environment.get("WAYLAND_DISPLAY"):
-        raise FrnError(f"there is no desktop to show a photo; set ${OVERRIDE} to a program that needs none")
+        raise FrnError(f"no desktop to show a photo; set ${OVERRIDE} to a program that works without one")
     return [chosen or "xdg-open", path]
 
 

@@ -34,7 +34,7 @@ def serve(options: Sequence[str], port: int) -> None:
     """
     port = _free(port)
     server = _server(shlex.join([sys.executable, "-P", "-m", "frn_tui.main", *options]), port)
-    print(f"frn-tui: http://{HOST}:{port}   Ctrl-C stops it", flush=True)
+    print(f"frn-tui: http://{HOST}:{port}   press Ctrl-C to stop", flush=True)
     server.serve()
 
 
@@ -66,7 +66,7 @@ def _server(command: str, port: int) -> "Server":
 
         async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
             if request.headers.get("Origin") not in [f"http://{name}:{port}" for name in (HOST, "localhost")]:
-                raise web.HTTPForbidden(text="this address serves only its own page")
+                raise web.HTTPForbidden(text="this address serves only the page of frn-tui")
             visit = asyncio.current_task()
             assert visit is not None
             self.visits.add(visit)

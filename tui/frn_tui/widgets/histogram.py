@@ -55,11 +55,11 @@ class Histogram(Dragging):
     def _lines(self, width: int, height: int) -> list[list[Part]]:
         bins, rows = width - LABEL, max((height - 2) // 2, 1)
         if bins < 10 or not (self._known or self._asked):
-            return [[("no photo was asked about", "text")]]
+            return [[("no photo was classified", "text")]]
         low, high = self._scale()
         mark = min(max(floor((self._threshold - low) / (high - low) * bins), 0), bins - 1)
         lines = []
-        for name, values, part in (("examples", self._known, "known"), ("asked", self._asked, "asked")):
+        for name, values, part in (("examples", self._known, "known"), ("photos", self._asked, "asked")):
             for row, text in enumerate(columns(values, low, high, bins, rows, -(-bins // BINS))):
                 label = name if row == rows - 1 else ""
                 lines.append([(f"{label:<{LABEL}}", "text"), (text[:mark], "below"), (text[mark:], part)])
@@ -77,7 +77,7 @@ class Histogram(Dragging):
         asked = sum(value < self._threshold for value in self._asked)
         known = sum(value < self._threshold for value in self._known)
         return (
-            f"unknown below {percent(self._threshold, 1)}: {asked} of {len(self._asked)} asked, "
+            f"unknown below {percent(self._threshold, 1)}: {asked} of {len(self._asked)} photos, "
             f"{known} of {len(self._known)} examples{' · ' * bool(self._expected)}{self._expected}"
         )
 

@@ -73,7 +73,7 @@ class JobLine(Static):
 
     def _joined(self, width: int, what: str, rendered: str, numbers: str) -> str:
         """Join what fits, dropping the least important first: the hint, the bar, the end of the words."""
-        for parts in ((rendered, numbers, "esc cancel"), (rendered, numbers), (numbers,)):
+        for parts in ((rendered, numbers, "esc: cancel"), (rendered, numbers), (numbers,)):
             rest = "  ".join(part for part in parts if part)
             room = width - cell_len(rest) - 2
             if room >= min(12, cell_len(what)):

@@ -26,7 +26,7 @@ class SampledSplit:
 
     @property
     def asked_for(self) -> bool:
-        """Return whether a random draw was requested, whatever the folder names are."""
+        """Return whether a random split was requested, regardless of the folder names."""
         return (self.val, self.test, self.seed) != (None, None, None)
 
     @property
@@ -46,7 +46,7 @@ class SampledSplit:
 
 
 def plan(sources: Sources, split: SampledSplit) -> Plan:
-    """Use the splits that folder names above the class folders define, if there are at least two; else draw classes.
+    """Use the splits that folder names above the class folders define, or draw classes if there are fewer than two.
 
     A requested draw ignores the names. Raises FrnError if an image is not in a class folder, or only some images have a
     split.

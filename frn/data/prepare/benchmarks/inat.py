@@ -75,7 +75,7 @@ def _tiered_split(everything: dict[str, Any]) -> dict[int, str]:
 
 
 def _by_name(found: list[Found]) -> dict[str, Found]:
-    """Return the images by their name in the annotations: their path from `train_val_images` on."""
+    """Return the images by their name in the annotations, which is the path starting at `train_val_images`."""
     files: dict[str, Found] = {}
     for file in found:
         if "train_val_images" in file.parts:

@@ -46,7 +46,7 @@ def plan(sources: Sources, split: str) -> Plan:
 
 
 def _known(masks: dict[str, str], split_of: dict[str, str]) -> Iterable[tuple[str, str, str]]:
-    """Return split, class and file name of every image, from the packaged facts."""
+    """Return split, class and file name of every image, from the packaged lists."""
     for label, mask in masks.items():
         bits = int.from_bytes(base64.b64decode(mask), "big")
         for index in range(bits.bit_length()):

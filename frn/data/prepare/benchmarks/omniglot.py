@@ -1,6 +1,6 @@
 """Omniglot (Lake et al., Science 2015): 20 drawings of each character; a class is an alphabet's character.
 
-Two protocols are in use, so results should name theirs. `lake` tests on the characters of images_evaluation and
+Two protocols are in use, so state the protocol with a result. `lake` tests on the characters of images_evaluation and
 validates on the last fifth of the background's alphabets. `vinyals` (Matching Networks) has 1028 / 172 / 423
 characters, each rotated by 0, 90, 180 and 270 degrees into four classes.
 """

@@ -37,7 +37,7 @@ def plan(sources: Sources, split: str) -> Plan:
     needed = [f"{part}_{what}.pkl" for part in SPLITS for what in ("images_png", "labels")]
     absent = [name for name in needed if name not in files]
     if absent:
-        raise FrnError(f"{sources}: has no {' and no '.join(absent)}")
+        raise FrnError(f"{sources}: lacks {' and '.join(absent)}")
     load = lru_cache(maxsize=1)(_load)  # one split's images at a time
     items = []
     for place, part in enumerate(SPLITS):

@@ -60,7 +60,7 @@ def test_invalid_state_is_refused_with_its_place(document: object) -> None:
 
 @pytest.mark.parametrize("line", [b"", b"hello\n", b"[1]\n", b'"x"\n', b"\xff\xfe\n", b'{"a": \n'])
 def test_invalid_message_is_refused(line: bytes) -> None:
-    with pytest.raises(ValueError, match=r"^no (JSON|object): "):
+    with pytest.raises(ValueError, match=r"^not (JSON|an object): "):
         decode(line)
 
 

@@ -10,7 +10,7 @@ from tests.tui.widgets.gallery.conftest import HIGH, WIDE, Lines, Play, Told, ch
 def test_keys_move_the_cursor(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.focus()
-        gallery.set_items(items(30))  # 7 lines of 4, one of 2
+        gallery.set_items(items(30))  # 7 lines of 4 tiles, one of 2
         for key, place in [
             ("right", 1),
             ("down", 5),
@@ -105,7 +105,7 @@ def test_cursor_and_selection_stay_with_their_paths(play: Play, gallery: Gallery
         assert gallery.selection == paths(8, 6, 2)
         gallery.set_items(items(5))
         await pilot.pause()
-        assert gallery.cursor == 3  # where the cursor was
+        assert gallery.cursor == 3  # the position of the cursor before
         assert choices(told)[-1] == paths(2)
         gallery.set_items([])
         await pilot.pause()

@@ -96,7 +96,7 @@ def test_image_appears_in_its_tile(play: Play, gallery: Gallery, styles: Styles)
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_names_stand_below_the_tiles_with_their_marks(play: Play, gallery: Gallery, lines: Lines) -> None:
+def test_names_and_marks_are_below_the_tiles(play: Play, gallery: Gallery, lines: Lines) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(
             [

@@ -117,7 +117,7 @@ class EnrolledClasses:
         """The classes in use. Raises FrnError if there are none, or they belong to another model."""
         sha256 = self._models.model.extractor.sha256
         if self._current is None or self._current.sha256 != sha256:
-            raise FrnError("there is no class with examples yet")
+            raise FrnError("no class has an example yet")
         return self._current
 
     def set_classes(self, request: SetClasses, job: Job) -> ClassReports:
@@ -224,7 +224,7 @@ class EnrolledClasses:
                     "id": entry.id,
                     "explained": dict(zip(keys, member.left_out_shares.tolist(), strict=False)),
                     "rank": (ranks := _ranks(keys, others, column, member)),
-                    "rival": _rivals(keys, others, column, ranks, [entry.id for entry in entries]),
+                    "rival": _rivals(keys, others, column, member, ranks, [entry.id for entry in entries]),
                     "near": {key: near[key] for key in keys if key in near},
                 }
             )
@@ -254,13 +254,12 @@ def _calibrate(
     labels = np.array([keys[row][0] for row in rows], dtype=np.intp)
     without = errors[rows]
     without[np.arange(len(rows)), labels] = [owns[row] for row in rows]
-    energies, distances = np.zeros(len(rows)), np.zeros(without.shape)
-    centres = Centres.of([member.enrolled for member in members]) if rows else None
-    for place, row in enumerate(rows):
-        photo = maps[keys[row][1]][None]
-        energies[place] = energy(photo)[0]
-        distances[place] = centres.distance(photo)[0] if centres else 0
-    distances = without_itself(distances, labels, np.array([len(group) for group in groups]))
+    if not rows:
+        return calibrate(without, labels, np.zeros(0), without, others=others)
+    centres, photos = Centres.of([member.enrolled for member in members]), [maps[keys[row][1]][None] for row in rows]
+    energies = np.concatenate([energy(photo) for photo in photos])
+    distances = np.concatenate([centres.distance(photo) for photo in photos])
+    distances = without_itself(distances, labels, [len(group) for group in groups])
     return calibrate(without, labels, energies, distances, others=others)
 
 
@@ -282,8 +281,15 @@ def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[
     return {key: int(better[row].sum()) for row, key in enumerate(keys) if known[row]}
 
 
-def _rivals(keys: Keys, errors: Array, column: int, ranks: dict[str, int], ids: Sequence[int]) -> dict[str, int]:
-    """Return the best other class of each example, if it beats the example's own; errors are (k, way)."""
-    others = errors.copy()
+def _rivals(
+    keys: Keys, errors: Array, column: int, member: ClassRecord, ranks: dict[str, int], ids: Sequence[int]
+) -> dict[str, tuple[int, float]]:
+    """Return the best other class of each example and its lead, if it beats the example's own; errors are (k, way)."""
+    others, own = errors.copy(), member.own_errors.mean(1)
     others[:, column] = np.inf
-    return {key: ids[int(others[row].argmin())] for row, key in enumerate(keys) if ranks.get(key, 0) > 0}
+    leads = (own - others.min(1)) / own.clip(1e-12)
+    return {
+        key: (ids[int(others[row].argmin())], float(leads[row] * (1 - member.left_out_shares[row])))
+        for row, key in enumerate(keys)
+        if ranks.get(key, 0) > 0
+    }

@@ -127,7 +127,7 @@ class Queries:
                 read.setdefault(outcome.key, (name, outcome))
             job.progress(len(read), len(request.paths))
         if not read:
-            raise FrnError("no photo to group")
+            raise FrnError("no photos to group")
         names, found = zip(*read.values(), strict=True)
         maps, looks = np.stack([each.maps for each in found]), [each.look for each in found]
         groups = group(maps, looks, self._models.model.extractor.prior)
@@ -138,8 +138,8 @@ class Queries:
         entries = [entry for entry in self._classes.current.entries if len(entry.supports) > shot]
         if len(entries) < 2:
             raise FrnError(
-                f"testing with {shot} example{'s' * (shot > 1)} per class needs two classes with more than that; there "
-                f"{'is 1' if entries else 'is none'}. Use fewer examples or add some."
+                f"testing with {shot} example{'s' * (shot > 1)} per class needs two classes with more examples, but "
+                f"there {'is 1' if entries else 'are 0'}. Use fewer examples or add some."
             )
         bank, hidden = self._hide(entries, shot, job.check)
         counts = np.zeros((len(entries), len(entries)), dtype=np.int64)
@@ -172,5 +172,5 @@ class Queries:
     def _maps(self, key: str) -> Maps:
         maps = self._embedding.find(key)
         if maps is None:
-            raise FrnError("feature maps of some examples are gone; add the examples again")
+            raise FrnError("some examples have no feature maps; add them again")
         return maps

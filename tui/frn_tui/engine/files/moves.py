@@ -87,7 +87,7 @@ class MoveJournal:
                 if came == "moved":
                     places[source] = str(target)
                 elif came == "gone":
-                    why = f"is missing, also at {target}; a program was killed while it moved the photo"
+                    why = f"is missing, and so is {target}: a program was killed while moving the photo"
                     gone.append((source, why))
             return places, gone
         finally:
@@ -131,9 +131,7 @@ class MoveJournal:
             if end == 0:
                 sync_folder(self.path.parent)
         except OSError as error:
-            raise FrnError(
-                f"{self.path}: cannot be written ({error.strerror}); no photo is moved without it"
-            ) from error
+            raise FrnError(f"{self.path}: cannot be written ({error.strerror}); no photo was moved") from error
 
 
 def settle_all() -> tuple[dict[str, str], list[tuple[str, str]]]:

@@ -168,6 +168,6 @@ def refuse_overwriting(path: Path, *, replace: bool) -> None:
     except (OSError, ValueError) as error:
         raise FrnError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
     if is_folder:
-        raise FrnError(f"{path}: is a folder; name a file in it")
+        raise FrnError(f"{path}: is a folder; choose a file name in it")
     if is_there and not replace:
         raise FrnError(f"{path}: already exists. Choose another name, or replace it.", code=EXISTS)

@@ -9,6 +9,7 @@ from frn.errors import FrnError
 from frn.images.opening import read_file
 from frn.inference.feature_cache import content_key
 from frn.inference.session import Support
+from frn.system.archives import find_zip
 from frn_tui.client.file_requests import FindMissing, RelocatePhotos
 from frn_tui.engine.files.scan import images_below
 from frn_tui.engine.worker_queues import Check, Job
@@ -19,7 +20,7 @@ def find_missing(request: FindMissing, job: Job) -> list[str]:
     missing = []
     for path in request.paths:
         job.check()
-        if not os.path.isfile(path):  # noqa: PTH113
+        if not os.path.isfile(path) and not find_zip(Path(path)):  # noqa: PTH113
             missing.append(path)
     return missing
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from frn.data.folders import SPLIT_NAMES, is_ignored
 from frn.errors import FrnError
+from frn.estimator.class_table import is_table
 from frn.images.opening import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
+from frn.system.archives import DAMAGE, open_zip
 from frn_tui.client.file_requests import (
     Entry,
     FindFolders,
@@ -26,7 +28,7 @@ from frn_tui.client.file_requests import (
 from frn_tui.engine.worker_queues import Check, Job
 from frn_tui.terminal.paths import absolute, natural_order
 
-ORDER = ("folder", "image", "project", "bundle", "model")
+ORDER = ("folder", "image", "project", "bundle", "table", "model")
 MAX_FOLDERS = 5_000
 """Most folders below a folder to list."""
 MAX_COUNTED, LISTED = 20_000, 40
@@ -36,7 +38,7 @@ MAX_COUNTED, LISTED = 20_000, 40
 def scan(request: ScanPath, job: Job) -> Found:
     """Return the content of a path; in a folder of folders, each is a class with all images below it."""
     if not request.path.strip():
-        return _nothing("no path was given")
+        return _nothing("no path given")
     path = absolute(request.path)
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116
@@ -48,11 +50,28 @@ def scan(request: ScanPath, job: Job) -> Found:
         return _nothing(f"{path}: is not a regular file")
     if is_project(Path(path)):
         return {"kind": "project", "files": [path], "classes": {}}
-    if is_bundle(path):
-        return {"kind": "bundle", "files": [path], "classes": {}}
     if looks_like_image(path):
         return {"kind": "image", "files": [path], "classes": {}}
-    return _nothing(f"{path}: is not a folder, an image ({', '.join(sorted(EXTENSIONS))}) or a project (*{SUFFIX})")
+    if not (is_bundle(path) or is_table(Path(path))):
+        kinds = f"an image ({', '.join(sorted(EXTENSIONS))}), a project (*{SUFFIX}), a zip or a CSV"
+        return _nothing(f"{path}: is not a folder, {kinds}")
+    try:
+        return _classes_of(path)
+    except (FrnError, *DAMAGE) as error:
+        return _nothing(str(error))
+
+
+def _classes_of(path: str) -> Found:
+    """Return the classes in a zip or CSV, as the commands read them, unless a zip is a bundle."""
+    from frn.estimator.loading import class_files  # imported here because few sessions need it
+
+    if is_bundle(path):
+        with open_zip(Path(path)) as archive:
+            if any(is_project(Path(name)) for name in archive.namelist()):
+                return {"kind": "bundle", "files": [path], "classes": {}}
+    found = class_files(Path(path))
+    classes = {name: list(map(str, paths)) for name, paths in found.members.items()}
+    return {"kind": "classes", "files": [], "classes": classes, "skipped": found.skipped}
 
 
 def looks_like_image(name: str) -> bool:
@@ -61,7 +80,7 @@ def looks_like_image(name: str) -> bool:
 
 
 def is_bundle(name: str) -> bool:
-    """Return whether a file has the suffix of a project bundled with its photos."""
+    """Return whether a file has the suffix of a zip, of a project with its photos or of class folders."""
     return name.lower().endswith(".zip")
 
 
@@ -98,7 +117,7 @@ def scan_folder(root: str, check: Check) -> Found:
         return {"kind": "folder", "files": sorted(files, key=natural_order), "classes": {}}
     if not folders:
         return _nothing(f"{root}: has no images")
-    return _nothing(f"{root}: has no images, and neither do its folders ({', '.join(names[:8])})")
+    return _nothing(f"{root}: contains no images, nor do its folders ({', '.join(names[:8])})")
 
 
 def look_inside(request: LookInside, job: Job) -> Inside:
@@ -198,6 +217,8 @@ def _describe(item: os.DirEntry[str]) -> Entry | None:
         return {"name": item.name, "kind": "project"}
     if is_bundle(item.name):
         return {"name": item.name, "kind": "bundle"}
+    if is_table(Path(item.name)):
+        return {"name": item.name, "kind": "table"}
     if item.name.lower().endswith(".onnx"):
         return {"name": item.name, "kind": "model"}
     return None

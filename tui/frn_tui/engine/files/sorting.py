@@ -20,7 +20,7 @@ def sort_photos(request: SortPhotos, job: Job) -> SortedPhotos:
     """Sort photos into folders; failures are reported and do not stop the others."""
     root = Path(request.folder)
     if root.exists() and not root.is_dir():
-        raise FrnError(f"{root}: is a file; name a folder")
+        raise FrnError(f"{root}: is a file; choose a folder")
     journal = _journal(request.journal) if request.move else None
     sorted_photos = SortedPhotos(places={}, failed=[], twins=[], journal=str(journal.path) if journal else "")
     taken: set[str] = set()
@@ -84,7 +84,7 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
                 with journal.moving(path, target):
                     remove_twin(path, target)
             return target, journal is not None
-    raise AssertionError("numbers are endless")
+    raise AssertionError("unreachable")
 
 
 def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, is_twin: bool) -> None:
@@ -102,7 +102,7 @@ def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, i
         with journal.moving(source, target, made):
             (remove_twin if is_twin else move_new)(source, target)
     except FileExistsError as error:
-        raise OSError(errno.EEXIST, f"stays: {target} is another file") from error
+        raise OSError(errno.EEXIST, f"was not moved: {target} already exists") from error
     if back:
         journal.remove_empty(source.parent)
 
@@ -111,7 +111,7 @@ def _journal(path: str) -> MoveJournal:
     try:
         return MoveJournal(path)
     except OSError as error:
-        raise FrnError(f"{error.filename}: cannot be made ({error.strerror}); no photo is moved") from error
+        raise FrnError(f"{error.filename}: cannot be created ({error.strerror}); no photo was moved") from error
 
 
 @contextlib.contextmanager

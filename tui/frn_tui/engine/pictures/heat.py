@@ -26,7 +26,7 @@ def read_map(heat: Heat) -> Floats:
         raise FrnError(f"preview: this is not an error map ({error})") from error
     low, high = heat["low"], heat["high"]
     if errors.ndim != 2 or not errors.size or not np.isfinite(errors).all():
-        raise FrnError(f"preview: an error map has rows and columns of finite numbers, not the shape {errors.shape}")
+        raise FrnError(f"preview: an error map must be a matrix of finite numbers, not of shape {errors.shape}")
     return np.clip((errors - low) / (high - low), 0, 1) if high > low else np.zeros(errors.shape)
 
 

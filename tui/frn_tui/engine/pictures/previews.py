@@ -50,7 +50,7 @@ class Previews:
         if not all(1 <= side <= MAX_CELLS for side in room):
             raise FrnError(f"preview: columns and rows should be whole numbers from 1 to {MAX_CELLS}, not {room}")
         if (request.mode not in PARTS and request.mode not in PIXELS) or request.mode == "none":
-            raise FrnError(f"preview: there is no drawing mode {request.mode!r}")
+            raise FrnError(f"preview: unknown drawing mode {request.mode!r}")
         if not 1 <= request.zoom <= MAX_ZOOM:
             raise FrnError(f"preview: the zoom should be from 1 to {MAX_ZOOM}, not {request.zoom}")
         if len(request.cell) != 2 or not all(1 <= side <= MAX_CELL for side in request.cell):

@@ -45,6 +45,8 @@ class CellApp(App[None]):
 
     def _display(self, screen: Screen[Any], renderable: Any) -> None:
         driver = self._driver
+        if renderable is None:  # nothing has changed
+            return
         if driver is None or self.is_headless or driver.is_inline or self._batch_count or not self._running:
             super()._display(screen, renderable)
         elif isinstance(renderable, CompositorUpdate) and self.cells.take(renderable, *self.size):

@@ -132,19 +132,28 @@ def _runs(wanted: list[Cell], shown: list[Cell]) -> Iterable[tuple[int, int]]:
 
 
 def _rendered(cells: list[Cell], color_system: ColorSystem) -> str:
-    """Return cells as text, with the codes of a style wherever it changes."""
+    """Return cells as text, with the codes of a style wherever it changes, and only those that change."""
     parts: list[str] = []
-    before: Style | None = None
+    before, was = NOTHING[1], ("?", "", "")  # unknown: starts with a reset
     for char, style in cells:
         if style is not before and style != before:
-            parts.append(_codes(style, color_system))
-            before = style
+            before, codes = style, _codes(style, color_system)
+            new = [code for code, old in zip(codes, was, strict=True) if code != old]
+            if codes[0] != was[0] or "" in new:  # only a reset takes back an attribute or a colour
+                new = ["0", *filter(None, codes)]
+            parts.append(f"\x1b[{';'.join(new)}m" if new else "")
+            was = codes
         parts.append(char)
     return "".join([*parts, "\x1b[0m"])
 
 
 @lru_cache(8192)
-def _codes(style: Style, color_system: ColorSystem) -> str:
-    style._ansi = None  # Textual caches it for the first colour system that is requested
-    codes = style._make_ansi_codes(color_system)
-    return f"\x1b[0;{codes}m" if codes else "\x1b[0m"
+def _codes(style: Style, color_system: ColorSystem) -> tuple[str, str, str]:
+    """Return the codes of a style's attributes, of its colour and of its background."""
+    plain = style.without_color
+    plain._ansi = None  # Textual caches it for the first colour system that is requested
+    colours = (
+        ";".join(colour.downgrade(color_system).get_ansi_codes(foreground=is_front)) if colour is not None else ""
+        for colour, is_front in ((style.color, True), (style.bgcolor, False))
+    )
+    return plain._make_ansi_codes(color_system), *colours  # type: ignore[return-value]

@@ -49,7 +49,7 @@ class Gallery(ScrollView, can_focus=True):
         Binding("home", "go(0)", "First", show=False),
         Binding("end", "go(-1)", "Last", show=False),
         Binding("space", "mark", "Select", show=False),
-        Binding("v", "range", "Select up to here", show=False),
+        Binding("v", "range", "Select a range", show=False),
         Binding("ctrl+a", "all", "Select all", show=False),
         Binding("enter", "open", "Open", show=False),
     ]
