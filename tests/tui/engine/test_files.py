@@ -205,8 +205,8 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert (entry["format"], entry["version"]) == ("frn-journal", 1)  # another version is not read
     living = Lock(state_folder / "journal-8.lock")
     assert living.acquire()
-    for process, time, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (8, 500.0, "another's")):
-        copy = {**entry, "time": time, "project": name}
+    for process, when, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (8, 500.0, "another's")):
+        copy = {**entry, "time": when, "project": name}
         (state_folder / f"journal-{process}.json").write_text(json.dumps(copy))
     (state_folder / "journal-7.json").write_text("{")
     found = engine.done("recover")
