@@ -29,7 +29,7 @@ from frn.data.folders import scan, split_folder
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
-from frn.models.catalogue import CATALOGUE
+from frn.models.catalogue import catalogue
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.system.precision import choose_precision
@@ -59,7 +59,7 @@ def main(
             raise FrnError(f"teaching takes --photos, and --data {len(wanted.episode_shares)} times: see the recipe")
         if not resume:
             RunFolder(out).require_free()
-        package = next((n.package for n in CATALOGUE.values() if n.backbone == wanted.teacher and n.package), None)
+        package = next((n.package for n in catalogue().values() if n.backbone == wanted.teacher and n.package), None)
         file = find_weights(wanted.teacher, weights or (packaged_weights(package) if package else None))
         teacher = Classifier(wanted.teacher, file, wanted.teacher_size)
         own, student = load_model(wanted.own), load_model(init)

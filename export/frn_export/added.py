@@ -12,7 +12,7 @@ import numpy as np
 from frn.backbones.pretrained import find_weights, packaged_weights
 from frn.errors import FrnError
 from frn.inference.extractor import Extractor
-from frn.models.catalogue import CATALOGUE, Network
+from frn.models.catalogue import Network, catalogue
 from frn.models.header import MAX_WEIGHTS
 from frn.models.model import Model, import_pretrained, load_model, save_model
 from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for, remove_unfinished_models
@@ -71,11 +71,11 @@ def add_model(
         FrnError: if the network is unknown, the name is taken, the weights cannot be downloaded or read, or the
             export differs from the model.
     """
-    network = CATALOGUE.get(wanted)
+    network = catalogue().get(wanted)
     if network is None and ":" not in wanted:
-        raise FrnError(f"{wanted}: unknown. Choose {', '.join(CATALOGUE)}, torchvision:NAME or timm:NAME.")
+        raise FrnError(f"{wanted}: unknown. Choose {', '.join(catalogue())}, torchvision:NAME or timm:NAME.")
     network = network or Network(backbone=wanted, about=wanted)
-    name = name or (wanted if wanted in CATALOGUE else wanted.partition(":")[2].partition(".")[0])
+    name = name or (wanted if wanted in catalogue() else wanted.partition(":")[2].partition(".")[0])
     place_for(name, network.backbone)
     remove_unfinished_models()
     found = _weights(wanted, network, weights, progress)

@@ -2,6 +2,7 @@
 
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
@@ -21,7 +22,8 @@ class Network:
     """Hash of the weight file; any other file is refused."""
 
 
-CATALOGUE = {
-    name: Network(**entry)
-    for name, entry in tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")).items()
-}
+@cache
+def catalogue() -> dict[str, Network]:
+    """Return the pretrained backbones by short name."""
+    text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
+    return {name: Network(**entry) for name, entry in tomllib.loads(text).items()}

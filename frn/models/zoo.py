@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.models.catalogue import CATALOGUE
+from frn.models.catalogue import catalogue
 from frn.system.files import LOCK, PART, beside, is_file, remove, remove_unfinished
 from frn.system.processes.locks import lock
 
@@ -57,7 +57,7 @@ def resolve(model: str | Path) -> ModelFiles:
             f"{path}: this run has not been validated yet, so it has no best.safetensors. {last} has the current "
             "weights."
         )
-    if name in CATALOGUE:
+    if name in catalogue():
         raise FrnError(f"{name}: has not been added yet. `frn models add {name}` installs it.")
     near = difflib.get_close_matches(name, named, n=1)
     hint = f"Did you mean {near[0]!r}?" if near else f"Models by name: {', '.join(named) or 'none'}."
@@ -135,10 +135,9 @@ def place_for(name: str, backbone: str) -> Path:
     """
     if not NAME.fullmatch(name):
         raise FrnError(f"{name!r}: names have only letters, digits, '.', '_' and '-'. Give another with --name.")
-    if name in CATALOGUE and CATALOGUE[name].backbone != backbone:
-        raise FrnError(
-            f"{name}: is a short name for {CATALOGUE[name].backbone}. Give {backbone} another name with --name."
-        )
+    known = catalogue().get(name)
+    if known is not None and known.backbone != backbone:
+        raise FrnError(f"{name}: is a short name for {known.backbone}. Give {backbone} another name with --name.")
     if name in named_models():
         raise FrnError(
             f"{name}: a model with that name already exists. Give another name with --name, or remove it first."

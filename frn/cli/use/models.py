@@ -70,10 +70,10 @@ def add(
     the weights before you use them.
     """
     from frn.errors import FrnError
-    from frn.models.catalogue import CATALOGUE
+    from frn.models.catalogue import catalogue
     from frn.models.zoo import is_bare
 
-    is_file = network not in CATALOGUE and (is_bare(Path(network)) or Path(network).exists())
+    is_file = network not in catalogue() and (is_bare(Path(network)) or Path(network).exists())
     if is_file and (weights or size or method):
         raise FrnError(f"{network}: is already a model. Remove --weights, --size and --method.")
     if not is_file and preset:
@@ -101,12 +101,12 @@ def add(
 @prints_result()
 def known(wants: FormatName = "table") -> None:
     """List the networks with short names for `frn models add`."""
-    from frn.models.catalogue import CATALOGUE
+    from frn.models.catalogue import catalogue
 
-    facts = {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in CATALOGUE.items()}
+    facts = {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in catalogue().items()}
     if printed(wants, facts):
         return
-    rows = [(name, n.backbone, n.about, n.licence) for name, n in CATALOGUE.items()]
+    rows = [(name, n.backbone, n.about, n.licence) for name, n in catalogue().items()]
     print_table(("name", "network", "description", "licence"), rows)
 
 

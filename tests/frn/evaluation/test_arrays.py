@@ -90,6 +90,8 @@ def test_parquet_columns_are_read_and_missing_ones_reported(tmp_path: Path) -> N
 def test_too_small_classes_of_the_validation_features_are_reported() -> None:
     with pytest.raises(FrnError, match=r"the validation features.*'?b'?"):
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=2, validation=(np.eye(6), list("aaaaab")))
+    with pytest.raises(FrnError, match=r"the validation features.*'?c'?"):
+        evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=2, validation=(np.eye(6), list("aabbbc")))
 
 
 def test_feature_scale_does_not_change_heads_or_accuracy() -> None:

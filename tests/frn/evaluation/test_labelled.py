@@ -56,6 +56,7 @@ def test_every_number_equals_the_count_by_hand() -> None:
 def test_class_without_queries_has_no_recall_or_precision() -> None:
     one = LabelledScore(("a", "b"), (answer("a", 0.9),), (), (), ())
     empty = one.per_class[1]
+    assert one.calibration.error == pytest.approx(0.1)
     assert [math.isnan(n) for n in (empty.recall, empty.precision, one.true_positive_rate, one.auroc)]
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import onnx
@@ -314,6 +315,16 @@ def test_session_requests_cuda_only_if_available_and_wanted(
     open_session(graph.SerializeToString(), "x.onnx", device=device)
     cuda = ["CUDAExecutionProvider"] if there and device == "auto" else []
     assert asked == [[*cuda, "CPUExecutionProvider"]]
+
+
+@pytest.mark.parametrize(("options", "disabled"), [({}, None), ({"fold": False}, ["ConstantFolding"])])
+def test_constants_are_folded_unless_the_file_is_foreign(
+    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool], disabled: object
+) -> None:
+    opened = MagicMock()
+    monkeypatch.setattr("onnxruntime.InferenceSession", opened)
+    open_session(graph.SerializeToString(), "x.onnx", device="cpu", **options)
+    assert opened.call_args.kwargs["disabled_optimizers"] == disabled
 
 
 @pytest.mark.parametrize("data", [None, b"no model"])

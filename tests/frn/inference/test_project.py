@@ -43,6 +43,15 @@ def test_saved_settings_are_read_back(tmp_path: Path) -> None:
     assert str(tmp_path) not in text
 
 
+def test_new_classes_get_unused_numbers_even_if_the_counter_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "x.frn.json"
+    save_project(path, Project(MODEL, state(tmp_path)))
+    document = json.loads(path.read_text())
+    del document["next_id"]
+    path.write_text(json.dumps(document))
+    assert load_project(path).state.next_id == 6
+
+
 def test_a_project_travels_with_its_photos(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     save_project(tmp_path / "here" / "x.frn.json", Project(MODEL, state(tmp_path / "here")))
@@ -150,6 +159,7 @@ def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
         (harm(threshold=[]), "damaged project"),
         (harm(classes=3), "damaged project"),
         (harm(model={}), "damaged project .'id' is missing"),
+        (lambda d: d["model"].update(tta="turned upside down twice"), r"tta is turned upside down …\)"),
         (harm(model={"id": 3, "sha256": "", "preprocess": {"size": 84}}), "3 is not text"),
         (lambda d: d["classes"][0].update(name=""), "a class needs a name"),
         (lambda d: d["classes"][1].update(name=d["classes"][0]["name"]), "two classes called"),

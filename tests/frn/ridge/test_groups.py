@@ -79,6 +79,12 @@ def test_near_copies_count_once_and_stay_with_their_photo() -> None:
     assert firsts[0] == firsts[1]
 
 
+def test_at_most_5000_photos_are_grouped() -> None:
+    maps = np.zeros((5001, 1, 1), np.float32)
+    with pytest.raises(FrnError, match="5,001 photos are too many for one grouping; the limit is 5,000"):
+        group(maps, [b""] * 5001, PRIOR)
+
+
 def test_more_groups_than_photos_are_refused() -> None:
     maps, _ = draw((2, 2))
     with pytest.raises(FrnError, match="4 different photos cannot form 5 groups"):

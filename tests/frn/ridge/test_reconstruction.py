@@ -250,3 +250,14 @@ def test_channels_must_agree() -> None:
     for queries in (1, 300):  # location by location, and by second moments
         with pytest.raises(ValueError, match="query has 5 channels but pool has 6"):
             class_error(features(queries, 9, 5), features(2, 36, 6), 1.0, 1.0)
+
+
+@pytest.mark.parametrize("queries", [1, 300])  # location by location, and by second moments
+def test_the_closed_form_is_float32_inside_and_outside_autocast(queries: int) -> None:
+    query, pool = features(queries, 9, 6).float(), features(2, 36, 6).float()
+    expected = class_error(query.double(), pool.double(), 0.3, 1.0)
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            found = class_error(query, pool, 0.3, 1.0)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5 * float(query.square().sum(-1).mean()))

@@ -61,7 +61,7 @@ def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) 
 @pytest.mark.parametrize(
     ("chosen", "what", "run"),
     [
-        ("photo in", "classifier", "InferenceSession(/home/x)"),
+        ("from photo", "classifier", "InferenceSession(/home/x)"),
         ("half", "half", "InferenceSession"),
         ("page", "page", "python -m http.server --directory /home/x"),
         ("int8", "int8", "InferenceSession"),

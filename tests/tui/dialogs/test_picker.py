@@ -296,13 +296,13 @@ def test_mouse_goes_up_accepts_and_cancels(drive: Drive) -> None:
         await driver.pilot.click("#picker-buttons", offset=(2, 0))
         await driver.idle()
         assert picker.folder == "/photos"
-        await driver.pilot.click("#picker-buttons", offset=(19, 0))
+        await driver.pilot.click("#picker-buttons", offset=(23, 0))
         await driver.idle()
         assert not picker.is_current
         assert driver.app.controller.query.answers == []
         await opened(driver, "p")
         await driver.keys("right")
-        await driver.pilot.click("#picker-buttons", offset=(10, 0))
+        await driver.pilot.click("#picker-buttons", offset=(12, 0))
         await driver.until(lambda: driver.app.controller.query.answers)
         assert driver.app.controller.query.answers[0]["path"] == "/photos/jay/jay-0.jpg"
 

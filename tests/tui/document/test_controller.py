@@ -56,6 +56,26 @@ def test_an_edit_made_while_saving_is_unsaved(run: Run) -> None:
     run(test)
 
 
+def test_classes_of_a_folder_are_there_before_the_model_and_a_photo_waits_for_examples(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        async with controller._opening:  # a model is being opened
+            opening = asyncio.create_task(
+                controller.open_folder("/photos", {"jay": photos("jay", 3), "owl": photos("owl", 2)})
+            )
+            asking = asyncio.create_task(controller.ask(["/queries/owl-10.jpg"]))
+            await asyncio.sleep(0.01)
+            assert names(controller) == {"jay": 0, "owl": 0}
+            assert list(controller.coming.values()) == [3, 2]
+            assert not asking.done()
+        await opening
+        await asking
+        assert names(controller) == {"jay": 3, "owl": 2}
+        assert ["scores" in answer for answer in controller.query.answers] == [True]
+        assert controller.session.is_saved
+
+    run(test)
+
+
 def test_folders_become_classes_in_one_edit(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         seen: list[tuple[str, int, int]] = []

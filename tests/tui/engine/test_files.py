@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -204,8 +205,8 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert (entry["format"], entry["version"]) == ("frn-journal", 1)  # another version is not read
     living = Lock(state_folder / "journal-8.lock")
     assert living.acquire()
-    for process, time, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (8, 500.0, "another's")):
-        copy = {**entry, "time": time, "project": name}
+    for process, when, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (8, 500.0, "another's")):
+        copy = {**entry, "time": when, "project": name}
         (state_folder / f"journal-{process}.json").write_text(json.dumps(copy))
     (state_folder / "journal-7.json").write_text("{")
     found = engine.done("recover")
@@ -271,6 +272,23 @@ def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_fol
     assert lock.acquire()
     threading.Timer(0.5, lock.release).start()
     assert engine.done("recover")["project"] == "x"
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_recovery_does_not_wait_for_an_engine_that_stays(
+    engine: Engine, state_folder: Path, monkeypatch: pytest.MonkeyPatch, is_running: bool
+) -> None:
+    engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={}, saved=False)
+    (file,) = state_folder.glob("journal-*.json")
+    file.rename(state_folder / "journal-4711.json")
+    lock = Lock(state_folder / "journal-4711.lock")
+    assert lock.acquire()
+    monkeypatch.setattr(journal, "_runs", lambda process: is_running)
+    monkeypatch.setattr(journal, "PATIENCE", 60.0 if is_running else 0.2)
+    began = time.monotonic()
+    assert engine.done("recover") is None
+    assert time.monotonic() - began < 30
+    lock.release()
 
 
 @pytest.mark.parametrize(("fault", "runs"), [(None, True), (PermissionError, True), (ProcessLookupError, False)])

@@ -91,7 +91,7 @@ def test_an_invalid_number_of_examples_is_reported(drive: "Drive", fake_engine: 
     async def scenario(driver: "Driver") -> None:
         await driver.keys("T")
         await driver.type(shot)
-        assert any("a number of examples" in note.message for note in driver.app._notifications)
+        assert any("type a number" in note.message for note in driver.app._notifications)
         assert "hide_and_test" not in fake_engine.calls
 
     drive(scenario)
@@ -319,7 +319,7 @@ def test_an_externally_changed_project_is_replaced_only_on_request(drive: "Drive
         app = driver.app
         app.controller.project = "/home/x.frn.json"
         app.controller.session.create("finch")
-        for option, saved in (("leave", False), ("replace", True)):
+        for option, saved in (("cancel", False), ("replace", True)):
             await driver.pilot.press("ctrl+s")
             await driver.until(lambda: isinstance(app.screen, Choose))
             await driver.type(option)

@@ -15,7 +15,7 @@ def test_a_digit_labels_the_query(drive: "Drive", size: tuple[int, int]) -> None
         workspace = driver.app.workspace
         workspace.ask(["/queries/owl-10.jpg"])
         await driver.idle()
-        assert "1-9: adds owl-10.jpg to" in workspace.context.jobs.hint
+        assert "1-9: add owl-10.jpg to" in workspace.context.jobs.hint
         before = driver.counts["wren"]
         await driver.keys("3")
         assert driver.counts["wren"] == before + 1
@@ -25,7 +25,7 @@ def test_a_digit_labels_the_query(drive: "Drive", size: tuple[int, int]) -> None
         assert (driver.counts["jay"], driver.counts["wren"]) == (7, before)  # it was labelled a wren
         workspace.photos_pane.gallery.focus()
         await driver.pilot.pause()
-        assert "1-9: moves" in workspace.context.jobs.hint
+        assert "1-9: move" in workspace.context.jobs.hint
 
     drive(scenario, size=size)
 

@@ -4,6 +4,7 @@ The app shows what is here and calls its methods; a listener hears of every chan
 the session.
 """
 
+import asyncio
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,6 +61,8 @@ class Controller(SyncedDocument):
         """Photos being added, by class."""
         self.coming: dict[int, int] = {}
         """Photos in the folders of the classes that are being opened, by class id."""
+        self._came = asyncio.Event()
+        """Set once some of them have come, or none is to come."""
 
     async def scan(self, path: str) -> Found:
         """Return the contents of a path; skipped rows and files become problems."""
@@ -99,12 +102,14 @@ class Controller(SyncedDocument):
         if path is None:
             self.sample_classes = frozenset(ids.values())
         self.coming = {ids[name]: len(paths) for name, paths in classes.items() if name in ids}
+        self._came.clear()
         self._changed()
         try:
             await self.engine.call(file_requests.LockProject(None))
             await self.sync()
             return await self._open_photos(classes, ids, outcome, progress)
         finally:
+            self._came.set()
             if session is self.session:
                 self.coming = {}
                 self._changed()
@@ -141,6 +146,7 @@ class Controller(SyncedDocument):
                 outcome.added += len(found) - len(duplicates)
                 outcome.duplicates += duplicates
         self._take_in(opening.state)
+        self._came.set()
 
     def _named_classes(self, session: Session, names: Iterable[str], outcome: Added) -> dict[str, int]:
         """Make the classes that are missing; the ids of all whose names are good."""
@@ -307,6 +313,8 @@ class Controller(SyncedDocument):
         await self.query.add_maps()
 
     async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> None:
+        if self.coming:
+            await self._came.wait()
         await self.sync(progress)
         if not self._has_examples:
             raise FrnError("no class has an example yet; add photos to a class first")

@@ -9,9 +9,12 @@ from pathlib import Path
 
 from frn_tui.client.protocol import PROTOCOL_VERSION
 from frn_tui.engine.pipes import Sender, redirect_stdout
+from frn_tui.engine.worker_queues import Handler, Job
 
 BEHIND = 7
 """Niceness of the engine: with few cores, the app's keys have priority."""
+THREADS = "/proc/self/task"
+"""Linux folder of the threads, each of which has its own niceness."""
 AUTOGROUP = Path("/proc/self/autogroup")
 """Linux file with the niceness of a session, which alone counts between sessions."""
 
@@ -24,7 +27,6 @@ def main() -> None:
     options = parser.parse_args()
     send = Sender(redirect_stdout(options.log))
     send({"event": "hello", "protocol": PROTOCOL_VERSION, "pid": os.getpid()})
-    step_back()
     faulthandler.enable()  # write a traceback if a library crashes
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads would take the app's cores
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -32,15 +34,31 @@ def main() -> None:
         from frn_tui.engine.operations import build_handlers
         from frn_tui.engine.server import Server
 
-        Server(build_handlers(options.app), send).run(sys.stdin.buffer)
+        handlers = build_handlers(options.app)
+        handlers["embed"] = after_step_back(handlers["embed"])  # until then the app waits for names of classes
+        Server(handlers, send).run(sys.stdin.buffer)
     os._exit(0)  # a thread blocked by a dead file system must not keep the process
 
 
+def after_step_back(handler: Handler) -> Handler:
+    """Return a handler that lowers the priority before its first request."""
+    first = iter([True])
+
+    def handle(request: object, job: Job) -> object:
+        if next(first, False):
+            step_back()
+        return handler(request, job)
+
+    return handle
+
+
 def step_back() -> None:
-    """Lower this process's priority below the app's, before threads start, which would keep their own."""
+    """Lower the priority of this process, with all its threads, below the app's."""
     if not hasattr(os, "nice"):
         return
-    os.nice(BEHIND)
+    for thread in os.listdir(THREADS) if os.path.isdir(THREADS) else [0]:  # noqa: PTH112
+        with contextlib.suppress(OSError):  # it has ended
+            os.setpriority(os.PRIO_PROCESS, int(thread), os.getpriority(os.PRIO_PROCESS, int(thread)) + BEHIND)
     if os.getsid(0) == os.getpid():  # own session: this affects no other process
         with contextlib.suppress(OSError):
             AUTOGROUP.write_text(str(BEHIND))

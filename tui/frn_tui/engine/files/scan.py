@@ -57,8 +57,10 @@ def scan(request: ScanPath, job: Job) -> Found:
         return _nothing(f"{path}: is not a folder, {kinds}")
     try:
         return _classes_of(path)
-    except (FrnError, *DAMAGE) as error:
+    except FrnError as error:
         return _nothing(str(error))
+    except DAMAGE as error:
+        return _nothing(f"{path}: cannot be opened ({error})")
 
 
 def _classes_of(path: str) -> Found:
