@@ -147,7 +147,8 @@ def test_probability_of_a_rejected_class_is_not_shown(tmp_path: Path, monkeypatc
     """In the text, in the page and in the drawing of an unknown photo; the explained share is."""
     from frn.inference import explanation
 
-    photo, page, notes = next((SAMPLES / "queries").iterdir()), tmp_path / "out.html", []
+    photo, page = next((SAMPLES / "queries").iterdir()), tmp_path / "out.html"
+    notes: list[str] = []
     drawn = explanation.sheet
 
     def sheet(crop: Any, title: str, panels: list[explanation.Panel], **options: Any) -> Image.Image:
