@@ -2,7 +2,10 @@
 
 import itertools
 import re
+from types import SimpleNamespace
 
+import pytest
+from frn_tui.terminal.wire.cell_app import CellApp
 from frn_tui.terminal.wire.cell_buffer import CellBuffer
 from rich.color import ColorSystem
 from rich.segment import Segment
@@ -117,3 +120,11 @@ def test_only_the_colour_that_changes_is_written() -> None:
     strip = Strip([Segment("▀", Style(color=f"#10203{n}", bgcolor="#405060")) for n in range(4)])
     cells.take(LayoutUpdate([[strip]], Region(0, 0, 4, 1)), 4, 1)
     assert cells.written(ColorSystem.TRUECOLOR, EVERYTHING)[0].count("48;2;64;80;96") == 1
+
+
+def test_an_update_without_changes_forgets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Textual also reports that nothing has changed, for instance after a dialogue is closed."""
+    app = CellApp()
+    app._driver, app._running = SimpleNamespace(is_headless=False, is_inline=False), True  # type: ignore[assignment]
+    monkeypatch.setattr(app.cells, "forget", lambda: pytest.fail("everything would be painted again"))
+    app._display(None, None)  # type: ignore[arg-type]

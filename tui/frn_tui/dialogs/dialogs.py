@@ -101,7 +101,7 @@ class Choose(Dialog[int | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as box:
             box.border_title = Text(self.dialog_title)
-            box.styles.width = max(cell_len(text) for text in (*self.options, self.dialog_title, " " * 40)) + 8
+            box.styles.max_width = max(cell_len(text) for text in (*self.options, self.dialog_title, " " * 40)) + 8
             yield Line(placeholder="type to filter")
             yield OptionList()
             yield Static("enter: choose   esc: back", classes="hint")
