@@ -188,11 +188,11 @@ class LabelledScore:
                 "image": str(answer.path).encode("utf-8", "backslashreplace").decode(),
                 "truth": answer.truth,
                 "label": answer.label,
-                "right": int(answer.right),
-                "probability": f"{answer.probability:.6f}",
+                "right": answer.right,
+                "probability": round(answer.probability, 6),
                 "explained": round(answer.explained, 6),
-                "unknown": int(answer.prediction.unknown),
-                **{f"p({name})": f"{share:.6f}" for name, share in answer.prediction.probabilities.items()},
+                "unknown": answer.prediction.unknown,
+                **{f"probability of {name}": round(p, 6) for name, p in answer.prediction.probabilities.items()},
             }
             for answer in (*self.known, *self.unknown)
         ]
@@ -217,7 +217,8 @@ def score_labelled(
             f"none of its folders ({_some(members)}) has the name of a class ({_some(names)}), so no answer "
             "could be right"
         )
-    notes += [f"the class {name!r} has no photo in the folder" for name in names if name not in called.values()]
+    if missing := [repr(name) for name in names if name not in called.values()]:
+        notes.append(f"the folder has no photo of the class{'es' * (len(missing) > 1)} {', '.join(missing)}")
     holders = classifier.state.holders()
     files = (path for paths in members.values() for path in paths)
     answers: dict[bool, list[Answer]] = {True: [], False: []}

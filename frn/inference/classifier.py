@@ -46,7 +46,7 @@ class Prediction:
     errors: dict[str, float]
     """Mean squared reconstruction error of each class (Eq. 4)."""
     explained: dict[str, float]
-    """Fraction of the image's energy that each class explains from its examples alone."""
+    """Fraction of the image's energy that each class explains from its examples alone: 1 - error / energy."""
     threshold: float
     """Explained fraction below which the image is unknown; it depends on how well all classes reconstruct it."""
     familiarity: float

@@ -69,6 +69,9 @@ def classify(
     check_report(report, replace=replace)
     if out and (wants != "table" or report):
         raise FrnError("--out only writes JSON lines. Remove --json, --csv and --report.")
+    if out and out.suffix.lower() in (".csv", ".tsv", ".html"):
+        table = "--report FILE.html" if out.suffix.lower() == ".html" else f"--csv > {out}"
+        raise FrnError(f"{out}: --out only writes JSON lines. Name it {out.with_suffix('.jsonl')}, or use {table}.")
     if transductive and (out or report):
         raise FrnError("--transductive needs all photos at once. Remove --out and --report.")
     source = context.get_parameter_source("top")  # FRN_CLASSIFY_TOP affects only the table

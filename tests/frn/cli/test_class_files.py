@@ -152,3 +152,15 @@ def test_zip_names_without_the_utf8_flag_are_read_as_utf8(folder: Path) -> None:
         )
     path.write_bytes(data)
     assert frn("classify", path, PHOTO, "--json").stdout == frn("classify", folder, PHOTO, "--json").stdout
+
+
+def test_score_and_classify_write_the_same_columns(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "labelled" / "eyed footman").mkdir(parents=True)
+    photo = Path(shutil.copy(PHOTO, tmp_path / "labelled" / "eyed footman"))
+    frn("score", folder, tmp_path / "labelled", "--csv", tmp_path / "score.csv")
+    (scored,) = csv.DictReader((tmp_path / "score.csv").read_text(encoding="utf-8").splitlines())
+    (classified,) = csv.DictReader(frn("classify", folder, photo, "--csv").stdout.splitlines())
+    shared = scored.keys() & classified.keys()
+    assert shared >= {"image", "label", "probability", "explained", "unknown", "probability of eyed footman"}
+    assert {name: scored[name] for name in shared} == {name: classified[name] for name in shared}
+    assert scored.keys() - shared == {"truth", "right"}

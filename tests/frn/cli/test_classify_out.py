@@ -49,6 +49,8 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
 def test_conflicting_options_are_refused(tmp_path: Path) -> None:
     words = (SAMPLES / "moths", SAMPLES / "queries")
     assert "--out only writes JSON lines" in classify(*words, "--out", tmp_path / "x", "--json").stderr
+    for name, instead in (("x.csv", "--csv > x.csv"), ("x.html", "--report FILE.html")):
+        assert f"Name it x.jsonl, or use {instead}" in classify(*words, "--out", name).stderr
     assert "--transductive needs all photos at once" in classify(*words, "--transductive", "--out", "x").stderr
     assert "--resume continues the file of --out" in classify(*words, "--resume").stderr
 

@@ -111,7 +111,7 @@ def test_score_matches_names_in_any_form_and_reports_it(tmp_path: Path) -> None:
     assert '"photos": 2' in told.stdout
     assert "'ivory_gull' is matched to the class 'Ivory Gull'" in told.stderr
     assert "'jya' is not a class; the nearest name is 'jay'" in told.stderr
-    assert "the class 'jay' has no photo in the folder" in told.stderr
+    assert "the folder has no photo of the class 'jay'" in told.stderr
 
 
 @pytest.mark.parametrize("val", ["val", "valid", "Validation", "dev"])

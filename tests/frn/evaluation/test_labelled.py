@@ -71,7 +71,7 @@ def test_wilsons_interval_is_where_the_score_test_accepts(right: int) -> None:
 def test_files_list_every_photo_without_foreign_markup() -> None:
     rows = list(csv.DictReader(csv_text(list(COUNTED.rows[0]), COUNTED.rows).splitlines()))
     assert [row["label"] for row in rows] == ["a", "a", "b", "a", "a", "a"]
-    assert float(rows[2]["p(b)"]) == 0.8
+    assert float(rows[2]["probability of b"]) == 0.8
     page = "".join(score_page(COUNTED, "a & b", "frn score", {}))
     assert "&lt;b&gt;.jpg" in page
     assert "<b>.jpg" not in page
