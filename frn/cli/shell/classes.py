@@ -25,6 +25,7 @@ def open_classes(
 ) -> "Classifier":
     """Enroll classes and report their skipped files."""
     from frn.estimator.loading import load_classifier
+    from frn.inference.unknown import FALSE_REJECTIONS
 
     with status_line(f"enrolling {classes}"):
         classifier, skipped = load_classifier(classes, model, device, tta)
@@ -33,6 +34,9 @@ def open_classes(
     if threshold is not None:
         classifier.threshold_override = threshold
     if false_rejections is not None:
+        if classifier.threshold_override is not None and false_rejections != FALSE_REJECTIONS:
+            set_by = "the project" if threshold is None else "--threshold"
+            raise FrnError(f"--false-rejections has no effect: {set_by} sets the threshold. Remove one of them.")
         classifier.false_rejections = false_rejections
     return classifier
 

@@ -67,6 +67,8 @@ def classify(
     on the other photos.
     """
     check_report(report, replace=replace)
+    if replace and not (out or report):
+        raise FrnError("--replace is for the files of --out and --report. Add one of them, or remove it.")
     if out and (wants != "table" or report):
         raise FrnError("--out only writes JSON lines. Remove --json, --csv and --report.")
     if out and out.suffix.lower() in (".csv", ".tsv", ".html"):

@@ -54,6 +54,8 @@ def score(
     or near copies of one, are skipped.
     """
     check_report(report, replace=replace)
+    if replace and csv is None and report is None:
+        raise FrnError("--replace is for the files of --csv and --report. Add one of them, or remove it.")
     if csv is not None:
         require_writable(csv, replace=replace)
     from frn.estimator.loading import class_files

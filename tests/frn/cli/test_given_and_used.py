@@ -55,6 +55,9 @@ def test_every_parameter_is_read_by_its_command(name: str) -> None:
         ("classify CLASSES PHOTO --top 2 --json", "--top limits the table"),
         ("classify CLASSES PHOTO --top 2 --csv", "--top limits the table"),
         ("classify CLASSES PHOTO --resume", "--resume"),
+        ("classify CLASSES PHOTO --replace", "--replace is for the files of --out and --report"),
+        ("score CLASSES CLASSES --replace", "--replace is for the files of --csv and --report"),
+        ("classify MOTHS PHOTO --threshold 0.3 --false-rejections 0.1", "--threshold sets the threshold"),
         ("data prepare cub-raw --source . --out x --seed 3", "--seed split your own folder"),
         ("export --out x --runtime y", "--runtime only applies to --web"),
         ("export --out x --threshold 0.3", "--threshold"),
@@ -63,7 +66,8 @@ def test_every_parameter_is_read_by_its_command(name: str) -> None:
 )
 def test_options_without_effect_are_refused(words: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "x.jpg").touch()
-    given = [word.replace("CLASSES", str(tmp_path)).replace("PHOTO", str(tmp_path / "x.jpg")) for word in words.split()]
+    places = {"CLASSES": tmp_path, "PHOTO": tmp_path / "x.jpg", "MOTHS": assets_folder() / "samples" / "moths"}
+    given = [str(places.get(word, word)) for word in words.split()]
     told = CliRunner().invoke(app, given)
     assert told.exit_code in (1, 2)
     assert reason in told.stderr
