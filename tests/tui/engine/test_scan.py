@@ -130,7 +130,7 @@ def test_a_zip_and_a_csv_hold_classes(
     with zipfile.ZipFile(packed, "w") as archive:
         for name, paths in few.items():
             for path in paths:
-                archive.write(path, f"{name}/{path.name}")
+                archive.writestr(f"{name}/{path.name}", path.read_bytes())
     rows = [f"{path},{name}" for name, paths in few.items() for path in paths]
     table.write_text("\n".join(["path,label", *rows, "a text.txt,jay"]))
     names = {name: [path.name for path in paths] for name, paths in few.items()}
