@@ -135,13 +135,13 @@ class FeatureStore:
             row = self._database.execute(_FIND, (extractor, key)).fetchone()
             if row is None:
                 return None
-            r, d, used, data, checksum = row
+            (r, d, used, data, checksum), now = row, time.time()
             # Damage can change the type of a value; the checksum's text then differs.
             if not isinstance(data, bytes) or checksum != _crc32(extractor, key, r, d, data):
                 return None
             if (r, d) != (shape or (len(data), 0)):
                 return None
-            if not isinstance(used, float) or (now := time.time()) - used > TOUCH:
+            if not isinstance(used, float) or now - used > TOUCH:
                 with self._database as database:
                     database.execute(_TOUCH, (now, extractor, key))
         except _ERRORS as error:

@@ -71,6 +71,19 @@ def test_a_discarded_store_leaves_no_file_of_sqlite_behind(tmp_path: Path) -> No
         assert not list(tmp_path.glob("f.sqlite*"))
 
 
+@pytest.mark.parametrize(("age", "is_recorded"), [(3599.0, False), (3601.0, True), ("long ago", True)])
+def test_a_use_is_recorded_once_an_hour(tmp_path: Path, age: float | str, is_recorded: bool) -> None:
+    store = FeatureStore(tmp_path / "f.sqlite")
+    store.put("m", {"a": maps(0)})
+    assert store._database is not None
+    before = age if isinstance(age, str) else time.time() - age
+    with store._database as database:
+        database.execute("UPDATE maps SET used = ?", (before,))
+    np.testing.assert_array_equal(store.get("m", "a", SHAPE), maps(0))
+    (used,) = store._database.execute("SELECT used FROM maps").fetchone()
+    assert (used != before) == is_recorded
+
+
 def test_the_default_limit_is_two_gibibytes() -> None:
     assert FeatureStore().limit == 2 * 2**30
 

@@ -317,6 +317,19 @@ def test_session_requests_cuda_only_if_available_and_wanted(
     assert asked == [[*cuda, "CPUExecutionProvider"]]
 
 
+@pytest.mark.parametrize("started", [True, False])
+def test_cuda_that_does_not_start_is_an_error_only_if_requested(
+    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, started: bool
+) -> None:
+    opened = MagicMock()
+    opened.return_value.get_providers.return_value = ["CUDAExecutionProvider"] * started + ["CPUExecutionProvider"]
+    monkeypatch.setattr("onnxruntime.InferenceSession", opened)
+    monkeypatch.setattr("frn.inference.onnx_runtime.cuda_answers", lambda: True)
+    open_session(graph.SerializeToString(), "x.onnx", device="auto")
+    with contextlib.nullcontext() if started else pytest.raises(FrnError, match="CUDA provider did not start"):
+        open_session(graph.SerializeToString(), "x.onnx", device="cuda")
+
+
 @pytest.mark.parametrize(("options", "disabled"), [({}, None), ({"fold": False}, ["ConstantFolding"])])
 def test_constants_are_folded_unless_the_file_is_foreign(
     graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool], disabled: object
