@@ -59,7 +59,7 @@ def test_listed_names_are_not_globs_and_bad_ones_are_skipped(here: Path) -> None
     assert images(result) == ["x1.jpg", "x[1].jpg", "*.png"]
     assert result.stderr == "warning: empty: contains no images\nerror: 2 of 3 images could not be read\n"
     assert images(classify("x[1].jpg")) == ["x1.jpg"]
-    assert classify("-", stdin=b"empty").stderr.endswith("error: -: stdin lists folders without photos\n")
+    assert classify("-", stdin=b"empty").stderr.endswith("error: -: the folders listed on stdin contain no photos\n")
 
 
 def test_list_is_split_only_at_newlines(here: Path) -> None:
