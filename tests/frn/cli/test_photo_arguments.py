@@ -40,7 +40,7 @@ def test_folder_of_folders_suggests_a_glob(here: Path) -> None:
     (here / "year" / "may").mkdir(parents=True)
     (here / "year" / "may" / "y.jpg").write_bytes(PHOTO.read_bytes())
     result = classify("year")
-    hint = f"For photos in its folders: '{Path('year/**/*.jpg')}', in quotes"
+    hint = f"To include its subfolders, pass '{Path('year/**/*.jpg')}', in quotes"
     assert result.stderr == f"error: year: contains no images. {hint}\n"
     assert images(classify("year/**/*.jpg")) == ["year/may/y.jpg"]
     assert classify("empty").stderr == "error: empty: contains no images\n"
