@@ -62,7 +62,7 @@ Threshold = Annotated[
     typer.Option(
         parser=share,
         metavar="SHARE",
-        help="Reject photos explained less than this (0: reject none).",
+        help="Reject photos with an explained share below this (0: none).",
         show_default="calibrated from the example photos",
     ),
 ]
