@@ -22,7 +22,7 @@ FOR_FOLDERS = {
     "train": "frn finetune {} or frn train PRESET --data {}",
     "export": "frn export --out exported --classes {}",
 }
-"""Commands that accept a folder of photos only through an option, and what to suggest instead."""
+"""Commands that accept a folder of photos only through an option, with the command line to suggest."""
 
 
 def as_meant(words: list[str]) -> list[str]:

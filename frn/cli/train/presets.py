@@ -65,7 +65,7 @@ def describe_step(preset: "Preset") -> str:
 
 
 def describe_published(published: "Published") -> str:
-    """Describe the paper's results in one line."""
+    """Describe the published results as one line of text."""
     figures = [
         f"{shot}-shot {accuracy:.2f}" + (f" ± {published.ci95[shot]:.2f}" if shot in published.ci95 else "")
         for shot, accuracy in published.accuracy.items()
