@@ -30,7 +30,7 @@ from frn.system.hardware import leave_threads_to_networks
 
 
 class Commands(TyperGroup):
-    """Command group that refuses empty words, because as a path they would mean the current folder."""
+    """Command group that rejects empty arguments, which would otherwise be read as the current folder."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -38,17 +38,17 @@ class Commands(TyperGroup):
         prepare_help(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Suggest the matching command for a word that other programs use."""
+        """Suggest the matching command for a command name from another program."""
         if (name := OTHER_NAMES.get(args[0].lower())) and args[0] not in self.commands:
             words = [name] if name == "frn-tui" else ["frn", name]
             ctx.fail(f"No such command {args[0]!r}. Did you mean: {shlex.join([*words, *args[1:]])}")
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse empty words, and suggest a command for unknown ones, before parsing."""
+        """Before parsing, reject empty arguments and suggest a command for misplaced ones."""
         with user_errors():
             if not ctx.resilient_parsing and any(not word or re.fullmatch(r"--[\w-]+=", word) for word in args):
-                raise FrnError("an argument is empty. Is a variable unset?")
+                raise FrnError("an argument is empty. Is a shell variable unset?")
             args = args if ctx.resilient_parsing else as_meant(args)
         return super().parse_args(ctx, args)
 

@@ -1,4 +1,4 @@
-"""Enrolled classes: how commands open them, their head, and the expected results for unknown photos."""
+"""Functions that open enrolled classes and describe their head and the expected results for unknown photos."""
 
 import shlex
 from pathlib import Path
@@ -30,7 +30,7 @@ def open_classes(
     with status_line(f"enrolling {classes}"):
         classifier, skipped = load_classifier(classes, model, device, tta)
     alike = [" and ".join(map(repr, names)) for names in by_loose_name(classifier.classes).values() if len(names) > 1]
-    report_skipped([*skipped, *(f"{names} are different classes, although their names look alike" for names in alike)])
+    report_skipped([*skipped, *(f"{names} are different classes, but their names look alike" for names in alike)])
     if threshold is not None:
         classifier.threshold_override = threshold
     if false_rejections is not None:
@@ -42,21 +42,23 @@ def open_classes(
 
 
 def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
-    """Report that the photo was given first and the classes second.
+    """Report swapped arguments: the photo first and the classes second.
 
     Raises:
-        FrnError: if `classes` is a file that holds no classes.
+        FrnError: if `classes` is a file that contains no classes.
     """
     from frn.estimator.loading import is_file_of_classes
 
     if classes.is_file() and not is_file_of_classes(classes):
         swapped = Path(photo).is_dir() or is_file_of_classes(Path(photo))
         hint = f" Did you mean: {shlex.join(['frn', command, photo, str(classes)])}" if swapped else ""
-        raise FrnError(f"{classes}: is a file, but the classes come first: a folder, zip, CSV or project.{hint}")
+        raise FrnError(
+            f"{classes}: is a file without classes. Pass the classes first: a folder, zip, CSV or project.{hint}"
+        )
 
 
 def describe_head(classifier: "Classifier") -> str:
-    """Describe alpha and gamma of the classes, and their origin."""
+    """Describe the alpha and gamma of the classes, and how they were chosen."""
     if classifier.extractor.head is None:
         return f"{classifier.extractor.method}, as trained"
     photos = sum(len(entry.supports) for entry in classifier.state.classes)
@@ -68,6 +70,6 @@ def describe_head(classifier: "Classifier") -> str:
 
 
 def expectation(classifier: "Classifier") -> dict[str, float]:
-    """Return the calibrated rule's expected shares; NaN if the examples do not allow an estimate."""
+    """Return the rates expected with the calibrated threshold; NaN if the examples allow no estimate."""
     found = classifier.calibration
     return {"false_rejections": found.false_rejections, "caught": found.caught, "auroc": found.auroc}

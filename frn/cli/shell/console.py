@@ -1,4 +1,4 @@
-"""Console output of all commands: one-line errors, results on stdout, progress on stderr."""
+"""Console output for all commands: one-line errors, results on stdout, progress on stderr."""
 
 import errno
 import io
@@ -33,18 +33,18 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as in shells."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 NO_ROOM = "annot allocate memory|failed to map segment|can't start new thread"
-"""Errors of the library loader, and of Python when it starts a thread, if memory is exhausted."""
+"""Messages from the library loader, and from Python when it starts a thread, if memory is exhausted."""
 EVERY = 10.0
 """Seconds between progress lines in a pipe."""
 WIDE = 1000
-"""Width of results in a pipe, where nothing should wrap."""
+"""Width of results written to a pipe, so that nothing wraps."""
 
 
 @contextmanager
 def plain_ending() -> Iterator[None]:
     """End the program without a traceback after Ctrl-C or if stdout cannot be written.
 
-    Characters outside stdout's encoding are written as escapes. Output to a closed stream (`2>&-`) is discarded.
+    Characters that stdout cannot encode are escaped. Output to a closed stream (`2>&-`) is discarded.
     """
     interrupted = False
     sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
@@ -86,19 +86,19 @@ def _nowhere() -> io.TextIOWrapper:
 
 
 def _shortage(error: BaseException) -> str:
-    """Return the exhausted resource (memory, disk, ...), or an empty string for other errors."""
+    """Return a message about the exhausted resource (memory, open files), or an empty string for other errors."""
     number = error.errno if isinstance(error, OSError) else 0
     if number in (errno.EMFILE, errno.ENFILE):
-        return "too many files are open: allow more (ulimit -n), or process fewer at once"
+        return "too many files are open. Raise the limit (ulimit -n), or process fewer files at once"
     no_room = isinstance(error, ImportError | RuntimeError) and re.search(NO_ROOM, str(error))
     if no_room or isinstance(error, MemoryError) or number == errno.ENOMEM:
-        return "there is not enough memory. Free some memory, or raise the limit (ulimit -v, or that of the container)"
+        return "there is not enough memory. Free some memory, or raise the limit (ulimit -v, or the container's limit)"
     return ""
 
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Show each `FrnError` and warning of `frn` as one line; errors exit with status 1. Bugs keep their traceback."""
+    """Show each `FrnError` and `frn` warning as one line; errors exit with status 1. Bugs keep their traceback."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", FrnWarning)
@@ -140,14 +140,14 @@ def command_line() -> str:
 
 
 def end_stopped_run(steps: int) -> NoReturn:
-    """Print how to resume a stopped run, and exit with the status of Ctrl-C."""
+    """Print how to resume a stopped run, and exit with the same status as after Ctrl-C."""
     command = shlex.join(["frn", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
     note(f"saved after {steps} steps. Continue with: {command}")
     raise typer.Exit(INTERRUPTED)
 
 
 def suggest(*words: str) -> None:
-    """Print the command that comes next."""
+    """Print the command to run next."""
     stdout().print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)
 
 
@@ -168,7 +168,7 @@ def print_json(value: object) -> None:
 
 
 def check_report(path: Path | None, *, replace: bool) -> None:
-    """Refuse a report path that a browser could not open or that may not be written, before the work starts."""
+    """Before the work starts, refuse a report path that a browser could not open or that must not be overwritten."""
     if path is None:
         return
     if path.suffix.lower() not in (".html", ".htm"):
@@ -177,7 +177,7 @@ def check_report(path: Path | None, *, replace: bool) -> None:
 
 
 def stdout() -> "Console":
-    """Return a console for results, without markup and emoji by default, since names may contain both."""
+    """Return a console for results, with markup and emoji off by default, because names may contain either."""
     from rich.console import Console
 
     return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
@@ -191,7 +191,7 @@ def strong(name: object) -> str:
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their heads, the first column in bold; nothing in a cell is markup."""
+    """Print rows under column headings, with the first column in bold. Cells are never parsed as markup."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -204,7 +204,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 @contextmanager
 def progress_bar(what: str, *, shown: bool = True) -> Iterator["Progress"]:
-    """Provide a progress callback: a bar on a terminal, a line every ten seconds in a pipe, nothing unless `shown`."""
+    """Provide a progress callback: a bar on a terminal, otherwise a line every ten seconds; nothing unless `shown`."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -228,7 +228,7 @@ def progress_bar(what: str, *, shown: bool = True) -> Iterator["Progress"]:
 
 @contextmanager
 def status_line(text: str) -> Iterator[Callable[[str], None]]:
-    """Show a line during an operation, every ten seconds in a pipe; yield a function that changes its text."""
+    """Show a status line during an operation (every ten seconds in a pipe); yield a function that changes it."""
     from rich.console import Console
     from rich.status import Status
     from rich.text import Text
@@ -253,7 +253,7 @@ def _lines(text: Callable[[], str]) -> Iterator[None]:
     start, ended = time.monotonic(), threading.Event()
 
     def tell() -> None:
-        with suppress(OSError, ValueError):  # nobody reads stderr any longer
+        with suppress(OSError, ValueError):  # stderr has been closed
             while not ended.wait(EVERY):
                 note(f"{text()} ({time.monotonic() - start:.0f} s)")
 

@@ -1,16 +1,16 @@
-"""Environment variables as defaults of options: FRN_CLASSIFY_TOP=5 for `frn classify --top`."""
+"""Environment variables that set option defaults, such as FRN_CLASSIFY_TOP=5 for `frn classify --top`."""
 
 from collections.abc import Mapping
 from typing import Any
 
 OUTPUTS = ("--out", "--web", "--report", "--csv", "--runs")
-"""Options that name an output if they take a value."""
+"""Options that, if they take a value, name an output file or folder."""
 NEVER = (*OUTPUTS, "--replace", "--download", "--version")
 """Options without a variable: a variable must not choose output files or use the network."""
 
 
 def name_variables(commands: Mapping[str, Any], prefix: str = "FRN") -> None:
-    """Make each option's environment variable its default."""
+    """Let an environment variable set each option's default."""
     for name, command in commands.items():
         own = f"{prefix}_{name}".upper().replace("-", "_")
         name_variables(getattr(command, "commands", {}), own)

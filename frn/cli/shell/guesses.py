@@ -1,4 +1,4 @@
-"""Guess what a command line means that follows other programs, and suggest the right one."""
+"""Recognise command lines that follow the conventions of other programs, and suggest the right one."""
 
 import shlex
 from pathlib import Path
@@ -16,20 +16,20 @@ OTHER_NAMES = {
     **dict.fromkeys(("convert", "onnx"), "export"),
     **dict.fromkeys(("ui", "tui", "app", "gui"), "frn-tui"),
 }
-"""Command names of other programs, mapped to the matching commands."""
+"""Command names used by other programs, mapped to the matching `frn` commands."""
 FOR_FOLDERS = {
     "eval": "frn eval MODEL --data {}",
     "train": "frn finetune {} or frn train PRESET --data {}",
     "export": "frn export --out exported --classes {}",
 }
-"""Commands that take a folder of photos as an option."""
+"""Commands that accept a folder of photos only through an option, with the command line to suggest."""
 
 
 def as_meant(words: list[str]) -> list[str]:
-    """Return the words of a command line, with file:// addresses replaced by paths.
+    """Return the command-line arguments, with file:// addresses replaced by paths.
 
     Raises:
-        FrnError: if a word is a web address, or a folder or file that the command takes as an option.
+        FrnError: if an argument is a web address, or a folder or file that the command accepts only through an option.
     """
     if any("://" in word for word in words):
         from urllib.parse import urlsplit
@@ -37,11 +37,13 @@ def as_meant(words: list[str]) -> list[str]:
 
         words = [url2pathname(urlsplit(word).path) if word.startswith("file://") else word for word in words]
         if web := [word for word in words if word.startswith(("http://", "https://"))]:
-            raise FrnError(f"{web[0]}: frn reads only files. Download it first, and pass the file.")
+            raise FrnError(f"{web[0]}: frn only reads local files. Download it first, then pass the file.")
     command, first = [*words, "", ""][:2]
     if command in FOR_FOLDERS and first and Path(first).is_dir() and not any(Path(first).glob("*.safetensors")):
         told = FOR_FOLDERS[command].replace("{}", shlex.quote(first))
-        raise FrnError(f"{first}: is a folder of photos, which `frn {command}` does not accept. Did you mean: {told}")
+        raise FrnError(
+            f"{first}: is a folder of photos, which `frn {command}` does not accept here. Did you mean: {told}"
+        )
     after = words[words.index("--csv") + 1 :] if command == "classify" and "--csv" in words else []
     if after and after[0].lower().endswith(".csv"):
         raise FrnError(f"--csv prints to stdout. To write a file: --csv > {shlex.quote(after[0])}")

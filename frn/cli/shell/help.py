@@ -25,7 +25,7 @@ EXAMPLES = {
 
 
 def prepare_help(commands: Mapping[str, Any]) -> None:
-    """Join line breaks within paragraphs, which Typer would keep, and add the examples."""
+    """Join the lines of each paragraph, because Typer would keep the line breaks, and add the examples."""
     for name, command in commands.items():
         command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")
         if examples := EXAMPLES.get(name):
@@ -58,7 +58,7 @@ def _schema(command: str) -> dict[str, Any]:
     from frn.cli.shell.schemas import RESULTS, schema
 
     if command not in RESULTS:
-        raise FrnError(f"{command!r} has no JSON schema; these commands have one: {', '.join(RESULTS)}")
+        raise FrnError(f"{command!r} has no JSON schema. These commands have one: {', '.join(RESULTS)}")
     return schema(command)
 
 
@@ -68,7 +68,7 @@ def _show_command(context: Any, words: list[str]) -> None:
         commands = getattr(context.command, "commands", {})
         if word not in commands:
             known = [*commands, *([] if context.parent else TOPICS)]
-            hint = f"There are: {', '.join(known)}" if known else f"`frn {context.info_name}` has no subcommands."
+            hint = f"Choose one of: {', '.join(known)}" if known else f"`frn {context.info_name}` has no subcommands."
             raise FrnError(f"no command or topic {word!r}. {hint}")
         context = type(context)(commands[word], info_name=word, parent=context)
     text = context.command.get_help(context)

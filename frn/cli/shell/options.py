@@ -26,7 +26,7 @@ def preset_names(incomplete: str) -> list[str]:
 
 
 def method_names(incomplete: str) -> list[str]:
-    """Return the names of heads."""
+    """Return names of heads for shell completion."""
     from frn.heads import head_names
 
     return [name for name in head_names() if name.startswith(incomplete)]
@@ -36,10 +36,10 @@ Device = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is availa
 Precision = Annotated[PrecisionName, typer.Option(help="auto: fp32 for the paper's presets, else bf16 if fast.")]
 Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Number of CPU threads.", show_default="all cores")]
 Split = Annotated[str, typer.Option(help="Split to use.")]
-SplitData = Annotated[Path, typer.Option(help="Data set: train/, val/, test/ with a folder per class.")]
+SplitData = Annotated[Path, typer.Option(help="Data set with train/, val/ and test/ folders.")]
 EpisodeSeed = Annotated[int, typer.Option(min=0, help="Random seed of the episodes.")]
 
-ImportPreset = Annotated[str | None, typer.Option(help="Preset of an authors' .pth file (sets its image size).")]
+ImportPreset = Annotated[str | None, typer.Option(help="Preset for the authors' .pth file; sets the image size.")]
 
 
 # Classifying
@@ -53,7 +53,7 @@ def share(given: object) -> float:
     if text.endswith("%") or value > 1:
         value /= 100
     if not 0 <= value <= 1:
-        raise typer.BadParameter(f"{text!r} is not a share of the photo: write 0.39, 39 or 39%")
+        raise typer.BadParameter(f"{text!r} is not a fraction of the photo: write 0.39, 39 or 39%")
     return value
 
 
@@ -62,7 +62,7 @@ Threshold = Annotated[
     typer.Option(
         parser=share,
         metavar="SHARE",
-        help="Reject photos explained less than this (0: never).",
+        help="Reject photos with an explained share below this (0: none).",
         show_default="calibrated from the example photos",
     ),
 ]
@@ -78,34 +78,36 @@ ClassifierModel = Annotated[
 TtaName = Annotated[
     Literal["none", "hflip"], typer.Option(help="hflip: also classify the mirror image (twice the time).")
 ]
-Transductive = Annotated[bool, typer.Option("--transductive", help="Refine the classes with all photos of this call.")]
+Transductive = Annotated[
+    bool, typer.Option("--transductive", help="Use all photos of this call to refine the classes.")
+]
 
 
 # Training
 def fitted_names(incomplete: str) -> list[str]:
-    """Return the names of heads, and of classifiers on pooled features."""
+    """Return names of heads and of classifiers on pooled features, for shell completion."""
     from frn.heads.vectors.classical import CLASSICAL
 
     return method_names(incomplete) + [name for name in CLASSICAL if name.startswith(incomplete)]
 
 
-Method = Annotated[str | None, typer.Option(help="Use another head than the preset's.", autocompletion=method_names)]
+Method = Annotated[str | None, typer.Option(help="Override the preset's head.", autocompletion=method_names)]
 TrainingData = Annotated[list[Path] | None, typer.Option(help="Data set with train/ and val/. Repeatable.")]
 RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
-Backbone = Annotated[str | None, typer.Option(help="Use another backbone than the preset's.")]
+Backbone = Annotated[str | None, typer.Option(help="Override the preset's backbone.")]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Number of epochs; scales the milestones.")]
 LearningRate = Annotated[float | None, typer.Option(help="Initial learning rate.", show_default="the preset's")]
 Way = Annotated[int | None, typer.Option(min=2, help="Classes per episode.")]
 Shot = Annotated[int | None, typer.Option(min=1, help="Support images per class.")]
 Queries = Annotated[int | None, typer.Option(min=1, help="Query images per class.")]
-RunConfig = Annotated[Path | None, typer.Option(help="TOML file of settings, as in a run's config.toml.")]
+RunConfig = Annotated[Path | None, typer.Option(help="TOML file with settings, like a run's config.toml.")]
 WarmUp = Annotated[int | None, typer.Option(min=0, help="Number of learning-rate warm-up steps.")]
 Init = Annotated[str | None, typer.Option(metavar="MODEL", help="Start from the weights of this model.")]
-Compile = Annotated[bool, typer.Option("--compile", help="Compile for the CPU: faster steps; needs a C++ compiler.")]
+Compile = Annotated[bool, typer.Option("--compile", help="Compile for a faster CPU run; needs a C++ compiler.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 
 
-Replace = Annotated[bool, typer.Option("--replace", help="Overwrite files of other programs (never photos).")]
+Replace = Annotated[bool, typer.Option("--replace", help="Overwrite files that frn did not write (never photos).")]
 
 
 FalseRejections = Annotated[float, typer.Option(min=0, max=0.5, help="Fraction of known photos that may be rejected.")]

@@ -1,4 +1,4 @@
-"""Output formats of results: a table for people; CSV rows or one JSON value for programs."""
+"""Output formats for results: a table for people, CSV rows or one JSON value for programs."""
 
 import functools
 import inspect
@@ -20,7 +20,7 @@ Row = Mapping[str, object]
 
 
 def _unless_typed(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
-    """Ignore a default from a variable if a format was typed; click processes typed options first."""
+    """Ignore a default from an environment variable if the user typed a format; click processes typed options first."""
     source = context.get_parameter_source(str(parameter.name))
     gives_way = source is not None and source.name != "COMMANDLINE" and any(map(context.params.get, FORMATS))
     return (None if parameter.name == "form" else False) if gives_way else value
@@ -33,11 +33,11 @@ FORMATS: dict[str, Any] = {
     "as_json": Annotated[bool, typer.Option("--json", help="Short for --format json.", callback=_unless_typed)],
     "as_csv": Annotated[bool, typer.Option("--csv", help="Short for --format csv.", callback=_unless_typed)],
 }
-"""Options that ask for a format."""
+"""Options that choose the output format."""
 
 
 def prints_result(*, csv: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command --format and --json, and --csv on request, as the argument `wants`; show errors as one line."""
+    """Add --format, --json and optionally --csv to a command; pass the choice as `wants` and show one-line errors."""
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
@@ -70,7 +70,7 @@ def chosen_format(form: FormatName | None, as_json: bool, as_csv: bool) -> Forma
 
 
 def printed(form: FormatName, value: Any, rows: Sequence[Row] | None = None) -> bool:
-    """Print a result as JSON, or its rows (by default those of `rows_of`) as CSV; return False for a table."""
+    """Print a result as JSON, or its rows (by default from `rows_of`) as CSV; return False if a table is wanted."""
     if form == "json":
         print_json(value)
     elif form == "csv":
@@ -79,7 +79,7 @@ def printed(form: FormatName, value: Any, rows: Sequence[Row] | None = None) -> 
 
 
 def write_rows(rows: Sequence[Row]) -> None:
-    """Print rows as comma-separated values on stdout; the header has all their columns."""
+    """Print rows as comma-separated values on stdout; the header lists every column that occurs."""
     writer = csv_writer(list(dict.fromkeys(name for row in rows for name in row)))
     for row in rows:
         writer.write(row)

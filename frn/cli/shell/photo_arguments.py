@@ -1,4 +1,4 @@
-"""Photos given as command-line words or as a list on stdin."""
+"""Photos given as command-line arguments or as a list on stdin."""
 
 import codecs
 import glob
@@ -15,14 +15,14 @@ MAX_LIST = 256 << 20
 """Size limit of the list of names on stdin, in bytes."""
 
 Found = tuple[list[str], list[str]]
-"""Names of photos as given, and the reasons for skipped files in those folders."""
+"""Names of photos as given, and the reasons why files in the given folders were skipped."""
 
 
 def find_photos(words: Sequence[str]) -> Found:
-    """Find the photos for each word: a file, the images of a folder, a glob, or `-` for a list on stdin.
+    """Find the photos for each argument: a file, the images in a folder, a glob, or `-` for a list on stdin.
 
-    Raises FrnError if a word matches nothing. Names in a list are never globs, and a name that is not a photo is
-    reported in order without stopping the others.
+    Raises FrnError if an argument matches nothing. Names in a list are never expanded as globs. A name that is not a
+    photo is reported in its place, and the other names are still processed.
     """
     names: list[str] = []
     skipped: list[str] = []
@@ -37,7 +37,7 @@ def _meant(word: str) -> Found:
     if is_folder(word):
         if not (found := _in_folder(word))[0]:
             deeper = any(map(is_folder, glob.iglob(f"{glob.escape(word)}/*")))
-            hint = f". For photos in its folders: '{Path(word, '**', '*.jpg')}', in quotes" if deeper else ""
+            hint = f". To include its subfolders, pass '{Path(word, '**', '*.jpg')}', in quotes" if deeper else ""
             raise FrnError(f"{word}: contains no images{hint}")
         return found
     if is_there(word) or not glob.has_magic(word):
@@ -65,7 +65,7 @@ def _in_list(listed: Iterable[str]) -> Found:
         names += found
         skipped += others if found or others else [f"{name}: contains no images"]
     if not names:
-        raise FrnError("-: stdin lists folders without photos")
+        raise FrnError("-: the folders listed on stdin contain no photos")
     return names, skipped
 
 

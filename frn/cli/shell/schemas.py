@@ -16,7 +16,7 @@ Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Maybe = float | None
 Numbers = dict[str, float]
-"""Numbers by name of a class or parameter."""
+"""Numbers, keyed by the name of a class or parameter."""
 
 
 def record(name: str, optional: Mapping[str, Any] | None = None, /, **required: Any) -> Any:
@@ -25,7 +25,7 @@ def record(name: str, optional: Mapping[str, Any] | None = None, /, **required: 
 
 
 def open_record(name: str, keys: Mapping[str, Any], required: Collection[str], **config: Any) -> Any:
-    """Return the type of an object with these keys and any others."""
+    """Return the type of an object with these keys and possibly more."""
     fields = [(key, kind) if key in required else (key, kind | UnsetType, UNSET) for key, kind in keys.items()]
     return msgspec.defstruct(name, fields, kw_only=True, **config)
 
@@ -43,7 +43,7 @@ def named(kind: Any) -> Any:
 EXPECTED = {"expected": record("Expected", false_rejections=float, caught=Maybe, auroc=Maybe), "head": Numbers}
 MODEL = {"path": str, "backbone": str, "method": str, "size": Count, "bytes": Count}
 MODELS = named(open_record("Model", MODEL, MODEL))
-"""Models with any other fields of their files: data, licence, validation, milliseconds."""
+"""Models, each with the remaining fields of its file: data, licence, validation, milliseconds."""
 TRAINED = {"model": str, "validation": float, "seconds": float}
 EXPORTED = open_record(
     "Exported",
@@ -55,9 +55,9 @@ EXPORTED = open_record(
     },
     ("features", "preprocess", "card", "precision", "difference", "preprocess_difference"),
 )
-"""Paths, relative differences from torch, and accuracy in percent before and after int8.
+"""Paths, relative differences from torch, and the accuracy in percent before and after int8 quantisation.
 
-Files of other formats are listed under their names.
+Files in other formats are listed under their own names.
 """
 
 RESULTS: dict[str, tuple[Any, ...]] = {
@@ -151,7 +151,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
         ),
     ),
 }
-"""Result types by command; if there are several, the output is one of them.
+"""Result types, by command. If a command has several, its output is one of them.
 
 `classify` prints one object per line. `reproduce --list`, and `presets` without a name, print the second type.
 """

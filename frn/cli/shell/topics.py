@@ -1,4 +1,4 @@
-"""Texts of `frn help TOPIC`, in `topics.md`; `docs/reference/command-line.md` has the same text."""
+"""Texts for `frn help TOPIC`, read from `topics.md`; `docs/reference/command-line.md` repeats them."""
 
 import re
 from pathlib import Path

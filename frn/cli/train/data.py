@@ -15,22 +15,26 @@ app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them."
 @app.command()
 def prepare(
     name: Annotated[str, typer.Argument(help="Name of the data set, listed above.")],
-    source: Annotated[list[Path], typer.Option(help="Archive or folder of archives or images. Repeatable.")],
-    out: Annotated[Path, typer.Option(help="Folder for train/, val/ and test/.")],
-    split: Annotated[str | None, typer.Option(help="Published class split to use.")] = None,
-    unofficial: Annotated[bool, typer.Option("--unofficial", help="Accept checksums and counts that differ.")] = False,
+    source: Annotated[list[Path], typer.Option(help="Archive, or folder of archives or images. Repeatable.")],
+    out: Annotated[Path, typer.Option(help="Folder to write, with train/, val/ and test/.")],
+    split: Annotated[str | None, typer.Option(help="Name of a published class split.")] = None,
+    unofficial: Annotated[
+        bool, typer.Option("--unofficial", help="Accept checksums and counts that are not as published.")
+    ] = False,
     download: Annotated[
-        bool, typer.Option("--download", help="Download the archives into the folder --source.")
+        bool, typer.Option("--download", help="Download the archives into the --source folder.")
     ] = False,
     val: Annotated[
         float | None,
         typer.Option(
-            min=0, max=0.9, help="folder: fraction of validation classes.", show_default="by folder names, or 0.2"
+            min=0, max=0.9, help="folder: fraction of the classes in val/.", show_default="by folder names, or 0.2"
         ),
     ] = None,
     test: Annotated[
         float | None,
-        typer.Option(min=0, max=0.9, help="folder: fraction of test classes.", show_default="by folder names, or 0.2"),
+        typer.Option(
+            min=0, max=0.9, help="folder: fraction of the classes in test/.", show_default="by folder names, or 0.2"
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="folder: random seed of the split.", show_default="0")] = None,
 ) -> None:
@@ -39,11 +43,11 @@ def prepare(
     Data sets: cub-cropped, cub-raw, aircraft, meta-inat, tiered-meta-inat, mini-imagenet, tiered-imagenet,
     tiered-imagenet-224, cifar-fs, fc100, omniglot, or folder (your own photos).
 
-    Splits: tang, chen or all for cub; lake or vinyals for omniglot. Your own folder is split by folder names such as
-    train and val if it has them. --val, --test and --seed draw a random split of its classes instead.
+    Splits: tang, chen or all for cub; lake or vinyals for omniglot. If your own folder has subfolders with
+    names such as train and val, they become the splits. --val, --test and --seed draw a random class split instead.
 
-    The command compares checksums and counts with the published ones and never changes the source. It downloads only
-    with --download (aircraft, cifar-fs, fc100, omniglot). An interrupted call continues when you repeat it.
+    The command compares checksums and counts with the published ones and never changes the source. It uses the
+    network only with --download (aircraft, cifar-fs, fc100, omniglot). Repeat an interrupted command to continue.
     """
     with user_errors():
         from frn.data.prepare import prepare as prepare_data
@@ -84,7 +88,7 @@ def check(
     ] = None,
     wants: FormatName = "table",
 ) -> None:
-    """Check a data set: decode every image, count classes and images, report broken files and small classes.
+    """Check a data set: decode every image, count classes and images, and report broken files and small classes.
 
     The exit status is 1 if a file is broken, or if a class is too small for --shot or --queries.
     """
@@ -123,4 +127,4 @@ def check(
     report_skipped(unused_folders(data, found) if found else [], all_of_them="")
     problems = sum(len(report.broken) + len(report.too_small) for report in reports)
     if problems:
-        raise FrnError(f"{problems} problems in {data} (listed above)")
+        raise FrnError(f"found {problems} problems in {data} (listed above)")

@@ -37,15 +37,13 @@ def evaluate(
     threads: options.Threads = None,
     method: Annotated[
         str | None,
-        typer.Option(
-            help="Evaluate another, untrained head on the same backbone.", autocompletion=options.fitted_names
-        ),
+        typer.Option(help="Use a different, untrained head on the same backbone.", autocompletion=options.fitted_names),
     ] = None,
     tta: options.TtaName = "none",
     preset: options.ImportPreset = None,
     tune: Annotated[bool, typer.Option("--tune", help="Also tune alpha and gamma for each episode.")] = False,
     transductive: Annotated[
-        bool, typer.Option("--transductive", help="Also let the queries of each episode refine its classes.")
+        bool, typer.Option("--transductive", help="Also use each episode's queries to refine its classes.")
     ] = False,
     wants: FormatName = "table",
 ) -> None:
@@ -53,10 +51,10 @@ def evaluate(
 
     Features are computed once per image, so 10,000 episodes take seconds.
 
-    --transductive evaluates the same episodes, and episodes with unequal class sizes (Dirichlet 2), each with and
-    without transductive inference.
+    --transductive evaluates the same episodes, and also episodes whose classes have unequal numbers of queries
+    (Dirichlet 2), both with and without transductive inference.
 
-    --method simpleshot also reads train/, and --method frn also reads val/, to set its parameters. logreg, ridge, knn,
+    To set its parameters, --method simpleshot also reads train/, and --method frn also reads val/. logreg, ridge, knn,
     nearest-mean, baseline and baseline++ are fitted to the pooled features of each episode; the last two take seconds
     per episode.
     """

@@ -41,7 +41,7 @@ def _list(chosen: "dict[str, Preset]") -> None:
             step, epochs = describe_step(preset), str(preset.schedule.epochs)
             rows.append((name, f"{preset.method} {preset.backbone}", step, epochs, *shown, preset.about))
     print_table(("preset", "model", "step", "epochs", "1-shot", "5-shot", "about"), rows)
-    stdout().print("\n1-shot, 5-shot: accuracies of the paper in percent. `frn presets NAME` shows one in full.")
+    stdout().print("\n1-shot, 5-shot: the paper's accuracies in percent. `frn presets NAME` shows a preset in full.")
 
 
 def _show(preset: "Preset") -> None:
@@ -58,14 +58,14 @@ def _show(preset: "Preset") -> None:
 
 
 def describe_step(preset: "Preset") -> str:
-    """Describe an optimiser step."""
+    """Describe the data of one optimiser step."""
     if not preset.trains_on_episodes:
         return f"batch {preset.pretraining.batch}"
     return f"{preset.episode} {preset.episode.queries}-query"
 
 
 def describe_published(published: "Published") -> str:
-    """Describe the paper's results in one line."""
+    """Describe the published results as one line of text."""
     figures = [
         f"{shot}-shot {accuracy:.2f}" + (f" ± {published.ci95[shot]:.2f}" if shot in published.ci95 else "")
         for shot, accuracy in published.accuracy.items()

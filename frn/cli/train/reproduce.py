@@ -1,4 +1,4 @@
-"""`frn reproduce`: a table of the paper, row by row, with published and measured results."""
+"""`frn reproduce`: reproduce a table of the paper row by row, with published and measured results."""
 
 import json
 import signal
@@ -30,7 +30,7 @@ def reproduce(
     data: Annotated[list[str] | None, typer.Option(metavar="[NAME=]DIR", help="Prepared data set. Repeatable.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for TABLE.md and TABLE.json.")] = Path("reproduced"),
     runs: Annotated[
-        Path | None, typer.Option(help="Folder of the runs; finished runs are reused.", show_default="OUT/runs")
+        Path | None, typer.Option(help="Folder for training runs; finished runs are reused.", show_default="OUT/runs")
     ] = None,
     precision: Annotated[options.PrecisionName, typer.Option(help="Number format of new training runs.")] = "fp32",
     threads: options.Threads = None,
@@ -40,9 +40,9 @@ def reproduce(
     ] = False,
     wants: FormatName = "table",
 ) -> None:
-    """Reproduce a table of the paper: train missing rows, resume unfinished ones, evaluate and compare.
+    """Reproduce a table of the paper: train missing rows, resume unfinished ones, evaluate and compare all.
 
-    Rows without a given data set are skipped. Ctrl-C saves and stops; repeat the command to continue. Rows that are
+    Rows whose data set is not given are skipped. Ctrl-C saves and stops; repeat the command to continue. Rows that are
     already in OUT/TABLE.json are kept, even if their runs were deleted.
     """
     from msgspec import to_builtins
@@ -137,7 +137,7 @@ def _run(command: "Command") -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     if process.returncode == INTERRUPTED:
-        note("stopped. The same command continues from here.")
+        note("stopped. Repeat the command to continue.")
         raise typer.Exit(INTERRUPTED)
     if process.returncode:
         raise CommandError(f"`{command}` failed with status {process.returncode}; its message is above")
@@ -158,12 +158,16 @@ def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
         name, equals, path = word.partition("=")
         if not equals:
             if len(wanted) != 1:
-                raise FrnError(f"--data {word}: write --data NAME=DIR, with a NAME of: {', '.join(wanted) or 'none'}")
+                raise FrnError(
+                    f"--data {word}: write --data NAME=DIR, where NAME is one of: {', '.join(wanted) or 'none'}"
+                )
             name, path = wanted[0], word
         elif name not in set().union(*(row.data_sets for table in TABLES.values() for row in table.rows)):
-            raise FrnError(f"--data {word}: no table uses a data set {name!r} (these rows use {', '.join(wanted)})")
+            raise FrnError(
+                f"--data {word}: no table uses a data set named {name!r} (these rows use {', '.join(wanted)})"
+            )
         elif name not in wanted:
-            note(f"--data {word}: is not needed; these rows use {', '.join(wanted)}")
+            note(f"--data {word}: not needed; these rows use {', '.join(wanted)}")
         if not Path(path).is_dir():
             raise FrnError(f"--data {word}: {path} is not a folder")
         folders[name] = Path(path)
@@ -204,4 +208,6 @@ def _list(tables: "list[Table]", wants: FormatName) -> None:
             grid.add_row("", entry.label, entry.published, Text(entry.command))
         console.print(grid)
         console.print()
-    console.print("These are the published figures. `frn reproduce TABLE --list --json` has the commands of each row.")
+    console.print(
+        "These are the published figures. `frn reproduce TABLE --list --json` lists the commands for each row."
+    )

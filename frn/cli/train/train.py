@@ -37,7 +37,7 @@ def train(
     out: options.RunOut = None,
     method: options.Method = None,
     backbone: options.Backbone = None,
-    batch: Annotated[int | None, typer.Option(min=2, help="Images per step of pre-training.")] = None,
+    batch: Annotated[int | None, typer.Option(min=2, help="Images per pre-training step.")] = None,
     way: options.Way = None,
     shot: options.Shot = None,
     queries: options.Queries = None,
@@ -46,10 +46,10 @@ def train(
     warm_up: options.WarmUp = None,
     aux: Annotated[
         Literal["reference", "paper", "off"] | None,
-        typer.Option(help="Auxiliary loss (reference: as in the authors' code)."),
+        typer.Option(help="Auxiliary loss; reference follows the authors' code."),
     ] = None,
     freeze: Annotated[
-        Literal["none", "lambda", "rho", "both"] | None, typer.Option(help="Parameters of FRN that stay fixed.")
+        Literal["none", "lambda", "rho", "both"] | None, typer.Option(help="FRN parameters to keep fixed.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: options.Precision = "auto",
@@ -64,10 +64,10 @@ def train(
     """Train a model with a preset and keep the checkpoint with the best validation accuracy.
 
     A preset trains on episodes or pre-trains on all classes at once; continue from a pre-trained run with `--init RUN`.
-    The preset `demo` needs no data. With several --data, the first one validates.
+    The preset `demo` needs no data. If --data is given several times, the first is used for validation.
 
-    Ctrl-C saves and stops. `--resume` continues with the same result, bit for bit, also after a kill. `--resume`
-    with more --epochs extends a run.
+    Ctrl-C saves and stops. `--resume` continues an interrupted run, even one that was killed, with bit-identical
+    results. With a larger --epochs, `--resume` extends a run.
     """
     given = {name: value for name, value in locals().items() if name != "wants"}
     from frn.training.runs.run_options import RunOptions
@@ -111,13 +111,13 @@ def finetune(
 ) -> None:
     """Adapt a model to your photos in a few minutes. You need at least ten classes of ten photos.
 
-    A quarter of the classes is held out for validation, unless the folder has train/ and val/. The result is never
-    worse than the starting model on the validation classes.
+    A quarter of the classes is held out for validation, unless the folder has train/ and val/. On the validation
+    classes, the result is never worse than the starting model.
     """
     given = {name: value for name, value in locals().items() if name not in ("wants", "data", "model")}
     from frn.training.runs.run_options import RunOptions
 
-    resolve(model)  # before torch and the photos, to report a wrong name at once
+    resolve(model)  # before importing torch or reading photos, to report a wrong name at once
     wanted = RunOptions(preset="finetune", data=[data], init=model, **given).configured()
 
     from frn.training.launch import prepare_finetuning
@@ -131,15 +131,13 @@ def finetune(
     console.print(f"trained in {position.seconds / 60:.1f} minutes: {strong(run.best)}", markup=True)
     gain = f"from {position.start:.2f} to [bold]{position.best:.2f} %[/bold]"
     if position.best == position.start:
-        gain = f"{position.start:.2f} %, unchanged: no checkpoint was better than the initial model"
-    console.print(
-        f"validation on {len(run.val_images.names)} classes that it did not learn, {shot}-shot: {gain}", markup=True
-    )
+        gain = f"{position.start:.2f} %, unchanged: no checkpoint was better than the starting model"
+    console.print(f"validation on {len(run.val_images.names)} held-out classes, {shot}-shot: {gain}", markup=True)
     suggest("frn", "classify", "FOLDER", "PHOTO", "--model", str(run.options.folder))
 
 
 def _train(run: "PreparedRun") -> "TrainState":
-    """Train to the end and show the progress; a stopped run ends the program."""
+    """Train to the end and show the progress; exit the program if the run is stopped."""
     from frn.cli.train.training_display import TrainingDisplay, interruptible
 
     if not run.settings.ranks.is_main:

@@ -1,4 +1,4 @@
-"""Display of a training run: a progress bar or a line per epoch, validation results, TensorBoard events."""
+"""Progress display for a training run: a bar or one line per epoch, validation results, TensorBoard events."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 SMOOTHING = 0.98
-"""Smoothing of the displayed loss and accuracy; the metrics file has the raw values."""
+"""Smoothing factor for the displayed loss and accuracy; the metrics file records the raw values."""
 
 LASTING = 50
-"""Number of diverging steps before a warning, because some runs recover."""
+"""Number of consecutive diverging steps before a warning, because some runs recover."""
 
 
 class TrainingDisplay:
-    """A report callback for `frn.training.loop.train`."""
+    """Report callback for `frn.training.loop.train`."""
 
     def __init__(self, preset: Preset, out: Path) -> None:
         self.preset = preset
@@ -64,7 +64,7 @@ class TrainingDisplay:
                 self.writer.close()
 
     def __call__(self, event: StepReport | ValidationReport) -> None:
-        """Show an episode or a validation."""
+        """Show a training step or a validation."""
         if isinstance(event, ValidationReport):
             self._show_validation(event)
         else:
@@ -98,11 +98,11 @@ class TrainingDisplay:
         if self.troubled == LASTING:
             note(
                 f"warning: {event.divergence}, for {LASTING} steps. "
-                "If accuracy does not rise, start again with --warm-up 200"
+                "If the accuracy does not rise, start again with --warm-up 200"
             )
 
     def _note_epoch(self, event: StepReport, rate: float) -> None:
-        """Print an epoch as a log line if no bar is shown."""
+        """Print one log line for an epoch, because no bar is shown."""
         epochs = self.preset.schedule.epochs
         left = (epochs - event.epoch) * event.steps_in_epoch / rate / 60 if rate else 0.0
         note(
@@ -124,8 +124,8 @@ class TrainingDisplay:
         try:
             for name, value in scalars.items():
                 self.writer.add_scalar(name, value, step)
-        except OSError as error:  # training must not fail for TensorBoard: the metrics file has the same numbers
-            note(f"warning: TensorBoard events cannot be written any more: {error}")
+        except OSError as error:  # training must not fail because of TensorBoard: the metrics file has the same numbers
+            note(f"warning: TensorBoard events can no longer be written: {error}")
             self.writer = None
 
 

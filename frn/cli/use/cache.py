@@ -1,4 +1,4 @@
-"""`frn cache`: cached data on disk."""
+"""`frn cache`: show or clear the cached data on disk."""
 
 import time
 from typing import Annotated
@@ -21,8 +21,8 @@ def cache(context: typer.Context, wants: FormatName = "table") -> None:
     """Show the caches of decoded images and feature maps, or clear them.
 
     Training and evaluation decode each image once. If the decoded images take more than 10 GiB, the least recently used
-    are removed first. FRN_CACHE_LIMIT=20 allows 20 GiB; FRN_CACHE=DIR keeps the caches in another folder. Files of
-    other programs in that folder are never removed.
+    ones are removed. FRN_CACHE_LIMIT=20 allows 20 GiB; FRN_CACHE=DIR keeps the caches in a different folder. Files in
+    that folder that frn did not write are never removed.
     """
     if context.invoked_subcommand is not None:
         return
@@ -30,7 +30,7 @@ def cache(context: typer.Context, wants: FormatName = "table") -> None:
 
     folder, limit, splits, features = cache_folder(), limit_in_bytes(), cached_splits(), features_size()
     for path in others():
-        note(f"warning: {path}: does not belong to frn and was kept")
+        note(f"warning: {path}: was not written by frn, so it is kept")
     if pointer := retired_pointer():
         note(f"warning: {pointer}: is no longer read. Set FRN_CACHE to the folder named in it, then delete it.")
     found = [{"of": s.of, "images": s.images, "bytes": s.size, "used": round(s.used)} for s in splits]
@@ -52,10 +52,10 @@ def cache(context: typer.Context, wants: FormatName = "table") -> None:
 @app.command()
 def clear(
     unused: Annotated[
-        float | None, typer.Option(metavar="DAYS", min=0, help="Remove only images unused for this many days.")
+        float | None, typer.Option(metavar="DAYS", min=0, help="Remove only images not used for this many days.")
     ] = None,
 ) -> None:
-    """Remove the caches. They are rebuilt when needed."""
+    """Remove the caches. frn computes them again when it needs them."""
     with user_errors():
         from frn.system.caches import clear as remove
 

@@ -47,33 +47,35 @@ def classify(
     tta: options.TtaName = "none",
     transductive: options.Transductive = False,
     device: options.Device = "auto",
-    out: Annotated[Path | None, typer.Option(help="Write a line of JSON per photo to this file (.jsonl).")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the file of --out.")] = False,
-    report: Annotated[Path | None, typer.Option(help="Also write the labelled photos as a page (.html).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write one JSON line per photo to this file (.jsonl).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Append to the existing --out file.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Also write a page with the labelled photos (.html).")] = None,
     replace: options.Replace = False,
     wants: FormatName = "table",
 ) -> None:
-    """Label photos with the class whose examples reconstruct them best.
+    """Label each photo with the class whose examples reconstruct it best.
 
     Unreadable photos are reported and skipped; the exit status is then 1. --json prints one object per line. Its
-    `errors` are mean squared errors of the reconstruction: `explained` is 1 - error / energy of the photo.
+    `errors` are the mean squared reconstruction errors, and `explained` is 1 - error / energy of the photo.
 
-    --report writes one self-contained file: thumbnails with error maps, sorted by confidence and filtered by class.
+    --report writes a self-contained page of thumbnails with error maps, sorted by confidence, with a filter by class.
 
-    --out handles any number of photos in constant memory and writes the --top best classes of each. --resume continues
-    after a stop or a kill.
+    --out handles any number of photos in constant memory and writes the --top best classes of each. If the command was
+    interrupted or killed, --resume continues it.
 
-    --transductive is more accurate if classes have few examples and there are many photos, but each answer then depends
-    on the other photos.
+    --transductive is more accurate if there are many photos but few examples per class. Each answer then depends on
+    all photos of the call.
     """
     check_report(report, replace=replace)
     if replace and not (out or report):
-        raise FrnError("--replace is for the files of --out and --report. Add one of them, or remove it.")
+        raise FrnError("--replace only applies to --out and --report. Add one of them, or remove --replace.")
     if out and (wants != "table" or report):
         raise FrnError("--out only writes JSON lines. Remove --json, --csv and --report.")
     if out and out.suffix.lower() in (".csv", ".tsv", ".html"):
         table = "--report FILE.html" if out.suffix.lower() == ".html" else f"--csv > {out}"
-        raise FrnError(f"{out}: --out only writes JSON lines. Name it {out.with_suffix('.jsonl')}, or use {table}.")
+        raise FrnError(
+            f"{out}: --out only writes JSON lines. Name the file {out.with_suffix('.jsonl')}, or use {table}."
+        )
     if transductive and (out or report):
         raise FrnError("--transductive needs all photos at once. Remove --out and --report.")
     source = context.get_parameter_source("top")  # FRN_CLASSIFY_TOP affects only the table
@@ -85,7 +87,7 @@ def classify(
 
         check_results(out, resume=resume, replace=replace)
     if resume and not out:
-        raise FrnError("--resume continues the file of --out: add --out.")
+        raise FrnError("--resume continues an --out file. Add --out.")
     refuse_a_photo(classes, images[0], "classify")
 
     from frn.cli.shell.photo_arguments import find_photos
@@ -100,10 +102,10 @@ def classify(
         results = ResultsFile(out, run_digest(classifier), resume=resume, replace=replace)
         failed = _write_lines(classifier, names, results, top)
         if failed:
-            raise FrnError(f"{failed} images could not be read: their lines in {out} give the reason")
+            raise FrnError(f"{failed} images could not be read; their lines in {out} give the reasons")
         return
     if transductive:
-        note("transductive: each answer depends on the other photos")
+        note("transductive: each answer depends on all photos of the call")
     album = _album(classifier, report, len(names)) if report else None
     failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
     paths = map(Path, names)
@@ -129,7 +131,7 @@ def classify(
 
 
 def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFile", top: int) -> int:
-    """Classify the photos that are not in the results yet; return how many photos could not be read."""
+    """Classify the photos that are not yet in the results; return how many photos could not be read."""
     with results, progress_bar("photos") as progress:
         names = dict.fromkeys(asked)
         left = [name for name in names if name not in results.done]
@@ -149,7 +151,7 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
 
 
 def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
-    """Return the album that collects the photos of a report; announce the size of a large report in advance."""
+    """Return the album that collects the photos for a report; announce the size of a large report in advance."""
     from frn.report.photos_page import CARD_BYTES, Album, page_paths
     from frn.system.overwriting import require_writable
 
@@ -185,7 +187,7 @@ def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dic
 
 
 def _as_row(name: str, outcome: "Prediction | FrnError") -> dict[str, object]:
-    """Return a photo as one flat row with a column for every class's probability."""
+    """Return one flat row for a photo, with a column for the probability of each class."""
     if isinstance(outcome, FrnError):
         return {"image": name, "error": str(outcome)}
     line = _as_line(name, outcome)

@@ -1,4 +1,4 @@
-"""`frn enroll`: save classes from folders in a project file."""
+"""`frn enroll`: save classes from folders of photos in a project file."""
 
 from dataclasses import asdict
 from functools import partial
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @prints_result()
 def enroll(
-    sources: Annotated[list[str], typer.Argument(help="Class folders as in classify, or NAME=FOLDER...")],
+    sources: Annotated[list[str], typer.Argument(help="Class folders as for classify, or NAME=FOLDER...")],
     out: Annotated[Path, typer.Option(help="Project file to write (.frn.json).")],
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
     threshold: options.Threshold = None,
@@ -34,10 +34,10 @@ def enroll(
     """Save classes from folders of photos in a project file.
 
     Use the project with `frn classify`, `frn explain`, `frn export` and frn-tui. It stores the paths of the photos, not
-    the photos. Give a project to enroll its photos again, for example with another model.
+    the photos. To enroll the photos of a project again, for example with a different model, pass the project.
 
-    The table shows how much of each photo the rest of its class explains. A low minimum suggests a photo in the wrong
-    class.
+    For each class, the table shows how much of a photo the other photos of the class explain. A low minimum suggests a
+    photo in the wrong class.
     """
     import dataclasses
 
@@ -69,10 +69,10 @@ def enroll(
 
 
 def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[FrnError]:
-    """Enroll; under torchrun each rank embeds a share of the photos, and rank 0 creates the classes.
+    """Enroll the classes. Under torchrun, each rank embeds a share of the photos and rank 0 creates the classes.
 
     Raises:
-        FrnError: if the ranks have different files or models.
+        FrnError: if the ranks do not have the same files and model.
     """
     if world() == 1:
         return classifier.enroll(members)
@@ -106,7 +106,7 @@ def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
         else:
             listed_folder = list_images(Path(folder))
             if not listed_folder.images:
-                raise FrnError(f"{folder}: has no images in it")
+                raise FrnError(f"{folder}: contains no images")
             found = {name: [Path(folder) / file for file in listed_folder.images]}
             reasons = [entry.reason for entry in listed_folder.skipped]
         for twin in found.keys() & members.keys():
@@ -130,7 +130,7 @@ def _show(out: Path, classifier: "Classifier") -> None:
     rows = []
     for entry in classifier.state.classes:
         shares = classifier.leave_one_out.get(entry.name)
-        cells = ("", "one image, so leave-one-out is not possible")
+        cells = ("", "only one image: leave-one-out is not possible")
         if shares is not None:
             least = entry.supports[shares.argmin()].path.name
             cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")

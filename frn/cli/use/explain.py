@@ -1,4 +1,4 @@
-"""`frn explain`: an image of where each class could and could not reconstruct a photo."""
+"""`frn explain`: draw where each class can and cannot reconstruct a photo."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ from frn.system.overwriting import require_writable
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 LONGEST = {"JPEG": 65_500, "WEBP": 16_383}
-"""Largest width and height in pixels that each format can store."""
+"""Largest width and height that each format can store, in pixels."""
 
 
 @prints_result()
@@ -24,7 +24,9 @@ def explain(
     out: Annotated[Path, typer.Option(help="Image to write: .png, .jpg or .webp.")],
     model: options.ClassifierModel = None,
     top: Annotated[int, typer.Option(min=1, help="Number of classes to show, best first.")] = 7,
-    smooth: Annotated[bool, typer.Option("--smooth", help="Interpolate between locations.")] = False,
+    smooth: Annotated[
+        bool, typer.Option("--smooth", help="Interpolate between the locations of the error map.")
+    ] = False,
     tta: options.TtaName = "none",
     device: options.Device = "auto",
     replace: options.Replace = False,
@@ -32,7 +34,7 @@ def explain(
 ) -> None:
     """Draw where each class can and cannot reconstruct a photo.
 
-    Dark parts are explained, light parts are not. All classes share one scale.
+    Dark areas are explained, light areas are not. All classes share one scale.
     """
     import io
 
@@ -44,7 +46,7 @@ def explain(
     from frn.system.files import write_atomically
 
     if out.suffix.lower() not in FORMATS:
-        raise FrnError(f"{out}: an image name must end in {' or '.join(FORMATS)}")
+        raise FrnError(f"{out}: the image's name must end in {' or '.join(FORMATS)}")
     require_writable(out, replace=replace)
     refuse_a_photo(classes, str(image), "explain")
     photo = open_image(image)  # before enrolling, to report a wrong photo at once
@@ -62,8 +64,8 @@ def explain(
     rendered, form_of = sheet(crop, image.name, panels, smooth=smooth), FORMATS[out.suffix.lower()]
     if max(rendered.size) > LONGEST.get(form_of, math.inf):
         raise FrnError(
-            f"{out}: the image has {rendered.width} x {rendered.height} pixels, but {form_of} allows up to "
-            f"{LONGEST[form_of]:,} on a side. Lower --top, or use a name that ends in .png."
+            f"{out}: the image is {rendered.width} x {rendered.height} pixels, but {form_of} allows at most "
+            f"{LONGEST[form_of]:,} per side. Lower --top, or use a name that ends in .png."
         )
     picture = io.BytesIO()
     rendered.save(picture, form_of, **marked(form_of))

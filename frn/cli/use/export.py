@@ -1,4 +1,4 @@
-"""`frn export`: models for any onnxruntime."""
+"""`frn export`: export models for any onnxruntime."""
 
 import shlex
 from pathlib import Path
@@ -35,9 +35,9 @@ def export(
         Literal["fp32", "fp16", "int8"], typer.Option(help="fp16: half the size; int8: a quarter (with --calibrate).")
     ] = "fp32",
     calibrate: Annotated[
-        Path | None, typer.Option(help="Folder of class folders to calibrate and test int8 on.")
+        Path | None, typer.Option(help="Folder of class folders for calibrating and testing int8.")
     ] = None,
-    max_drop: Annotated[float, typer.Option(min=0, help="Accuracy that int8 may lose, in percentage points.")] = 1.0,
+    max_drop: Annotated[float, typer.Option(min=0, help="Largest accuracy loss for int8, in percentage points.")] = 1.0,
     weights: Annotated[bool, typer.Option("--weights", help="Also write model.safetensors for torch.")] = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="Short for --as onnx.")] = False,
     file_format: Annotated[
@@ -49,19 +49,19 @@ def export(
 ) -> None:
     """Export ONNX files for any onnxruntime: features.onnx, head.onnx and, with --classes, classifier.onnx.
 
-    Each file uses standard operators only, and README.md beside them explains how to call them. Every file is compared
-    with the original before it is written. An earlier export in --out is replaced.
+    The files use only standard operators, and a README.md explains how to call them. Each model is checked against the
+    original before its file is written. An earlier export in --out is replaced.
 
-    --web writes a web page instead. Any file server can host it. Photos stay in the browser, and after the first visit
-    it works offline.
+    --web writes a web page instead. Any file server can host it. Photos stay in the browser, and the page works offline
+    after the first visit.
     """
     if onnx and (file_format != "onnx" or web):
         raise FrnError("--onnx is short for --as onnx. Remove it if you use --as or --web.")
     if (out is None) == (web is None):
-        raise FrnError("give either --out for ONNX files or --web for a page")
+        raise FrnError("pass either --out for ONNX files or --web for a web page")
     if web is not None:
         if precision != "fp32" or weights or file_format != "onnx":
-            raise FrnError("--web uses the model as it is. Remove --precision, --weights and --as out.")
+            raise FrnError("--web uses the model as it is. Remove --precision, --weights and --as.")
         _web(web, runtime, model, classes, threshold, tta, wants, replace)
         return
     assert out is not None

@@ -20,7 +20,7 @@ Groups = dict[str, list[Path]]
 @prints_result()
 def group(
     photos: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
-    out: Annotated[Path, typer.Option(help="New folder of copies, or project (.frn.json) to write.")],
+    out: Annotated[Path, typer.Option(help="New folder for copies, or project (.frn.json) to write.")],
     groups: Annotated[
         int | None, typer.Option(min=1, help="Number of groups.", show_default="chosen from the photos")
     ] = None,
@@ -31,9 +31,9 @@ def group(
 ) -> None:
     """Group similar unlabelled photos into probable classes.
 
-    You can then rename, merge and delete the groups and use them as classes. The most central photos of a group come
-    first. --out is a new folder with a folder of copies for each group, or a project that refers to the original
-    photos. No photo is moved or overwritten.
+    You can then rename, merge and delete the groups and use them as classes. Each group starts with its most
+    central photos. --out is a new folder, where each group gets a subfolder of copies, or a project that refers to the
+    original photos. No photo is moved or overwritten.
     """
     from frn.cli.shell.photo_arguments import find_photos
 
@@ -44,7 +44,7 @@ def group(
     from frn.ridge.unlabelled.groups import group as found_in
 
     if not is_project(out) and out.exists() and (out.is_file() or any(out.iterdir())):
-        raise FrnError(f"{out}: already exists. Give a folder that does not exist.")
+        raise FrnError(f"{out}: already exists. Choose a new folder.")
     extractor = load_extractor(model, device, tta)
     read, unread = _read(extractor, names)
     report_skipped(unread)
@@ -71,11 +71,11 @@ def group(
         )
         stdout().print(f"{printable(str(out))}: {len(read):,} photos in {len(listed)} groups")
         if copies:
-            note(f"{len(copies)} photos are near copies of others and share their groups")
+            note(f"{len(copies)} photos are near copies of others and were put into the same groups")
 
 
 def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, Embedded]], list[str]]":
-    """Return the maps of distinct photos, and the reasons for skipped ones. Raises FrnError if there are no photos."""
+    """Return the maps of distinct photos and why others were skipped. Raises FrnError if no photo can be read."""
     from frn.inference.feature_cache import FeatureStore
 
     read: dict[str, tuple[Path, Embedded]] = {}
@@ -90,12 +90,12 @@ def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, E
                 read[outcome.key] = path, outcome
             progress(done, len(names))
     if not read:
-        raise FrnError(f"none of {len(names)} photos can be read. The first: {skipped[0]}")
+        raise FrnError(f"none of the {len(names)} photos can be read. The first error: {skipped[0]}")
     return list(read.values()), skipped
 
 
 def _copy(out: Path, members: Groups) -> None:
-    """Write a new folder with a folder of copies for each group."""
+    """Write a new folder with a subfolder of copies for each group."""
     import shutil
 
     from frn.system.file_sets import new_folder

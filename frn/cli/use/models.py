@@ -1,4 +1,4 @@
-"""`frn models`: shipped and added models."""
+"""`frn models`: list, add, compare and remove models."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from frn.models.zoo import ModelFiles
 
 MEASURED = ("path", "backbone", "method", "size", "bytes")
-"""Fields that neither a header's record nor notes may change."""
+"""Measured fields, which the header's record and the notes cannot override."""
 
 app = typer.Typer(invoke_without_command=True, help="List, add and remove named models.")
 
@@ -31,7 +31,7 @@ def models(context: typer.Context, wants: FormatName = "table") -> None:
     found = {}
     remove_unfinished_models()
     for folder in closed_models():
-        note(f"warning: {folder}: this account cannot read the folder. Change its permissions.")
+        note(f"warning: {folder}: the folder cannot be read. Change its permissions.")
     for name, files in named_models().items():
         try:
             found[name] = _facts(files)
@@ -46,7 +46,7 @@ def models(context: typer.Context, wants: FormatName = "table") -> None:
 def add(
     network: Annotated[str, typer.Argument(help="Name, torchvision:NAME, timm:NAME, model file or run.")],
     name: Annotated[
-        str | None, typer.Option(help="Name for the added model.", show_default="its name, up to the first dot")
+        str | None, typer.Option(help="Name for the added model.", show_default="its own name, up to the first dot")
     ] = None,
     weights: Annotated[
         Path | None,
@@ -63,7 +63,7 @@ def add(
     preset: options.ImportPreset = None,
     wants: FormatName = "table",
 ) -> None:
-    """Add a pretrained backbone, a run or an authors' checkpoint under a name.
+    """Add a pretrained backbone, a training run or a checkpoint from the paper's authors under a name.
 
     `frn models known` lists short names. FRN needs no training on a pretrained backbone: leave-one-out chooses lambda,
     rho and the temperature for your classes, and `frn eval` chooses them on the validation split. Check the licence of
@@ -75,9 +75,9 @@ def add(
 
     is_file = network not in catalogue() and (is_bare(Path(network)) or Path(network).exists())
     if is_file and (weights or size or method):
-        raise FrnError(f"{network}: is already a model. Remove --weights, --size and --method.")
+        raise FrnError(f"{network}: already contains a whole model. Remove --weights, --size and --method.")
     if not is_file and preset:
-        raise FrnError("--preset is for the authors' .pth files only")
+        raise FrnError("--preset only applies to the authors' .pth files")
     from frn_export.added import add_file, add_model
 
     if is_file:
@@ -100,7 +100,7 @@ def add(
 @app.command()
 @prints_result()
 def known(wants: FormatName = "table") -> None:
-    """List the networks with short names for `frn models add`."""
+    """List the networks that `frn models add` knows by a short name."""
     from frn.models.catalogue import catalogue
 
     facts = {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in catalogue().items()}
@@ -125,8 +125,8 @@ def compare(
 ) -> None:
     """Compare models on your own classes.
 
-    Each model enrolls the classes and classifies every example photo by leave-one-out. The table shows the accuracy
-    with its 95 % interval, the AUROC for unknown photos, and the time and size of each model.
+    Each model enrolls the classes and classifies every example photo by leave-one-out. For each model, the table
+    shows the accuracy with its 95 % interval, the AUROC for unknown photos, the time per photo and the file size.
     """
     from frn.estimator.comparison import compare_models, disagreements
     from frn.estimator.loading import class_files
@@ -169,7 +169,9 @@ def compare(
         )
     print_table(("model", "right", "AUROC", "time", "size"), rows)
     if len(found) > 1:
-        stdout().print(f"The models disagree on {len(differing)} of {found[0].photos} photos (--json lists them).")
+        stdout().print(
+            f"The models disagree on {len(differing)} of {found[0].photos} photos (--json lists these photos)."
+        )
 
 
 @app.command()
@@ -183,7 +185,7 @@ def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")])
 
 
 def _facts(files: "ModelFiles") -> dict[str, Any]:
-    """Return a model's entry for `--json`: its header's record and notes; measured values take precedence."""
+    """Return a model's entry for `--json`: measured values, then the fields of the header's record and the notes."""
     from frn.models.header import read_header
     from frn.models.notes import read_notes
 

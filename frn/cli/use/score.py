@@ -1,4 +1,4 @@
-"""`frn score`: results on photos of known classes."""
+"""`frn score`: accuracy and calibration on labelled photos."""
 
 import math
 from dataclasses import asdict
@@ -36,12 +36,12 @@ MAX_ERRORS = 10
 @prints_result()
 def score(
     classes: options.Classes,
-    labelled: Annotated[Path, typer.Argument(help="Labelled photos: class folders, a zip or a CSV of these.")],
+    labelled: Annotated[Path, typer.Argument(help="Labelled photos: class folders, a zip or a CSV.")],
     model: options.ClassifierModel = None,
     threshold: options.Threshold = None,
     false_rejections: options.FalseRejections = 0.05,
     csv: Annotated[Path | None, typer.Option(help="Write one row per photo to this CSV file.")] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Also write the results as a page (.html).")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Also write a page with the results (.html).")] = None,
     replace: options.Replace = False,
     tta: options.TtaName = "none",
     transductive: options.Transductive = False,
@@ -50,12 +50,12 @@ def score(
 ) -> None:
     """Measure accuracy, confusion and calibration on labelled photos.
 
-    Folders with names of other classes hold photos that should be rejected as unknown. Photos that are also examples,
-    or near copies of one, are skipped.
+    Photos in a folder whose name is not one of the classes should be rejected as unknown. Examples among the photos,
+    and near copies of examples, are skipped.
     """
     check_report(report, replace=replace)
     if replace and csv is None and report is None:
-        raise FrnError("--replace is for the files of --csv and --report. Add one of them, or remove it.")
+        raise FrnError("--replace only applies to --csv and --report. Add one of them, or remove --replace.")
     if csv is not None:
         require_writable(csv, replace=replace)
     from frn.estimator.loading import class_files
@@ -72,9 +72,9 @@ def score(
     report_skipped([*found.broken, *photos.skipped])
     report_skipped(found.notes, all_of_them="")
     if transductive:
-        note("transductive: each answer depends on the other photos")
+        note("transductive: each answer depends on all photos of the call")
     if found.examples:
-        note(f"warning: {len(found.examples)} photos are examples of the classes and are skipped")
+        note(f"warning: {len(found.examples)} photos are examples of the classes and were skipped")
     report_skipped(found.near_copies, all_of_them="--json and --report list them all")
     if csv is not None:
         write_atomically(csv, csv_text(list(found.rows[0]), found.rows))
@@ -159,7 +159,7 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
         text = f"{answer.path}: is {answer.truth}, was labelled {answer.called}"
         console.print(printable(text), soft_wrap=True)
     if len(found.errors) > MAX_ERRORS:
-        console.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--csv has all)")
+        console.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--csv lists all)")
     said = sum(answer.probability for answer in found.known) / len(found.known)
     console.print(
         f"calibration: mean probability {said:.1%}, accuracy {found.accuracy:.1%}; "
@@ -168,7 +168,7 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     threshold, rejected = classifier.threshold, found.false_rejections
     told = f"unknown (typically below {threshold:.0%} explained): {rejected:.1%} of these photos"
     if found.unknown:
-        caught = f"{found.true_positive_rate:.1%} of {len(found.unknown)} photos of no class"
+        caught = f"{found.true_positive_rate:.1%} of {len(found.unknown)} photos from other classes"
         told += f", {caught}; AUROC {100 * found.auroc:.1f} %"
     console.print(told)
     if classifier.threshold_override is None:

@@ -143,6 +143,6 @@ def test_another_page_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
 
 
 def test_exactly_one_of_out_and_web_is_required(tmp_path: Path) -> None:
-    assert "give either --out for ONNX files or --web for a page" in frn("export").stderr
+    assert "pass either --out for ONNX files or --web for a web page" in frn("export").stderr
     assert "either --out for ONNX files or --web" in frn("export", "--out", tmp_path, "--web", tmp_path).stderr
     assert "uses the model as it is" in frn("export", "--web", tmp_path, "--precision", "fp16").stderr

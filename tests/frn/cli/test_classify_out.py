@@ -27,7 +27,7 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     asked = (classes, *photos, broken, photos[0])
     result = classify(*asked, "--out", out, "--top", 2)
     assert result.exit_code == 1
-    assert f"1 images could not be read: their lines in {out} give the reason" in result.stderr
+    assert f"1 images could not be read; their lines in {out} give the reasons" in result.stderr
     whole = out.read_bytes()
     found = [json.loads(line) for line in whole.splitlines()]
     assert [line["image"] for line in found] == [*map(str, photos), str(broken)]
@@ -50,15 +50,15 @@ def test_conflicting_options_are_refused(tmp_path: Path) -> None:
     words = (SAMPLES / "moths", SAMPLES / "queries")
     assert "--out only writes JSON lines" in classify(*words, "--out", tmp_path / "x", "--json").stderr
     for name, instead in (("x.csv", "--csv > x.csv"), ("x.html", "--report FILE.html")):
-        assert f"Name it x.jsonl, or use {instead}" in classify(*words, "--out", name).stderr
+        assert f"Name the file x.jsonl, or use {instead}" in classify(*words, "--out", name).stderr
     assert "--transductive needs all photos at once" in classify(*words, "--transductive", "--out", "x").stderr
-    assert "--resume continues the file of --out" in classify(*words, "--resume").stderr
+    assert "--resume continues an --out file" in classify(*words, "--resume").stderr
 
 
 def test_transductive_answers_say_that_they_depend_on_the_other_photos() -> None:
     words = (SAMPLES / "moths", SAMPLES / "queries", "--json")
     alone, together = classify(*words), classify(*words, "--transductive")
-    assert "each answer depends on the other photos" in together.stderr
+    assert "each answer depends on all photos of the call" in together.stderr
     first, second = ([json.loads(line) for line in found.stdout.splitlines()] for found in (alone, together))
     assert all(line.pop("transductive") for line in second)
     assert [line["unknown"] for line in first] == [line["unknown"] for line in second]

@@ -243,5 +243,5 @@ def test_too_large_image_names_a_format_that_fits(tmp_path: Path, monkeypatch: p
         Image.new("L", (1, LONGEST["WEBP"] + 1)).save(tmp_path / "x.webp")
     monkeypatch.setitem(LONGEST, "WEBP", 600)
     words = ("explain", MOTHS, PHOTO, "--model", "conv4", "--out")
-    assert "WEBP allows up to 600 on a side. Lower --top, or use a name" in frn(*words, tmp_path / "x.webp").stderr
+    assert "WEBP allows at most 600 per side. Lower --top, or use a name" in frn(*words, tmp_path / "x.webp").stderr
     assert frn(*words, tmp_path / "x.png").exit_code == 0

@@ -64,4 +64,4 @@ def test_unreadable_photos_are_reported(tmp_path: Path) -> None:
     broken.write_bytes(b"no photo")
     result = group(broken, "--out", tmp_path / "groups")
     assert result.exit_code == 1
-    assert f"none of 1 photos can be read. The first: {broken}" in result.stderr
+    assert f"none of the 1 photos can be read. The first error: {broken}" in result.stderr

@@ -40,7 +40,7 @@ def test_folder_of_folders_suggests_a_glob(here: Path) -> None:
     (here / "year" / "may").mkdir(parents=True)
     (here / "year" / "may" / "y.jpg").write_bytes(PHOTO.read_bytes())
     result = classify("year")
-    hint = f"For photos in its folders: '{Path('year/**/*.jpg')}', in quotes"
+    hint = f"To include its subfolders, pass '{Path('year/**/*.jpg')}', in quotes"
     assert result.stderr == f"error: year: contains no images. {hint}\n"
     assert images(classify("year/**/*.jpg")) == ["year/may/y.jpg"]
     assert classify("empty").stderr == "error: empty: contains no images\n"
@@ -59,7 +59,7 @@ def test_listed_names_are_not_globs_and_bad_ones_are_skipped(here: Path) -> None
     assert images(result) == ["x1.jpg", "x[1].jpg", "*.png"]
     assert result.stderr == "warning: empty: contains no images\nerror: 2 of 3 images could not be read\n"
     assert images(classify("x[1].jpg")) == ["x1.jpg"]
-    assert classify("-", stdin=b"empty").stderr.endswith("error: -: stdin lists folders without photos\n")
+    assert classify("-", stdin=b"empty").stderr.endswith("error: -: the folders listed on stdin contain no photos\n")
 
 
 def test_list_is_split_only_at_newlines(here: Path) -> None:

@@ -54,7 +54,7 @@ def test_classes_whose_names_look_alike_are_reported_once(tmp_path: Path) -> Non
     for name in ("Jay", "jay", "wren"):
         photos(tmp_path / name)
     told = frn("classify", tmp_path, tmp_path / "Jay" / "0.png", "--model", "conv4")
-    assert told.stderr.count("'Jay' and 'jay' are different classes, although their names look alike") == 1
+    assert told.stderr.count("'Jay' and 'jay' are different classes, but their names look alike") == 1
     assert "wren" not in told.stderr
 
 

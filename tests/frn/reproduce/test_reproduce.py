@@ -192,7 +192,7 @@ def test_unneeded_data_set_gives_a_note(tmp_path: Path) -> None:
     words = ("reproduce", "cifar-fs", "--row", "frn", "--data", f"cub={tmp_path}", "--out", tmp_path / "out")
     result = frn(*words, "--dry-run")
     assert result.exit_code == 0
-    assert f"--data cub={tmp_path}: is not needed; these rows use cifar-fs" in result.stderr
+    assert f"--data cub={tmp_path}: not needed; these rows use cifar-fs" in result.stderr
 
 
 def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
@@ -200,8 +200,14 @@ def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
         (("ablations",), "unknown table 'ablations'. Did you mean ablation"),
         (("cifar-fs", "--row", "dns"), "has no row 'dns'. It has: frn, dummy-tuned"),
         (("cifar-fs", "--data", tmp_path / "none"), "none is not a folder"),
-        (("cifar-fs", "--data", f"cub-rwa={tmp_path}"), "no table uses a data set 'cub-rwa' (these rows use cifar-fs)"),
-        (("cross-domain", "--data", tmp_path), "with a NAME of: cub-raw, cub-raw-all, cub-raw-chen, mini-imagenet"),
+        (
+            ("cifar-fs", "--data", f"cub-rwa={tmp_path}"),
+            "no table uses a data set named 'cub-rwa' (these rows use cifar-fs)",
+        ),
+        (
+            ("cross-domain", "--data", tmp_path),
+            "where NAME is one of: cub-raw, cub-raw-all, cub-raw-chen, mini-imagenet",
+        ),
     ):
         result = frn("reproduce", *words)
         assert result.exit_code == 1

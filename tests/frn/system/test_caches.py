@@ -179,9 +179,9 @@ def test_foreign_files_in_the_cache_are_kept_and_reported(three: Path, private_c
         *theirs,
         split.path / "note.txt",
     }
-    assert f"{split.path}: does not belong to frn and was kept" in told
-    assert "holiday: does not belong to frn and was kept" in told
-    assert f"{caches.FEATURES}: does not belong to frn and was kept" in told
+    assert f"{split.path}: was not written by frn, so it is kept" in told
+    assert "holiday: was not written by frn, so it is kept" in told
+    assert f"{caches.FEATURES}: was not written by frn, so it is kept" in told
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")

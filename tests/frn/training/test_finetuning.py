@@ -68,7 +68,7 @@ def test_harmful_fine_tuning_keeps_the_original_model(photos: Path, tmp_path: Pa
     run = tmp_path / "run"
     told = frn("finetune", photos, "--model", "conv4", "--out", run, "--epochs", 1, "--lr", 0.5)
     assert told.exit_code == 0, told.output
-    assert "no checkpoint was better than the initial model" in told.stdout
+    assert "no checkpoint was better than the starting model" in told.stdout
     start = load_model("conv4").state_dict()
     assert all(torch.equal(tensor, start[name]) for name, tensor in load_model(run).state_dict().items())
 
