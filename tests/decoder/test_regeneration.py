@@ -61,7 +61,7 @@ def test_decoder_learns_without_changing_its_model(images: StoredImages, tmp_pat
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_an_interrupted_run_resumes_bit_for_bit(images: StoredImages, tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_with_bit_identical_results(images: StoredImages, tmp_path: Path) -> None:
     schedule = DecoderSchedule(epochs=2, batch=20)
     asked = iter([False, False, False, True])
     train_decoder(small(), images, tmp_path / "whole", schedule, RunSettings())

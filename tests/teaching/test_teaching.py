@@ -63,7 +63,7 @@ def run(out: Path, recipe: TeachingRecipe = RECIPE, *, steps: int | None = None,
     )  # fmt: skip
 
 
-def test_stopped_teaching_resumes_bit_for_bit(tmp_path: Path) -> None:
+def test_stopped_teaching_resumes_with_bit_identical_results(tmp_path: Path) -> None:
     assert run(tmp_path / "whole").finished
     assert not run(tmp_path / "parts", steps=4).finished
     assert run(tmp_path / "parts", resume=True).finished

@@ -49,7 +49,7 @@ def drawn_norm(channels: int) -> nn.BatchNorm2d:
         (2, (7, 5), 0.1, True, torch.bfloat16),
     ],
 )
-def test_compiled_results_gradients_and_statistics_equal_plain_functions(
+def test_compiled_results_gradients_and_statistics_equal_those_of_plain_functions(
     branches: int, size: tuple[int, int], slope: float, pool: bool, dtype: torch.dtype
 ) -> None:
     torch.manual_seed(0)
@@ -83,7 +83,7 @@ def test_compiled_results_gradients_and_statistics_equal_plain_functions(
 
 
 @needs_compiler
-def test_compiled_backbone_trains_with_the_same_result() -> None:
+def test_compiled_backbone_trains_to_the_same_result() -> None:
     torch.manual_seed(0)
     plain = build_backbone("resnet12-small", size=42)
     compiled, exact = copy.deepcopy(plain), copy.deepcopy(plain).double()
@@ -131,7 +131,7 @@ def test_networks_without_such_blocks_are_refused() -> None:
 
 
 @needs_compiler
-def test_compiled_run_trains_the_same_and_resumes_bit_for_bit(tmp_path: Path) -> None:
+def test_compiled_run_trains_identically_and_resumes_with_bit_identical_results(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     compiled = RunSettings(compiled=True)
     plain, _ = quick(tmp_path / "plain")
@@ -151,7 +151,7 @@ def test_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         RunOptions(preset="demo", compiled=True).check()
 
 
-def test_failing_compiler_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_compiler_gives_a_one_line_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object, **__: object) -> NoReturn:
         raise torch._dynamo.exc.TorchRuntimeError("no room for the cache\nand more")
 

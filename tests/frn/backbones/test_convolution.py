@@ -21,7 +21,7 @@ def gradients(layer: nn.Conv2d, x: Tensor, *, bf16: bool) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.parametrize("grid", [(4, 4), (3, 5)])
-def test_convolution_equals_torchs_up_to_rounding(grid: tuple[int, int]) -> None:
+def test_convolution_equals_that_of_torch_up_to_rounding(grid: tuple[int, int]) -> None:
     torch.manual_seed(0)
     ours = Convolution3x3(160, 192).to(memory_format=torch.channels_last)
     plain = nn.Conv2d(160, 192, 3, padding=1, bias=False).to(memory_format=torch.channels_last)

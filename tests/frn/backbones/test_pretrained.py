@@ -41,7 +41,7 @@ def small_vit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
-def test_pretrained_maps_come_from_before_pooling(tmp_path: Path, suffix: str) -> None:
+def test_pretrained_maps_are_taken_before_pooling(tmp_path: Path, suffix: str) -> None:
     file = weights_of("resnet18", tmp_path, suffix)
     model = import_pretrained("torchvision:resnet18", file, size=96)
     whole = models.resnet18()
@@ -71,7 +71,7 @@ def test_transformer_maps_are_the_last_tokens_without_the_class_token(tmp_path: 
 
 
 @pytest.mark.usefixtures("small_vit")
-def test_positions_are_resampled_for_the_image_size(tmp_path: Path) -> None:
+def test_position_embeddings_are_resampled_to_the_image_size(tmp_path: Path) -> None:
     file = weights_of("vit_b_16", tmp_path)
     model = import_pretrained("torchvision:vit_b_16", file, size=64)
     assert model.feature_maps(torch.rand(1, 3, 64, 64)).shape == (1, 16, 48)
@@ -99,13 +99,13 @@ def test_pretrained_backbone_stays_frozen(tmp_path: Path) -> None:
     assert not any(module.training for module in model.backbone.modules())
 
 
-def test_images_are_preprocessed_like_those_of_the_weights() -> None:
+def test_images_are_preprocessed_as_the_weights_expect() -> None:
     first, second = (recipe("torchvision:resnet50", Path(f"resnet50-{name}.pth")) for name in ("0676ba61", "11ad3fa6"))
     assert (first.size, first.resize(224), first.mean) == (224, 256, (0.485, 0.456, 0.406))
     assert (second.resize(224), second.resize(112)) == (232, 116)
 
 
-def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
+def test_weights_for_a_different_network_are_refused(tmp_path: Path) -> None:
     file = weights_of("resnet34", tmp_path)  # has all weights of a ResNet-18, and more
     with pytest.raises(FrnError, match=r"does not match this network: it has an unknown layer1\.2"):
         import_pretrained("torchvision:resnet18", file)
@@ -149,7 +149,7 @@ def test_a_backbone_without_maps_is_refused(name: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "side", "grid"), [("resnet18", 64, (2, 2)), ("vit_small_patch14_dinov2", 56, (4, 4))])
-def test_timm_networks_give_maps(name: str, side: int, grid: tuple[int, int], tmp_path: Path) -> None:
+def test_timm_networks_return_maps(name: str, side: int, grid: tuple[int, int], tmp_path: Path) -> None:
     timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
     whole = timm.create_model(name, pretrained=False).eval()
     torch.save(whole.state_dict(), tmp_path / "weights.pth")
@@ -215,7 +215,7 @@ def test_efficientnet_package_weights_are_matched_by_order(tmp_path: Path) -> No
     assert all(torch.equal(value, theirs[i]) for i, value in enumerate(own.values()))
 
 
-def test_weights_of_another_efficientnet_lite_are_refused(tmp_path: Path) -> None:
+def test_weights_for_a_different_efficientnet_lite_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="does not match this network"):
         import_pretrained("timm:tf_efficientnet_lite0", lite_weights(tmp_path, "tf_efficientnet_lite1"), size=64)
 

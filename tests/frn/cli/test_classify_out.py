@@ -55,7 +55,7 @@ def test_conflicting_options_are_refused(tmp_path: Path) -> None:
     assert "--resume continues the file of --out" in classify(*words, "--resume").stderr
 
 
-def test_transductive_answers_say_that_they_depend_on_the_other_photos() -> None:
+def test_transductive_answers_state_that_they_depend_on_the_other_photos() -> None:
     words = (SAMPLES / "moths", SAMPLES / "queries", "--json")
     alone, together = classify(*words), classify(*words, "--transductive")
     assert "each answer depends on the other photos" in together.stderr
@@ -66,7 +66,7 @@ def test_transductive_answers_say_that_they_depend_on_the_other_photos() -> None
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX sets the limit")
-def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_the_file_name(tmp_path: Path) -> None:
     out = tmp_path / "new" / "results.jsonl"
     words = ["classify", SAMPLES / "moths", SAMPLES / "queries", "--out", out, "--model", "conv4"]
     result = processes.run(["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", sys.executable, "-m", "frn", *words])

@@ -62,7 +62,7 @@ def test_suggested_commands_keep_names_unchanged(tmp_path: Path, capsys: pytest.
     )
 
 
-def test_long_path_stays_on_one_line(classes: Path) -> None:
+def test_long_path_is_not_wrapped(classes: Path) -> None:
     long = Path(*["a" * 200] * 6)
     long.mkdir(parents=True)
     shutil.copy(PHOTO, long)

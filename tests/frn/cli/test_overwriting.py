@@ -81,7 +81,7 @@ def many_photos(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("key", ALL, ids=" ".join)
-def test_foreign_file_is_kept_without_replace(tmp_path: Path, key: tuple[str, str]) -> None:
+def test_file_not_written_by_frn_is_kept_without_replace(tmp_path: Path, key: tuple[str, str]) -> None:
     given, file = place(tmp_path, key)
     file.write_bytes(b"of others")
     command, option = key
@@ -130,7 +130,7 @@ def test_image_drawn_by_frn_is_replaced_but_a_photo_is_not(tmp_path: Path, endin
     assert path.read_bytes() == picture.getvalue()
 
 
-def test_table_is_replaced_on_request_and_an_empty_file_always(tmp_path: Path) -> None:
+def test_table_is_replaced_only_on_request_but_an_empty_file_always(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.touch()
     words = ("score", MOTHS, tmp_path / "labelled", "--csv", path)

@@ -133,7 +133,7 @@ def test_photo_rows_are_printed_as_they_are_classified() -> None:
         assert "Traceback" not in process.stderr.read()
 
 
-def test_two_formats_are_refused_and_options_override_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passing_two_formats_is_refused_and_options_override_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     for asked, told in (
         (("--json", "--csv"), "--json and --csv"),
         (("--format", "csv", "--json"), "--json and --format csv"),
@@ -147,7 +147,7 @@ def test_two_formats_are_refused_and_options_override_defaults(monkeypatch: pyte
     assert frn("models", "--format", "csv").stdout.startswith("name,")
 
 
-def test_help_knows_every_command_and_topic() -> None:
+def test_help_covers_every_command_and_topic() -> None:
     for name, topic in TOPICS.items():
         assert frn("help", name).stdout == f"{topic.title}\n\n{topic.text}\n"
     assert "--threshold" in frn("help", "classify").stdout
@@ -249,7 +249,7 @@ def test_current_folder_does_not_set_options(elsewhere: Path) -> None:
         ("fish", "frn train cifar-fs-conv4-s", "cifar-fs-conv4-short"),
     ],
 )
-def test_shell_completion_completes_words(shell: str, typed: str, expected: str) -> None:
+def test_shell_completion_completes_commands_and_options(shell: str, typed: str, expected: str) -> None:
     words = typed.split()
     variables = {
         "_FRN_COMPLETE": f"complete_{shell}",
@@ -263,7 +263,7 @@ def test_shell_completion_completes_words(shell: str, typed: str, expected: str)
     assert expected in result.stdout, result.stderr
 
 
-def test_colours_appear_only_in_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_used_only_in_terminals_that_allow_them(monkeypatch: pytest.MonkeyPatch) -> None:
     colour = re.compile(r"\x1b\[[\d;]*3[0-7]")
     assert "\x1b" not in frn("classify", MOTHS, PHOTO).stdout
     monkeypatch.setenv("TERM", "xterm-256color")

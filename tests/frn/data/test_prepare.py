@@ -205,7 +205,7 @@ def test_omniglot_classes_are_characters_of_alphabets(tmp_path: Path) -> None:
     assert whole == {"train": (8, 24), "val": (2, 6), "test": (10, 30)}
 
 
-def test_unusable_sources_give_one_line(tmp_path: Path) -> None:
+def test_unusable_sources_give_a_one_line_error(tmp_path: Path) -> None:
     page, torn = tmp_path / "page.zip", tmp_path / "torn.zip"
     page.write_text("<!DOCTYPE html><title>Sign in</title>")
     torn.write_bytes(zip_of(tmp_path / "whole.zip", ["a/1.png", "b/1.png"]).read_bytes()[:60])
@@ -242,14 +242,14 @@ def test_only_the_broken_link_is_skipped(tmp_path: Path) -> None:
     assert record.skipped == [f"{tmp_path / 'photos' / 'a' / '2.png'}: is skipped: it is not a file, or a broken link"]
 
 
-def test_folder_with_other_content_is_left_alone(tmp_path: Path) -> None:
+def test_folder_with_unrelated_content_is_left_unchanged(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "train" / "other").mkdir(parents=True)
     with pytest.raises(FrnError, match="already contains something else"):
         prepare("folder", [zip_of(tmp_path / "x-train.zip", ["a/1.png"])], out)
 
 
-def test_real_zips_need_no_changes(tmp_path: Path, real_images: Path) -> None:
+def test_real_zips_work_without_changes(tmp_path: Path, real_images: Path) -> None:
     counts = prepare("omniglot", [real_images / "omniglot-small1.zip"], tmp_path / "out")
     assert sum(classes for classes, _ in counts.values()) == 136
     assert sum(images for _, images in counts.values()) == 2720

@@ -37,7 +37,7 @@ def test_epoch_ends_when_fewer_than_way_classes_are_left() -> None:
         assert np.count_nonzero(rounds - served) < SHAPE.way
 
 
-def test_episode_counts_equal_the_authors() -> None:
+def test_episode_counts_equal_those_of_the_authors_sampler() -> None:
     """The limits were found by simulating the authors' sampler for 64 classes of 600 images."""
     for way, shot, least, most in ((20, 5, 95, 96), (10, 5, 191, 192), (15, 1, 157, 157), (30, 1, 77, 78)):
         shape = EpisodeShape(way=way, shot=shot, queries=15)

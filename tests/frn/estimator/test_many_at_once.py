@@ -174,7 +174,7 @@ def test_tilde_expands_to_the_home_folder(tmp_path: Path, monkeypatch: pytest.Mo
     assert (np.asarray(open_photo("~/x.png")[1]) == photo(3)).all()
 
 
-def test_column_of_paths_works_as_a_list(cheap: FewShotClassifier, tmp_path: Path) -> None:
+def test_column_of_paths_works_like_a_list(cheap: FewShotClassifier, tmp_path: Path) -> None:
     for seed in (0, 1):
         Image.fromarray(photo(seed)).save(tmp_path / f"{seed}.png")
         Image.fromarray(like(seed)).save(tmp_path / f"like {seed}.png")

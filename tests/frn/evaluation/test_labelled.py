@@ -61,14 +61,14 @@ def test_class_without_queries_has_no_recall_or_precision() -> None:
 
 
 @pytest.mark.parametrize("right", [0, 1, 5, 19, 20])
-def test_wilsons_interval_is_where_the_score_test_accepts(right: int) -> None:
+def test_wilson_interval_contains_the_values_that_the_score_test_accepts(right: int) -> None:
     """The ends are the shares p that differ from the measured share by Z standard errors of p."""
     for end in wilson(right, 20):
         assert 0 <= end <= 1
         assert abs(right / 20 - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / 20), abs=1e-9)
 
 
-def test_files_list_every_photo_without_foreign_markup() -> None:
+def test_output_files_list_every_photo_and_escape_markup() -> None:
     rows = list(csv.DictReader(csv_text(list(COUNTED.rows[0]), COUNTED.rows).splitlines()))
     assert [row["label"] for row in rows] == ["a", "a", "b", "a", "a", "a"]
     assert float(rows[2]["probability of b"]) == 0.8
@@ -130,7 +130,7 @@ def test_folders_that_cannot_be_scored_are_reported(tmp_path: Path, labelled: Pa
         score_labelled(classifier, {"eyed footman": sorted((SAMPLES / "moths" / "eyed footman").iterdir())})
 
 
-def test_scoring_needs_no_torch(labelled: Path) -> None:
+def test_scoring_does_not_need_torch(labelled: Path) -> None:
     code = "import sys; from frn.cli.main import app; app(sys.argv[1:], standalone_mode=False)"
     words = [sys.executable, "-c", code + "; print('torch' in sys.modules)", "score", str(SAMPLES / "moths")]
     (labelled / "eyed footman" / "broken.jpg").unlink()

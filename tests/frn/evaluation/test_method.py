@@ -21,7 +21,7 @@ def small(method: str = "proto", backbone: str = "conv4") -> Model:
     return Model(config).eval()
 
 
-def test_the_backbone_is_kept_and_the_head_is_new() -> None:
+def test_the_backbone_is_kept_and_the_head_is_replaced() -> None:
     model, images = small(), torch.rand(3, 3, 32, 32)
     other = with_method(model, "simpleshot")
     assert other.config.method == "simpleshot"

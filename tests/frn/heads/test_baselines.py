@@ -51,7 +51,7 @@ def onto_span(q: Tensor, rows: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("pooled", [True, False])
-def test_dsn_is_the_distance_from_the_span_of_the_supports(pooled: bool) -> None:
+def test_dsn_is_the_distance_to_the_span_of_the_supports(pooled: bool) -> None:
     def score(q: Tensor, s: Tensor) -> Tensor:
         point, rows = (q.mean(0), s.mean(1)) if pooled else (q.flatten(), s.flatten(1))
         return -(point - onto_span(point, rows)).square().mean()
@@ -60,7 +60,7 @@ def test_dsn_is_the_distance_from_the_span_of_the_supports(pooled: bool) -> None
 
 
 @pytest.mark.parametrize(("d", "pooled"), [(64, False), (640, True)])
-def test_dsn_compares_whole_maps_of_few_channels_as_proto_does(d: int, pooled: bool) -> None:
+def test_dsn_compares_whole_maps_with_few_channels_as_proto_does(d: int, pooled: bool) -> None:
     dsn, proto = build_head("dsn", d), build_head("proto", d)
     assert isinstance(dsn, DSNHead)
     assert isinstance(proto, ProtoHead)
@@ -102,7 +102,7 @@ def test_covariance_compares_square_rooted_second_moments() -> None:
     check(CovarianceHead(), score)
 
 
-def test_simpleshot_centres_normalises_and_takes_the_nearest_centroid() -> None:
+def test_simpleshot_centres_normalises_and_chooses_the_nearest_centroid() -> None:
     head = SimpleShotHead(D).double()
     head.centre.copy_(torch.linspace(-1, 1, D))
 

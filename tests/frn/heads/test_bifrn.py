@@ -114,7 +114,7 @@ def weights_by_rule(shapes: dict[str, list[int]]) -> dict[str, Tensor]:
     return state
 
 
-def test_authors_checkpoint_gives_their_logits(tmp_path: Path) -> None:
+def test_checkpoint_from_the_authors_gives_the_same_logits(tmp_path: Path) -> None:
     path = tmp_path / "model_Conv-4.pth"
     torch.save(weights_by_rule(json.loads((GOLDEN / "bifrn.keys.json").read_text())), path)
     model = load_model(path, transform=EvaluationTransform(size=84))

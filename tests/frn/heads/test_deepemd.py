@@ -96,7 +96,7 @@ def test_the_fitted_prototypes_classify_the_supports_better_than_their_mean() ->
 
 
 @needs_pot
-def test_prototypes_are_fitted_without_gradients_too() -> None:
+def test_prototypes_are_also_fitted_if_gradients_are_disabled() -> None:
     support, query = maps(3, 2, 4, 8).float(), maps(2, 4, 8, seed=1).float()
     head = DeepEMDHead(sfc_passes=2)
     expected = head(support, query)

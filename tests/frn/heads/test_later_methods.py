@@ -83,7 +83,7 @@ def enriched_by_hand(head: LCCRNHead, maps: Tensor, d: int) -> Tensor:
 
 
 @pytest.mark.parametrize("d", [6, 80])  # 80 channels are narrowed to 64
-def test_lccrn_reconstructs_two_maps_of_the_query_from_two_of_the_class(d: int) -> None:
+def test_lccrn_reconstructs_two_query_maps_from_two_class_maps(d: int) -> None:
     torch.manual_seed(0)
     head = LCCRNHead(2 * d).train()
 

@@ -99,7 +99,9 @@ def test_jpeg_with_many_scans_is_decoded_in_a_child() -> None:
 
 @pytest.mark.parametrize("kind", [ValueError, OSError, OverflowError, AssertionError, KeyError, RecursionError])
 @pytest.mark.parametrize("words", ["two\nlines", "", "x" * 999])
-def test_any_decoder_error_gives_one_line(kind: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_decoder_error_gives_a_one_line_error(
+    kind: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stumble(*_: object, **__: object) -> Image.Image:
         raise kind(words)
 
@@ -112,7 +114,7 @@ def test_any_decoder_error_gives_one_line(kind: type[Exception], words: str, mon
         assert len(str(caught.value)) < 300
 
 
-def test_values_that_png_cannot_store_give_one_line() -> None:
+def test_values_that_png_cannot_store_give_a_one_line_error() -> None:
     def impossible(image: Image.Image) -> Image.Image:
         return image.crop((0, 0, -4, 3))
 

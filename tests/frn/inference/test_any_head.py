@@ -140,7 +140,7 @@ def test_head_exports_as_one_graph_for_any_episode(method: str, tmp_path: Path) 
     check_model(graph, "head.onnx", [TRACED_HEAD])  # the checks for untrusted files accept it
 
 
-def test_head_with_a_fixed_size_is_refused(tmp_path: Path) -> None:
+def test_head_that_is_fixed_to_one_size_is_refused(tmp_path: Path) -> None:
     class Fixed(Head):
         def forward(self, support: Tensor, query: Tensor) -> Tensor:
             return query.mean((1, 2))[:, None].expand(-1, len(support))  # the tracer treats `len` as a fixed number
@@ -183,7 +183,7 @@ def test_exported_head_gives_the_same_answers(
     assert in_onnxruntime(tmp_path / "again.onnx", photo) == pytest.approx(expected.probabilities, abs=2e-3)
 
 
-def test_exported_head_answers_without_torch(exported: tuple[Path, Path], classes: Path, photo: Path) -> None:
+def test_exported_head_classifies_without_torch(exported: tuple[Path, Path], classes: Path, photo: Path) -> None:
     program = """
 import sys
 from frn.cli.main import app

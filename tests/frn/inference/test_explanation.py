@@ -12,7 +12,7 @@ def lightness(picture: object) -> np.ndarray:
     return np.asarray(picture, dtype=float) @ [0.299, 0.587, 0.114]
 
 
-def test_worst_explained_block_is_brightest_at_its_place() -> None:
+def test_worst_explained_block_is_the_brightest() -> None:
     errors = np.zeros((5, 5))
     errors[1, 3] = 2.0
     grey = np.full((85, 85, 3), 90, dtype=np.uint8)
@@ -58,7 +58,7 @@ def test_errors_beyond_the_scale_are_clipped() -> None:
     assert beyond.tobytes() == overlay(CROP, errors.clip(0, 1), low=0, high=1).tobytes()
 
 
-def test_sheet_has_the_unchanged_photo_and_a_panel_per_class() -> None:
+def test_sheet_shows_the_unchanged_photo_and_a_panel_per_class() -> None:
     panels = [Panel(f"class {i} " + "x" * 200, "note ß", np.random.default_rng(i).random((5, 5))) for i in range(5)]
     picture = sheet(CROP, "a photo with a very long name " * 5, panels)
     assert picture.size[0] == 4 * (PANEL + GAP) + GAP

@@ -56,7 +56,7 @@ def test_an_image_smaller_than_a_location_is_refused() -> None:
         Model(ModelConfig(backbone="conv4", method="frn")).feature_maps(torch.rand(1, 3, 12, 40))
 
 
-def test_unknown_backbone_lists_the_known_ones() -> None:
+def test_error_about_an_unknown_backbone_lists_the_known_ones() -> None:
     with pytest.raises(
         FrnError, match="unknown backbone 'conv5'; choose one of: conv4, resnet12, resnet12-small, resnet9"
     ):

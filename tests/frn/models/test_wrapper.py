@@ -111,7 +111,7 @@ def test_processed_support_set_gives_the_same_logits() -> None:
         torch.testing.assert_close(shuffled, at_once, atol=1e-4, rtol=1e-4)
 
 
-def test_classes_of_different_shots_are_scored_the_same_together_and_alone() -> None:
+def test_classes_with_different_shots_are_scored_identically_together_and_alone() -> None:
     model, maps = FRN(small_network()), torch.randn(9, 4, 16)
     one, two = maps[:1], maps[1:4]
     both = model.score([one, two], maps[4:])
@@ -217,7 +217,7 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> str:
     return "mine"
 
 
-def test_a_registered_backbone_is_saved_exported_and_used(mine: str, tmp_path: Path, moths: Path) -> None:
+def test_a_registered_backbone_can_be_saved_exported_and_used(mine: str, tmp_path: Path, moths: Path) -> None:
     config = ModelConfig(backbone=mine, method="frn", transform=EvaluationTransform(size=32))
     save_model(Model(config), tmp_path / "m.safetensors")
     model = load_model(tmp_path / "m.safetensors")

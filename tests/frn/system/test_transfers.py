@@ -87,7 +87,7 @@ def test_stalled_hub_download_stops(hub: Served, monkeypatch: pytest.MonkeyPatch
         fetch_from_hub("x/y", "model.safetensors", hub(kind))
 
 
-def test_truncated_hub_file_is_refused_in_one_line(hub: Served) -> None:
+def test_truncated_hub_file_is_refused_with_a_one_line_error(hub: Served) -> None:
     folder = hub("cut")
     with pytest.raises(FrnError) as caught:
         fetch_from_hub("x/y", "model.safetensors", folder)

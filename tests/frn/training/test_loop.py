@@ -41,7 +41,7 @@ def test_episodes_can_be_learned(tmp_path: Path) -> None:
     assert np.mean(losses[-10:]) < 0.75 * np.mean(losses[:5])
 
 
-def test_run_writes_model_metrics_and_reproduction_command(tmp_path: Path) -> None:
+def test_run_writes_its_model_its_metrics_and_the_command_to_reproduce_it(tmp_path: Path) -> None:
     events, _ = quick(tmp_path / "run", settings=RunSettings(command="frn train tiny", facts={"data": "moths"}))
     steps = [event for event in events if isinstance(event, StepReport)]
     validations = [event for event in events if isinstance(event, ValidationReport)]
@@ -61,7 +61,7 @@ def test_run_writes_model_metrics_and_reproduction_command(tmp_path: Path) -> No
     assert load_model(tmp_path / "run" / "last.safetensors").config == model.config
 
 
-def test_model_can_start_from_another(tmp_path: Path) -> None:
+def test_training_can_start_from_an_existing_model(tmp_path: Path) -> None:
     quick(tmp_path / "first")
     start = load_model(tmp_path / "first" / "best.safetensors")
     frozen = replace(TINY, schedule=Schedule(epochs=1, milestones=(), learning_rate=1e-12, weight_decay=0.0))
@@ -179,7 +179,7 @@ def test_auxiliary_head_learns_from_the_same_maps_and_is_not_saved(tmp_path: Pat
     assert {name for name, _ in model.head.named_parameters()} == {"alpha", "beta", "gamma"}
 
 
-def test_distillation_starts_as_the_teacher_and_agrees_with_it_more(tmp_path: Path) -> None:
+def test_distilled_student_starts_from_the_teacher_and_agrees_with_it_more_after_training(tmp_path: Path) -> None:
     plain = pretraining("average-pretrain")
     quick(tmp_path / "before", plain)
     seen = describe_images(sampled(8, 0))
@@ -250,7 +250,7 @@ def test_a_preset_refuses_settings_that_conflict() -> None:
         Pretraining(batch=1)
 
 
-def test_accuracy_on_the_test_split_is_logged_but_chooses_nothing(tmp_path: Path) -> None:
+def test_accuracy_on_the_test_split_is_logged_but_does_not_select_the_model(tmp_path: Path) -> None:
     """As in the authors' meta-iNat runs: without a validation split, the last weights are the result."""
     events, _ = quick(tmp_path / "run", replace(TINY, validation=replace(TINY.validation, split="test")))
     validations = [event for event in events if isinstance(event, ValidationReport)]
@@ -260,7 +260,7 @@ def test_accuracy_on_the_test_split_is_logged_but_chooses_nothing(tmp_path: Path
     assert "validation" not in load_model(tmp_path / "run" / "best.safetensors").record
 
 
-def test_a_diverging_run_gives_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diverging_run_gives_a_one_line_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = replace(TINY, schedule=replace(TINY.schedule, learning_rate=1e12))
     told = r"training diverged in epoch \d, episode \d+: .*\. Start again with a lower --lr"
     with pytest.raises(FrnError, match=told) as first:
