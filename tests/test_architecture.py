@@ -148,7 +148,7 @@ def test_folders_are_small() -> None:
     assert {str(folder): size for folder, size in sizes.items() if size > 12 and folder != home} == {}
 
 
-def test_no_file_name_occurs_twice_in_a_product() -> None:
+def test_no_file_name_occurs_twice_in_a_package() -> None:
     names = Counter((name.split(".")[0], path.name) for name, path in modules().items())
     assert [name for name, times in names.items() if times > 1 and name[1] != "__init__.py"] == []
 

@@ -52,7 +52,7 @@ def test_readme_starts_with_the_two_commands() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guides/training.md"])
-def test_runs_in_commands_are_made_earlier_on_the_page(page: str) -> None:
+def test_runs_used_in_commands_are_created_earlier_on_the_page(page: str) -> None:
     made: set[str] = set()
     for block in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
         for line in block.splitlines():

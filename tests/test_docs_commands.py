@@ -180,7 +180,7 @@ def test_commands_in_sentences_parse(page: Path) -> None:
 
 
 @pytest.mark.parametrize("text", RUN)
-def test_a_command_runs_and_prints_the_output_shown(text: str, place: Path) -> None:
+def test_a_command_runs_and_prints_the_documented_output(text: str, place: Path) -> None:
     words, shown = RUN[text]
     done = CliRunner().invoke(
         app, words + SMALLER.get(words[0], []), input=f"{place}/unknown.jpg\n", catch_exceptions=False
@@ -230,7 +230,7 @@ def test_mentioned_extras_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
-def test_code_parses_and_its_names_exist(page: Path) -> None:
+def test_documented_code_parses_and_its_names_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
         tomllib.loads(block)

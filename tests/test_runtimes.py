@@ -88,7 +88,7 @@ def maps_of(extractor: Extractor, paths: list[Path]) -> Maps:
     return extractor.feature_maps(np.stack([extractor.transform(open_image(path)) for path in paths]))
 
 
-def test_javascript_program_matches_python(place: Path) -> None:
+def test_javascript_program_gives_the_same_answers_as_python(place: Path) -> None:
     modules = needed("FRN_ORT_NODE", "node")
     (place / "node_modules").symlink_to(modules)
     program = shutil.copy(PROGRAMS / "classify.mjs", place)
@@ -97,7 +97,7 @@ def test_javascript_program_matches_python(place: Path) -> None:
 
 
 @pytest.mark.parametrize("language", ["cpp", "rs"])
-def test_compiled_programs_match_python(language: str, place: Path) -> None:
+def test_compiled_programs_give_the_same_answers_as_python(language: str, place: Path) -> None:
     compiler = {"cpp": "g++", "rs": "rustc"}[language]
     ort = needed("FRN_ORT_C", compiler)
     rpath, source, program = f"-Wl,-rpath,{ort}/lib", PROGRAMS / f"classify.{language}", place / language

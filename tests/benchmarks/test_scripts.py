@@ -29,7 +29,7 @@ from tests.benchmarks.scripts import invoke, output
 SAMPLES = assets_folder() / "samples" / "moths"
 
 
-def test_a_script_runs_in_a_process_with_one_blas_thread(tmp_path: Path) -> None:
+def test_a_script_runs_in_a_process_with_a_single_blas_thread(tmp_path: Path) -> None:
     """A script restarts itself, because the libraries read these variables when they load."""
     code = """
 import os, sys

@@ -61,7 +61,7 @@ def assert_equal(card: dict[str, str], expected: Prediction) -> None:
     assert card["unknown"] == str(expected.unknown).lower()
 
 
-def test_page_classifies_learns_and_remembers(
+def test_page_classifies_learns_from_corrections_and_remembers_them(
     folder: Path, tmp_path: Path, serve: Callable[[Path], str], show: Callable[..., Any]
 ) -> None:
     from selenium.webdriver.common.by import By

@@ -20,7 +20,7 @@ SHARE, SEED = float(os.environ.get("FRN_CAMPAIGN", "1")), int(os.environ.get("FR
 
 @pytest.mark.skipif(os.name == "nt", reason="workers are watched as POSIX has it")
 @pytest.mark.parametrize("part", PARTS)
-def test_damaged_files_are_answered_or_refused(part: str) -> None:
+def test_damaged_files_are_accepted_or_refused(part: str) -> None:
     keep = Path(tempfile.gettempdir()) / "frn-campaign"
     made = PARTS[part]()
     outcome = run(part, max(1, round(made.count * SHARE)), SEED, keep)

@@ -118,7 +118,7 @@ def _traced(work: Callable[[], object], log: Path, *inject: str) -> int:
 
 @pytest.mark.parametrize("disks", [1, 2])
 @pytest.mark.parametrize("has_system_call", [True, False])
-def test_two_programs_sorting_equal_names_lose_no_photo(
+def test_two_programs_that_sort_photos_with_the_same_name_lose_none(
     tmp_path: Path,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,

@@ -79,7 +79,7 @@ def end_well(out: Path, process: "subprocess.Popen[bytes]") -> None:
 
 @pytest.mark.campaign
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups")
-def test_each_kill_is_resumed(tmp_path: Path) -> None:
+def test_run_resumes_after_each_kill(tmp_path: Path) -> None:
     random.seed(int(os.environ.get("FRN_SEED", "0")))
     out = tmp_path / "run"
     for number in range(KILLS):
@@ -98,7 +98,7 @@ def test_each_kill_is_resumed(tmp_path: Path) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups")
-def test_torchrun_recovers_from_each_kill_of_a_rank(tmp_path: Path) -> None:
+def test_torchrun_recovers_each_time_a_rank_is_killed(tmp_path: Path) -> None:
     random.seed(int(os.environ.get("FRN_SEED", "0")))
     out = tmp_path / "run"
     with training(out, restarts=KILLS) as process:

@@ -50,7 +50,7 @@ def workers(kind: str, parent: int) -> list[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
 @pytest.mark.parametrize("kind", PACKAGES)
-def test_a_killed_worker_loses_no_photo(kind: str, tmp_path: Path) -> None:
+def test_killing_a_worker_loses_no_photo(kind: str, tmp_path: Path) -> None:
     place = Path(os.environ.get("FRN_RUNTIMES", tmp_path)) / kind
     python = python_with(place, PACKAGES[kind])
     photos = tmp_path / "photos"

@@ -90,7 +90,7 @@ def _write_photos(folder: Path, queries: list[Path], classifier: Classifier) -> 
 
 
 @pytest.mark.parametrize("runtime", ["oldest", "newest", "node"])
-def test_another_runtime_gives_the_same_labels(runtime: str, exported: Path, tmp_path: Path) -> None:
+def test_other_runtimes_give_the_same_labels(runtime: str, exported: Path, tmp_path: Path) -> None:
     place = Path(os.environ.get("FRN_RUNTIMES", tmp_path)) / runtime
     if runtime == "oldest" and sys.version_info >= (3, 13):
         pytest.skip(f"onnxruntime {OLDEST_RUNTIME} is for Python up to 3.12")
@@ -164,7 +164,7 @@ def cases(folder: Path) -> None:
         np.savez(folder / f"{name}.npz", allow_pickle=False, **given, **{f".{output}": found})
 
 
-def test_table_of_other_runtimes(exported: Path, tmp_path: Path) -> None:
+def test_table_of_other_runtimes_is_written_into_the_guide(exported: Path, tmp_path: Path) -> None:
     """Write the results of each runtime into the guide; all of them must run the extractor."""
     folder = exported / "fp32"
     cases(folder)

@@ -31,7 +31,7 @@ def classifier() -> Classifier:
     return load_classifier(SAMPLES / "moths", "conv4", "cpu")[0]
 
 
-def test_batch_equals_its_images_one_by_one(classifier: Classifier) -> None:
+def test_batch_gives_the_same_results_as_single_images(classifier: Classifier) -> None:
     extractor = classifier.extractor
     crops = np.stack([extractor.transform(open_image(path)) for path in QUERIES])
     graph = batch_graph(extractor, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)

@@ -63,7 +63,7 @@ def python(code: str, *words: object) -> subprocess.CompletedProcess[str]:
         *([c, "--help"] for c in ("classify", "train", "eval", "data", "export")),
     ],
 )
-def test_help_and_listings_do_not_import_torch(command: list[str]) -> None:
+def test_help_and_listings_import_no_torch(command: list[str]) -> None:
     code = (
         "import sys; from frn.cli.main import app\n"
         "app(sys.argv[1:], standalone_mode=False); print('torch' in sys.modules)"

@@ -66,7 +66,7 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def test_app_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: DriveReal) -> None:
+def test_app_opens_the_samples_and_shows_an_answer(lines: Lines, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
         app, query = driver.app, driver.app.controller.query
         await driver.until(lambda: len(query.answers) == 18 and "maps" in query.answers[0])
@@ -82,7 +82,7 @@ def test_app_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: Drive
     drive_real(scenario)
 
 
-def test_folder_becomes_a_corrected_saved_and_exported_classifier(
+def test_folder_is_enrolled_corrected_saved_and_exported(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
     async def scenario(driver: "Driver") -> None:
@@ -167,7 +167,7 @@ def test_creating_classes_can_be_undone_to_the_start(moths_folder: Path, lines: 
     drive_real(scenario, moths_folder)
 
 
-def test_results_threshold_filter_help_and_confusion_open(
+def test_results_threshold_filter_help_and_confusion_can_be_opened(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
     async def scenario(driver: "Driver") -> None:
@@ -242,7 +242,7 @@ def test_pasted_paths_are_added_or_classified_and_broken_files_are_listed(
     drive_real(scenario, moths_folder)
 
 
-def test_app_survives_a_killed_engine(moths_folder: Path, drive_real: DriveReal) -> None:
+def test_app_survives_if_its_engine_is_killed(moths_folder: Path, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         before = app.engine.pid

@@ -33,7 +33,9 @@ def test_format_and_path_typed_ahead_arrive(drive: Drive, fake_engine: FakeEngin
     drive(scenario)
 
 
-def test_a_path_with_blanks_is_typed_into_the_picker_and_marks_nothing(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_a_path_with_blanks_can_be_typed_into_the_picker_and_marks_nothing(
+    drive: Drive, fake_engine: FakeEngine
+) -> None:
     fake_engine.FOLDERS = {**FakeEngine.FOLDERS, "/my birds": ["jay-1.jpg", "jay-2.jpg"]}  # type: ignore[misc]
 
     async def scenario(driver: Driver) -> None:

@@ -64,7 +64,7 @@ def check_colors(text: str, colors: str) -> None:
         assert all(red == green == blue for red, green, blue in shades)
 
 
-def test_window_of_a_single_cell_becomes_idle(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_cell_window_becomes_idle(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrollbar that covers its own content would appear and disappear forever."""
     laid_out = []
     refresh = Screen._refresh_layout

@@ -216,6 +216,6 @@ def test_a_task_takes_the_documented_number_of_keys(
     drive(scenario, place="/home")
 
 
-def test_five_classes_and_200_answers_take_at_most_half_the_old_keys() -> None:
+def test_five_classes_and_200_answers_take_at_most_half_as_many_keys_as_before() -> None:
     before, now = told()[(questions.__doc__ or "").strip().rstrip(".")]
     assert 2 * int(now) <= int(before)

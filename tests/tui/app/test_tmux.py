@@ -177,7 +177,7 @@ def begin_a_class(terminal: Terminal) -> None:
     terminal.shows("3 classes · 6 photos")
 
 
-def test_a_terminal_that_lost_its_screen_is_painted_again(terminal: Terminal, photos: Path) -> None:
+def test_a_cleared_terminal_is_repainted(terminal: Terminal, photos: Path) -> None:
     """A pane that was small so briefly that the app saw only one size."""
     app = terminal.start(str(photos))
     terminal.shows("frn-tui", "2 classes · 6 photos", "Classes")

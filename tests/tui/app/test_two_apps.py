@@ -38,7 +38,7 @@ def engine_of(process: int) -> EngineClient:
     return client
 
 
-def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
+def test_the_second_app_shows_a_warning_and_cannot_overwrite_work_in_the_first(
     tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
 ) -> None:
     path = str(tmp_path / "x.frn.json")
@@ -75,7 +75,7 @@ def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
     asyncio.run(scenario())
 
 
-def test_link_to_a_project_shares_its_lock_even_if_damaged(
+def test_link_to_a_project_shares_its_lock_even_if_the_project_is_damaged(
     tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
 ) -> None:
     path, link = tmp_path / "x.frn.json", tmp_path / "y.frn.json"
@@ -136,7 +136,7 @@ def test_project_is_locked_again_by_a_restarted_engine(drive: Drive, fake_engine
 
 
 @pytest.mark.parametrize(("option", "project"), [("copy", None), ("take it over", PROJECT), ("cancel", "before")])
-def test_second_app_chooses_copy_or_takeover(
+def test_second_app_can_save_a_copy_or_take_over(
     drive: Drive, fake_engine: FakeEngine, option: str, project: str | None
 ) -> None:
     fake_engine.holders[PROJECT] = 4321

@@ -57,7 +57,7 @@ def test_file_picker_starts_in_the_last_folder(drive: "Drive") -> None:
     drive(scenario)
 
 
-def test_classes_pane_in_focus_is_resized(drive: "Drive") -> None:
+def test_focused_classes_pane_is_resized(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         workspace.focus_pane("classes")

@@ -46,7 +46,7 @@ def test_every_mode_fills_every_size(play: Play, lines: Lines, size: tuple[int, 
     play(preview, scenario, size=size)
 
 
-def test_preview_requests_its_size_again_only_when_it_changes(play: Play) -> None:
+def test_preview_requests_a_new_image_only_when_its_size_or_mode_changes(play: Play) -> None:
     preview = Preview(mode="half")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
@@ -68,7 +68,7 @@ def test_preview_requests_its_size_again_only_when_it_changes(play: Play) -> Non
     play(preview, scenario)
 
 
-def test_image_of_another_size_is_shown_until_the_right_one_arrives(play: Play, styles: Styles) -> None:
+def test_image_of_a_different_size_is_shown_until_the_right_one_arrives(play: Play, styles: Styles) -> None:
     preview = Preview(mode="half")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
@@ -128,7 +128,7 @@ def test_wheel_zooms_around_the_pointer_and_dragging_moves(play: Play) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES[:-1])
-def test_numbers_stand_at_the_centre_of_their_parts(play: Play, lines: Lines, mode: Mode) -> None:
+def test_numbers_are_centred_in_their_blocks(play: Play, lines: Lines, mode: Mode) -> None:
     preview = Preview(mode=mode)
     grid = [[5.0 * i + j for j in range(5)] for i in range(5)]
 
