@@ -53,7 +53,7 @@ def test_every_sixth_image_is_used_for_calibration_and_not_for_testing(sample: S
 def test_int8_costs_the_shipped_model_little_accuracy(model: Model, features: bytes, sample: Sample) -> None:
     cost = measure_cost(model.head, features, int8(features, sample.calibration), sample)
     assert str(cost.shape) == "5-way 1-shot"
-    assert cost.before > 60  # chance is 20
+    assert cost.before > 60  # chance level is 20
     assert abs(cost.drop) <= 1
     cost.require(1)
 

@@ -1,4 +1,4 @@
-"""The compiled function after a convolution equals norm, sum, pooling and activation, one by one."""
+"""The compiled function after a convolution equals separate normalisation, sum, pooling and activation."""
 
 import copy
 import os
@@ -30,7 +30,7 @@ def plainly(maps: list[Tensor], norms: list[nn.BatchNorm2d], slope: float, *, po
 
 
 def drawn_norm(channels: int) -> nn.BatchNorm2d:
-    """Use factors of both signs, and running statistics far from those of a batch."""
+    """Use factors of both signs, and running statistics that differ greatly from those of a batch."""
     norm = nn.BatchNorm2d(channels)
     nn.init.uniform_(norm.weight, -1.5, 1.5)
     nn.init.normal_(norm.bias)
@@ -108,7 +108,7 @@ def test_compiled_backbone_trains_to_the_same_result() -> None:
 
 @needs_compiler
 def test_one_loop_handles_maps_of_all_sizes() -> None:
-    """Compiling each size again would take seconds."""
+    """Compiling again for each size would take seconds."""
     torch._dynamo.reset()
     _loop.cache_clear()
     norm = drawn_norm(24)

@@ -1,4 +1,4 @@
-"""The convolution with its own gradient equals torch's, forward and backward."""
+"""The convolution with a custom gradient equals that of torch, forward and backward."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from frn.backbones.convolution import Convolution3x3, patches
 
 
 def gradients(layer: nn.Conv2d, x: Tensor, *, bf16: bool) -> tuple[Tensor, ...]:
-    """Return the maps, and the gradients of image and weights of a random projection of the maps."""
+    """Return the maps, and the gradients of a random projection of them for image and weights."""
     x = x.clone().requires_grad_()
     layer.zero_grad()
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):

@@ -1,4 +1,4 @@
-"""The activation of ResNet-12 equals torch's, bit for bit, in every precision and mode."""
+"""The activation of ResNet-12 is bit-identical to that of torch, in every precision and mode."""
 
 import pytest
 import torch

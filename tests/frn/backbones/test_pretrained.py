@@ -31,7 +31,7 @@ def weights_of(name: str, folder: Path, suffix: str = ".pth", **options: Any) ->
 
 @pytest.fixture
 def small_vit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The smallest transformer of torchvision has 86 million weights, so the tests use one layer of 48 channels."""
+    """The smallest torchvision transformer has 86 million weights, so the tests use one layer with 48 channels."""
     whole = models.VisionTransformer
 
     def small(**options: Any) -> models.VisionTransformer:
@@ -106,7 +106,7 @@ def test_images_are_preprocessed_as_the_weights_expect() -> None:
 
 
 def test_weights_for_a_different_network_are_refused(tmp_path: Path) -> None:
-    file = weights_of("resnet34", tmp_path)  # has all weights of a ResNet-18, and more
+    file = weights_of("resnet34", tmp_path)  # contains all weights of a ResNet-18, and more
     with pytest.raises(FrnError, match=r"does not match this network: it has an unknown layer1\.2"):
         import_pretrained("torchvision:resnet18", file)
     torch.save({"conv1.weight": torch.zeros(64, 3, 7, 7)}, tmp_path / "part.pth")
@@ -164,7 +164,7 @@ def test_timm_networks_return_maps(name: str, side: int, grid: tuple[int, int], 
 
 
 def test_small_file_naming_a_huge_network_is_refused_cheaply(tmp_path: Path) -> None:
-    """The named network has 644 million weights, and the file has none."""
+    """The named network has 644 million weights, but the file contains none."""
     config = ModelConfig(backbone="torchvision:regnet_y_128gf", method="frn", transform=EvaluationTransform(size=384))
     path = tmp_path / "huge.safetensors"
     path.write_bytes(model_file({}, header(config, {})))
@@ -181,7 +181,7 @@ def test_small_file_naming_a_huge_network_is_refused_cheaply(tmp_path: Path) -> 
     reason, told = done.stdout.splitlines()
     assert "its weights do not fit a frn model on torchvision:regnet_y_128gf (Missing key(s)" in reason
     seconds, grown = map(float, told.split())
-    assert grown < 300 << 10  # in KiB; with its weights the network takes 3.3 GB
+    assert grown < 300 << 10  # in KiB; the network takes 3.3 GB with its weights
     assert seconds < 20  # processor seconds: one on an idle machine, 55 with the weights
 
 

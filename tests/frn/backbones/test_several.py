@@ -1,4 +1,4 @@
-"""A head of another package gets the maps of several blocks of one backbone."""
+"""A head from an external package receives the maps from several blocks of one backbone."""
 
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -21,7 +21,7 @@ from frn.models.model import Model, load_model, save_model
 
 
 class TwoScales(Head):
-    """The sum of FRN's logits on the maps of the last two blocks."""
+    """The sum of FRN's logits for the maps from the last two blocks."""
 
     maps = (-2, -1)
 

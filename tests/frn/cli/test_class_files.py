@@ -1,4 +1,4 @@
-"""Commands accept classes in a zip or a CSV instead of folders, with the same results."""
+"""Commands accept classes in a zip or a CSV instead of folders, and give the same results."""
 
 import csv
 import json

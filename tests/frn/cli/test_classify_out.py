@@ -33,11 +33,11 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     assert [line["image"] for line in found] == [*map(str, photos), str(broken)]
     assert all(len(line.get("errors", "ab")) == 2 for line in found)
     assert "error" in found[-1]
-    out.write_bytes(whole[: len(whole) // 2])  # truncated, as by a kill
+    out.write_bytes(whole[: len(whole) // 2])  # truncated, as if the program had been killed
     assert "--resume" in classify(*asked, "--out", out).stderr
     assert classify(*asked, "--out", out, "--top", 2, "--resume").exit_code == 1
     assert out.read_bytes() == whole
-    # nothing is left to do, and one photo is still broken
+    # nothing is left to do, but one photo is still broken
     again = classify(*asked, "--out", out, "--top", 2, "--resume")
     assert again.exit_code == 1
     assert "1 images could not be read" in again.stderr

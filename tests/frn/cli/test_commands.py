@@ -1,4 +1,4 @@
-"""Commands as people call them."""
+"""Commands as users call them."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def test_a_wrong_folder_is_reported_before_torch_is_imported() -> None:
 
 
 def test_shipped_model_distinguishes_the_samples() -> None:
-    """The first command of the README. Chance is one in six."""
+    """The first command in the README. Chance level is one in six."""
     result = frn("classify", SAMPLES / "moths", SAMPLES / "queries", "--json")
     answers = lines(result)
     assert result.exit_code == 0
@@ -214,7 +214,7 @@ def test_eval_reports_a_class_that_is_too_small(moths: Path, model: Path) -> Non
 
 
 def assert_shown_by_tensorboard(run: Path) -> None:
-    """TensorBoard has the values of `metrics.jsonl`: loss, accuracy, alpha, beta, gamma, learning rate, validation."""
+    """TensorBoard logs contain the `metrics.jsonl` values: loss, accuracy, alpha, beta, gamma, learning rate, validation."""
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulators.EventAccumulator(str(run / "tensorboard")).Reload()
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -266,7 +266,7 @@ def test_the_demo_trains_without_any_data(tmp_path: Path, monkeypatch: pytest.Mo
     summary = json.loads(result.stdout)
     assert set(summary) == {"model", "validation", "seconds", "test"}
     assert [test["shot"] for test in summary["test"]] == [1, 5]
-    assert summary["test"][1]["accuracy"] > 40  # chance is 20
+    assert summary["test"][1]["accuracy"] > 40  # chance level is 20
 
 
 def test_ctrl_c_saves_the_run_and_prints_how_to_resume_it(moths: Path, tmp_path: Path) -> None:

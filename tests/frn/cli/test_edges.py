@@ -1,4 +1,4 @@
-"""Failing calls: misplaced words, output that cannot be written, Ctrl-C at any moment."""
+"""Failing calls: misplaced arguments, output that cannot be written, Ctrl-C at any moment."""
 
 import errno
 import os
@@ -158,7 +158,7 @@ def test_unusable_metadata_does_not_cause_a_library_error_message(tmp_path: Path
 
 
 TOO_LONG = "a" * 300
-"""A name that raises on every system call, like a file in a folder without permission."""
+"""A path that raises on every system call, like a file in a folder without permission."""
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_empty_argument_does_not_mean_the_current_folder(words: tuple[object, ..
 def test_message_about_a_too_large_image_suggests_a_format_that_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """240 classes give 18,000 rows of pixels."""
+    """240 classes make 18,000 rows of pixels."""
     with pytest.raises(ValueError, match=f"limit of {LONGEST['WEBP']} pixels"):
         Image.new("L", (1, LONGEST["WEBP"] + 1)).save(tmp_path / "x.webp")
     monkeypatch.setitem(LONGEST, "WEBP", 600)

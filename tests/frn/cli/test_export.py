@@ -1,4 +1,4 @@
-"""`frn export` in every precision: its messages and refusals; a refusal leaves no files."""
+"""`frn export` in every precision: messages and refusals; a refused export leaves no files."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def test_int8_is_evaluated_and_used_by_its_classifier(moths: Path, two_classes: 
 
 
 def test_both_classifiers_agree_for_few_shots(two_classes: Path, tmp_path: Path) -> None:
-    """With two photos per class, probabilities are softer in both classifiers."""
+    """With two photos per class, both classifiers give softer probabilities."""
     assert export("--model", "conv4", "--classes", two_classes, "--out", tmp_path / "out").exit_code == 0
     opened = {path.stem: onnxruntime.InferenceSession(path) for path in (tmp_path / "out").glob("*.onnx")}
     image = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
@@ -215,7 +215,7 @@ def exported_threshold(tmp_path: Path, *words: object) -> float:
 
 
 def threshold_of(session: onnxruntime.InferenceSession) -> float:
-    """Explained share that the test requires, here for a grey photo."""
+    """Explained share that this test requires, for a grey photo."""
     grey = np.full((32, 32, 3), 128, dtype=np.uint8)
     return float(session.run(["threshold"], {"image": grey})[0])
 

@@ -1,4 +1,4 @@
-"""Every parameter of every command is used; combinations without effect are refused."""
+"""Every parameter of every command is used; combinations that have no effect are refused."""
 
 import ast
 import inspect
@@ -18,7 +18,7 @@ from frn.cli.shell.output import FORMATS
 from frn.models.zoo import assets_folder
 
 TAKEN_BY_NAME = "locals"
-"""Function with which a command passes on all of its parameters by name."""
+"""Function through which a command passes on all of its parameters by name."""
 ALWAYS = {("export", "onnx"): "ONNX is always written; the flag says so", ("main", "version"): "its callback prints"}
 
 

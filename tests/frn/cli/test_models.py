@@ -55,7 +55,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a file of random weights, whose name contains its hash as in torchvision."""
+    """URL of a file with random weights; its name contains its hash, as in torchvision."""
     folder = tmp_path_factory.mktemp("served")
     torch.manual_seed(0)
     file = folder / "weights.pth"
@@ -74,7 +74,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def fetch_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """An empty torch cache and an empty folder of models."""
+    """An empty torch cache and an empty model folder."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.setenv("FRN_MODELS", str(tmp_path / "models with spaces"))
     return monkeypatch
@@ -161,7 +161,7 @@ def test_damaged_model_is_reported_and_the_others_are_listed(tmp_path: Path) -> 
 
 @pytest.fixture
 def trickle() -> Iterator[Callable[[bytes], str]]:
-    """A server behind a bad proxy: it accepts and then sends these bytes slowly, over and over, or nothing."""
+    """A server behind a bad proxy: it accepts, then sends these bytes slowly and repeatedly, or nothing."""
     listening, over = [], threading.Event()
 
     def serve(server: socket.socket, sent: bytes) -> None:
@@ -208,7 +208,7 @@ def test_unsuitable_downloaded_weights_are_reported_with_a_remedy(
 
 
 def added(folder: Path, name: str = "mine") -> Path:
-    """A model as `frn models add` writes it."""
+    """A model as written by `frn models add`."""
     home = folder / name
     home.mkdir(parents=True)
     shipped = assets_folder() / "models"

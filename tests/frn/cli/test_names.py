@@ -25,7 +25,7 @@ def frn(*words: object) -> Result:
 
 @pytest.fixture
 def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three classes, one with an odd name and photos with odd names."""
+    """Three classes, one with an unusual name and photos with unusual names."""
     monkeypatch.chdir(tmp_path)
     for name in ("eyed footman", "tailed footman", "banded footman"):
         shutil.copytree(MOTHS / name, tmp_path / "classes" / name)

@@ -15,7 +15,7 @@ from frn.models.zoo import assets_folder
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 TOO_LONG = "a" * 300 + ".jpg"
-"""No system allows such a name: every call on it fails, as for names in a folder without permission."""
+"""No system allows such a name: every call with it fails, as for files in a folder without permission."""
 
 
 def classify(*words: object, stdin: bytes | None = None) -> Result:

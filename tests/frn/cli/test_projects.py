@@ -40,7 +40,7 @@ def extractor(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def birds(moths: Path, tmp_path: Path) -> Path:
-    """Class folders that a test may change."""
+    """Class folders that a test may modify."""
     return Path(shutil.copytree(moths / "test", tmp_path / "meine Vögel 🐦"))
 
 
@@ -70,7 +70,7 @@ def test_missing_project_photos_are_allowed_and_changed_ones_are_reported(
     project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
     frn("enroll", birds, "--model", extractor, "--out", project)
     before = answers(frn("classify", project, query, "--json"))
-    (birds / "moth 40" / "00.png").unlink()  # its maps are in the cache
+    (birds / "moth 40" / "00.png").unlink()  # its feature maps are in the cache
     assert answers(frn("classify", project, query, "--json")) == before
     shutil.copy(moths / "val" / "moth 21" / "03.png", birds / "moth 41" / "00.png")
     changed = frn("classify", project, query, "--json")
@@ -226,7 +226,7 @@ os.replace = stopping
 sys.argv[0] = "frn"
 run()
 """
-"""`frn enroll`, stopped as by Ctrl-Z while it writes its project."""
+"""`frn enroll`, suspended (as with Ctrl-Z) while it writes its project."""
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGSTOP")

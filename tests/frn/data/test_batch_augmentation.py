@@ -36,7 +36,7 @@ def test_resized_crop_is_within_a_grey_level_of_pillow(box: tuple[int, int, int,
 
 
 def test_most_pixels_of_a_resized_crop_equal_those_of_pillow() -> None:
-    """Both methods round to grey levels after columns and after rows, with weights of about as many bits."""
+    """Both methods round to grey levels after columns and again after rows, with weights of similar precision."""
     image = noise(200, 180)
     expected = np.asarray(Image.fromarray(image[10:190, 5:175]).resize((84, 84), Image.Resampling.BILINEAR))
     ours = crop_and_resize(as_batch(image), np.array([[200, 180]]), draw_of([[10, 5, 180, 170]]), 84)

@@ -1,4 +1,4 @@
-"""Every benchmark, from miniature archives in the layout of the released ones."""
+"""Every benchmark, from miniature archives with the layout of the released ones."""
 
 import base64
 import io
@@ -120,7 +120,7 @@ def test_aircraft_are_named_by_their_list_and_cropped(tmp_path: Path) -> None:
 # iNaturalist
 
 CATEGORIES = {0: ("Aves", 50), 1: ("Insecta", 51), 6: ("Mammalia", 50), 24: ("Arachnida", 49), 68: ("Aves", 1001)}
-"""Super-category and number of boxed images; the last two have too few and too many. meta-iNat tests on 6, 24, 68.
+"""Super-category and number of images with boxes; the last two are too few and too many. meta-iNat tests on 6, 24, 68.
 """
 
 
@@ -207,7 +207,7 @@ def test_mini_imagenet_follows_its_lists(tmp_path: Path) -> None:
 
 
 def imagenet_classes() -> dict[str, dict[int, bytes]]:
-    """Three classes whose file numbers have gaps and do not sort as text."""
+    """Three classes whose file numbers have gaps and do not sort correctly as text."""
     return {label: {n: picture(n) for n in (1001, 9, 77, 10026)} for label in ("n01532829", "n01855672", "n01930112")}
 
 

@@ -1,4 +1,4 @@
-"""Training on several data sets together."""
+"""Training on several data sets at once."""
 
 import numpy as np
 import pytest

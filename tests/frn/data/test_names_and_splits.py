@@ -1,4 +1,4 @@
-"""Real-world folders: names in two Unicode forms, other names of splits, photos one level deeper."""
+"""Real-world folders: names in two Unicode forms, alternative split names, photos one level deeper."""
 
 import unicodedata
 from pathlib import Path

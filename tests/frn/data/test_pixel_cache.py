@@ -1,4 +1,4 @@
-"""Images are decoded once, and a stale or torn cache is never used."""
+"""Images are decoded once, and a stale or incomplete cache is never used."""
 
 import os
 import re
@@ -101,7 +101,7 @@ INDEXES: dict[str, Callable[[str], str]] = {
     "a list": lambda text: f"[{text}]",
     "nothing": lambda text: "null",
 }
-"""Possible damage to the text of an index."""
+"""Possible damage to the text in an index file."""
 
 
 @pytest.mark.parametrize("damage", ["short", "flipped", "no index", "bad index", *INDEXES])

@@ -1,4 +1,4 @@
-"""Making data sets from folders, zips and official archives."""
+"""Preparing data sets from folders, zips and official archives."""
 
 import io
 import os
@@ -64,7 +64,7 @@ def test_random_split_keeps_classes_whole_and_is_reproducible(tmp_path: Path) ->
 
 
 def test_given_shares_override_folder_names(tmp_path: Path) -> None:
-    """This also holds if no other folder has the name of a split: "train stations" is not a training split."""
+    """This also holds if no other folder is named after a split: "train stations" is not a training split."""
     stations = tmp_path / "train stations"
     for c in range(10):
         (stations / f"station {c}").mkdir(parents=True)
@@ -110,7 +110,7 @@ def test_every_file_that_is_not_an_image_is_reported_with_its_reason(tmp_path: P
     out = tmp_path / "out"
     (tmp_path / "birds" / "loose.jpg").unlink()
     assert prepare("folder", [tmp_path / "birds"], out, sampled=SampledSplit(0, 0)) == {"train": (1, 3)}
-    for _ in range(2):  # a repeated call reports it again
+    for _ in range(2):  # a second call reports it again
         record = read_record(out)
         assert record is not None
         assert set(record.skipped or ()) == expected

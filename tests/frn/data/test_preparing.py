@@ -1,4 +1,4 @@
-"""Preparing a data set: unexpected archives, kills, repeated calls, downloads."""
+"""Preparing a data set: unexpected archives, interruptions, repeated calls, downloads."""
 
 import io
 import os
@@ -126,7 +126,7 @@ def test_a_tar_that_unpacks_to_many_times_its_size_is_refused(tmp_path: Path, mo
         prepare("folder", [source], tmp_path / "out")
 
 
-# Interrupted, then repeated
+# Interrupted and repeated calls
 
 KILLED = """
 import os, signal, sys
@@ -358,7 +358,7 @@ def test_prepare_lists_every_benchmark_and_gives_one_line_errors(birds: Path, tm
 
 
 def test_pickle_cannot_reserve_a_huge_amount_of_memory() -> None:
-    """The pickle announces two billion memo entries, which would take 16 GiB in C."""
+    """The pickle declares two billion memo entries, which would take 16 GiB in C."""
     assert load_arrays(io.BytesIO(b"\x80\x02]r\xff\xff\xff\x7f."), "x.pkl") == []
     with pytest.raises(FrnError, match=r"^x\.pkl: is not the released file, or is damaged"):
         load_arrays(io.BytesIO(b"\x80\x02]h\x07."), "x.pkl")

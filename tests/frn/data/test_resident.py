@@ -1,4 +1,4 @@
-"""Pixels on the training device, here the processor or `meta`."""
+"""Pixels stored on the training device; here this is the processor or `meta`."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Photos with an EXIF tag: benchmarks keep them as stored, your own photos are turned upright."""
+"""Photos with an EXIF tag: benchmark images stay as stored, but your own photos are turned upright."""
 
 import io
 from pathlib import Path
@@ -16,7 +16,7 @@ ORIENTATION = 0x0112
 
 
 def turned(orientation: int, *, big_endian: bool = False) -> bytes:
-    """A JPEG of 24 x 16 pixels with a dark left side and an EXIF tag."""
+    """A 24 x 16 pixel JPEG with a dark left side and an EXIF tag."""
     pixels = np.zeros((16, 24, 3), np.uint8)
     pixels[:, 12:] = 255
     exif = Image.Exif()

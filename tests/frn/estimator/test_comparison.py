@@ -1,4 +1,4 @@
-"""Comparing models on your classes: leave-one-out accuracy, and photos on which they disagree."""
+"""Comparing models on your classes by leave-one-out accuracy, and listing photos on which they disagree."""
 
 import json
 from pathlib import Path

@@ -159,7 +159,7 @@ def test_a_photo_passed_twice_counts_once() -> None:
 
 
 def test_eight_threads_get_the_same_answers_as_a_single_one(tmp_path: Path) -> None:
-    """Many threads share one classifier; a classifier opened in another thread can be fitted and pickled."""
+    """Many threads share a classifier; one opened in a different thread can be fitted and pickled."""
     photos, queries = sample_files(2), sorted(map(str, (SAMPLES / "queries").glob("*.jpg")))[:3]
     classifier = FewShotClassifier("conv4").fit(photos)
     alone = classifier.predict_proba(queries)

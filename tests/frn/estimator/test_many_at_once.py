@@ -26,7 +26,7 @@ def photo(seed: int, size: int = 32) -> NDArray[np.uint8]:
 
 
 def like(seed: int) -> NDArray[np.uint8]:
-    """A slightly different photo, because an example would be classified by leave-one-out."""
+    """A slightly changed photo, because an example would be classified by leave-one-out."""
     pixels = photo(seed)
     pixels[0, 0, 0] ^= 1
     return pixels
@@ -34,7 +34,7 @@ def like(seed: int) -> NDArray[np.uint8]:
 
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> FewShotClassifier:
-    """A classifier with a trivial network: a map is four means of the photo's rows."""
+    """A classifier with a trivial network: a feature map consists of four means of the photo's rows."""
 
     def feature_maps(self: Extractor, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         r, d = self.shape

@@ -212,7 +212,7 @@ def test_fields_from_a_newer_version_are_kept_in_a_project(small: FewShotClassif
     entry["colour"] = entry["images"][1]["rating"] = 5
     path.write_text(json.dumps(document))
     loaded = FewShotClassifier.load(path, device="cpu")
-    loaded.partial_fit({MOTHS[0].name: files[MOTHS[0].name][:1], last: files[last][2:3]})  # the new class comes first
+    loaded.partial_fit({MOTHS[0].name: files[MOTHS[0].name][:1], last: files[last][2:3]})  # the new class is first
     pickle.loads(pickle.dumps(loaded)).save(path, replace=True)
     document = json.loads(path.read_text())
     assert document["future"] == 1
@@ -230,7 +230,7 @@ def test_pickle_opens_after_a_photo_has_changed(
     for path, pixels in zip(files, x[::4], strict=False):
         Image.fromarray(pixels).save(path)
     clone(small).fit(files, ["a", "b"]).save(tmp_path / "m.frn.json")
-    monkeypatch.setenv("FRN_CACHE", str(files[0] / "nowhere"))  # its maps are not stored
+    monkeypatch.setenv("FRN_CACHE", str(files[0] / "nowhere"))  # its feature maps are not stored
     loaded = FewShotClassifier.load(tmp_path / "m.frn.json", device="cpu")
     Image.fromarray(255 - x[0]).save(files[1])
     for _ in range(2):
@@ -261,5 +261,5 @@ def test_pickle_opens_after_a_photo_has_changed(
     ],
 )
 def test_scikit_learn_estimator_checks_pass(check: str) -> None:
-    """Checks of scikit-learn that do not need rows of numbers, which photos are not."""
+    """The scikit-learn checks that do not need rows of numbers as input, since photos are not such rows."""
     getattr(estimator_checks, check)("FewShotClassifier", FewShotClassifier("conv4"))

@@ -1,4 +1,4 @@
-"""Feature files from other people: their claims are checked, and problems are reported in one line."""
+"""Feature files from elsewhere: their headers are checked, and problems give a one-line error."""
 
 import io
 import json

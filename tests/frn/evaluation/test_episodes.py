@@ -19,7 +19,7 @@ SHAPE = EpisodeShape(way=4, shot=2, queries=3)
 
 
 def class_maps(r: int = 9, d: int = 32) -> Tensor:
-    """Make feature maps whose classes can be separated, but not perfectly."""
+    """Make feature maps whose classes are separable, but not perfectly."""
     centres = torch.randn(len(SIZES), 1, r, d)
     return torch.cat(
         [centre + 4.0 * torch.randn(size, r, d) for centre, size in zip(centres, SIZES, strict=True)]
@@ -65,7 +65,7 @@ def test_a_longer_evaluation_begins_with_the_shorter_one() -> None:
 
 @pytest.mark.slow
 def test_scoring_moments_is_faster_than_scoring_maps() -> None:
-    """Scoring second moments is faster than the head on maps, measured in the same run."""
+    """Scoring second moments is faster than applying the head to maps, measured in the same run."""
     maps, head, shape = torch.randn(400, 25, 64).relu(), FRNHead(), EpisodeShape(way=5, shot=5, queries=16)
     sampled = torch.from_numpy(np.stack([evaluation_episode((80,) * 5, shape, seed=0, index=i) for i in range(8)]))
     score = episode_scorer(head, maps, shape)

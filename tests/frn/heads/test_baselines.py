@@ -1,4 +1,4 @@
-"""The baselines of the paper and of the field, each compared with a second formula in float64."""
+"""The baselines from the paper and the literature, each compared with an independent float64 formula."""
 
 import math
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from frn.ridge.reconstruction import location_error
 
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 12, 5
 TESTED_ALIKE = [name for name in HEADS if name != "deepemd"]
-"""All heads except DeepEMD, whose SGD batches several shots and gives them no gradient: see `test_deepemd.py`."""
+"""All heads except DeepEMD, whose SGD batches several shots and passes them no gradient: see `test_deepemd.py`."""
 IN_PLACE = ("proto", "proto-tdm", "dsn", "ridge", "bifrn", "lccrn", "mcl")
-"""Bi-FRN and LCCRN depend on the position of a location; with few channels, these heads compare locations in place."""
+"""Bi-FRN and LCCRN depend on positions; with few channels, these heads compare corresponding locations."""
 Score = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -33,7 +33,7 @@ def episode() -> tuple[Tensor, Tensor]:
 
 
 def by_hand(score: Score) -> Tensor:
-    """Compute logits from the score of one query map and one class's supports."""
+    """Compute logits with a function that scores one query map against the supports of one class."""
     support, query = episode()
     return torch.stack([torch.stack([score(q, s) for s in support]) for q in query])
 
@@ -45,7 +45,7 @@ def check(head: nn.Module, score: Score) -> None:
 
 
 def onto_span(q: Tensor, rows: Tensor) -> Tensor:
-    """Ridge projection of q onto the span of rows, with the penalty of DSN."""
+    """Ridge projection of q onto the span of rows, with the DSN penalty."""
     weights = torch.linalg.solve(rows @ rows.T + 0.01 * torch.eye(len(rows), dtype=rows.dtype), rows @ q)
     return rows.T @ weights
 

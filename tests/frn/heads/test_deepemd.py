@@ -21,7 +21,7 @@ def maps(*shape: int, seed: int = 0) -> Tensor:
 
 
 def by_linear_program(query: Tensor, prototype: Tensor) -> float:
-    """Compute one logit as in the DeepEMD paper: weights, cosine costs, and HiGHS for the program."""
+    """Compute one logit as in the DeepEMD paper: weights, cosine costs, and a linear program solved by HiGHS."""
     optimize = pytest.importorskip("scipy.optimize")
     r = len(query)
     supply = [max(float(u @ prototype.mean(0)), 0) + 1e-3 for u in query]

@@ -1,4 +1,4 @@
-"""The ProtoNet head, and heads of other packages."""
+"""The ProtoNet head, and heads from external packages."""
 
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_error_about_an_unknown_method_lists_the_known_ones() -> None:
 
 
 class Nearest(Head):
-    """A head of another package."""
+    """A head from an external package."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Nearest(Head):
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register three heads of another package, one of which works."""
+    """Register three heads from an external package, one of which works."""
     mine = [
         EntryPoint("nearest", f"{__name__}:Nearest", "frn.heads"),
         EntryPoint("plain", "torch.nn:Identity", "frn.heads"),

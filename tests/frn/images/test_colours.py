@@ -20,7 +20,7 @@ from frn.images.transforms import EvaluationTransform
 from tests.profiles import ADOBE_RGB, DISPLAY_P3, SRGB, cmyk_profile, grey_profile, rgb_profile
 
 GREY, COLOUR = 0, 2
-"""Colour types of PNG."""
+"""PNG colour types."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def said_again() -> Iterator[None]:
 
 
 def png(path: Path, rows: NDArray[np.uint16], bits: int, key: tuple[int, ...] | None = None) -> Path:
-    """Write a PNG of any depth, (h, w) or (h, w, 3), which Pillow cannot do."""
+    """Write a PNG of any bit depth, (h, w) or (h, w, 3), which Pillow cannot do."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

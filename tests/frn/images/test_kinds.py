@@ -1,4 +1,4 @@
-"""Files that are not photos, and photos that are almost complete."""
+"""Files that are not photos, and photos that are slightly damaged."""
 
 import io
 import struct

@@ -184,7 +184,7 @@ def test_visible_part_equals_the_crop_of_the_opened_image(tmp_path: Path, monkey
 def test_visible_part_read_in_strips_equals_the_crop_of_the_opened_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, orientation: int
 ) -> None:
-    """The images include rotated, deep and transparent ones, and one over the size limit."""
+    """The images include rotated, high-bit-depth and transparent ones, and one over the size limit."""
     generator = np.random.default_rng(orientation)
     exif = Image.Exif()
     exif[decoding.ORIENTATION] = orientation
@@ -203,7 +203,7 @@ def test_visible_part_read_in_strips_equals_the_crop_of_the_opened_image(
 
 
 def test_images_over_the_memory_limit_are_reduced_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Progressive JPEGs keep all their coefficients, WebP four images; a JPEG can be decoded at a smaller size."""
+    """Decoding keeps all coefficients of a progressive JPEG and four images of a WebP; JPEGs can be decoded smaller."""
     picture, transform = Image.radial_gradient("L").resize((1600, 1200)).convert("RGB"), EvaluationTransform(size=40)
     jpeg = save(tmp_path / "x.jpg", picture, progressive=True)
     plain, webp = save(tmp_path / "plain.jpg", picture), save(tmp_path / "x.webp", picture)
@@ -283,7 +283,7 @@ def test_every_mode_decodes_the_whole_frame_as_opening_does(
 
 
 def test_the_visible_part_is_the_crop() -> None:
-    """A ramp along each side shows where its pixels were."""
+    """A gradient along each side shows where pixels came from."""
     generator = np.random.default_rng(0)
     for _ in range(40):
         width, height = (int(n) for n in generator.integers(100, 900, 2))

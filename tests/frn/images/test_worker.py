@@ -1,4 +1,4 @@
-"""Decoders without a limit in the file run in a child process and give the same pixels."""
+"""Decoders whose work is not bounded by the file size run in a child process and give the same pixels."""
 
 import io
 import struct
@@ -74,13 +74,13 @@ def test_child_process_keeps_transparency(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def runs_of_bytes(width: int) -> bytes:
-    """A BMP with one row that ends its line at once, so the rest is filled byte by byte."""
+    """A BMP whose single row ends immediately, so the rest is filled byte by byte."""
     header = struct.pack("<IiiHHIIiiII", 40, width, 1, 1, 8, 1, 4, 1, 1, 256, 0)
     return b"BM" + struct.pack("<IHHI", 1082, 0, 0, 1078) + header + bytes(1024) + b"\1\7\0\0"
 
 
 def test_endless_decoder_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    decode(written("BMP", "P"), HERE)  # start the child process first
+    decode(written("BMP", "P"), HERE)  # start the child process beforehand
     monkeypatch.setattr(worker, "SECONDS", 0.5)
     began = time.monotonic()
     with pytest.raises(FrnError, match=r"^x\.tif: cannot be decoded: the decoder took longer than 0.5 s$"):

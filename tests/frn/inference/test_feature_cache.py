@@ -45,7 +45,7 @@ def test_least_recently_used_maps_are_removed_first(tmp_path: Path, monkeypatch:
     store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
     for number in range(40):
         store.put("m", {str(number): maps(number, r=25, d=64)})  # each map takes 6.4 kB
-        store.get("m", "0", (25, 64))  # this map is used all the time
+        store.get("m", "0", (25, 64))  # this map is used constantly
     kept = [number for number in range(40) if store.get("m", str(number), (25, 64)) is not None]
     assert kept[0] == 0
     assert kept[1:] == list(range(kept[1], 40))
@@ -60,7 +60,7 @@ def test_a_full_store_frees_a_tenth_of_its_limit(tmp_path: Path) -> None:
         counts.append(sum(store.get("m", str(one), (25, 64)) is not None for one in range(number + 1)))
     drops = [before + 1 - after for before, after in itertools.pairwise(counts) if after <= before]
     assert drops
-    assert all(3 <= freed <= 5 for freed in drops)  # 20 kB, and the excess
+    assert all(3 <= freed <= 5 for freed in drops)  # 20 kB, plus the excess
 
 
 def test_a_discarded_store_leaves_no_sqlite_files_behind(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_key_depends_only_on_the_content() -> None:
 
 
 def test_full_store_frees_a_tenth_at_once(tmp_path: Path) -> None:
-    """Otherwise each later map would search for the least recently used ones again."""
+    """Otherwise each further map would cause another search for the least recently used ones."""
     store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
     shrinks = []
     for number in range(60):
@@ -205,7 +205,7 @@ def test_full_store_frees_a_tenth_at_once(tmp_path: Path) -> None:
 
 
 def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two threads must not use a connection at once."""
+    """Two threads must not use a connection at the same time."""
     store, inside, most = FeatureStore(tmp_path / "f.sqlite"), [], []
     found = store._read
 

@@ -1,4 +1,4 @@
-"""The models that may run, and those that are refused before a session exists."""
+"""Models that may run, and models that are refused before a session exists."""
 
 import contextlib
 import itertools
@@ -353,7 +353,7 @@ def test_allowed_operators_have_no_subgraphs_and_are_deterministic() -> None:
 
 
 def test_layers_over_the_total_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each value is as large as allowed; one more of them exceeds the total."""
+    """Each value has the maximum size; one more value exceeds the total."""
 
     def chain(layers: int, side: int) -> bytes:
         names = ["images", *(f"x{number}" for number in range(layers)), "feature_map"]

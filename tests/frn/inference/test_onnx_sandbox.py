@@ -1,4 +1,4 @@
-"""Even allowed operators of an ONNX model can take too much time or memory, and are then stopped."""
+"""Even allowed ONNX operators can take too much time or memory, and are then stopped."""
 
 import os
 import time
@@ -55,7 +55,7 @@ def double(model: Model) -> None:
 
 
 def multiply(model: Model) -> None:
-    """Products of 4,096 x 4,096: each is allowed and takes a second or more."""
+    """Products of 4,096 x 4,096 matrices: each is allowed and takes a second or more."""
     row, shape = constant(model, "row", [[0.0]], np.float32), constant(model, "side", [4096, 4096])
     model.graph.node.append(helper.make_node("Expand", [row, shape], ["p0"]))
     for i in range(60):

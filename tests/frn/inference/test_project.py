@@ -1,4 +1,4 @@
-"""Project files: they are read as written, nothing is lost, and damage is reported in one line."""
+"""Project files: they are read back as written, nothing is lost, and damage gives a one-line error."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A file of answers that continues after a kill: no photo twice, none missing."""
+"""A results file that is continued after the program was killed: no photo is repeated or missing."""
 
 import json
 import os

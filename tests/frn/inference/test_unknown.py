@@ -1,4 +1,4 @@
-"""Rejecting unknown photos: values computed by hand, and images of other things."""
+"""Rejecting unknown photos: values computed by hand, and images of other objects."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_given_threshold_is_the_same_for_every_photo() -> None:
 
 
 def test_explained_share_does_not_depend_on_the_scale_of_features() -> None:
-    """If features and the root of lambda are doubled, reconstruction is equally good."""
+    """If features and the square root of lambda are doubled, reconstruction is equally good."""
     generator = np.random.default_rng(0)
     pool, queries = generator.standard_normal((3, 9, 32)), generator.standard_normal((4, 9, 32))
     grown = HeadParameters(HEAD.alpha + np.log(4), HEAD.beta, HEAD.gamma)
@@ -135,7 +135,7 @@ def test_distance_of_a_support_to_its_class_excludes_the_support() -> None:
         rest = np.delete(maps[0], place, axis=0).mean((0, 1))
         expected = np.square(photos[row].mean(0) - rest).sum() / found.scale
         assert distances[row, 0] == pytest.approx(expected, rel=1e-5)
-    assert distances[2, 1] == np.inf  # its class has no other example
+    assert distances[2, 1] == np.inf  # its class has no other examples
     np.testing.assert_array_equal(distances[[0, 1, 2], [1, 1, 0]], found.distance(photos)[[0, 1, 2], [1, 1, 0]])
 
 

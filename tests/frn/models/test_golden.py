@@ -1,4 +1,4 @@
-"""Whole episodes of the authors' code, loaded from their checkpoint format: features, losses, gradients."""
+"""Whole episodes from the authors' code, loaded from their checkpoint format: features, losses, gradients."""
 
 import json
 import zlib
@@ -23,7 +23,7 @@ WAY, SHOT, QUERIES = 3, 2, 2
 
 
 def resnet12_state(keys: Path) -> dict[str, Tensor]:
-    """Make weights by the recipe of the recording: random, but the same everywhere."""
+    """Make weights as for the recording: random, but the same everywhere."""
     recipe = json.loads(keys.read_text())
     state = {}
     for key, shape in recipe["shapes"].items():
@@ -140,7 +140,7 @@ def drawn(key: str, shape: Sequence[int]) -> NDArray[np.float64]:
 
 
 def authors_state() -> dict[str, Tensor]:
-    """A checkpoint of the authors' Conv-4 in float64, by the rule of `training.npz`."""
+    """A checkpoint for the authors' Conv-4 in float64, generated as for `training.npz`."""
     state = {"r": np.array([0.4, -0.2]), "scale": np.array([1.7])}
     for layer in (0, 3, 6, 9):
         name = f"feature_extractor.layers.{layer}.layers"

@@ -1,4 +1,4 @@
-"""Checkpoints of the authors, which do not record how images are preprocessed."""
+"""Checkpoints from the authors' code, which do not record how images are preprocessed."""
 
 import json
 import warnings
@@ -37,7 +37,7 @@ def photo(width: int, height: int) -> Image.Image:
 
 
 def as_the_authors(image: Image.Image, *, square: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """The authors' `test_pre`: resized to 92, then the middle 84 x 84."""
+    """The authors' `test_pre`: resize to 92, then crop the central 84 x 84 pixels."""
     from torchvision.transforms import CenterCrop, Compose, Resize
 
     return np.asarray(Compose([Resize([92, 92] if square else 92), CenterCrop(84)])(image))

@@ -1,4 +1,4 @@
-"""FRN in other people's code: any backbone, any `Dataset`, any features, torch.hub."""
+"""FRN in third-party code: any backbone, any `Dataset`, any features, torch.hub."""
 
 import re
 from importlib.metadata import EntryPoint
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Blobs(Dataset[tuple[Tensor, int]]):
-    """Classes of noise around a pattern, one pattern per class."""
+    """Classes made of noise around one pattern per class."""
 
     def __init__(self, classes: int = 8, images: int = 12, transform: Any = None) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -53,7 +53,7 @@ def small_network() -> nn.Module:
 
 
 def test_torchvision_network_learns_in_a_custom_loop() -> None:
-    """The loop of docs/guides/library.md, as people who know easyfsl write it."""
+    """The loop in docs/guides/library.md, as easyfsl users would write it."""
     dataset = Blobs(transform=v2.Compose([v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32)]))
     network = resnet18(weights=None)
     backbone = nn.Sequential(*list(network.children())[:-3])  # the maps have 256 channels
@@ -73,7 +73,7 @@ def test_torchvision_network_learns_in_a_custom_loop() -> None:
 
 
 def test_documented_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The loop of docs/guides/library.md and the first Python lines of the README run unchanged."""
+    """The loop in docs/guides/library.md and the first Python lines in the README run unchanged."""
     loop = code_of(ROOT / "docs" / "guides" / "library.md", "FRN(backbone)").replace("episodes=500", "episodes=2")
     monkeypatch.setattr("torchvision.models.resnet18", lambda weights: resnet18(weights=None))
     names: dict[str, Any] = {"dataset": Blobs(6, 15)}
@@ -91,7 +91,7 @@ def test_documented_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 def code_of(page: Path, mark: str) -> str:
-    """Return the Python block on a page that contains these words."""
+    """Return the Python block on a page that contains this text."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     (found,) = (block for block in blocks if mark in block)
     return str(found)
@@ -209,7 +209,7 @@ def test_features_may_come_from_parquet(tmp_path: Path) -> None:
 
 @pytest.fixture
 def mine(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Register a backbone of another package."""
+    """Register a backbone from an external package."""
     entry = EntryPoint("mine", f"{__name__}:small_network", "frn.backbones")
     monkeypatch.setattr(type(entry), "load", lambda self: {"mine": small_network, "flat": nn.Flatten}[self.name])
     others = {name: EntryPoint(name, "x:y", "frn.backbones") for name in ("mine", "flat")}

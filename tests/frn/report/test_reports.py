@@ -1,4 +1,4 @@
-"""Reports as files: their content, and protection against injection and data leaks."""
+"""Report files: their content, and protection against injection and data leaks."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ class Elements(HTMLParser):
 
 
 def assert_alone(text: str) -> None:
-    """The page requests nothing from outside and tells the browser to block such requests."""
+    """The page makes no external requests and tells the browser to block them."""
     found = Elements(text).found
     for tag, attributes in found:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
@@ -123,7 +123,7 @@ def test_memory_does_not_grow_with_the_number_of_photos_in_a_report(tmp_path: Pa
 
 
 def test_near_copy_of_an_example_is_reported_wherever_it_is_classified(tmp_path: Path) -> None:
-    """Saved again in another size; also if the classes come from the cache."""
+    """The copy was saved again at a different size; classes may also come from the cache."""
     example = sorted((SAMPLES / "moths" / "eyed footman").iterdir())[0]
     query, page, drawn = tmp_path / "again.png", tmp_path / "out.html", tmp_path / "out.png"
     with Image.open(example) as image:
@@ -144,7 +144,7 @@ def test_near_copy_of_an_example_is_reported_wherever_it_is_classified(tmp_path:
 
 
 def test_probability_of_a_rejected_class_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the text, in the page and in the drawing of an unknown photo; the explained share is."""
+    """Neither text, page nor drawing of an unknown photo shows it; they show the explained share."""
     from frn.inference import explanation
 
     photo, page = next((SAMPLES / "queries").iterdir()), tmp_path / "out.html"

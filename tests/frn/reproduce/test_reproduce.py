@@ -1,4 +1,4 @@
-"""The remaining runs, and the results."""
+"""Running the remaining rows of a table, and storing the results."""
 
 import json
 import shlex
@@ -61,7 +61,7 @@ def frn(*words: object) -> Result:
 
 
 def half_a_run(moths: Path, out: Path, options: RunOptions) -> None:
-    """Make the files that `frn train` leaves when it is stopped in its first epoch."""
+    """Make the files that `frn train` leaves if it is stopped in its first epoch."""
     preset = options.overridden()
     images = load_images(scan(moths / "train"), preset.data.max_side)
     val = load_images(scan(moths / "val"), preset.transform)

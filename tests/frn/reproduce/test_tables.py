@@ -1,4 +1,4 @@
-"""The tables of the paper and of this project: their rows, runs and figures."""
+"""The tables from the paper and from this project: their rows, runs and figures."""
 
 import json
 import re

@@ -28,7 +28,7 @@ def recorded(name: str) -> Arrays:
 
 
 def repeated(pool: NDArray[np.float64], times: int) -> NDArray[np.float64]:
-    """Make pools with more rows and the same S^T S. Eq. 10 depends only on this, so the recorded errors still apply."""
+    """Make pools with more rows but the same S^T S. Eq. 10 depends only on S^T S, so the recorded errors apply."""
     return np.tile(pool, (1, times, 1)) / math.sqrt(times)
 
 
@@ -36,7 +36,7 @@ def repeated(pool: NDArray[np.float64], times: int) -> NDArray[np.float64]:
 def test_errors_equal_those_of_the_authors_to_1e_10(times: int) -> None:
     arrays = recorded("head")
     alpha, beta = arrays["alpha_beta"]
-    # The recording stored lambda in float32, for any precision of the other values.
+    # The recording stores lambda in float32, whatever the precision of the other values.
     lam, rho = float(np.float32(8 / 16 * math.exp(alpha) + LAMBDA_FLOOR)), math.exp(beta)
     query = torch.from_numpy(arrays["query"])
     pool = torch.from_numpy(repeated(arrays["support"], times))

@@ -168,7 +168,7 @@ def test_an_answer_does_not_depend_on_the_other_queries() -> None:
 def test_a_class_gets_the_same_score_among_many_classes_as_among_few(
     monkeypatch: pytest.MonkeyPatch, shot: int, beta: float
 ) -> None:
-    """Score in blocks, and by operators if there are many supports; rho above 2 has negative signs."""
+    """Score in blocks, and with operators if there are many supports; rho above 2 gives negative signs."""
     head = HeadParameters(alpha=-1.0, beta=beta)
     classes = [enroll(maps_of(shot, 6, 12, seed=seed), head) for seed in range(40)]
     query = maps_of(5, 6, 12, seed=99)
@@ -191,7 +191,7 @@ def test_a_class_gets_the_same_score_among_many_classes_as_among_few(
 def test_extreme_model_values_are_accepted_or_refused(
     scale: float, head: tuple[float, float, float], shape: tuple[int, int]
 ) -> None:
-    """Identical maps as large as an extractor may make them, with any head that a file may contain."""
+    """Identical maps with the largest values that an extractor may return, with any head that a file may contain."""
     maps = np.full((3, *shape), scale, np.float32)
     with contextlib.suppress(FrnError):
         assert np.isfinite(ClassScorer([enroll(maps, HeadParameters(*head))]).class_error(maps)).all()

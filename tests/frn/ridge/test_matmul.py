@@ -1,4 +1,4 @@
-"""Products by libraries other than torch equal torch's, and have a gradient if needed."""
+"""Products computed by other libraries equal those of torch, and have a gradient if needed."""
 
 import pytest
 import torch

@@ -33,7 +33,7 @@ def eq_10(query: Tensor, pool: Tensor, lam: float, rho: float) -> Tensor:
 
 
 def numpy_inverse(systems: Tensor) -> Tensor:
-    """Solve with numpy's LU, so that the naive formulas use another solver."""
+    """Solve with numpy's LU, so that the naive formulas use a different solver."""
     return torch.from_numpy(np.linalg.inv(systems.numpy()))
 
 
@@ -60,7 +60,7 @@ def test_errors_equal_those_of_the_authors_to_1e_10(golden: Path, case: int) -> 
     )
     alpha, beta = arrays[f"{case}/alpha_beta"]
     p, d = pool.shape[1:]
-    # The recording stored lambda in float32, for any precision of the other values.
+    # The recording stores lambda in float32, whatever the precision of the other values.
     lam, rho = float(np.float32(p / d * math.exp(alpha) + LAMBDA_FLOOR)), math.exp(beta)
     locations = query.flatten(0, 1)
     errors = location_error(locations, pool, lam, rho).unflatten(1, query.shape[:2]).permute(1, 2, 0)
@@ -145,7 +145,7 @@ def test_float32_stays_within_5e_6_of_float64_svd(name: str, d: int, shot: int) 
     query, pool = family(name, way, shot, r, d)
     truth = SvdTruth(query, pool)
     for alpha in (-3.0, 3.0):
-        for beta in (-3.0, 0.6, 0.7, 3.0):  # rho 1.82 and 2.01 are on both sides of 2
+        for beta in (-3.0, 0.6, 0.7, 3.0):  # rho 1.82 and 2.01 lie on either side of 2
             lam, rho = shot * r / d * math.exp(alpha), math.exp(beta)
             expected = truth.error(lam, rho)
             unit = truth.length.mean() * max(1.0, (rho - 1) ** 2)
@@ -177,14 +177,14 @@ def test_gradient_of_the_moments_equals_the_formula(p: int, beta: float) -> None
 
 
 def maps_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
-    """Return errors of maps (queries, way), as the mean over their locations."""
+    """Return the errors of maps (queries, way), averaged over their locations."""
     return whitened_error(query.flatten(0, 1), pool, lam, rho).unflatten(1, query.shape[:2]).mean(-1).mT
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("shot", [1, 5, 20, 30])
 def test_float32_gradients_are_close_to_those_in_float64(monkeypatch: pytest.MonkeyPatch, name: str, shot: int) -> None:
-    """Scoring runs in pieces of a single map, and lambda is as small as in real use.
+    """Scoring runs in chunks of a single map, and lambda is as small as in real use.
 
     The worst case is lambda's gradient of "low rank" in the whitened form, wrong by 1.01e-4. The paper's Eq. 8 in
     float32 with `.inverse()` is wrong by 600 times the true gradient there.
@@ -239,7 +239,7 @@ def test_indefinite_system_is_refused_with_its_class() -> None:
 @pytest.mark.parametrize("function", [reconstruct, location_error])
 @pytest.mark.parametrize("lam", [0.0, -1.0, -50.0])
 def test_lambda_must_be_positive(function: Callable[..., Tensor], lam: float) -> None:
-    """With -1 the errors looked plausible, but their gradients were not numbers."""
+    """With -1 the errors looked plausible, but their gradients were NaN."""
     with pytest.raises(ValueError, match=f"lambda is {lam}, but must be positive"):
         function(features(2, 6), features(3, 4, 6), lam, 1.0)
 

@@ -1,4 +1,4 @@
-"""Queries that refine the classes that they are compared with."""
+"""Queries refine the classes to which they are compared."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ R, D = 4, 96
 
 
 def episode(seed: int, shots: tuple[int, ...], counts: tuple[int, ...]) -> tuple[list[Array], Array, Array]:
-    """Make pools, queries and labels of classes that are noisy copies of one map each."""
+    """Make pools, queries and labels; each class consists of noisy copies of one map."""
     generator = np.random.default_rng(seed)
     centres = generator.standard_normal((len(shots), 1, R, D)) / np.sqrt(D)
 

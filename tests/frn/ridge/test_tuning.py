@@ -36,7 +36,7 @@ def classes(way: int, k: int, r: int, d: int, *, noise: float, seed: int = 0) ->
 
 
 def left_out_errors(pools: list[np.ndarray], head: HeadParameters) -> np.ndarray:
-    """Compute the same from the two public functions; with few supports, the other classes omit their last one."""
+    """Compute the same with the two public functions; for few supports, the other classes omit their last one."""
     rivals = [pool[:-1] if 1 < len(pool) <= FEW else pool for pool in pools]
     scorer = ClassScorer([enroll(pool, head) for pool in rivals])
     errors = scorer.class_error(np.concatenate([pool for pool in pools if len(pool) > 1])).astype(float)

@@ -1,4 +1,4 @@
-"""Hints name an install command that works."""
+"""Hints give an install command that works."""
 
 import shlex
 import sys

@@ -41,7 +41,7 @@ from tests.system_calls import record
 def test_a_file_gets_the_permissions_of_the_umask_which_never_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int, mode: int
 ) -> None:
-    """The umask belongs to the whole process: another thread would create files that everyone may write to."""
+    """The umask applies to the whole process: a different thread would create world-writable files."""
     before = os.umask(umask)
     try:
         with monkeypatch.context() as patch:
@@ -81,7 +81,7 @@ LIMITS |= {".pth": "8.19e+03", ".safetensors": "1.64e+04"}
 
 @pytest.fixture
 def patience() -> Iterator[None]:
-    """Fail instead of waiting forever for a pipe."""
+    """Fail instead of waiting forever on a pipe."""
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("waited"))
     signal.alarm(20)
     yield
@@ -128,7 +128,7 @@ def test_a_file_is_read_up_to_the_size_limit(tmp_path: Path) -> None:
             with pytest.raises(FrnError, match="cannot be read"):
                 read(absent, 4)
     assert _read(io.BytesIO(large), 0, 8 << 20) == large  # the file has grown since its size was read
-    endless = Path("/proc/self/status")  # it has content, but a size of 0
+    endless = Path("/proc/self/status")  # it has content, but reports a size of 0
     if endless.exists():
         assert len(read_regular(endless, 1 << 20)) > 100
         with pytest.raises(FrnError, match="the limit is"):

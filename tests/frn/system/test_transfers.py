@@ -18,7 +18,7 @@ CONTENT = b"weights" * 20_000
 
 
 class Hub(BaseHTTPRequestHandler):
-    """A repository of one file."""
+    """A repository with one file."""
 
     kind: str
     over: threading.Event
@@ -53,7 +53,7 @@ Served = Callable[[str], Path]
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """Serve from a hub of some kind, and return the repository's folder in the hub's cache."""
+    """Start a hub of the given kind, and return the repository's folder in the hub's cache."""
     over, servers = threading.Event(), list[ThreadingHTTPServer]()
 
     def started(kind: str) -> Path:

@@ -1,4 +1,4 @@
-"""Results on a device, compared with a processor in float64.
+"""Results on a device, compared with float64 results on the processor.
 
 Set `FRN_TEST_DEVICE=cuda` to choose the device, as `gpu.sh` does; by default it is the processor. The `meta` device
 checks that a step never waits for the device, because reading a number fails there.
@@ -39,7 +39,7 @@ SHAPE = EpisodeShape(way=3, shot=2, queries=2)
 
 @pytest.fixture(autouse=True)
 def _whole_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Convolutions on a GPU drop bits of float32 by default."""
+    """Convolutions on a GPU reduce float32 precision by default."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
@@ -95,7 +95,7 @@ def test_maps_loss_and_gradients_are_close_to_those_in_float64(name: str) -> Non
 
 
 def test_system_without_a_cholesky_factor_gives_nan_or_an_error() -> None:
-    """If features are not finite, the loss of the step is not finite either, and the loop reports this."""
+    """If features are not finite, neither is the loss of the step, and the loop reports this."""
     support = torch.full((2, 1, 4, 8), torch.nan, device=DEVICE)
     query = torch.zeros(3, 4, 8, device=DEVICE)
     if DEVICE.type == "cpu":

@@ -60,7 +60,7 @@ Work = Callable[[ProcessGroup, Path], object]
 Launch = Callable[..., list[str]]
 
 TIMEOUT = 120
-"""Seconds that ranks may take on a busy machine before they are killed."""
+"""Seconds after which ranks are killed, long enough for a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def ranks() -> Iterator[Launch]:
 
 def serve() -> None:
     """Let torchrun's engine start ranks, once per line of input."""
-    importlib.import_module("torch._dynamo")  # optimisers import this, which takes each fork a second
+    importlib.import_module("torch._dynamo")  # optimisers import this, which would take a second in each fork
     for line in sys.stdin:
         if not (process := os.fork()):
             signal.alarm(TIMEOUT + 30)
@@ -167,7 +167,7 @@ def digest(model: Model) -> str:
 
 
 def watched(met: ProcessGroup, out: Path, preset: Preset = TINY) -> str:
-    """Train; return the episodes of each epoch, the reports and the final weights."""
+    """Train, and return the episodes of each epoch, the reports and the final weights."""
     seen: list[tuple[int, str]] = []
     reports: list[str] = []
     models: list[Model] = []

@@ -1,4 +1,4 @@
-"""Fine-tuning on few photos: held-out classes, possible episodes, and results never worse than the start."""
+"""Fine-tuning on few photos: held-out classes, possible episodes, and results at least as good as the initial model."""
 
 import json
 import tomllib
@@ -34,7 +34,7 @@ def frn(*words: object) -> Result:
 
 @pytest.fixture
 def photos(tmp_path: Path, moths: Path) -> Path:
-    """Ten classes of ten photos, as a user has them: no train/, no val/."""
+    """Ten classes of ten photos without train/ and val/, as users have them."""
     folder = tmp_path / "mine"
     folder.mkdir()
     homes = sorted((moths / "train").iterdir()) + sorted((moths / "val").iterdir())[:2]
@@ -151,7 +151,7 @@ def test_a_frozen_network_is_refused() -> None:
 
 
 def test_config_of_a_run_can_configure_a_new_run(tmp_path: Path) -> None:
-    """Settings from the `config.toml` of a run turn any preset into that run; options take precedence."""
+    """Settings from the `config.toml` of a run override any preset, and options override these settings."""
     changed = find_preset("cifar-fs-conv4")
     RunFolder(tmp_path).write_config(["frn train x"], {"seed": 7, "images": ["a"], **deciding_fields(changed)})
     config = tmp_path / "config.toml"

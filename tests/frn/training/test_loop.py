@@ -31,7 +31,7 @@ from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretrai
 
 
 def test_episodes_can_be_learned(tmp_path: Path) -> None:
-    """The loss falls well below chance on a few classes."""
+    """The loss falls well below chance level on a few classes."""
     torch.set_num_threads(1)
     validation = ValidationProtocol(every=14, episodes=20)
     preset = replace(TINY, schedule=Schedule(epochs=14, milestones=(10,)), validation=validation)
@@ -104,7 +104,7 @@ def test_pretraining_learns_the_classes_and_saves_a_plain_model(tmp_path: Path, 
     events, finished = quick(tmp_path / "run", preset)
     losses = [event.loss for event in events if isinstance(event, StepReport)]
     assert finished
-    assert losses[0] > 1.5  # eight classes: chance is log 8 = 2.1
+    assert losses[0] > 1.5  # eight classes: chance level is log 8 = 2.1
     assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
     model = load_model(tmp_path / "run" / "best.safetensors")
     assert not [name for name in model.state_dict() if "dummy" in name or "classifier" in name]
@@ -143,7 +143,7 @@ def test_a_head_on_a_trained_backbone_starts_with_suitable_values(
     assert head.gamma.item() > 10
     assert [head.alpha.item() == 0, head.beta.item() == 0] == [bool(fixed)] * 2
     losses = [event.loss for event in events if isinstance(event, StepReport)]
-    assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 the loss equals that of guessing
+    assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 the loss would equal that of guessing
     with pytest.raises(FrnError, match="already contains a run"):
         quick(tmp_path / "after", standing, init=before)
 

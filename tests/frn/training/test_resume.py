@@ -1,4 +1,4 @@
-"""A stopped or killed run continues with the same result, or says why it cannot."""
+"""A stopped or killed run can be resumed with the same result, or gives the reason why it cannot."""
 
 import os
 import sys
@@ -249,11 +249,11 @@ def test_run_with_an_old_dsn_head_is_refused_and_its_model_gives_a_warning(
 
 
 LONGER = replace(TINY, schedule=TINY.schedule.scaled_to(6))
-"""The rate of this preset falls after epoch 4, that of `TINY` after 2."""
+"""The learning rate of this preset falls after epoch 4, that of `TINY` after epoch 2."""
 
 
 def test_run_extended_before_its_first_milestone_equals_the_longer_run(tmp_path: Path) -> None:
-    """Until the first milestone of the shorter run, both have the same rate and cannot be told apart."""
+    """Until the first milestone of the shorter run, both have the same learning rate and are identical."""
     quick(tmp_path / "whole", LONGER)
     steps = 0
 

@@ -1,4 +1,4 @@
-"""Messages to another process and back are unchanged, for any file name."""
+"""Messages to a child process and back are unchanged, for any file name."""
 
 import io
 import os
