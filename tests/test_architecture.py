@@ -1,4 +1,4 @@
-"""Imports point one way, no two modules import each other, and folders stay small.
+"""Imports point in one direction, no two modules import each other, and folders stay small.
 
 All imports count, including those inside functions and under `TYPE_CHECKING`.
 """
@@ -129,7 +129,7 @@ def test_no_two_modules_import_each_other() -> None:
     left = {name: needed - {name} for name, needed in graph().items()}
     while leaves := {name for name, needed in left.items() if not needed}:
         left = {name: needed - leaves for name, needed in left.items() if name not in leaves}
-    while ends := left.keys() - set().union(*left.values()):  # these modules lead to a circle without being in it
+    while ends := left.keys() - set().union(*left.values()):  # these modules lead to a cycle without being part of it
         left = {name: needed for name, needed in left.items() if name not in ends}
     assert not left, f"import circles among {sorted(left)}"
 

@@ -1,4 +1,4 @@
-"""Facts about the package agree in all files that state them."""
+"""All files that state facts about the package agree."""
 
 import re
 import subprocess

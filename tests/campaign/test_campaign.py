@@ -1,7 +1,7 @@
-"""The campaign (`pytest -m campaign`): damaged files never cause a crash, a hang or full memory.
+"""The campaign (`pytest -m campaign`): damaged files never cause a crash, a hang or memory exhaustion.
 
-`FRN_CAMPAIGN=0.01` runs that share of the cases, and `FRN_SEED` selects other ones. Each part adds one line of JSON to
-`campaign.jsonl` (or `FRN_CAMPAIGN_REPORT`). Files that fail are kept in a folder that the failure names.
+`FRN_CAMPAIGN=0.01` runs that share of the cases; `FRN_SEED` selects different ones. Each part adds one line of JSON to
+`campaign.jsonl` (or `FRN_CAMPAIGN_REPORT`). Files that fail are kept in a folder that the failure message names.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Coverage-guided part of the campaign: the stored corpus must pass, and atheris continues from there.
 
-`FRN_FUZZ_SECONDS=600` sets the time per reader. Small files that reach new lines may be added to corpus/.
+`FRN_FUZZ_SECONDS=600` sets the time for each reader. Small files that reach new lines may be added to corpus/.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Limited places in the campaign: `frn classify` with missing, full or locked folders, and two programs at once.
+"""Limited environments in the campaign: `frn classify` with missing, full or locked folders, and concurrent programs.
 
-The command either succeeds or gives the reason in one line, and existing files stay unchanged.
+The command either succeeds or gives a one-line error, and existing files stay unchanged.
 """
 
 import os
@@ -56,7 +56,7 @@ def answers(ended: subprocess.CompletedProcess[str]) -> bool:
         assert not ended.stderr
         return True
     assert ended.returncode == 1, ended
-    # If numpy itself lacks memory, its library prints its own message and ends the program.
+    # If numpy itself runs out of memory, its library prints its own message and ends the program.
     reasons = ended.stderr.splitlines()
     assert reasons, ended
     assert all(line.startswith(("error: ", "OpenBLAS error: ")) for line in reasons), ended
@@ -118,7 +118,7 @@ def test_classification_works_for_names_that_the_locale_cannot_encode(tmp_path: 
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A read-only disk with a project on it; needs administrator rights."""
+    """A read-only disk that contains a project; needs administrator rights."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False).returncode:
@@ -194,7 +194,7 @@ def test_pixel_cache_killed_at_any_step_is_built_again(
         monkeypatch.setenv("FRN_CACHE", str(tmp_path / f"{step}"))
         was_killed = killed_at(step, lambda: load_images(folders, TRANSFORM))
         assert load_images(folders, TRANSFORM).images().shape == (60, 16, 16, 3)
-        # A lock that nobody holds is removed by the next build.
+        # A lock that no process holds is removed by the next build.
         assert not [left for left in cache_folder().rglob(".*") if left.suffix not in (".frn-lock", ".building")]
         step += 1
     assert step >= 4

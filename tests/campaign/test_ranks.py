@@ -62,7 +62,7 @@ def steps(out: Path) -> list[int]:
         try:
             entry = json.loads(line)
         except ValueError:
-            continue  # a kill left this line incomplete; the next resume removes it
+            continue  # this line is incomplete because of a kill; the next resume removes it
         if "loss" in entry:
             found.append(entry["total_steps"])
     return found
@@ -84,7 +84,7 @@ def test_run_resumes_after_each_kill(tmp_path: Path) -> None:
     out = tmp_path / "run"
     for number in range(KILLS):
         with training(out) as process:
-            if number % 3:  # every third kill happens during the start
+            if number % 3:  # every third kill happens during startup
                 wait_for_steps(out, process, len(steps(out)))
             time.sleep(random.uniform(0, 5))
             while not (children := ranks_of(process.pid)):

@@ -1,6 +1,6 @@
 """Well-formed documents and archives with arbitrary content (hypothesis).
 
-`FRN_CAMPAIGN` sets the share of the examples, and `FRN_SEED` selects other ones.
+`FRN_CAMPAIGN` sets the share of the examples, and `FRN_SEED` selects different ones.
 """
 
 import io
@@ -53,7 +53,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def through(part: Part, data: bytes, folder: Path) -> None:
-    """Require an answer or a refusal in one line."""
+    """Require a result or a refusal with a one-line error."""
     for left in folder.iterdir():
         if left.is_file():
             left.unlink()

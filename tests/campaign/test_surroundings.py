@@ -1,4 +1,4 @@
-"""Kills at every file operation, a full disk, and a clock that goes backwards."""
+"""Kills at every file operation, a full disk, and a clock that is set back."""
 
 import itertools
 import os

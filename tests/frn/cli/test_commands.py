@@ -214,7 +214,7 @@ def test_eval_reports_a_class_that_is_too_small(moths: Path, model: Path) -> Non
 
 
 def assert_shown_by_tensorboard(run: Path) -> None:
-    """TensorBoard logs contain the `metrics.jsonl` values: loss, accuracy, alpha, beta, gamma, learning rate, validation."""
+    """TensorBoard has the `metrics.jsonl` values: loss, accuracy, alpha, beta, gamma, learning rate, validation."""
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulators.EventAccumulator(str(run / "tensorboard")).Reload()
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""The whole app with its real engine, driven by keys."""
+"""The complete app with its real engine, driven by key presses."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("private_state")
 
 @pytest.fixture
 def moths_folder(tmp_path: Path) -> Path:
-    """Three classes of three shipped samples, in a path with blanks and an emoji."""
+    """Three classes of three shipped samples each, in a path with blanks and an emoji."""
     for home in sorted((SAMPLES / "moths").iterdir())[:3]:
         (tmp_path / "my moths 🦋" / home.name).mkdir(parents=True)
         for path in sorted(home.iterdir())[:3]:
@@ -40,7 +40,7 @@ def moths_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def drive_real(driver: "type[Driver]") -> "DriveReal":
-    """Run a scenario on the app and its own engine, which must end with it."""
+    """Run a scenario on the app and its engine, which must end with the app."""
 
     def drive(scenario: "Scenario", place: Path | str | None = None) -> None:
         async def run() -> None:
@@ -96,7 +96,7 @@ def test_folder_is_enrolled_corrected_saved_and_exported(
         app.workspace.query_pane.picture.preview.focus()
         await driver.keys("y")
         assert sum(driver.counts.values()) == 10
-        await driver.keys("y")  # there already
+        await driver.keys("y")  # already exists
         assert sum(driver.counts.values()) == 10
         await driver.keys("u")
         assert sum(driver.counts.values()) == 9
@@ -141,7 +141,7 @@ def test_creating_classes_can_be_undone_to_the_start(moths_folder: Path, lines: 
         await driver.type("owl")
         assert list(driver.counts) == ["banded footman", "bordered footman", "eyed footman", "owl"]
         await driver.keys("A")
-        await driver.type("owl")  # the key is taken: the app says so and changes nothing
+        await driver.type("owl")  # the key is in use: the app says so and changes nothing
         assert len(driver.counts) == 4
         app.workspace.classes_pane.list.focus()
         await driver.keys("4", "r")
@@ -200,7 +200,7 @@ def test_results_threshold_filter_help_and_confusion_can_be_opened(
             "model",
             "said_by_you",
             "nearest",
-        ]  # the fields of `frn classify --json`, and more
+        ]  # the fields in `frn classify --json`, and more
         await driver.keys("escape")
         assert first["threshold"] == controller.threshold
         await driver.keys("T")
@@ -267,11 +267,11 @@ def test_unsaved_work_needs_confirmation_and_is_recovered(
         assert isinstance(driver.app.screen, Choose)
         await driver.keys("escape")
 
-    drive_real(killed, moths_folder)  # the app ends without a last message
+    drive_real(killed, moths_folder)  # the app ends without a final message
 
     (path,) = Path(os.environ["FRN_STATE"]).glob("journal-*.json")
     path.with_name("journal-999999.json").write_text(json.dumps({**json.loads(path.read_text()), "process": 999_999}))
-    path.unlink()  # as if its process had died
+    path.unlink()  # as if its process had crashed
 
     async def scenario(driver: "Driver") -> None:
         await driver.until(lambda: isinstance(driver.app.screen, Choose))

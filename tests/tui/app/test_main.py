@@ -55,7 +55,7 @@ def test_help_and_version_do_not_import_the_app() -> None:
 @pytest.mark.skipif(os.name == "nt", reason="needs pseudo-terminals")
 def test_app_ends_when_its_terminal_disappears_without_a_signal(private_state: Path) -> None:
     master, slave = os.openpty()
-    # A separate session without a controlling terminal, so that no SIGHUP is sent.
+    # Start a separate session without a controlling terminal, so that no SIGHUP is sent.
     with processes.started([sys.executable, "-m", "frn_tui.main"], stdin=slave, stdout=slave, stderr=slave) as app:
         os.close(slave)
         seen = b""

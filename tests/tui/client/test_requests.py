@@ -1,4 +1,4 @@
-"""Answers, log messages and cancelling in the engine process."""
+"""Answers, log messages and cancellation in the engine process."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ def test_a_failed_request_gives_an_error_with_its_reason(tmp_path: Path) -> None
         def broken(event: Message) -> None:
             raise ZeroDivisionError
 
-        with pytest.raises(ZeroDivisionError):  # a mistake of the caller
+        with pytest.raises(ZeroDivisionError):  # an error in the caller
             await client.call(EmbedImages(paths=[str(tmp_path / "away")]), broken)
 
     play(scenario)

@@ -141,7 +141,7 @@ def test_silent_engine_is_reported_once(photos: Callable[..., list[str]]) -> Non
         os.kill(client.pid, signal.SIGCONT)
         assert (await waiting)["kind"] == "image"
         stuck = asyncio.create_task(client.call(RenderPreview(path=hang, columns=2, rows=2)))
-        await eventually(lambda: len(told) == 2)  # the engine is running, but the file never arrives
+        await eventually(lambda: len(told) == 2)  # the engine is running, but never creates the file
         stuck.cancel()
 
     play(scenario, model=False, program=("-c", MISCHIEF), silence_timeout=0.3, cancel_timeout=0.1)
@@ -189,7 +189,7 @@ def test_closing_is_quick_at_any_moment(photos: Callable[..., list[str]], moment
             await eventually(lambda: client.state == "starting")
         began = time.monotonic()
         await client.close()
-        assert time.monotonic() - began < 10  # immediately on a quiet machine
+        assert time.monotonic() - began < 10  # immediately on an idle machine
         await asyncio.gather(start, *calls, return_exceptions=True)
         assert client.state == "closed"
         with pytest.raises(EngineError, match="was closed"):

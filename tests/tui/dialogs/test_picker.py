@@ -1,4 +1,4 @@
-"""The file picker: accepting, searching, moving; and keys that arrive before a dialog is ready."""
+"""The file picker: accepting, searching, navigating, and keys that arrive before a dialog is ready."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The app without its display, on an engine that answers from a table."""
+"""The app without its display, using an engine that answers from a table."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -58,7 +58,7 @@ def test_an_edit_made_while_saving_is_unsaved(run: Run) -> None:
 
 def test_classes_from_a_folder_appear_before_the_model_and_a_photo_waits_for_examples(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
-        async with controller._opening:  # a model is being opened
+        async with controller._opening:  # a model is still being opened
             opening = asyncio.create_task(
                 controller.open_folder("/photos", {"jay": photos("jay", 3), "owl": photos("owl", 2)})
             )

@@ -78,7 +78,7 @@ def test_answers_are_for_the_project_being_opened(run: Callable[[Test], None], w
         await asyncio.sleep(0.01)
         assert what not in engine.calls
         opening.set()
-        with suppress(EngineError):  # the project has a single class
+        with suppress(EngineError):  # the project contains a single class
             await asking
         assert what in engine.calls
         assert known(engine) == ["jay"]
@@ -278,7 +278,7 @@ def test_project_is_not_saved_over_another(run: Callable[[Test], None]) -> None:
 def test_stepping_back_while_answers_are_updated_shows_new_ones(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.ask([f"/q/wren-{number}.jpg" for number in range(5, 9)])
-        await controller.show("/q/wren-6.jpg")  # now two of them have maps
+        await controller.show("/q/wren-6.jpg")  # now maps exist for two of them
         controller.session.set_threshold(0.6)
         renewing = engine.held["query"] = asyncio.Event()
         telling = asyncio.create_task(controller.sync())
@@ -317,7 +317,7 @@ def test_an_edit_that_changes_nothing_is_not_recorded(drive: "Drive", fake_engin
         await driver.type("mine")
         told = fake_engine.calls.count("classes")
         await driver.keys("0")
-        assert jobs._message.startswith("calibrated threshold: rejects")  # u would undo the class
+        assert jobs._message.startswith("calibrated threshold: rejects")  # pressing u would undo the class
         assert fake_engine.calls.count("classes") == told
         await driver.keys("plus", "0")
         assert jobs._message == "calibrated threshold: rejects about 5% of your photos   u: undo"
@@ -344,7 +344,7 @@ def test_answering_none_of_these_never_lowers_the_threshold(drive: "Drive") -> N
         controller = driver.app.controller
         await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
         controller.session.set_threshold(0.5)
-        controller.threshold = 0.1  # the value that was sent last
+        controller.threshold = 0.1  # the most recently sent value
         await driver.keys("x")
         assert controller.session.state.threshold == 0.5
 

@@ -1,4 +1,4 @@
-"""Projects that travel with their photos, and moved photos."""
+"""Bundles of projects with their photos, and moved photos."""
 
 import json
 import os
@@ -18,7 +18,7 @@ NAMES = ["a/b: x", "..", "A_b_ X"]
 
 @pytest.fixture
 def birds(tmp_path: Path, members: dict[str, list[Path]]) -> dict[str, list[Path]]:
-    """Class names that file systems refuse or treat as equal; photos of the same name in each."""
+    """Class names that file systems refuse or treat as equal; each class has photos with the same names."""
     found = {}
     for number, (name, paths) in enumerate(zip(NAMES, members.values(), strict=False)):
         home = tmp_path / "disk" / str(number)

@@ -1,4 +1,4 @@
-"""A request that is no longer wanted ends at its next piece of work."""
+"""A request that is no longer needed ends before its next chunk of work."""
 
 from pathlib import Path
 from typing import Any

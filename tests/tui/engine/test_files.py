@@ -116,7 +116,7 @@ def test_untrained_head_is_tuned_as_in_the_library(
     library = Classifier(Extractor.open(untrained, trusted=True, device="cpu", threads=1))
     query = members["moth 42"][9]
     heads = set()
-    for shot in (3, 2):  # one after the other, so that classes of another head are not reused
+    for shot in (3, 2):  # one after the other, so that classes enrolled with a different head are not reused
         few = first(members, shot)
         library.enroll(few)
         heads.add(library.head)
@@ -202,7 +202,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert engine.done("recover") is None  # this process is alive
     (file,) = state_folder.glob("journal-*.json")
     entry = json.loads(file.read_text())
-    assert (entry["format"], entry["version"]) == ("frn-journal", 1)  # another version is not read
+    assert (entry["format"], entry["version"]) == ("frn-journal", 1)  # a different version is not read
     living = Lock(state_folder / "journal-8.lock")
     assert living.acquire()
     for process, when, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (8, 500.0, "another's")):
@@ -215,12 +215,12 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert found["adding"] == {"x": ["/x/1.jpg"]}
     engine.done("discard", journal=found["journal"])
     older = engine.done("recover")
-    assert older["project"] == "old"  # another app's unsaved work is not touched
+    assert older["project"] == "old"  # unsaved work from a different app is not touched
     engine.done("discard", journal=older["journal"])
     assert engine.done("recover") is None
     assert (state_folder / "journal-8.json").exists()
     living.release()
-    engine.done("discard", journal=str(file))  # a lock of a running app
+    engine.done("discard", journal=str(file))  # a lock held by a running app
     assert file.exists()
     engine.done("discard", journal=None)
     assert not file.exists()
@@ -262,7 +262,7 @@ def test_project_with_mirror_images_gives_the_same_answers_everywhere(
 
 
 def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_folder: Path) -> None:
-    """The engine holds the lock; on a busy machine it may end later than the next app starts."""
+    """The engine holds the lock; on a busy machine it may end after the next app has started."""
     engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={}, saved=False)
     (file,) = state_folder.glob("journal-*.json")
     gone = subprocess.Popen([sys.executable, "-c", ""])

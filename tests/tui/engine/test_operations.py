@@ -1,4 +1,4 @@
-"""Behaviour of all requests; models; the queues."""
+"""Behaviour of all requests, models and queues."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Photos as cells: the whole frame, the part that the network sees, and the error map over it."""
+"""Photos drawn as cells: the whole frame, the part that the network sees, and the error map over it."""
 
 import base64
 import os
@@ -95,7 +95,7 @@ def test_photo_keeps_its_aspect_ratio() -> None:
 
 
 def test_half_blocks_show_every_pixel_and_other_blocks_use_the_best_two_colours() -> None:
-    """Compare with trying every split of every cell."""
+    """Compare with the result of trying every split of every cell."""
     generator = np.random.default_rng(0)
     for mode in CELLS:
         across, down = PARTS[mode]
@@ -176,7 +176,7 @@ def test_each_location_of_the_map_is_drawn_in_the_right_place(
         photo_y = view[1] + (y + 0.5) / height * (view[3] - view[1])
         row, column = (photo_y - top) / (bottom - top) * 3, (photo_x - left) / (right - left) * 5
         if min(abs(row - round(row)), abs(column - round(column))) < 0.2:
-            continue  # at a border, both are possible
+            continue  # at a boundary, both are possible
         inside = 0 <= row < 3 and 0 <= column < 5
         expected = [36, 36, 36] if not inside else [252, 255, 164] if errors[int(row), int(column)] else [0, 0, 4]
         assert shown[y, x].tolist() == expected, (x, y)

@@ -1,4 +1,4 @@
-"""Answers, and how well the classes can be distinguished."""
+"""Answers, and how well classes can be distinguished."""
 
 from pathlib import Path
 

@@ -32,7 +32,7 @@ def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine,
         (home / folder).mkdir(parents=True)
         (home / folder / "x.jpg").write_text(text)
     photos = [[str(home / "a" / "x.jpg"), "../jay"], [str(home / "b" / "x.jpg"), "../jay"], ["/nowhere/x.jpg", "owl"]]
-    for _ in range(2):  # the second time, all files already exist
+    for _ in range(2):  # all files already exist the second time
         done = bare.done("sort", folder=str(out), photos=photos)
         assert [path for path, _ in done["failed"]] == ["/nowhere/x.jpg"]
         (jay,) = [path for path in out.iterdir() if path.name != "owl"]
@@ -124,7 +124,7 @@ def test_edited_photo_of_the_same_size_and_time_is_kept(bare: Engine, tmp_path: 
     for path in (photo, there):
         path.write_text("old")
         os.utime(path, (1e9, 1e9))
-    bare.done("sort", **sort)  # compares them
+    bare.done("sort", **sort)  # the two copies are compared
     photo.write_text("new")
     os.utime(photo, (1e9, 1e9))
     done = bare.done("sort", **sort, move=True)
@@ -169,7 +169,7 @@ def test_copy_is_kept_if_the_photo_is_removed_during_the_move(
 def test_file_created_by_a_second_program_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_system_call: bool
 ) -> None:
-    """Two cards have an IMG_1.jpg each, and two programs sort them into one class."""
+    """Two memory cards each contain an IMG_1.jpg, and two programs sort them into the same class."""
     if not has_system_call:
         monkeypatch.setattr(placing, "_rename_no_replace", _unsupported)
     photos = [tmp_path / card / "IMG_1.jpg" for card in ("a", "b")]
@@ -215,7 +215,7 @@ def test_photos_can_be_moved_back_and_existing_files_are_kept(bare: Engine, tmp_
 def test_undo_removes_only_empty_folders_made_by_the_sort(bare: Engine, tmp_path: Path) -> None:
     out, card = tmp_path / "out", tmp_path / "card"
     card.mkdir()
-    (out / "owl").mkdir(parents=True)  # a folder of the user
+    (out / "owl").mkdir(parents=True)  # a folder that the user made
     photos = []
     for verdict, count in (("jay", 2), ("owl", 1), ("wren", 1)):
         for number in range(count):
@@ -277,7 +277,7 @@ def test_locked_photo_fails_without_stopping_the_others(
 def test_photo_is_synced_before_the_original_is_removed(
     bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Sync the file first, then its name in its folder, and the name of each new folder."""
+    """The file is synced first, then its folder entry and that of each new folder."""
     card, out = tmp_path / "card", tmp_path / "out"
     photo, place = card / "x.jpg", out / "jay" / "x.jpg"
     card.mkdir()
@@ -357,7 +357,7 @@ def test_a_move_killed_at_any_step_is_finished_and_loses_nothing(
         places = [path for path in (photo, *folder.rglob("*")) if _content(path) == "photo"]
         assert len(places) == 1 + (kind == "twin" and photo.exists())
         if was_killed:
-            sort()  # the user tries again
+            sort()  # the user repeats the move
         assert photo.exists() == back
         assert {path.name for path in (*folder.rglob("*"), *photo.parent.iterdir())} <= {"x.jpg", "original"}
         if not was_killed:

@@ -1,4 +1,4 @@
-"""Reviewing many answers: order, filters, labels, threshold, sorting; classifying more adds to them."""
+"""Reviewing many answers: order, filters, labels, threshold, sorting, and classifying more photos."""
 
 import csv
 from collections.abc import Callable
@@ -129,13 +129,13 @@ def test_many_photos_are_labelled_and_undone_in_one_step(drive: Drive, lines: Li
             "jay": 8,
             "owl": 6,
             "wren": 6,
-        }  # the swan looks like a jay; the broken photo is left out
+        }  # the swan looks like a jay; the broken photo is omitted
         await driver.keys("u", "home", "l", "m")
         await driver.type("wren")
         assert driver.counts["wren"] == 6
         assert review.gallery.cursor == 2  # the next photo is shown
         await driver.keys("h", "2")
-        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # the photo is in one class only
+        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # the photo is in only one class
 
     drive(scenario)
 
@@ -216,7 +216,7 @@ def test_photos_are_copied_into_folders_unless_a_move_is_requested(drive: Drive,
 
 
 def test_class_folders_do_not_depend_on_the_sorted_photos(drive: Drive, fake_engine: FakeEngine) -> None:
-    """Of classes "Jay" and "jay" the first gets the folder Jay, even if photos of the other come first or alone."""
+    """Of the classes "Jay" and "jay", the first gets the folder Jay, even if the other's photos come first or alone."""
 
     async def scenario(driver: Driver) -> None:
         await opened(driver)
@@ -442,7 +442,7 @@ def test_photos_fill_the_review(
         await driver.keys("L")
 
         def whole() -> int:
-            return "\n".join(lines(driver.app)).count("jay 0.90") - 1  # one name is also in the line of details
+            return "\n".join(lines(driver.app)).count("jay 0.90") - 1  # one name also appears in the details line
 
         assert whole() >= least
         if size == (140, 40):

@@ -1,4 +1,4 @@
-"""Keys that other tests do not press, and the confirmation of large changes."""
+"""Keys that no other test presses, and the confirmation of large changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -223,7 +223,7 @@ def test_the_picker_lays_out_only_visible_entries(
         await driver.pilot.press("space", "pagedown", "space", "end")
         assert "elk-09999.jpg" in laid_out
         assert len(picker.marked) == 2
-        assert not any("✓" in line for line in lines(app))  # the end of the list on the screen
+        assert not any("✓" in line for line in lines(app))  # the end of the displayed list
         await driver.pilot.press("space")
         assert any("✓▫ elk-09999.jpg" in line for line in lines(app))
 
@@ -412,7 +412,7 @@ def test_misfits_are_listed_likeliest_first_and_can_be_moved(drive: "Drive") -> 
         await driver.keys("exclamation_mark")
         assert pane.gallery.paths == ["/photos/wren/wren-2.jpg", "/photos/jay/jay-3.jpg"]
         assert "misfits of all classes 2" in str(pane.border_title)
-        assert not driver.app.workspace.query_pane.region  # its room is for the photos
+        assert not driver.app.workspace.query_pane.region  # its space is used for the photos
         await driver.keys("2")
         assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
         await driver.keys("escape")

@@ -1,4 +1,4 @@
-"""The focus after classifying, and what the dialogs remember and distinguish."""
+"""The focus after classifying, and what dialogs remember and distinguish."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ def test_a_digit_labels_the_query(drive: "Drive", size: tuple[int, int]) -> None
 
         workspace.classes_pane.list.focus()
         await driver.keys("1")
-        assert (driver.counts["jay"], driver.counts["wren"]) == (7, before)  # it was labelled a wren
+        assert (driver.counts["jay"], driver.counts["wren"]) == (7, before)  # it was labelled as a wren
         workspace.photos_pane.gallery.focus()
         await driver.pilot.pause()
         assert "1-9: move" in workspace.context.jobs.hint

@@ -1,4 +1,4 @@
-"""Every key does what the table says, for any focused pane or screen."""
+"""Every key does what the table says, in any focused pane or screen."""
 
 import tomllib
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Every screen matches the stored text beside the tests, and its key hints are true.
 
-`FRN_SNAPSHOTS=write pytest tests/tui/screens/test_screens.py` rewrites the texts: read the changes before you keep
+`FRN_SNAPSHOTS=write pytest tests/tui/screens/test_screens.py` rewrites the texts; review the changes before you keep
 them.
 """
 

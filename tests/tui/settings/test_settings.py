@@ -1,4 +1,4 @@
-"""Remembered settings, the settings screen, and keys of the user."""
+"""Remembered settings, the settings screen, and custom keys."""
 
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_settings_are_remembered(private_state: Path) -> None:
     ["{", "[]", "null", '{"images": "sixel"}', '{"threshold": 7}', '{"recent": [2]}', "[" * 9999],
 )
 def test_invalid_settings_file_is_reported_and_left_unchanged(private_state: Path, text: str) -> None:
-    """Someone may have edited the file; a wrong comma should not lose all of it."""
+    """A user may have edited the file; a misplaced comma should not discard all of it."""
     private_state.mkdir()
     settings_path().write_text(text)
     settings = Settings.read()
@@ -135,8 +135,8 @@ def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> N
         await driver.keys("escape")
         await change(driver, "classify photos or", "u")
         await change(driver, "undo the last step", "backspace")
-        assert read_own_keys()[0] == {"undo": "U", "ask": "u"}  # its usual key is taken
-        await change(driver, "classify photos or", "a")  # is the key of add
+        assert read_own_keys()[0] == {"undo": "U", "ask": "u"}  # its default key is in use
+        await change(driver, "classify photos or", "a")  # the key for adding photos
         assert read_own_keys()[0] == {"undo": "U", "ask": "u"}
         await change(driver, "classify photos or", "backspace")
         await change(driver, "undo the last step", "backspace")

@@ -1,4 +1,4 @@
-"""Only differences are written, text before images."""
+"""Only changed cells are written, text before images."""
 
 import itertools
 import re
@@ -123,7 +123,7 @@ def test_only_the_colour_that_changes_is_written() -> None:
 
 
 def test_an_update_without_changes_discards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Textual also reports that nothing has changed, for instance after a dialogue is closed."""
+    """Textual also reports updates in which nothing has changed, for instance after a dialog is closed."""
     app = CellApp()
     app._driver, app._running = SimpleNamespace(is_headless=False, is_inline=False), True  # type: ignore[assignment]
     monkeypatch.setattr(app.cells, "forget", lambda: pytest.fail("everything would be painted again"))

@@ -71,7 +71,7 @@ def test_terminal_gets_pixels_before_their_placeholders() -> None:
     cell, style = placeholders(shown, Style(bgcolor="#101010"))[0][0]
     assert style.color is not None
     assert int(number) == MARKS.index(cell[3]) << 24 | (style.color.number or 0)
-    assert "38;5;" in style.render("x")  # a colour of the table, which tmux leaves unchanged
+    assert "38;5;" in style.render("x")  # a palette colour, which tmux leaves unchanged
     assert 16 <= (style.color.number or 0) <= 255
 
 

@@ -1,4 +1,4 @@
-"""Sixel: the pixels of an image, and of any part of a line in place of its placeholders."""
+"""Sixel: the pixels of an image, or of any part of a row, replace its placeholders."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Answers of a terminal are removed from the typed keys, and decide how images are drawn."""
+"""Answers from a terminal are removed from typed keys, and determine how images are drawn."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""`frn-tui --web` as people start it: a process that serves a page."""
+"""`frn-tui --web` as users start it: a process that serves a page."""
 
 import asyncio
 import os
@@ -57,7 +57,7 @@ async def visit(address: str, origin: str) -> bytes:
 
 
 def children(pid: int) -> set[int]:
-    """Return the processes below a process."""
+    """Return all descendants of a process."""
     found = processes.run(["ps", "-eo", "pid=,ppid="], check=True).stdout.split()
     parents = dict(zip(map(int, found[::2]), map(int, found[1::2]), strict=True))
     below = {pid}
@@ -89,7 +89,7 @@ def test_page_responds_and_leaves_no_processes(server: tuple[subprocess.Popen[st
             below = children(process.pid)
             assert below
             process.send_signal(signal.SIGTERM)
-            async for _ in socket:  # confirm the end, like a browser
+            async for _ in socket:  # confirm closing, as a browser does
                 pass
             await asyncio.to_thread(process.wait, 20)
             return below
@@ -107,7 +107,7 @@ def test_keys_and_images_work_immediately_and_reloading_ends_the_old_session(
     server: tuple[subprocess.Popen[str], str],
 ) -> None:
     process, address = server
-    assert "googleapis" not in page(address)  # nothing is loaded from other hosts
+    assert "googleapis" not in page(address)  # nothing is loaded from external hosts
 
     async def come_and_come_again() -> None:
         import aiohttp
@@ -130,7 +130,7 @@ def test_keys_and_images_work_immediately_and_reloading_ends_the_old_session(
 
 
 def engines(pid: int) -> set[int]:
-    """Return the engines below a process."""
+    """Return the engines among the descendants of a process."""
     found = processes.run(["ps", "-eo", "pid=,args="], check=True).stdout.splitlines()
     return {int(line.split()[0]) for line in found if "frn_tui.engine" in line} & children(pid)
 

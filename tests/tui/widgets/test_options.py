@@ -1,4 +1,4 @@
-"""Keys that arrive before a list is laid out, or after a screen was closed."""
+"""Keys that arrive before a list is laid out or after a screen is closed."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

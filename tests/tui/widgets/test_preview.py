@@ -114,7 +114,7 @@ def test_wheel_zooms_around_the_pointer_and_dragging_moves(play: Play) -> None:
         await pilot._post_mouse_events([events.MouseScrollUp], offset=(20, 6))
         assert preview.zoom == 1.25
         x, y = preview.centre
-        share = (20.5 / 80, 6.5 / 24)  # the part of the photo under the pointer, before and after
+        share = (20.5 / 80, 6.5 / 24)  # the part of the photo under the pointer before and after
         assert x - 0.4 + 0.8 * share[0] == pytest.approx(share[0])
         assert y - 0.4 + 0.8 * share[1] == pytest.approx(share[1])
         preview.look_at(2.0)
@@ -170,7 +170,7 @@ def test_numbers_contrast_with_the_image(
 def test_no_color_gives_ascii_without_a_crash(
     play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str
 ) -> None:
-    """A segment without a style ends the app there."""
+    """A segment without a style would end the app there."""
     monkeypatch.setenv("NO_COLOR", "1")
     preview = Preview(mode="ascii")
 

@@ -105,7 +105,7 @@ def test_cursor_and_selection_stay_with_their_paths(play: Play, gallery: Gallery
         assert gallery.selection == paths(8, 6, 2)
         gallery.set_items(items(5))
         await pilot.pause()
-        assert gallery.cursor == 3  # the position of the cursor before
+        assert gallery.cursor == 3  # the previous position of the cursor
         assert choices(told)[-1] == paths(2)
         gallery.set_items([])
         await pilot.pause()

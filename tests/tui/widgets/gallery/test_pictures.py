@@ -1,4 +1,4 @@
-"""The images that the gallery requests, and its appearance."""
+"""Images that the gallery requests, and its appearance."""
 
 from frn_tui.client.protocol import RenderPreview
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem

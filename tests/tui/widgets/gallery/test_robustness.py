@@ -1,4 +1,4 @@
-"""Every size, odd names, many items."""
+"""Every size, unusual names, many items."""
 
 import statistics
 import time
@@ -61,7 +61,7 @@ def test_unusual_names_stay_within_their_cells(play: Play, lines: Lines, view: A
 
 
 def scroll(play: Play, count: int) -> tuple[float, int]:
-    """Go ten pages down; return the median processor time of a page and the number of image requests."""
+    """Go ten pages down; return the median processor time per page and the number of image requests."""
     gallery = Gallery(mode="half")
     result = []
 
