@@ -1,4 +1,4 @@
-"""The benchmark of FRN and DeepEMD."""
+"""The benchmark that compares FRN with DeepEMD."""
 
 import importlib.util
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ def test_training_episodes_have_fifteen_queries() -> None:
 
 @needs_pot
 def test_whole_episodes_include_resnet12(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole models have gradients for their weights; feature maps alone have none."""
+    """Whole models need gradients for their weights; feature maps alone need none."""
     built = []
 
     def build(name: str) -> nn.Module:

@@ -1,4 +1,4 @@
-"""`infer.py` times the code that people run."""
+"""`infer.py` times the code that users run."""
 
 import pytest
 import torch

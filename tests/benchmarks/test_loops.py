@@ -1,4 +1,4 @@
-"""The loops of `frn` and of the authors compute the same, and the printed figures follow from the measured times."""
+"""The loops in `frn` and by the authors compute the same, and the printed figures follow from the measured times."""
 
 import itertools
 import json
@@ -43,7 +43,7 @@ def test_loop_by_the_authors_gives_the_same_results(backbone: str) -> None:
 
 
 def test_test_loop_by_the_authors_reads_support_files_first(tmp_path: Path) -> None:
-    """Queries equal to the supports are always right, and always wrong with shifted labels."""
+    """Queries equal to the supports are always classified correctly, and never with shifted labels."""
     photos = timed_classes(None, 2, 2, tmp_path)
     files = [of_class[0] for of_class in photos.values()]
     episodes = [[0, 1, 0, 1], [0, 1, 1, 0]]
@@ -61,7 +61,7 @@ def test_test_images_of_the_authors_loop_equal_those_of_frn(tmp_path: Path) -> N
 
 
 def test_counted_operations_are_convolutions_and_their_gradients() -> None:
-    """Conv-4 at 16 pixels has maps of 16, 8, 4 and 2; the images need no gradient."""
+    """Conv-4 at 16 pixels has 16, 8, 4 and 2 pixel maps; the images need no gradient."""
     products = [9 * 3 * 64 * 16**2, 9 * 64 * 64 * 8**2, 9 * 64 * 64 * 4**2, 9 * 64 * 64 * 2**2]
     assert step_operations("conv4", 5, size=16) == 2 * 5 * (2 * products[0] + 3 * sum(products[1:]))
 

@@ -1,4 +1,4 @@
-"""The card beside the exported files: its statements are true, and its code runs without this library."""
+"""The model card among the exported files: its statements are true, and its code runs without this library."""
 
 import json
 import re
@@ -150,7 +150,7 @@ def test_documented_code_opens_photos_as_the_program_does(kind: str, tmp_path: P
     exec(OPEN_PHOTO, scope)
     opened = np.asarray(scope["open_photo"](tmp_path / "photo.jpg"))
     apart = np.abs(opened.astype(int) - np.asarray(open_image(tmp_path / "photo.jpg")))
-    assert apart.max() <= (kind not in ("plain", "turned"))  # each program rounds a profile's colours in its own way
+    assert apart.max() <= (kind not in ("plain", "turned"))  # each program rounds converted colours in its own way
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

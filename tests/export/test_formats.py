@@ -1,4 +1,4 @@
-"""Other formats give the same results as the ONNX files, or are refused."""
+"""Files in other formats give the same results as the ONNX files, or are refused."""
 
 import json
 import sys

@@ -59,7 +59,7 @@ def test_int8_costs_the_shipped_model_little_accuracy(model: Model, features: by
 
 
 def test_labels_that_int8_changes_on_other_images_are_counted(model: Model, features: bytes) -> None:
-    """Calibrated on grey squares of nearly equal brightness, the model cannot tell moths apart."""
+    """Calibrated on grey squares of nearly equal brightness, the model cannot distinguish moths."""
     grey = np.stack([np.full((32, 32, 3), 120 + shade, np.uint8) for shade in range(8)])
     changed = labels_changed(model.head, features, int8(features, grey))
     assert 20 < changed <= LABELS

@@ -1,4 +1,4 @@
-"""The checks that an export must pass before it is written."""
+"""Checks that an export must pass before it is written."""
 
 from pathlib import Path
 
@@ -116,7 +116,7 @@ def test_a_classifier_file_with_different_examples_is_refused(
 
 
 def test_file_just_beyond_the_tolerance_is_refused() -> None:
-    """The tolerances of features and head are five parts in a million."""
+    """The tolerances for features and head are five parts per million."""
     model = small_model()
     graph = features_file(model)
     with torch.no_grad():

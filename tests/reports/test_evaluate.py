@@ -1,4 +1,4 @@
-"""The page of an evaluation."""
+"""The page about an evaluation."""
 
 import csv
 import io

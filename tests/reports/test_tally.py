@@ -14,7 +14,7 @@ OWNER = np.repeat(np.arange(4), SIZES)
 
 @pytest.fixture
 def tally() -> Tally:
-    """Forty episodes with random answers, recorded in pieces and out of order."""
+    """Forty episodes with random answers, recorded in chunks and out of order."""
     made, logits = Tally(SIZES, SHAPE, 40), np.random.default_rng(0).normal(size=(40, 12, 3)) * 2
     for start in (16, 0, 32, 8, 24):
         sampled = np.stack([evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(start, start + 8)])
@@ -96,7 +96,7 @@ def test_class_that_was_never_drawn_has_no_recall() -> None:
 def test_one_wrong_answer_per_image_is_not_counted(tally: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, wrong = np.array([2, 10, 1, 4, 3]), np.array([2, 5, 1, 0, 1])
     monkeypatch.setattr(tallies, "asked", lambda tally: (asked, wrong))
-    # (wrong - 1) / queries is 0.5, 0.4, 0, -, 0; "-" was never wrong
+    # (wrong - 1) / queries is 0.5, 0.4, 0, -, 0; "-" means never wrong
     assert tallies.hardest_images(tally, 5).tolist() == [0, 1, 2, 4]
     assert tallies.hardest_images(tally, 1).tolist() == [0]
 

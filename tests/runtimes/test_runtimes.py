@@ -1,7 +1,7 @@
 """Exported files in the oldest and newest onnxruntime and in onnxruntime-node: `pytest -m runtimes`.
 
-Each is installed into a separate environment, which needs a network and some minutes. `FRN_RUNTIMES` names a folder
-that keeps them.
+Each is installed into a separate environment, which needs network access and takes a few minutes. `FRN_RUNTIMES` names
+a folder in which the environments are kept.
 """
 
 import json
@@ -38,7 +38,7 @@ HERE = Path(__file__).parent
 SAMPLES = HERE.parents[1] / "assets" / "samples"
 PRECISIONS = ("fp32", "fp16", "int8")
 SIZES = ((200, 200), (320, 240), (96, 130), (64, 64), (300, 40))
-"""Sizes of the photos (width, height): some shrink, some grow, one is a strip."""
+"""Sizes of the photos (width, height): some are reduced, some enlarged, and one is a strip."""
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ KINDS = {"photos": "classifier.onnx", "batch": "classifier-batch.onnx"}
 
 
 ALLOWED = {"fp32": 5e-3, "fp16": 5e-3, "int8": 2e-2}
-"""Allowed difference of a probability. In int8, one grey level can move an activation by one step."""
+"""Allowed difference of a probability. In int8, one grey level can change an activation by one step."""
 
 
 def _compare(found: list[list[Any]], folder: Path) -> float:
@@ -134,7 +134,7 @@ OTHERS = {
     "onnx2torch": ("onnx2torch", ["onnx2torch"]),
     "ncnn": ("ncnn, by pnnx, one image", ["ncnn", "pnnx"]),
 }
-"""Runtimes of other projects: their names in the table, and the packages that they need besides ours."""
+"""Third-party runtimes: their names in the table, and the additional packages that they need."""
 SAME = {"features": 1e-5, "head": 1e-4, "preprocess": 1.001 / 255, "classifier": 5e-3, "classifier-batch": 1e-4}
 """Largest difference of an output that counts as equal; for preprocessed images it is one grey level."""
 PAGE = HERE.parents[1] / "docs" / "guides" / "runtimes.md"

@@ -1,4 +1,4 @@
-"""The mean of the weights of several runs."""
+"""Averaging the weights of several runs."""
 
 from pathlib import Path
 

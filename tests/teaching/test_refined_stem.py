@@ -1,4 +1,4 @@
-"""A network with larger patches starts with the same function."""
+"""A network with larger patches starts by computing the same function."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Teaching: stored answers of teachers, losses, and a run that can be resumed."""
+"""Teaching: stored teacher outputs, losses, and a run that can be resumed."""
 
 from dataclasses import replace
 from pathlib import Path

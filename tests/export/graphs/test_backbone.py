@@ -1,4 +1,4 @@
-"""Exported backbones in real onnxruntime sessions."""
+"""Exported backbones in onnxruntime sessions."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from frn.models.model import Model
 
 
 def random_model(backbone: str, *, last_pool: bool = True, size: int = 32, method: str = "frn") -> Model:
-    """Give the model random weights, and BatchNorm statistics unlike those of a new network."""
+    """Give the model random weights, and BatchNorm statistics that differ from those of a new network."""
     config = ModelConfig(
         backbone=backbone, method=method, last_pool=last_pool, transform=EvaluationTransform(size=size)
     )

@@ -31,7 +31,7 @@ def open_session(data: bytes) -> onnxruntime.InferenceSession:
 
 
 def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
-    """Export only the classifier's preprocessing."""
+    """Export only the preprocessing of the classifier."""
     graph = GraphBuilder()
     _prepare(graph, transform)
     side = transform.size
@@ -102,7 +102,7 @@ def test_enlarged_and_unresized_images_equal_those_of_pillow_exactly(name: str) 
 
 
 def test_geometry_is_the_same_for_any_size() -> None:
-    """The values of a gradient show where a crop was taken."""
+    """Gradient values show where a crop was taken."""
     run, transform = preparer(TRANSFORMS["shorter"]), TRANSFORMS["shorter"]
     generator = np.random.default_rng(0)
     sizes = [tuple(int(n) for n in generator.integers(20, 700, 2)) for _ in range(300)]

@@ -77,6 +77,6 @@ def test_torch_gives_the_same_maps_with_mirror_images(both: Extractor) -> None:
     exported = OnnxExtractor(load_extractor("conv4", "cpu"), mirror=True).extract(images).numpy()
     np.testing.assert_allclose(maps, exported, atol=1e-3)
     plain = load_extractor("conv4", "cpu")
-    for extractor in (TorchExtractor(load_model("conv4")), OnnxExtractor(plain)):  # by default without mirror images
+    for extractor in (TorchExtractor(load_model("conv4")), OnnxExtractor(plain)):  # without mirror images by default
         expected = plain.feature_maps(images.images()[:])
         np.testing.assert_allclose(extractor.extract(images).numpy(), expected, atol=1e-3)

@@ -1,4 +1,4 @@
-"""Graphs sum class scores correctly: few and many classes, with equal and different sizes."""
+"""Graphs sum class scores correctly for few and many classes of equal and different sizes."""
 
 import numpy as np
 import pytest

@@ -25,7 +25,7 @@ from frn.ridge.parameters import HeadParameters
 
 
 def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> Model:
-    """Build a network with random weights; a transformer has one layer."""
+    """Build a network with random weights; transformers have one layer."""
     whole = models.VisionTransformer
 
     def small(**options: Any) -> models.VisionTransformer:
@@ -34,7 +34,7 @@ def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int
     monkeypatch.setattr("torchvision.models.vision_transformer.VisionTransformer", small)
     options = {"image_size": size} if name.startswith("vit") else {}
     net = models.get_model(name, weights=None, **options)
-    if name.startswith("vit"):  # torchvision starts these at zero
+    if name.startswith("vit"):  # torchvision initialises these to zero
         torch.nn.init.normal_(net.class_token)
     torch.save(net.state_dict(), folder / f"{name}.pth")
     return import_pretrained(f"torchvision:{name}", folder / f"{name}.pth", size=size)

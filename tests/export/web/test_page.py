@@ -1,4 +1,4 @@
-"""The files of the web page. tests/browser opens the page."""
+"""The files that make up the web page. tests/browser opens the page."""
 
 import io
 import json
@@ -115,7 +115,7 @@ def test_page_is_complete_and_requests_nothing_else(archive: Path, tmp_path: Pat
     frn(*words)
     assert (out / "sw.js").read_text(
         encoding="utf-8"
-    ) == worker  # the same page gives the same checksum, so browsers keep their copy
+    ) == worker  # the same page has the same checksum, so browsers keep their cached copy
 
 
 def test_page_without_classes_removes_earlier_classes(archive: Path, tmp_path: Path) -> None:
