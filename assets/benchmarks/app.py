@@ -196,9 +196,9 @@ class Lab:
             yield Measure("A8", "quit while embedding", terminal.wait(), 500)
 
     def _keys(self, terminal: Terminal, when: str, end: str = "") -> Iterator[Measure]:
-        """Time keys that move up and down between two classes, ignoring output from other work. `end` is the text shown
+        """Time keys that move up and down between two classes, ignoring output from other work.
 
-        when the other work is done and receives the keys.
+        `end` is the text shown when the other work is done and receives the keys.
         """
         terminal.press("down")
         first = terminal.until("moth 001", or_else=end)

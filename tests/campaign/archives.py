@@ -79,9 +79,9 @@ def tars() -> Part:
 
 
 def bundles() -> Part:
-    """Bundled projects: only complete files are unpacked, and none outside the folder. Half of the cases are intact
+    """Bundled projects: only complete files are unpacked, and none outside the folder.
 
-    zips with a damaged project, additional entries, or entries that lead outside.
+    Half of the cases are intact zips with a damaged project, additional entries, or entries that lead outside.
     """
     from frn_tui.client.file_requests import UnpackBundle
     from frn_tui.engine.files.bundles import unpack

@@ -1,6 +1,6 @@
-"""Run parts of the campaign in supervised worker processes, and count accepted files, refusals and failures. A part
+"""Run parts of the campaign in supervised worker processes, and count accepted files, refusals and failures.
 
-generates case number `i` from (seed, i) alone and passes its bytes to one of the program's readers. A file that
+A part generates case number `i` from (seed, i) alone and passes its bytes to one of the program's readers. A file that
 fails is kept under a name that says what happened.
 """
 

@@ -1,8 +1,7 @@
-"""The programs in docs/guides/clusters with two local workers, one of which is killed: `pytest -m runtimes`. Each
+"""The programs in docs/guides/clusters with two local workers, one of which is killed: `pytest -m runtimes`.
 
-library is installed into a separate environment, which needs network access and takes a few minutes. `FRN_RUNTIMES`
-
-names a folder in which the environments are kept.
+Each library is installed into a separate environment, which needs network access and takes a few minutes.
+`FRN_RUNTIMES` names a folder in which the environments are kept.
 """
 
 import json
