@@ -1,8 +1,8 @@
 """Train a decoder on feature maps from a frozen backbone (SM, Image Decoder).
 
-L1 loss, Adam at 0.01, batches of 200; the learning rate is divided by four after each fifth of the epochs. The text does
-not say how images are prepared; here they are prepared as for evaluation, without augmentation, in [-1, 1], the range of
-the final Tanh.
+L1 loss, Adam at 0.01, batches of 200; the learning rate is divided by four after each fifth of the epochs. The text
+does not say how images are prepared; here they are prepared as for evaluation, without augmentation, in [-1, 1], the
+range of the final Tanh.
 """
 
 import hashlib

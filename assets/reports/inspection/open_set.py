@@ -1,8 +1,8 @@
 """Detection of photos of unknown classes (`inference.unknown`) over random episodes.
 
 Each episode has twice `way` classes: the first half is enrolled, and queries come from both halves. The area under the
-ROC curve is the probability that a known query scores higher than an unknown one: by familiarity and, for comparison, by
-the largest probability.
+ROC curve is the probability that a known query scores higher than an unknown one: by familiarity and, for comparison,
+by the largest probability.
 
 Shape letters: way enrolled classes, r locations, d channels, q = way * queries known or unknown queries.
 """
