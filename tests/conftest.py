@@ -1,4 +1,4 @@
-"""Shared fixtures: recorded arrays, a private cache, a small drawn data set, reproducible threads and a time limit."""
+"""Shared fixtures: recorded arrays, a private cache, a small rendered data set, reproducible threads, a time limit."""
 
 import faulthandler
 import gc
@@ -12,7 +12,7 @@ import pytest
 from frn.system.hardware import cores
 
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-# Keep the threads of workers from waiting for each other, which halves the time. Numpy and torch read this now.
+# Keep the workers' threads from waiting for each other, which halves the time. Numpy and torch read this on import.
 if WORKERS > 1:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, str(max(1, cores() // WORKERS)))
@@ -25,14 +25,14 @@ from frn.data.synthetic import draw_moth, species  # noqa: E402
 
 SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
 TIMEOUT = 300
-"""Seconds after which a test counts as hung: its process prints all stacks and ends; with `-n`, another continues."""
+"""Seconds after which a test counts as hung: its process prints all stacks and ends; with `-n`, a new one continues."""
 SHOWN = pytest.StashKey[int]()
 """Destination of standard error between tests."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SHOWN] = os.dup(2)
-    # a shell's background job ignores it, and child processes inherit that
+    # background jobs of a shell ignore it, and child processes inherit this
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -97,7 +97,7 @@ def seeded() -> Iterator[None]:
 
 
 def write_moths(folder: Path, classes: int, images: int, *, size: int = 32, first: int = 0) -> None:
-    """Write class folders of drawn moths."""
+    """Write class folders of rendered moths."""
     for label in range(classes):
         home = folder / f"moth {first + label:02d}"
         home.mkdir(parents=True)
@@ -118,7 +118,7 @@ def moths(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def truncated_jpeg(tmp_path: Path) -> Path:
-    """A JPEG that ends in the middle."""
+    """A truncated JPEG."""
     path = tmp_path / "truncated.jpg"
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(path)

@@ -1,4 +1,4 @@
-"""Run code in a fork of this process. A fork has a time limit and never continues with the tests itself."""
+"""Run code in a fork of this process. A fork has a time limit and never continues with the tests."""
 
 import os
 import signal
@@ -6,13 +6,13 @@ import traceback
 from collections.abc import Callable
 
 SECONDS = 60
-"""Seconds within which a fork must end. The system ends it then, even if it waits for a thread that does not exist."""
+"""Seconds until the operating system kills a fork, even one that waits for a thread that does not exist."""
 RAISED = 70
-"""Exit status of a fork whose code raised."""
+"""Exit status of a fork whose code raised an exception."""
 
 
 def fork(work: Callable[[], object]) -> int:
-    """Run a function in a fork that then exits with status 0, and return its process number."""
+    """Run a function in a fork that then exits with status 0, and return the process ID."""
     if process := os.fork():
         return process
     status = RAISED
@@ -28,5 +28,5 @@ def fork(work: Callable[[], object]) -> int:
 
 
 def ended(process: int) -> int:
-    """Wait for a fork and return its exit status, or minus the signal that ended it."""
+    """Wait for a fork and return its exit status, or the negated number of the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])

@@ -14,7 +14,7 @@ STEPS = ("open", "write", "utime", "rename", "replace", "link", "unlink", "fsync
 
 
 def killed_at(step: int, work: Callable[[], object]) -> bool:
-    """Run a function in a fork that ends silently before file operation `step`; return False if it has fewer."""
+    """Run a function in a fork that ends silently before file operation `step`; return False if there are fewer."""
 
     def doomed() -> None:
         left = [step]

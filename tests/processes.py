@@ -1,4 +1,4 @@
-"""Run programs in separate processes that end with their time limit or their test, together with their children."""
+"""Run programs in separate processes that are killed with their children at a time limit or the end of the test."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ SECONDS = 120
 
 @contextlib.contextmanager
 def started(words: Sequence[object], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Start a program with options of `subprocess.Popen`; at the end, kill it and all processes of its session."""
+    """Start a program with `subprocess.Popen` options; at the end, kill it and all processes in its session."""
     with subprocess.Popen([str(word) for word in words], start_new_session=True, **options) as process:
         try:
             yield process
@@ -22,7 +22,7 @@ def started(words: Sequence[object], **options: Any) -> Iterator[subprocess.Pope
 
 
 def kill(process: subprocess.Popen[Any]) -> None:
-    """Kill a program that leads a session, and all others in the session."""
+    """Kill a program that leads a session, and all other processes in the session."""
     if os.name == "nt":
         process.kill()
         return
@@ -33,7 +33,7 @@ def kill(process: subprocess.Popen[Any]) -> None:
 def run(
     words: Sequence[object], *, timeout: float = SECONDS, check: bool = False, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end like `subprocess.run`, with output as text. Raises TimeoutExpired at the limit."""
+    """Run a program to completion like `subprocess.run`, with output as text. Raises TimeoutExpired at the limit."""
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
     with started(words, **settings) as process:
         said, told = process.communicate(timeout=timeout)

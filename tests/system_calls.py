@@ -1,4 +1,4 @@
-"""Record the file operations of some code, in order: syncs and renames of files and folders."""
+"""Record the order in which code syncs and renames files and folders."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Imports point one way, no two modules import each other, and folders stay small.
+"""Imports point in one direction, no two modules import each other, and folders stay small.
 
 All imports count, including those inside functions and under `TYPE_CHECKING`.
 """
@@ -129,7 +129,7 @@ def test_no_two_modules_import_each_other() -> None:
     left = {name: needed - {name} for name, needed in graph().items()}
     while leaves := {name for name, needed in left.items() if not needed}:
         left = {name: needed - leaves for name, needed in left.items() if name not in leaves}
-    while ends := left.keys() - set().union(*left.values()):  # these modules lead to a circle without being in it
+    while ends := left.keys() - set().union(*left.values()):  # these modules lead to a cycle without being part of it
         left = {name: needed for name, needed in left.items() if name not in ends}
     assert not left, f"import circles among {sorted(left)}"
 
@@ -148,7 +148,7 @@ def test_folders_are_small() -> None:
     assert {str(folder): size for folder, size in sizes.items() if size > 12 and folder != home} == {}
 
 
-def test_no_file_name_occurs_twice_in_a_product() -> None:
+def test_no_file_name_occurs_twice_in_a_package() -> None:
     names = Counter((name.split(".")[0], path.name) for name, path in modules().items())
     assert [name for name, times in names.items() if times > 1 and name[1] != "__init__.py"] == []
 

@@ -40,19 +40,19 @@ def test_mentioned_files_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in ROOT.glob("docs/**/*.md") if page.parent.name != "lab"])
 def test_pages_stay_short(page: Path) -> None:
-    """Longer measurements belong in the lab notebook."""
+    """Longer results belong in the lab notebook."""
     assert len(page.read_text(encoding="utf-8").split()) <= 1200
 
 
 def test_readme_starts_with_the_two_commands() -> None:
-    """`.ci/run` finds the test command by its form."""
+    """`.ci/run` recognises the test command by its form."""
     first, second = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:2]
     assert re.fullmatch(r"python3 -m venv .*frn-tui\n", first)
     assert re.fullmatch(r"python3 -m venv .*pytest.*\n", second)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guides/training.md"])
-def test_runs_in_commands_are_made_earlier_on_the_page(page: str) -> None:
+def test_runs_used_in_commands_are_created_earlier_on_the_page(page: str) -> None:
     made: set[str] = set()
     for block in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
         for line in block.splitlines():

@@ -1,4 +1,4 @@
-"""Every command in README and docs/ is run here, or parsed by its own parser if a run takes too long."""
+"""Every command in README and docs/ is run here, or only parsed if running it takes too long."""
 
 import argparse
 import ast
@@ -37,7 +37,7 @@ ONLY_READ = {
     "--model runs/mine": "needs a run of `frn finetune`",
     "--model resnet18": "needs a network of others",
 }
-"""Commands that are not run here, with the reason and the page."""
+"""Commands that are not run here, each with the reason and the page."""
 RUN_ALL_THE_SAME = ("reproduce --list",)
 ELSEWHERE = {
     r"python3 -m venv .*pytest": ".ci/run",
@@ -77,7 +77,7 @@ def lines(page: Path) -> Iterator[tuple[str, str]]:
 
 
 def frn_words(line: str) -> list[str]:
-    """Return the words of a line from `frn` on, without launchers and pipes; empty if it does not start `frn`."""
+    """Return the arguments of a line from `frn` on, without launchers and pipes; empty if it does not start `frn`."""
     for part in re.split(r" \| (?![^']*' *$)", line):
         words = shlex.split(re.sub(r"^([A-Z_]+=\S* )+", "", part), comments=True)
         if words and words[0] == "torchrun":
@@ -112,7 +112,7 @@ RUN = {text: found for text, found in COMMANDS.items() if not why_not_run(found[
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every file that the pages mention."""
+    """A folder that contains every file mentioned on the pages."""
     folder = tmp_path_factory.mktemp("place")
     samples = assets_folder() / "samples"
     moths = [sorted(home.iterdir()) for home in sorted((samples / "moths").iterdir())[:2]]
@@ -144,7 +144,7 @@ def _at_the_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(words: list[str], *, whole: bool) -> None:
-    """Let a command's own parser read its words: options, values, ranges and required files.
+    """Parse the arguments with the command's own parser: options, values, ranges and required files.
 
     A mention in a sentence may be incomplete.
     """
@@ -180,7 +180,7 @@ def test_commands_in_sentences_parse(page: Path) -> None:
 
 
 @pytest.mark.parametrize("text", RUN)
-def test_a_command_runs_and_prints_the_output_shown(text: str, place: Path) -> None:
+def test_a_command_runs_and_prints_the_documented_output(text: str, place: Path) -> None:
     words, shown = RUN[text]
     done = CliRunner().invoke(
         app, words + SMALLER.get(words[0], []), input=f"{place}/unknown.jpg\n", catch_exceptions=False
@@ -230,7 +230,7 @@ def test_mentioned_extras_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
-def test_code_parses_and_its_names_exist(page: Path) -> None:
+def test_documented_code_parses_and_its_names_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
         tomllib.loads(block)

@@ -1,4 +1,4 @@
-"""Facts about the package agree in all files that state them."""
+"""All files that state facts about the package agree."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ def package(requirement: str) -> str:
     return found[0]
 
 
-def test_the_light_install_is_everything_but_torch() -> None:
+def test_the_light_install_includes_everything_except_torch() -> None:
     needed = [line.partition(";")[0].strip() for line in PROJECT["dependencies"]]
     assert sorted(requirements("requirements-light.txt")) == sorted(n for n in needed if package(n) not in HEAVY)
 
@@ -70,7 +70,7 @@ def test_workflow_tests_every_supported_python() -> None:
     assert all(f'"3.{minor}"' in text for minor in range(11, 15))
 
 
-def test_every_shipped_model_has_terms_in_the_licence_file() -> None:
+def test_the_licence_file_lists_terms_for_every_shipped_model() -> None:
     listed = [ROOT / name for name in PROJECT["license-files"]]
     assert all(path.is_file() for path in listed)
     terms = (ROOT / "assets/models/LICENSE-WEIGHTS").read_text(encoding="utf-8")

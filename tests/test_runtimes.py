@@ -1,4 +1,4 @@
-"""The programs of docs/guides/runtimes.md enroll and classify like Python, with probabilities within 0.001."""
+"""The programs in docs/guides/runtimes.md enroll and classify as in Python; probabilities agree within 0.001."""
 
 import json
 import os
@@ -35,7 +35,7 @@ pytestmark = [
 
 
 def needed(variable: str, *programs: str) -> Path:
-    """Return the folder given by a variable; skip the test if it or a program is missing."""
+    """Return the folder named by an environment variable; skip the test if it or a program is missing."""
     folder = os.environ.get(variable)
     missing = [program for program in programs if not shutil.which(program)]
     if not folder or missing:
@@ -45,7 +45,7 @@ def needed(variable: str, *programs: str) -> Path:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The exported files, and photos as JPEG and as PPM."""
+    """The exported files, and photos in JPEG and PPM format."""
     folder = tmp_path_factory.mktemp("runtimes")
     words = ["export", "--model", "conv4", "--out", str(folder / "exported")]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
@@ -76,7 +76,7 @@ def assert_as_python(told: list[tuple[str, float]]) -> None:
     usual = sorted(SHOTS.values())[1]
     head = replace(
         extractor.head, gamma=extractor.prior.head(usual).gamma
-    )  # the trained gamma, reduced for few examples
+    )  # the trained gamma, which is reduced for few examples
     pools = [maps_of(extractor, examples(name)[:k]) for name, k in SHOTS.items()]
     errors = ClassScorer([enroll(pool, head) for pool in pools]).class_error(maps_of(extractor, QUERIES))
     expected = probabilities(errors, head.gamma)
@@ -88,7 +88,7 @@ def maps_of(extractor: Extractor, paths: list[Path]) -> Maps:
     return extractor.feature_maps(np.stack([extractor.transform(open_image(path)) for path in paths]))
 
 
-def test_javascript_program_matches_python(place: Path) -> None:
+def test_javascript_program_gives_the_same_answers_as_python(place: Path) -> None:
     modules = needed("FRN_ORT_NODE", "node")
     (place / "node_modules").symlink_to(modules)
     program = shutil.copy(PROGRAMS / "classify.mjs", place)
@@ -97,7 +97,7 @@ def test_javascript_program_matches_python(place: Path) -> None:
 
 
 @pytest.mark.parametrize("language", ["cpp", "rs"])
-def test_compiled_programs_match_python(language: str, place: Path) -> None:
+def test_compiled_programs_give_the_same_answers_as_python(language: str, place: Path) -> None:
     compiler = {"cpp": "g++", "rs": "rustc"}[language]
     ort = needed("FRN_ORT_C", compiler)
     rpath, source, program = f"-Wl,-rpath,{ort}/lib", PROGRAMS / f"classify.{language}", place / language

@@ -1,7 +1,6 @@
-"""Measure the terminal app by driving it like a user, on a separate terminal.
+"""Measure the terminal app by driving it as a user would, on a separate terminal.
 
-Every start has a private state folder, so nothing is recovered. All starts share one feature cache, as they do for
-users.
+Every run has a private state folder, so nothing is recovered. All runs share one feature cache, as they do for users.
 """
 
 import asyncio
@@ -36,7 +35,7 @@ APP = (sys.executable, "-m", "frn_tui.main")
 HELLO, STAGE = ((sys.executable, str(Path(bench.__file__).with_name(name))) for name in ("hello.py", "stage.py"))
 HEAVY = ("torch", "numpy", "onnxruntime", "PIL", "typer")
 MISLEADING = ("NO_COLOR", "TEXTUAL_DRIVER", "COLUMNS", "LINES", "PYTHONDONTWRITEBYTECODE")
-"""Environment variables that the pseudo-terminal sets itself, or that would make Python compile the app at each start.
+"""Environment variables that the pseudo-terminal sets, or that would make Python recompile the app at each start.
 """
 AT_FIRST_PAINT = f"""
 import sys
@@ -60,9 +59,9 @@ class Measure:
     limit: float
     unit: str = "ms"
     how: How = "terminal"
-    """Values measured on a pseudo-terminal, in the engine alone, or inside the app."""
+    """Values measured on a pseudo-terminal, in the engine, or inside the app."""
     hello: float | None = None
-    """The same for Textual's hello-world app."""
+    """The same values for Textual's hello-world app."""
 
     @property
     def ok(self) -> bool:
@@ -96,18 +95,18 @@ class Effort:
 
 
 QUICK = Effort(starts=1, keys=4, many=4_000, hundreds=30, extra=6_000, thousand=100)
-"""A short version, for a test of the measurement itself."""
+"""A short version, for testing the script itself."""
 
 
 class Lab:
-    """Starts programs and measures them."""
+    """Starts and measures programs."""
 
     def __init__(self, photos: Photos, folder: Path, effort: Effort) -> None:
         self.photos, self.folder, self.effort = photos, folder, effort
         self._numbers = count()
 
     def measure(self) -> Iterator[Measure]:
-        """Take all measurements in turn."""
+        """Take all measurements one after the other."""
         yield from self.starts()
         yield from self.imports()
         yield from self.twenty()
@@ -127,7 +126,7 @@ class Lab:
         private = {"FRN_STATE": str(state), "FRN_CACHE": str(self.folder / "cache"), "HOME": str(self.photos.home)}
         return {**environ, **private, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
-    # A1, A3 and quitting, in turns with hello-world
+    # A1, A3 and quitting, alternately with hello-world
 
     def starts(self) -> Iterator[Measure]:
         """Measure the first paint, the time until the model is ready, and quitting."""
@@ -165,7 +164,7 @@ class Lab:
         what = f"of {', '.join(HEAVY)} at first paint"
         yield Measure("A2", what, len(found), 0, "", "headless")
 
-    # A4 to A8: 20 classes of 5
+    # A4 to A8: 20 classes of 5 photos
 
     def twenty(self) -> Iterator[Measure]:
         """Measure memory, keys, queries, corrections and cancelling."""
@@ -186,20 +185,20 @@ class Lab:
             yield Measure("A8", "cancel", terminal.until("Cancelled"), 250)
             terminal.settle()
             yield from self._questions(terminal)
-        with self._start(*APP) as terminal:  # saved, so that the app asks nothing
+        with self._start(*APP) as terminal:  # saved, so that the app does not ask for confirmation
             terminal.until("explained, unknown")
             terminal.settle()
             self._add(terminal, self.photos.extra, self.effort.extra)
             terminal.until("Adding")
-            terminal.press(b"\x11")  # the app asks, because photos being added would be lost
+            terminal.press(b"\x11")  # the app asks for confirmation, because photos being added would be lost
             terminal.until("quit without saving")
             terminal.press(b"quit w\r")
             yield Measure("A8", "quit while embedding", terminal.wait(), 500)
 
     def _keys(self, terminal: Terminal, when: str, end: str = "") -> Iterator[Measure]:
-        """Time keys that move up and down between two classes, without the output of other work.
+        """Time keys that move up and down between two classes, ignoring output from other work.
 
-        `end` is the text that the other work shows when it is done and takes the keys.
+        `end` is the text shown when the other work is done and receives the keys.
         """
         terminal.press("down")
         first = terminal.until("moth 001", or_else=end)
@@ -217,7 +216,7 @@ class Lab:
             if self.effort.keys % 2:
                 terminal.press("up")
             terminal.press("up")
-        times = times or [first]  # the work was done before the second key
+        times = times or [first]  # the work finished before the second key
         if when == "while idle":
             terminal.press("down")
             terminal.settle()
@@ -234,7 +233,7 @@ class Lab:
         yield Measure("A5", f"key, {when}, p95", _p95(times) if len(times) > 1 else times[0], 60)
 
     def _questions(self, terminal: Terminal) -> Iterator[Measure]:
-        """Time classifying and correcting one photo after another."""
+        """Time classifying and correcting photos one after the other."""
         terminal.press(b"\t")
         terminal.settle()
         terminal.press(b"\t")
@@ -252,7 +251,7 @@ class Lab:
         yield Measure("A7", "a photo becomes an example: bars", median(corrections), 150)
 
     async def engine(self) -> list[Measure]:
-        """Time an image, and the engine after a cancelled job."""
+        """Time the display of an image, and the engine after a cancelled job."""
         os.environ["FRN_CACHE"] = str(self.folder / "cache")
         client = EngineClient()
         await client.start()
@@ -343,14 +342,14 @@ class Lab:
         terminal.settle()
         times = []
         for _ in range(self.effort.keys):
-            terminal.settle()  # images of the previous page
+            terminal.settle()  # images from the previous page
             terminal.press("page down")
             times.append(terminal.until(".jpg"))
         yield Measure("A9", "a page of the gallery, p95", _p95(times), 60)
         yield Measure("A9", "memory for it", resident(terminal.process.pid) - before, 40, "MiB")
 
     def pixels(self) -> Iterator[Measure]:
-        """Time gallery pages with pixels and with half blocks in turns, until the last tile is drawn."""
+        """Time gallery pages alternately with pixels and with half blocks, until the last tile is drawn."""
         modes: tuple[Mode, ...] = ("half", *PIXELS)
         times: dict[Mode, list[float]] = {mode: [] for mode in modes}
         with ExitStack() as stack:
@@ -376,19 +375,19 @@ class Lab:
         terminal.press(b"\r")
         time = terminal.until("00000.jpg")
         terminal.settle()
-        terminal.press("left")  # the picker opens in the folder where it was left
+        terminal.press("left")  # the picker opens in the last folder
         terminal.settle()
         terminal.press("escape")
         terminal.settle()
         return time
 
     def _gap(self, terminal: Terminal, number: int, when: str, limit: float = 100) -> Measure:
-        """Return the longest gap since the last call, with a number because an earlier line may be painted again."""
+        """Return the longest gap since the last call, numbered because an earlier line may be painted again."""
         terminal.press("f6")
         gap = terminal.number(f"longest gap ({number})")
         return Measure("A5", f"longest gap of the event loop, {when}", gap, limit)
 
-    # A10: 200 classes of 5
+    # A10: 200 classes of 5 photos
 
     def hundreds(self) -> Iterator[Measure]:
         """Time a query, and finding a class by its name."""
@@ -433,7 +432,7 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="Few turns and small folders: a try, no result.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the terminal app with Textual's hello-world and its targets, on a pseudo-terminal; about two minutes."""
+    """Compare the app with Textual's hello-world and its targets, on a pseudo-terminal; takes about two minutes."""
     with user_errors():
         effort = QUICK if quick else Effort()
         load = os.getloadavg()[0]

@@ -1,4 +1,4 @@
-"""Score photos against many enrolled classes: all at once, and one class after the other."""
+"""Score photos against many enrolled classes, all at once and one after the other."""
 
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ from frn.ridge.enrolment import ClassScorer, EnrolledClass, Floats, enroll
 from frn.ridge.parameters import HeadParameters
 
 DRAWN = 50
-"""Number of drawn classes; the others have the same numbers in their own memory."""
+"""Number of random classes; the others are copies in separate memory."""
 OURS, PLAIN = "frn", "class by class"
 
 
 @dataclass(frozen=True, slots=True)
 class ClassesCase:
-    """Scored data: r locations of d channels per photo, and the number of photos at once."""
+    """Size of the data: r locations of d channels per photo, and the number of photos scored at once."""
 
     d: int
     r: int
@@ -42,11 +42,11 @@ class ClassesTiming:
     megabytes: float
     """Bytes of the enrolled classes."""
     more_megabytes: float
-    """Peak of the extra bytes for scoring."""
+    """Peak of the additional bytes for scoring."""
 
     @property
     def times_as_fast(self) -> float:
-        """Speed-up over one class after the other."""
+        """Speed-up over scoring one class after the other."""
         return self.milliseconds[PLAIN] / self.milliseconds[OURS]
 
     def as_json(self) -> dict[str, object]:
@@ -57,7 +57,7 @@ class ClassesTiming:
 
 
 def time_classes(case: ClassesCase, *, rounds: int | None) -> ClassesTiming:
-    """Time scoring with numpy, whose BLAS should have one thread; `rounds` as for `take_turns`."""
+    """Time scoring with numpy, whose BLAS should use one thread; `rounds` as for `take_turns`."""
     draws, head = np.random.default_rng(0), HeadParameters()
     sampled = [enroll(draws.standard_normal((case.shot, case.r, case.d)), head) for _ in range(min(case.way, DRAWN))]
     classes = [replace(sampled[n % DRAWN], rows=sampled[n % DRAWN].rows.copy()) for n in range(case.way)]
@@ -80,7 +80,7 @@ def class_by_class(classes: Sequence[EnrolledClass], queries: NDArray[np.floatin
 
 
 def _peak(work: Callable[[], object]) -> int:
-    """Return the peak of the bytes that arrays take during a call."""
+    """Return the peak bytes of arrays during a call."""
     tracemalloc.start()
     try:
         work()
@@ -100,7 +100,7 @@ def main(
     rounds: AnyRounds = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score photos' feature maps against many classes, all at once and one class after the other, on one thread.
+    """Score feature maps of photos against many classes, all at once and one after the other, on one thread.
 
     Also measures the memory of the classes and of scoring; 10,000 classes of 5 photos at d = 640 take 3 GB.
     """

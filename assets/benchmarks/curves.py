@@ -1,4 +1,4 @@
-"""Loss and accuracies of training runs, also of one that is still running, in one plot.
+"""Plot the loss and accuracy of training runs, including ones in progress.
 
 python assets/benchmarks/curves.py runs/frn runs/proto --out curves.png --out curves.svg
 """
@@ -28,9 +28,9 @@ METADATA = {
     ".svg": {"Date": None, "Creator": MARK},
     ".pdf": {"CreationDate": None, "Creator": MARK},
 }
-"""Origin metadata of a file: the program, without a time."""
+"""Origin metadata of a file: the program without a timestamp."""
 WINDOWS = 100
-"""A curve is smoothed over 1 / `WINDOWS` of its steps."""
+"""Curves are smoothed over 1 / `WINDOWS` of their steps."""
 
 Values = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ def read_curves(folder: Path) -> Curves:
         try:
             lines.append(dict(json.loads(line)))
         except (ValueError, TypeError, RecursionError):
-            continue  # an incomplete line of a running or killed run
+            continue  # an incomplete line, from a running or killed run
 
     def curve(name: str) -> tuple[Values, Values]:
         points = [(line.get("total_steps"), line.get(name)) for line in lines]
@@ -88,7 +88,7 @@ def smooth(values: Values, width: int) -> Values:
 def draw_curves(runs: Sequence[Curves], kind: str) -> bytes:
     """Return a plot of the loss and accuracy of runs over their steps, as a file of one of `FORMATS`."""
     from matplotlib import rc_context
-    from matplotlib.figure import Figure  # without pyplot, which would look for a display
+    from matplotlib.figure import Figure  # without pyplot, which would try to open a display
 
     with rc_context({"svg.hashsalt": "frn", "svg.fonttype": "none"}):  # the same curves give the same bytes
         figure = Figure(figsize=(10, 4.2), layout="constrained")

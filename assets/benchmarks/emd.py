@@ -57,7 +57,7 @@ class EmdTiming:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Maps:
-    """Random feature maps, for the heads alone."""
+    """Random feature maps, for the heads only."""
 
     d: int = 640
     r: int = 25
@@ -152,7 +152,7 @@ def main(
             raise FrnError("ResNet-12 makes maps of 640 channels at 25 locations. Leave --whole out for others.")
         inputs = Images() if whole else Maps(d=d, r=r)
         phases: tuple[Phase, ...] = (phase,) if phase else ("train", "test")
-        import_solver()  # report a missing package before minutes of timing
+        import_solver()  # report a missing package before timing for minutes
         asked = product(phases, shot or (1, 5))
         timings = [time_emd(name, k, inputs=inputs, rounds=rounds, sfc_passes=sfc_passes) for name, k in asked]
     if as_json:

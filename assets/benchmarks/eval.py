@@ -31,13 +31,13 @@ from frn.training.setup import new_model
 TEST_EPISODES = 10_000
 """Number of episodes in the paper; features are computed once for all of them."""
 IMAGES, CLASSES = 12_000, 20
-"""Number of images in mini-ImageNet's test split; CUB's has about 2,950."""
+"""Number of images in the mini-ImageNet test split; CUB's has about 2,950."""
 WAY, QUERIES = 5, 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationTiming:
-    """Seconds of a test over `TEST_EPISODES` episodes."""
+    """Seconds for a test over `TEST_EPISODES` episodes."""
 
     backbone: str
     shot: int
@@ -47,13 +47,13 @@ class EvaluationTiming:
     extraction: float
     """Seconds for the feature maps of all images."""
     scoring: float
-    """Seconds for all episodes, from feature maps."""
+    """Seconds for all episodes, given the feature maps."""
     plain: float
     """Seconds for all episodes with the authors' loop, in which every drawn image goes through the network."""
 
     @property
     def times_as_fast(self) -> dict[str, float]:
-        """Return the speed-up over the authors' loop, with the time for features and without it."""
+        """Return the speed-up over the authors' loop, with and without the time for features."""
         return {"with features": self.plain / (self.extraction + self.scoring), "episodes": self.plain / self.scoring}
 
     def as_json(self) -> dict[str, object]:
@@ -70,7 +70,7 @@ class Effort:
     images: int = GPU_BATCH
     episodes: int = 400
     plain: int = 3
-    """Episodes of the authors' loop."""
+    """Episodes in the authors' loop."""
 
 
 QUICK = Effort(images=16, episodes=144, plain=1)
@@ -86,7 +86,7 @@ def time_evaluation(
     precision: str = "fp32",
     device: str = "auto",
 ) -> list[EvaluationTiming]:
-    """Time a 5-way test with 16 queries at each shot, with `frn eval` and with the authors' loop in fp32.
+    """Time a 5-way test with 16 queries at each shot, with `frn eval` and the authors' loop in fp32.
 
     `data` is a folder of class folders; without it photos are rendered. `images` counts all test classes together.
     """

@@ -1,7 +1,7 @@
-"""Measure the gain of `frn finetune` on classes that a model has not seen: accuracy before and after.
+"""Measure the gain from `frn finetune` on classes that a model has not seen: accuracy before and after.
 
-A draw takes random classes from a pool of class folders, some for training, some for validation and some for testing,
-with a limited number of photos each. It passes them to `frn finetune` as a folder with train/ and val/. The test
+A draw takes random classes from a pool of class folders for training, validation and testing, with a limited number of
+photos each. `frn finetune` gets them as a folder with train/ and val/. The test
 classes are used once before and once after, in the same episodes.
 """
 
@@ -38,7 +38,7 @@ EPISODES = 200
 """Number of test episodes; each of the 360 test photos is a query in about 40 of them."""
 CLASSES = {"train": 18, "val": 6, "test": 6}
 PHOTOS = 60
-"""Most photos per class: users have this many, research data sets 600."""
+"""Maximum number of photos per class: users have this many, research data sets 600."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,11 +52,11 @@ class Gain:
     test_before: Accuracy
     test_after: Accuracy
     gain: Accuracy
-    """Gain in the same test episodes."""
+    """Gain over the same test episodes."""
     seconds: float
-    """Minutes from photos to the fine-tuned model, including decoding."""
+    """Minutes from photos to fine-tuned model, including decoding."""
     processor_seconds: float
-    """Processor minutes of that: the time of one thread on an idle machine."""
+    """Processor minutes: the time on one thread of an idle machine."""
 
     @property
     def row(self) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def measure_gain(roots: Sequence[Path], options: RunOptions, *, photos: int = PH
 
 
 def episode_shares(model: str, folders: ClassFolders, options: RunOptions, episodes: int) -> NDArray[np.float64]:
-    """Return the share of right answers in each test episode; the episodes are the same for every model."""
+    """Return the accuracy in each test episode; the episodes are the same for every model."""
     device = choose_device(options.device)
     extractor = TorchExtractor(load_model(model), choose_precision(options.precision, device), device)
     images = load_images(folders, extractor.transform)
@@ -137,7 +137,7 @@ def main(
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Fine-tune on 18 classes of a pool, with 6 for validation, and measure accuracy on 6 others before and after."""
+    """Fine-tune on 18 classes from a pool, with 6 for validation, and measure accuracy on 6 others before and after."""
     with user_errors():
         resolve(model)
         common = RunOptions(preset="finetune", init=model, precision=precision, device=device, threads=threads)

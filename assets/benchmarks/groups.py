@@ -1,4 +1,4 @@
-"""Measure how well unlabelled photos are grouped, compared with k-means and Ward's clusters of pooled features.
+"""Measure how well unlabelled photos are grouped, compared with k-means and Ward clusters of pooled features.
 
     python assets/benchmarks/groups.py DATA... --split val --model resnet9-photo
 
@@ -35,7 +35,7 @@ Draw = tuple[Maps, list[bytes], Labels]
 
 
 def drawn(extractor: Extractor, root: Path, seed: int) -> Draw:
-    """Return maps (n, r, d), perceptual hashes and labels of the photos of a draw."""
+    """Return maps (n, r, d), perceptual hashes and labels of the photos in a draw."""
     generator, store = np.random.default_rng(seed), FeatureStore()
     homes = sorted(home for home in root.iterdir() if home.is_dir())
     found: list[Embedded] = []
@@ -50,7 +50,7 @@ def drawn(extractor: Extractor, root: Path, seed: int) -> Draw:
 
 
 def measure(maps: Maps, looks: list[bytes], labels: Labels, prior: Prior) -> dict[str, float]:
-    """One draw's figures."""
+    """Results for one draw."""
     count = len(np.unique(labels))
     pooled = maps.mean(1)
     pooled = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)

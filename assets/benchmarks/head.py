@@ -1,6 +1,6 @@
-"""Compare the closed form with the paper's formulations (Sec. 3.2; SM, Pseudo-codes) on one episode's maps.
+"""Compare the closed form with the paper's formulations (Sec. 3.2; SM, Pseudo-codes) on the maps of one episode.
 
-Times testing, or training with the gradients of maps, alpha and beta.
+Times testing, or training with gradients for maps, alpha and beta.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from frn.ridge.parameters import HeadParameters
 from frn.system.precision import keep_freed_memory
 
 INITIAL = HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)
-"""Parameters of every contestant: an untrained head."""
+"""Parameters for every contestant: those of an untrained head."""
 OURS = "frn, torch"
 
 
@@ -41,7 +41,7 @@ class HeadCase:
     r: int = 25
     way: int = 5
     backward: bool = False
-    """Also compute gradients, with 15 queries per class, as in training, instead of 16."""
+    """Also compute gradients, with 15 queries per class as in training instead of 16."""
 
     @property
     def shape(self) -> EpisodeShape:
@@ -69,7 +69,7 @@ class HeadTiming:
         return {**asdict(self.case), "milliseconds": self.milliseconds, "times_as_fast": ratios}
 
     def times_as_fast(self, plain: str) -> dict[str, float]:
-        """Return the speed-up of each over one of the `PLAIN` formulations."""
+        """Return the speed-up of each contestant over one of the `PLAIN` formulations."""
         return {name: self.milliseconds[plain] / value for name, value in self.milliseconds.items()}
 
 
@@ -78,7 +78,7 @@ def time_head(case: HeadCase, graph: bytes, *, rounds: int | None = None) -> Hea
 
     `graph` is the bytes of the `head.onnx` of `INITIAL`; `rounds` as for `take_turns`.
     """
-    keep_freed_memory()  # as in training and evaluation: no contestant is timed while the system allocates pages
+    keep_freed_memory()  # as in training and evaluation, so that timings exclude the allocation of pages
     support, query = case.draw()
     contestants = _steps(support, query) if case.backward else _answers(support, query, graph)
     return HeadTiming(case, take_turns(contestants, rounds=rounds, gradients=case.backward))

@@ -1,10 +1,10 @@
-"""What each head costs: processor time for a photo and bytes for a class, beside the accuracy of `cub-small`.
+"""Cost of each head: processor time per photo and bytes per class, with the accuracy from `cub-small`.
 
     python assets/benchmarks/heads.py > assets/benchmarks/heads.md
 
-Conv-4 at 84 x 84 pixels (r = 25, d = 64), 5 classes of 5 shots, the exported classes in onnxruntime with one thread,
-the best of 30 runs on 16 maps. Bytes are what the file grows by with each further class. Weights are untrained: they
-change neither. Accuracy is the mean over the seeds of `cub-small.json`, without DSN's row, which had other vectors.
+Conv-4 at 84 x 84 pixels (r = 25, d = 64), 5 classes with 5 shots, exported and run in onnxruntime with one thread; the
+best of 30 runs on 16 maps. Bytes: growth of the file per additional class. Weights are untrained, which affects neither
+figure. Accuracy is the mean over the seeds of `cub-small.json`, without the row for DSN, which used different vectors.
 """
 
 import json
@@ -47,7 +47,7 @@ def accuracies() -> dict[str, float]:
 
 
 def classes_graph(model: Model, head: bytes, way: int) -> bytes:
-    """Enrolled classes of random features as a file."""
+    """File of enrolled classes with random features."""
     h, w = model.grid
     maps = np.random.default_rng(0).random((way, SHOTS, h * w, model.d), dtype=np.float32)
     graph = GraphBuilder("s_")

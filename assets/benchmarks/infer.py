@@ -1,4 +1,4 @@
-"""Compare an exported model with its original: extractor and torch, whole classifier and extractor."""
+"""Compare an exported model with the original: extractor with torch, whole classifier with extractor."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -25,7 +25,7 @@ from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll
 def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: int | None) -> dict[str, float]:
     """Return the milliseconds per batch of "torch" (eager) and "onnxruntime", from pixels in [0, 1] to feature maps.
 
-    The extractor is made from the model and has one thread; `rounds` as for `take_turns`.
+    The extractor is exported from the model and uses one thread; `rounds` as for `take_turns`.
     """
     side = extractor.transform.size
     images = torch.rand(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
@@ -51,7 +51,7 @@ def time_classifier(
     The first two go from any image to class errors; the library uses Pillow, the extractor and numpy. The extractor
     goes from prepared pixels to a feature map.
 
-    The bytes of `classifier.onnx` come from the extractor and its enrolled classes. The image may have any size.
+    `classifier` is the content of a `classifier.onnx` made from the extractor and the classes. Any image size works.
     """
     session = open_session(classifier, "classifier.onnx", device="cpu", threads=1)
     bare = open_session(extractor.data, "features.onnx", device="cpu", threads=1)

@@ -1,4 +1,4 @@
-"""Compare the peak memory of one training step for CTX and FRN (SM, Memory comparisons), each in a separate process."""
+"""Compare the peak memory of one training step of CTX and FRN (SM, Memory comparisons), each in a separate process."""
 
 import multiprocessing
 import re
@@ -30,7 +30,7 @@ Device = Literal["cpu", "cuda"]
 
 CONTESTANTS = ("ctx", EQ_8, EQ_10, "frn, torch")
 WAYS = {1: 30, 5: 20}
-"""Classes of the supplement's Conv-4 training episodes, by shot."""
+"""Number of classes in the supplement's Conv-4 training episodes, by shot."""
 QUERIES = 15
 PUBLISHED = {
     "ctx": {(25, 1): 6225, (25, 5): 5449, (100, 1): 8979, (100, 5): 9693},
@@ -45,7 +45,7 @@ class MemoryCase:
     """One training episode."""
 
     part: Part
-    """The whole "step" of Conv-4, from images; or the "head" alone, from feature maps."""
+    """The whole "step" of Conv-4 from images, or the "head" alone from feature maps."""
     r: int
     shot: int
     d: int = 64
@@ -60,7 +60,7 @@ class MemoryCase:
 
 
 def measure_memory(case: MemoryCase, contestant: str, device: Device = "cpu") -> float:
-    """Return the peak megabytes (10^6 bytes) of one forward and backward pass, beyond the memory before it.
+    """Return the peak megabytes (10^6 bytes) of one forward and backward pass, minus the memory used before.
 
     On a processor this is the peak resident size of a fresh process minus its size before the episode; on a GPU, the
     peak of torch's memory.
@@ -73,7 +73,7 @@ def measure_memory(case: MemoryCase, contestant: str, device: Device = "cpu") ->
 def take_step(case: MemoryCase, contestant: str, device: Device) -> float:
     """Take the step in this process and return its peak: see `measure_memory`."""
     torch.set_num_threads(1)
-    # A tiny first step loads what libraries load on their first call, which can be tens of megabytes.
+    # A tiny first step triggers whatever libraries load on their first call, which can be tens of megabytes.
     _step(replace(case, r=min(case.r, 25), shot=1, way=2, queries=1), contestant, device)
     before = _resident(peak=False) if device == "cpu" else torch.cuda.memory_allocated()
     _step(case, contestant, device)
@@ -86,7 +86,7 @@ def _step(case: MemoryCase, contestant: str, device: Device) -> None:
     way, per_class = case.classes, case.shot + case.queries
     head = _head(contestant, case.d).to(device)
     network = nn.Identity() if case.part == "head" else build_backbone("conv4", last_pool=case.r <= 25)
-    # Conv-4 makes 5 x 5 maps of 84 x 84 pixels, and 10 x 10 without its last pooling.
+    # Conv-4 turns 84 x 84 pixels into 5 x 5 maps, or 10 x 10 without its last pooling.
     size = (case.r, case.d) if case.part == "head" else (3, 84, 84)
     inputs = torch.rand(way * per_class, *size, generator=generator).to(device).requires_grad_(case.part == "head")
     network.to(device).train()
@@ -100,7 +100,7 @@ def _step(case: MemoryCase, contestant: str, device: Device) -> None:
 
 
 class _Plain(nn.Module):
-    """A listing of the paper as a head."""
+    """A listing from the paper as a head."""
 
     def __init__(self, formulation: str) -> None:
         super().__init__()
@@ -117,10 +117,10 @@ def _head(contestant: str, d: int) -> nn.Module:
 
 
 def _resident(*, peak: bool) -> int:
-    """Return the bytes of memory that this process holds, or has held at most.
+    """Return the current or peak memory of this process, in bytes.
 
-    Linux reports both exactly (`getrusage` would include the parent's memory before the fork). Other systems report
-    only the peak, which serves for both.
+    Linux reports both exactly (`getrusage` would include memory of the parent before the fork). Other systems report
+    only the peak, which is then used for both.
     """
     status = Path("/proc/self/status")
     if status.is_file():
@@ -143,7 +143,7 @@ def main(
     device: DeviceOption = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Measure the peak memory of a training step for CTX and FRN, Conv-4 at 84 x 84, each in a separate process.
+    """Measure the peak memory of a training step of CTX and FRN, Conv-4 at 84 x 84, each in a separate process.
 
     The 10 x 10 maps take up to 8 GB.
     """

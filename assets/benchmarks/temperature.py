@@ -1,4 +1,4 @@
-"""Measure calibration of probabilities at few shots, with the learned gamma and with its temperature.
+"""Measure the calibration of probabilities for few shots, with the learned gamma and with its temperature.
 
 The expected calibration error is computed over the queries of random episodes; the labels are the same in both cases.
 """
@@ -32,12 +32,12 @@ from frn.ridge.parameters import temperature
 from frn.system.precision import set_threads
 
 CLASSES, PHOTOS = 30, 20
-"""Number of classes of a draw, and most photos per class."""
+"""Number of classes in a draw, and maximum number of photos per class."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FewShotCalibration:
-    """One shape's expected calibration error, in points."""
+    """Expected calibration error for one episode shape, in points."""
 
     pool: str
     way: int
@@ -45,7 +45,7 @@ class FewShotCalibration:
     learned: float
     """Error with the learned gamma."""
     tempered: float
-    """Error with `frn.ridge.parameters.temperature`, as in classifying photos."""
+    """Error with `frn.ridge.parameters.temperature`, as used for classifying photos."""
     accuracy: float
     """Accuracy in percent."""
 
@@ -89,7 +89,7 @@ def measure_calibration(
 
 
 class _Answers:
-    """The probabilities of all answers, as trained and at the temperature of their shots."""
+    """Probabilities of all answers, as trained and with the temperature for their shots."""
 
     def __init__(self, shape: EpisodeShape) -> None:
         self.factor = temperature(1.0, shape.shot)
@@ -97,7 +97,7 @@ class _Answers:
         self.found: list[tuple[NDArray[np.float64], ...]] = []
 
     def add(self, start: int, sampled: NDArray[np.int64], logits: NDArray[np.float32]) -> None:
-        """Note episodes with their logits."""
+        """Record episodes with their logits."""
         right = logits.argmax(-1) == self.target
         gaps = logits.astype(np.float64) - logits.max(-1, keepdims=True)
         own, tempered = (1 / np.exp(factor * gaps).sum(-1) for factor in (1.0, self.factor))
@@ -120,7 +120,7 @@ def main(
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Measure calibration at few shots, with the learned gamma and with its temperature: 30 classes per draw."""
+    """Measure calibration for few shots, with the learned gamma and with its temperature: 30 classes per draw."""
     with user_errors():
         resolve(model)
         set_threads(threads)

@@ -1,4 +1,4 @@
-"""Compare a training step with the authors' loop and the machine's matrix products, in one run."""
+"""Compare a training step with the authors' loop and the machine's matrix products in one run."""
 
 import math
 import multiprocessing
@@ -33,9 +33,9 @@ from frn.training.setup import new_model
 
 OURS, PLAIN, PLAIN_CAST = "frn train", "authors' loop", "authors' loop, bf16"
 WAYS = {"resnet12": 5, "conv4": 20}
-"""Classes of an episode: the paper's for Conv-4, half of it for ResNet-12, whose authors' loop takes long."""
+"""Classes per episode: as in the paper for Conv-4, half as many for ResNet-12, where the authors' loop takes long."""
 UNTIMED, UNTIMED_PLAIN = 8, 2
-"""First steps, in which memory is allocated: of `frn train`, which then keeps it, and of the authors' loop."""
+"""First steps, in which memory is allocated: those of `frn train`, which then keeps it, and of the authors' loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,18 @@ class TrainingTiming:
     augmentation: float
     """Milliseconds of `OURS` from stored pixels to a batch."""
     peak: float
-    """Operations per second of the machine's fastest matrix products in that precision."""
+    """Operations per second in the machine's fastest matrix products at that precision."""
     operations: int
-    """Operations of the network's convolutions in a step."""
+    """Operations in the network's convolutions per step."""
 
     @property
     def shares_of_peak(self) -> dict[str, float]:
-        """Return the percentage of the fastest matrix products that each contestant achieves over its whole step."""
+        """Return each contestant's speed over a whole step as a percentage of the fastest matrix products."""
         return {name: 1e5 * self.operations / ms / self.peak for name, ms in self.milliseconds.items()}
 
     @property
     def times_as_fast(self) -> dict[str, float]:
-        """Return the speed-up over each other loop."""
+        """Return the speed-up over each of the other loops."""
         return {name: ms / self.milliseconds[OURS] for name, ms in self.milliseconds.items() if name != OURS}
 
     def as_json(self) -> dict[str, object]:
@@ -87,16 +87,16 @@ def time_training(
 ) -> TrainingTiming:
     """Time whole steps of the paper's run on birds, with `frn train` and with the authors' loop.
 
-    Each contestant has a fresh process, because they would fragment each other's memory.
+    Each contestant runs in a fresh process, because they would fragment each other's memory.
 
     Args:
         backbone: one of `PRESETS`.
         data: folder of class folders; photos are rendered by default.
-        way: classes of an episode; `WAYS` by default.
+        way: classes per episode; `WAYS` by default.
         shot: supports per class.
         queries: queries per class.
         rounds: timed steps of each contestant.
-        precision: precision of `frn train`. The authors' loop runs in fp32, and also under autocast for bf16.
+        precision: precision of `frn train`. The authors' loop runs in fp32 and, for bf16, also under autocast.
         device: device of all contestants.
         compiled: whether `frn train` runs with `--compile`.
     """
@@ -133,9 +133,9 @@ def time_training(
 def our_steps(
     preset: Preset, episode: Classes, how: Precision, where: torch.device, count: int, *, compiled: bool = False
 ) -> list[float]:
-    """Return the seconds of some steps of `frn train`, including reports and metrics."""
+    """Return the seconds for each of some steps of `frn train`, including reports and metrics."""
     torch.set_num_threads(1)
-    # One epoch holds all steps, so that no checkpoint comes between them.
+    # All steps are in one epoch, so that no checkpoint is written between them.
     images = in_memory({name: files * (count + 1) for name, files in episode.items()}, preset.data.max_side)
     ends = [time.perf_counter()]
     settings = RunSettings(precision=how, device=where, compiled=compiled, save_every=math.inf)
@@ -153,7 +153,7 @@ def our_steps(
 
 
 def plain_steps(preset: Preset, episode: Classes, how: Precision, where: torch.device, count: int) -> list[float]:
-    """Return the seconds of some steps of the authors' loop."""
+    """Return the seconds for each of some steps of the authors' loop."""
     torch.set_num_threads(1)
     shot = preset.episode.shot
     files = [file for of_class in episode.values() for file in of_class[:shot]]
@@ -185,7 +185,7 @@ def main(
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a training step with the authors' loop and this machine's products: 5 shots, 15 queries, one thread."""
+    """Compare a training step with the authors' loop and matrix products: 5 shots, 15 queries, one thread."""
     with user_errors():
         timings = []
         names = [backbone] if backbone else list(PRESETS)

@@ -1,12 +1,12 @@
-"""Measure the gain of choosing alpha and gamma at enrolment, compared with other classifiers on the same features.
+"""Measure the gain from choosing alpha and gamma at enrolment, and compare with other classifiers on the same features.
 
     python assets/benchmarks/tune.py DATA... --split val --model resnet9-photo
     python assets/benchmarks/tune.py DATA... --split val test --way 5 20 50 --unknown
     python assets/benchmarks/tune.py                  measures how long the choice takes
 
 Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random. Photos that are not enrolled are
-queries. If possible, as many other classes are unknown. Every figure is the mean over data sets of the mean over draws,
-in percent:
+queries. If possible, the same number of further classes are unknown. Every figure is the mean over draws, then over
+data sets, in percent:
 
     trained, tuned      top-1 with the model's own alpha, and as in `frn classify`
     logreg, ...         top-1 of `CLASSICAL` on pooled features of the same model, as in `frn eval --method`
@@ -54,7 +54,7 @@ def features(extractor: Extractor, roots: list[Path]) -> list[Floats]:
 def measure(
     extractor: Extractor, classes: list[Floats], way: int, shot: int, seed: int, *, unknown_only: bool
 ) -> dict[str, object]:
-    """One draw's figures; shares of one."""
+    """Results for one draw, as fractions."""
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(classes))
     drawn = [classes[c][generator.permutation(len(classes[c]))] for c in order[:way]]
@@ -111,7 +111,7 @@ def others(pools: list[Floats], queries: Floats, labels: NDArray[np.int64]) -> d
 
 
 def calibration_error(rows: list[dict[str, object]]) -> float:
-    """Return the expected calibration error of all draws' queries together."""
+    """Return the expected calibration error over the queries of all draws."""
     sure, right = (np.concatenate([row[name] for row in rows]) for name in ("sure", "right"))
     bins = np.minimum((sure * BINS).astype(int), BINS - 1)
     gaps = [abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
@@ -119,7 +119,7 @@ def calibration_error(rows: list[dict[str, object]]) -> float:
 
 
 def speed(prior: Prior) -> None:
-    """Print how long the choice takes, the best of three, on maps of 36 locations and 384 channels."""
+    """Print how long the choice takes (best of three) for maps with 36 locations and 384 channels."""
     for way, shot in ((10, 5), (60, 5), (60, 20), (200, 20)):
         maps = np.random.default_rng(0).standard_normal((way, shot, 36, 384), dtype=np.float32) / 16
         taken = []
@@ -143,7 +143,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Print a table, or JSON lines of each data set."""
+    """Print a table, or a JSON line per data set."""
     options = parser().parse_args()
     extractor = load_extractor(options.model, "cpu")
     if not options.data:

@@ -1,4 +1,4 @@
-"""Turn feature maps and reconstructions back into images, by the paper's decoder (Sec. 4.5, Table 10).
+"""Turn feature maps and reconstructions back into images with the paper's decoder (Sec. 4.5, Table 10).
 
 python assets/decoder/visualize.py train runs/frn --data data/cifar-fs --out runs/decoder
 python assets/decoder/visualize.py render runs/frn --decoder runs/decoder --data data/cifar-fs --out grid.png

@@ -1,9 +1,9 @@
-"""Where a model fails on a data set, as one self-contained page: the accuracy of `frn eval` with its details.
+"""Show where a model fails on a data set: the accuracy from `frn eval` with details, as a self-contained page.
 
     python assets/reports/evaluate.py resnet12-small --data data/cifar-fs --out eval.html
 
-The page has the accuracy of each class, calibration, confusion, known against unknown photos, and the hardest photos
-and episodes. It contains the photos, so whoever gets the file can see them. Its numbers are those of `frn eval`.
+The page shows the accuracy of each class, calibration, confusion, known against unknown photos, and the hardest photos
+and episodes. It contains the photos, so anyone who has the file can see them. Its numbers are those from `frn eval`.
 """
 
 import shlex
@@ -53,7 +53,7 @@ def main(
     ] = False,
     replace: options.Replace = False,
 ) -> None:
-    """Write a page of a model's results over random episodes."""
+    """Write a page with a model's results over random episodes."""
     with user_errors():
         check_report(out, replace=replace)
         folders = scan(split_folder(data, split))

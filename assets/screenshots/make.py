@@ -1,4 +1,4 @@
-"""Make the screenshots of the terminal app beside this file: `python assets/screenshots/make.py`.
+"""Make the screenshots of the terminal app (saved beside this file): `python assets/screenshots/make.py`.
 
 The script drives the app with its engine on the shipped samples and draws its screen. Nothing in the images depends on
 the terminal, the time or the user's settings, so a second run writes the same bytes.
@@ -16,7 +16,7 @@ from pathlib import Path
 here = Path(__file__).parent
 home = Path(tempfile.mkdtemp())
 os.chdir(home)  # the file picker starts there
-# before Textual reads them
+# set before Textual reads them
 os.environ |= {
     "HOME": str(home),
     "FRN_STATE": str(home / ".state"),
@@ -42,7 +42,7 @@ class Stage:
         self.app, self.pilot = app, pilot
 
     async def press(self, *keys: str) -> None:
-        """Press keys one after the other, each when the previous one's work is done."""
+        """Press keys one after the other, each when the work started by the previous one is done."""
         for key in keys:
             await self.pilot.press(key)
             await self.settle()
@@ -58,8 +58,8 @@ class Stage:
         sys.exit("the app did not settle")
 
     def take(self, name: str, label: str) -> None:
-        """Draw the screen into a file."""
-        strips = self.app.screen._compositor.render_strips()  # `App.export_screenshot` also draws this
+        """Draw the screen to a file."""
+        strips = self.app.screen._compositor.render_strips()  # as in `App.export_screenshot`
         path = here / f"{name}.svg"
         path.write_text(draw(strips, self.app.size.width, label), encoding="utf-8")
         print(f"{path.name}  {path.stat().st_size / 1000:.0f} kB")
@@ -79,7 +79,7 @@ async def opened(width: int, height: int) -> AsyncIterator[Stage]:
 
 
 async def show(stage: Stage, name: str) -> None:
-    """Step on until the photo of this name is on show."""
+    """Step on until the photo with this name is displayed."""
     for _ in stage.app.controller.query.answers:
         if Path(stage.app.controller.query.answers[stage.app.controller.query.at]["path"]).stem == name:
             return
@@ -88,7 +88,7 @@ async def show(stage: Stage, name: str) -> None:
 
 
 async def screens() -> None:
-    """The app in three sizes, for README and docs."""
+    """The app at three sizes, for README and docs."""
     async with opened(140, 40) as stage:
         await show(stage, "eyed footman 6")
         await stage.press("3", "comma")

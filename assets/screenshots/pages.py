@@ -1,9 +1,9 @@
-"""Make the images of reports and of the web page in docs/, wide and light beside narrow and dark, by headless Chromium.
+"""Make the images of reports and of the web page in docs/, wide and light beside narrow and dark, in headless Chromium.
 
 python assets/screenshots/pages.py onnxruntime-web-1.30.0.tgz
 
-It needs selenium, Chromium, chromedriver and the archive of `npm pack onnxruntime-web`. All photos in the images are
-drawn moths.
+It needs selenium, Chromium, chromedriver and the archive from `npm pack onnxruntime-web`. All photos in the images are
+moth drawings.
 """
 
 import functools
@@ -33,7 +33,7 @@ WAIT = 300
 
 
 def main(runtime: Path) -> None:
-    """Make the reports and the page in a temporary folder, and the images of them."""
+    """Make the reports and the page in a temporary folder, and take the images."""
     browser = _browser()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -75,7 +75,7 @@ def _click(element: str) -> str:
 
 
 def _draw_data(folder: Path) -> None:
-    """Draw twelve species of moths, 24 of each."""
+    """Draw twelve species of moths, 24 images per species."""
     for label in range(12):
         home = folder / "test" / f"species {label + 1:02d}"
         home.mkdir(parents=True)
@@ -96,7 +96,7 @@ def _browser() -> Any:
 
 
 def _picture(browser: Any, address: str | None, name: str, *, dark_script: str) -> None:
-    """Photograph a page wide and light on the left; narrow, dark and after a script on the right."""
+    """Capture a page twice: wide and light on the left; narrow, dark and after running a script on the right."""
     canvas = Image.new("RGB", (WIDE + GAP + PHONE, HEIGHT), (128, 128, 128))
     for left, width, dark in ((0, WIDE, False), (WIDE + GAP, PHONE, True)):
         metrics = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": dark}
@@ -106,7 +106,7 @@ def _picture(browser: Any, address: str | None, name: str, *, dark_script: str) 
         if address:
             browser.get(address)
         browser.execute_script(dark_script if dark else "window.scrollTo(0, 0)")
-        time.sleep(1)  # until lazy images and colours are drawn
+        time.sleep(1)  # wait until lazy images and colours are drawn
         canvas.paste(Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB"), (left, 0))
     canvas.quantize(COLOURS, dither=Image.Dither.NONE).save(HERE / name, optimize=True)
 

@@ -33,7 +33,7 @@ def number(cell: str) -> tuple[float, float]:
 
 
 def save(figure: plt.Figure, name: str) -> None:
-    """Write a plot with the same bytes each time."""
+    """Write a plot as reproducible bytes."""
     figure.tight_layout()
     figure.savefig(HERE / name, metadata={"Date": None})
     plt.close(figure)

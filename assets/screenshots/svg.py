@@ -1,4 +1,4 @@
-"""Draw a terminal's screen as SVG: small, reproducible, and without seams in its images.
+"""Draw a terminal screen as SVG: small, reproducible, and without seams in its images.
 
 An SVG in an `<img>` loads no web font, so text uses any available monospace font and is stretched to its cells. Block
 and line characters, which must touch their neighbours, are drawn as shapes instead.
@@ -124,7 +124,7 @@ def _box(found: list[str], x: int, y: int, left: float, top: float, across: floa
 
 
 def _moved(path: str, x: int, y: int) -> str:
-    """Return a cell's path at its place; only the first move is absolute."""
+    """Return the path of a cell at its position; only the first move is absolute."""
     start, letter, rest = _first(path)
     return f"M{_short(x * WIDTH + start[0])} {_short(y * HEIGHT + start[1])}{letter}{rest}"
 

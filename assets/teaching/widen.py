@@ -1,4 +1,4 @@
-"""Initialise a wider network to the same function (Chen et al., Net2Net, 2016), keeping what was learned.
+"""Initialise a wider network to the same function (Chen et al., Net2Net, 2016), which keeps what was learned.
 
     python assets/teaching/widen.py runs/3 --backbone resnet9-patch4-wide --out wide.safetensors
 
@@ -23,9 +23,9 @@ from frn.system.overwriting import require_writable
 
 
 def widen(narrow: ResNet12, wide: ResNet12) -> None:
-    """Fill `wide` so that its maps are those of `narrow`, with some channels repeated.
+    """Fill `wide` so that its maps equal those of `narrow`, with some channels repeated.
 
-    Raises FrnError if the networks differ in more than width, or `wide` is narrower in any block.
+    Raises FrnError if the networks differ in more than their width, or `wide` is narrower in any block.
     """
     if (len(narrow.blocks), narrow.stem, narrow.stride) != (len(wide.blocks), wide.stem, wide.stride):
         raise FrnError("a network can widen another only if both have the same blocks and the same stem")
@@ -75,7 +75,7 @@ def main(
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     replace: options.Replace = False,
 ) -> None:
-    """Write a model with a wider backbone that computes the same, for `frn train --init`."""
+    """Write a model with a wider backbone that computes the same function, for `frn train --init`."""
     with user_errors():
         require_writable(out, replace=replace)
         narrow = load_model(model)

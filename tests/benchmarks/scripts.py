@@ -1,4 +1,4 @@
-"""Run the scripts of assets/benchmarks in this process."""
+"""Run the scripts in assets/benchmarks in-process."""
 
 import importlib
 

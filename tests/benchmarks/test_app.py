@@ -33,6 +33,6 @@ def test_every_target_is_measured() -> None:
         assert measure["unit"] in ("", "ms", "MiB")
     by_name = {measure["what"]: measure for measure in measures}
     assert by_name["first paint"]["hello_world"] > 0
-    # These hold on any machine, even a busy one.
+    # These conditions hold on any machine, even a busy one.
     assert by_name["of torch, numpy, onnxruntime, PIL, typer at first paint"]["measured"] == 0
     assert by_name["processes left behind"]["measured"] == 0

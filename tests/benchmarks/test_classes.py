@@ -1,4 +1,4 @@
-"""Scoring many classes at once gives the same result as one class after the other."""
+"""Scoring many classes at once gives the same result as scoring them one after the other."""
 
 import numpy as np
 from classes import OURS, PLAIN, ClassesCase, class_by_class, time_classes

@@ -1,4 +1,4 @@
-"""Curves of runs, from their metrics."""
+"""Plots of training curves, from the metrics of runs."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from tests.benchmarks.scripts import invoke
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run of forty steps and two validations, killed in the middle of a line."""
+    """A run with forty steps and two validations that was killed in the middle of a line."""
     folder = tmp_path / "a run"
     folder.mkdir()
     lines = [json.dumps({"total_steps": i, "loss": 2 / i, "accuracy": 50 + i}) for i in range(1, 41)]

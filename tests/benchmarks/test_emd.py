@@ -1,4 +1,4 @@
-"""The benchmark of FRN and DeepEMD."""
+"""The benchmark that compares FRN with DeepEMD."""
 
 import importlib.util
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ def test_test_episodes_have_the_sizes_of_the_paper() -> None:
 
 
 @needs_pot
-def test_training_has_fifteen_queries() -> None:
+def test_training_episodes_have_fifteen_queries() -> None:
     timing = time_emd("train", 1, inputs=SMALL, rounds=1, sfc_passes=1)
     assert set(timing.milliseconds) == {POT, EQ_8, EQ_10, OURS}
     assert timing.shape.queries == 15
@@ -34,7 +34,7 @@ def test_training_has_fifteen_queries() -> None:
 
 @needs_pot
 def test_whole_episodes_include_resnet12(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole models have gradients for their weights; feature maps alone have none."""
+    """Whole models need gradients for their weights; feature maps alone need none."""
     built = []
 
     def build(name: str) -> nn.Module:
@@ -57,7 +57,7 @@ def test_whole_episodes_include_resnet12(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.slow
 @needs_pot
 @pytest.mark.parametrize(("phase", "shot"), [("test", 5), ("train", 1)])
-def test_the_head_beats_deepemd(phase: str, shot: int) -> None:
+def test_the_head_is_faster_than_deepemd(phase: str, shot: int) -> None:
     milliseconds = time_emd(phase, shot, inputs=SMALL, rounds=1, sfc_passes=1).milliseconds
     assert milliseconds[POT] > milliseconds[OURS]
 

@@ -21,7 +21,7 @@ def test_the_plain_formulations_equal_the_head() -> None:
 
 
 @pytest.mark.slow
-def test_times_are_medians_over_turns() -> None:
+def test_times_are_medians_over_rounds() -> None:
     milliseconds = take_turns({"quick": lambda: None, "slow": lambda: time.sleep(0.01)}, rounds=3)
     assert milliseconds["quick"] < 5 < 9.9 < milliseconds["slow"]
 
@@ -43,13 +43,13 @@ def timed(d: int, *, shot: int = 1, backward: bool = False) -> HeadTiming:
     return time_head(case, head_graph(INITIAL).SerializeToString(), rounds=3)
 
 
-def test_head_and_paper_formulations_are_timed_in_turns() -> None:
+def test_head_and_paper_formulations_are_timed_alternately() -> None:
     timing = timed(64)
     assert set(timing.milliseconds) == {*PLAIN, OURS, "frn, numpy", "frn, onnx"}
     assert all(timing.times_as_fast(plain)[plain] == 1 for plain in PLAIN)
 
 
-def test_training_steps_of_head_and_paper_are_timed_in_turns() -> None:
+def test_training_steps_of_head_and_paper_formulations_are_timed_alternately() -> None:
     timing = timed(16, backward=True)
     assert set(timing.milliseconds) == {*PLAIN, OURS}
 
@@ -57,6 +57,6 @@ def test_training_steps_of_head_and_paper_are_timed_in_turns() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("shot", [1, 5, 20])
-def test_head_beats_the_paper_formulations_with_many_channels(shot: int, backward: bool) -> None:
+def test_head_is_faster_than_the_paper_formulations_with_many_channels(shot: int, backward: bool) -> None:
     timing = timed(640, shot=shot, backward=backward)
     assert all(timing.times_as_fast(plain)[OURS] > 1 for plain in PLAIN)

@@ -1,4 +1,4 @@
-"""`infer.py` times the code that people run."""
+"""`infer.py` times the code that users run."""
 
 import pytest
 import torch
@@ -19,14 +19,14 @@ def small(method: str = "frn") -> tuple[Model, Extractor]:
     return model, Extractor(features_graph(model).SerializeToString(), "small", device="cpu", threads=1)
 
 
-def test_extractor_and_torch_are_timed_in_turns() -> None:
+def test_extractor_and_torch_are_timed_alternately() -> None:
     model, extractor = small()
     milliseconds = time_extractor(model, extractor, batch=2, rounds=1)
     assert set(milliseconds) == {"torch", "onnxruntime"}
     assert min(milliseconds.values()) > 0
 
 
-def test_classifier_and_its_parts_are_timed_in_turns() -> None:
+def test_classifier_and_its_parts_are_timed_alternately() -> None:
     _, extractor = small()
     classes = enroll_moths(extractor)
     assert len(classes) == 5

@@ -1,4 +1,4 @@
-"""The loops of `frn` and of the authors compute the same, and the printed figures follow from the measured times."""
+"""The loops in `frn` and by the authors compute the same, and the printed figures follow from the measured times."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ def untrained(backbone: str) -> Model:
 
 
 @pytest.mark.parametrize("backbone", ["conv4", "resnet12"])
-def test_authors_loop_gives_the_same_results(backbone: str) -> None:
+def test_loop_by_the_authors_gives_the_same_results(backbone: str) -> None:
     model = untrained(backbone)
     images = torch.rand(SHAPE.way * SHAPE.per_class, 3, 32, 32)
     ours = model.feature_maps(images)
@@ -42,8 +42,8 @@ def test_authors_loop_gives_the_same_results(backbone: str) -> None:
     torch.testing.assert_close(plain_loss(model, plain, SHAPE), loss, rtol=1e-3, atol=1e-3)
 
 
-def test_authors_test_loop_reads_support_files_first(tmp_path: Path) -> None:
-    """Queries equal to the supports are always right, and always wrong with shifted labels."""
+def test_test_loop_by_the_authors_reads_support_files_first(tmp_path: Path) -> None:
+    """Queries equal to the supports are always classified correctly, and never with shifted labels."""
     photos = timed_classes(None, 2, 2, tmp_path)
     files = [of_class[0] for of_class in photos.values()]
     episodes = [[0, 1, 0, 1], [0, 1, 1, 0]]
@@ -51,7 +51,7 @@ def test_authors_test_loop_reads_support_files_first(tmp_path: Path) -> None:
     assert list(plain_accuracy(untrained("conv4"), files, episodes, shape, torch.device("cpu"))) == [1.0, 0.0]
 
 
-def test_authors_test_images_equal_those_of_frn(tmp_path: Path) -> None:
+def test_test_images_of_the_authors_loop_equal_those_of_frn(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (100, 130, 3), dtype=np.uint8)).save(path)
     model = untrained("conv4")
@@ -61,7 +61,7 @@ def test_authors_test_images_equal_those_of_frn(tmp_path: Path) -> None:
 
 
 def test_counted_operations_are_convolutions_and_their_gradients() -> None:
-    """Conv-4 at 16 pixels has maps of 16, 8, 4 and 2; the images need no gradient."""
+    """Conv-4 at 16 pixels has 16, 8, 4 and 2 pixel maps; the images need no gradient."""
     products = [9 * 3 * 64 * 16**2, 9 * 64 * 64 * 8**2, 9 * 64 * 64 * 4**2, 9 * 64 * 64 * 2**2]
     assert step_operations("conv4", 5, size=16) == 2 * 5 * (2 * products[0] + 3 * sum(products[1:]))
 
@@ -73,7 +73,7 @@ class Here(ThreadPoolExecutor):
         super().__init__(count)
 
 
-def test_training_step_and_authors_step_are_timed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_step_and_authors_step_are_timed_alternately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("train.ProcessPoolExecutor", Here)
     monkeypatch.setattr("bench.timing.SIDES", {"cpu": (64,)})
     words = ["--quick", "--backbone", "conv4", "--precision", "fp32", "--device", "cpu"]
@@ -87,7 +87,7 @@ def test_training_step_and_authors_step_are_timed_in_turns(monkeypatch: pytest.M
     assert timing["augmentation_share"] > 0
 
 
-def test_test_and_authors_test_are_timed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_test_loop_and_authors_test_loop_are_timed_alternately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eval.WAY", 2)
     monkeypatch.setattr("eval.QUERIES", 2)
     words = ["--quick", "--backbone", "conv4", "--device", "cpu", "--images", "600"]
@@ -99,7 +99,7 @@ def test_test_and_authors_test_are_timed_in_turns(monkeypatch: pytest.MonkeyPatc
     assert one["episodes_per_second"]["with features"] == 10_000 / whole
 
 
-def test_small_classes_repeat_their_photos(tmp_path: Path) -> None:
+def test_photos_of_small_classes_are_repeated(tmp_path: Path) -> None:
     for name, number in itertools.product("ab", range(2)):
         (tmp_path / name).mkdir(exist_ok=True)
         Image.new("RGB", (40, 30)).save(tmp_path / name / f"{number}.png")

@@ -19,7 +19,7 @@ def test_attention_over_all_pools_uses_its_weights() -> None:
     assert ours < attention
 
 
-def test_listings_are_compared_with_the_head() -> None:
+def test_paper_listings_are_compared_with_the_head() -> None:
     support, query = torch.randn(3, 2, 9, 16), torch.randn(4, 9, 16)
     logits = [_head(name, 16)(support, query) for name in (EQ_8, EQ_10, "frn, torch")]
     torch.testing.assert_close(logits[0], logits[2], rtol=1e-4, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Run the scripts as people call them."""
+"""Run the scripts as users call them."""
 
 import importlib
 import json
@@ -29,8 +29,8 @@ from tests.benchmarks.scripts import invoke, output
 SAMPLES = assets_folder() / "samples" / "moths"
 
 
-def test_a_script_runs_in_a_process_with_one_blas_thread(tmp_path: Path) -> None:
-    """A script restarts itself, because the libraries read these variables when they load."""
+def test_a_script_runs_in_a_process_with_a_single_blas_thread(tmp_path: Path) -> None:
+    """A script restarts itself, because libraries read these variables when they are loaded."""
     code = """
 import os, sys
 import bench

@@ -15,7 +15,7 @@ PHONE, WIDE = (390, 844), (1280, 900)
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """Driver of a headless Chromium that keeps the console messages."""
+    """Driver for a headless Chromium that keeps console messages."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     driver = shutil.which("chromedriver")
@@ -34,7 +34,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def show(chromium: Any) -> Callable[..., Any]:
-    """Open an address at a window size, light or dark, and return the driver."""
+    """Open a URL at a window size, light or dark, and return the driver."""
 
     def opened(address: str, size: tuple[int, int] = WIDE, *, dark: bool = False) -> Any:
         width, height = size
@@ -42,7 +42,7 @@ def show(chromium: Any) -> Callable[..., Any]:
         chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        chromium.get_log("browser")  # discard messages of earlier pages
+        chromium.get_log("browser")  # discard messages from earlier pages
         chromium.get(address)
         return chromium
 
@@ -51,7 +51,7 @@ def show(chromium: Any) -> Callable[..., Any]:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Path], str]]:
-    """Serve a folder as `python -m http.server` does, and return its address."""
+    """Serve a folder as `python -m http.server` does, and return its URL."""
     servers = []
 
     class Quiet(http.server.SimpleHTTPRequestHandler):

@@ -36,7 +36,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 
 def test_photos_are_drawn_as_pixels_on_the_page(address: str, show: Callable[..., Any]) -> None:
-    """Half blocks would have hundreds of colours; the pixels of photos have thousands."""
+    """Half blocks would show hundreds of colours; photos drawn as pixels have thousands."""
     browser = show(address)
     deadline = time.monotonic() + TIMEOUT
     while (colours := browser.execute_script(COLOURS)) < 5000 and time.monotonic() < deadline:

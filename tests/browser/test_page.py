@@ -1,4 +1,4 @@
-"""The page of `frn export --web` gives the same answers as Python, learns corrections, and works offline."""
+"""The page from `frn export --web` gives the same answers as Python, learns from corrections, and works offline."""
 
 import os
 import shutil
@@ -16,9 +16,9 @@ from frn.models.zoo import assets_folder
 
 SAMPLES = assets_folder() / "samples"
 RUNTIME = Path(os.environ.get("FRN_ORT_WEB", "node_modules/onnxruntime-web"))
-"""Folder of the npm package, or the archive made by `npm pack onnxruntime-web`."""
+"""Folder of the npm package, or the archive from `npm pack onnxruntime-web`."""
 PHOTOS = Path(os.environ.get("FRN_PAGE_PHOTOS", SAMPLES / "queries"))
-"""Number of photos to compare between page and Python."""
+"""Number of photos for which the page is compared with Python."""
 MODEL = os.environ.get("FRN_PAGE_MODEL", "conv4")
 WAIT = 900
 
@@ -61,7 +61,7 @@ def assert_equal(card: dict[str, str], expected: Prediction) -> None:
     assert card["unknown"] == str(expected.unknown).lower()
 
 
-def test_page_classifies_learns_and_remembers(
+def test_page_classifies_learns_from_corrections_and_remembers_them(
     folder: Path, tmp_path: Path, serve: Callable[[Path], str], show: Callable[..., Any]
 ) -> None:
     from selenium.webdriver.common.by import By

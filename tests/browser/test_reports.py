@@ -1,4 +1,4 @@
-"""Reports in a browser have no console errors, fit the width of a phone, and work with the keyboard."""
+"""Reports in a browser cause no console errors, fit the width of a phone, and work with the keyboard."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Damaged archives: data sets, and project bundles with photos."""
+"""Damaged archives: data sets, and bundles of a project with its photos."""
 
 import io
 import json
@@ -50,7 +50,7 @@ def zips() -> Part:
 
 
 def tars() -> Part:
-    """List the archive and read every entry; half of the cases have correct checksums."""
+    """List the archive and read every entry; in half of the cases the checksums are corrected."""
     import gzip
 
     plain = []
@@ -81,7 +81,7 @@ def tars() -> Part:
 def bundles() -> Part:
     """Bundled projects: only complete files are unpacked, and none outside the folder.
 
-    Half of the cases are intact zips: of a damaged project, with additional entries, or with entries that lead outside.
+    Half of the cases are intact zips with a damaged project, additional entries, or entries that lead outside.
     """
     from frn_tui.client.file_requests import UnpackBundle
     from frn_tui.engine.files.bundles import unpack

@@ -1,6 +1,6 @@
-"""Run parts of the campaign in supervised worker processes, and count answers, refusals and failures.
+"""Run parts of the campaign in supervised worker processes, and count accepted files, refusals and failures.
 
-A part makes the bytes of case number `i` from (seed, i) alone and passes them to a reader of the program. A file that
+A part generates case number `i` from (seed, i) alone and passes its bytes to one of the program's readers. A file that
 fails is kept under a name that says what happened.
 """
 
@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 10.0
 """Processor time in seconds after which a case counts as hung."""
 STARTING = 60.0
-"""Processor time in seconds for a worker's imports and its intact files."""
+"""Processor time in seconds allowed for a worker's imports and its intact files."""
 WAITING = 12
-"""Wall-clock limit as a multiple of the processor time, for a busy machine."""
+"""Wall-clock limit as a multiple of the processor time, to allow for a busy machine."""
 MEMORY = 2 << 30
 """Limit on the memory of a worker and its children, in bytes."""
 REPORT = Path(os.environ.get("FRN_CAMPAIGN_REPORT", ROOT / "campaign.jsonl"))
@@ -33,17 +33,17 @@ class Part:
     """One kind of file and the function that reads it."""
 
     count: int
-    """Number of cases in a whole campaign."""
+    """Number of cases in a full campaign."""
     make: Callable[[np.random.Generator], bytes]
     door: Callable[[bytes, Path], object]
-    """Reads the bytes with an empty folder; an FrnError is a refusal, any other exception is a crash."""
+    """Reads the bytes, given an empty folder; an FrnError is a refusal, any other exception a crash."""
     refuses: bool = True
     """Whether some cases must be refused; damaged caches and settings are ignored instead."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Outcomes of the cases."""
+    """Number of cases by outcome."""
 
     part: str
     seed: int
@@ -57,7 +57,7 @@ class Outcome:
     slowest: float = 0.0
     seconds: float = 0.0
     kinds: dict[str, int] = field(default_factory=dict)
-    """Crashes, by exception."""
+    """Number of crashes by exception."""
 
     @property
     def is_clean(self) -> bool:

@@ -47,7 +47,7 @@ def damaging(seeds: Sequence[bytes], **options: object) -> Maker:
 
 
 def onnx_models() -> Part:
-    """Bytes of a shipped extractor, and its graph with changed numbers, names and operators."""
+    """A shipped extractor with damaged bytes, and its graph with changed numbers, names and operators."""
     from frn.inference.extractor import Extractor
     from frn.models.zoo import shipped_extractors
 
@@ -116,7 +116,7 @@ def safetensors() -> Part:
 
 
 def checkpoints() -> Part:
-    """Checkpoints of the authors' code, in the zip format and the older one."""
+    """Checkpoints from the authors' code, in the zip format and the older one."""
     import torch
 
     from frn.models.weights import read_reference
@@ -148,11 +148,11 @@ PROJECT = {
         {"id": 2, "name": "wren", "images": []},
     ],
 }  # fmt: skip
-"""A project in a bundle: one photo exists and one is missing."""
+"""A project with one existing photo and one missing photo."""
 
 
 def projects() -> Part:
-    """Read the file, and save it again if that succeeds."""
+    """Read the file and, if that succeeds, save it again."""
 
     def door(data: bytes, folder: Path) -> None:
         path = folder / "x.frn.json"
@@ -181,7 +181,7 @@ def settings() -> Part:
 
 
 def journals() -> Part:
-    """A journal left by a crash, found by the next start."""
+    """A journal left by a crash and found at the next start."""
     os.environ["FRN_STATE"] = tempfile.gettempdir()
     from frn_tui.client.file_requests import Recover
     from frn_tui.engine.files.journal import Journals
@@ -203,7 +203,7 @@ def journals() -> Part:
 
 
 def pickles() -> Part:
-    """Arrays of released data sets."""
+    """Arrays from released data sets."""
     arrays = {"data": np.arange(12, dtype=np.uint8).reshape(3, 4), "labels": [1, 2, 3], b"names": ["a", "b"]}
     good = [pickle.dumps(arrays, protocol) for protocol in (0, 2, 4)]
 
@@ -233,7 +233,7 @@ def arrays() -> Part:
 
 
 def results() -> Part:
-    """Continue the answers of a killed run: a refused file must stay unchanged."""
+    """Continue the results file of a killed run; a refused file must stay unchanged."""
     from frn.inference.results import ResultsFile
 
     lines = [{"image": f"/photos/{number}.jpg", "label": "jay", "run": "0123456789ab"} for number in range(4)]

@@ -1,7 +1,7 @@
 """`python -m tests.campaign.forked_tests`: run pytest in forks of a process that has imported the libraries.
 
 Requests are lines of JSON, and an answer is an exit status. Each fork imports the program itself, so that it uses the
-files on the disk.
+files currently on disk.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ def _ended(process: int, timeout: float) -> int:
             break
         time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process, signal.SIGKILL)  # also kill processes that a mutant left running
+        os.killpg(process, signal.SIGKILL)  # also kill processes left running by a mutant
     with contextlib.suppress(ChildProcessError):
         os.waitpid(process, 0)
     return status

@@ -1,7 +1,7 @@
 """`python -m tests.campaign.fuzz DOOR SECONDS KEEP`: fuzz a file reader, guided by coverage (atheris).
 
 The run starts from the stored corpus (tests/campaign/corpus/DOOR). Files that reach new lines are written to KEEP;
-files that crash stay in the working directory, as usual for libFuzzer.
+files that cause a crash go to the working directory, as usual for libFuzzer.
 """
 
 import sys
@@ -17,7 +17,7 @@ LONGEST = 1 << 14
 
 
 def image(data: bytes) -> None:
-    """Decode a photo in this process, so that the fuzzer sees the lines of Pillow."""
+    """Decode a photo in this process, so that the fuzzer sees coverage of Pillow."""
     import contextlib
 
     from frn.images.decoding import DecodeRequest, decode_in_process
@@ -38,7 +38,7 @@ def project(data: bytes) -> None:
 
 
 def onnx(data: bytes) -> None:
-    """Check an ONNX model from someone else before a session is made."""
+    """Check an untrusted ONNX model before a session is created."""
     from frn.inference.onnx_runtime import FEATURES_FORMAT, check_model
 
     check_model(data, "x", [FEATURES_FORMAT])
@@ -48,7 +48,7 @@ DOORS: dict[str, Callable[[bytes], None]] = {"image": image, "project": project,
 
 
 def tried(door: str, data: bytes) -> bool:
-    """Return whether a file is accepted: False for a refusal in one line. Any other exception is a crash."""
+    """Return whether a file is accepted; False for a refusal with a one-line error. Any other exception is a crash."""
     from frn.errors import FrnError
 
     try:

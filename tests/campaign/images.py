@@ -1,4 +1,4 @@
-"""Damaged images through both readers: photos, and images of data sets."""
+"""Damaged images, read as photos and as data-set images."""
 
 import io
 import struct
@@ -71,7 +71,7 @@ def _written(moth: Image.Image, kind: str, mode: str, options: dict[str, Any]) -
 
 
 def _by_hand(moth: Image.Image) -> list[bytes]:
-    """Formats that Pillow reads but does not write: run-length BMP, plain PPM."""
+    """Formats that Pillow can read but not write: run-length BMP, plain PPM."""
     grey = np.asarray(moth.convert("L").resize((16, 16)))
     runs = b"".join(bytes([1, value]) for value in grey[0]) + b"\0\0" + bytes([16, 7]) + b"\0\0\0\2\3\1\0\1"
     palette = b"".join(bytes([i, i, i, 0]) for i in range(256))

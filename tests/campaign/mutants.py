@@ -1,9 +1,9 @@
 """`python -m tests.campaign.mutants`: change the core in one place at a time, and check that its nearest tests fail.
 
 A mutant changes one operator, constant or condition, or drops one call. It runs in a copy of the tree with the nearest
-test files. The file with the mirrored path comes first, then the files that call its function, those with the fewest
-calls first; if there are none, the files that import its module. `--calls` stores which file calls what. A survivor is
-printed as a diff. `EQUIVALENT` lists mutants that no test can detect, each with the reason.
+test files. The file with the mirrored path comes first, then files that call its function, those with the fewest calls
+first; if there are none, files that import its module. `--calls` stores which functions each file calls. Survivors are
+printed as diffs. `EQUIVALENT` lists mutants that no test can detect, each with the reason.
 """
 
 import argparse
@@ -46,7 +46,7 @@ COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==
 COMPARISONS |= {"is not": "is", "not in": "in"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "%": "*", "**": "*"}
 SILENT = ("slots", "strict", "kw_only", "frozen", "deterministic", "threads")
-"""Keywords that only affect errors for programmers, or speed; ONNX has no map that `deterministic` could order."""
+"""Keywords that affect only speed or errors for programmers; ONNX has no map that `deterministic` could order."""
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
@@ -59,7 +59,7 @@ class Mutant:
     before: str
     after: str
     start: int
-    """First byte of the change, and the byte after its end."""
+    """First byte of the change, and the first byte after it."""
     end: int
     text: str
     scope: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Mutant:
 
 
 class Places(ast.NodeVisitor):
-    """Collect every place of a module that can be changed: (start, end, new text, enclosing names)."""
+    """Collect every place in a module that can be changed: (start, end, new text, enclosing names)."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source
@@ -226,7 +226,7 @@ def imports() -> dict[str, set[str]]:
                 elif isinstance(node, ast.ImportFrom) and node.module:
                     names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    names.add(node.value)  # a command's module is imported by its name
+                    names.add(node.value)  # a command's module is imported by name
             names |= {module_of(str(near.relative_to(ROOT))) for near in path.parent.glob("conftest.py")}
             found[str(path.relative_to(ROOT))] = {name for name in names if name.split(".")[0] in SOURCES}
     return found
@@ -234,7 +234,7 @@ def imports() -> dict[str, set[str]]:
 
 @cache
 def nearest(path: str) -> tuple[str, ...]:
-    """Return the test files of a module, nearest first."""
+    """Return the test files for a module, nearest first."""
     package, *parts = module_of(path).split(".")
     folder = Path("tests", package.removeprefix("frn_"), *parts[:-1])
     importers, distance = {module_of(path)}, dict[str, int]()
@@ -289,7 +289,7 @@ def copied(place: Path) -> Path:
 
 
 class Tests:
-    """Runs test files of a tree, each in a fork of one process that has imported the libraries.
+    """Runs test files from a tree, each in a fork of one process that has imported the libraries.
 
     Tests that already fail without a change are skipped from then on. Nothing outside the tree's folder is written.
     """
@@ -323,7 +323,7 @@ class Tests:
         changed = mutated.read_bytes()
         for file in [*files[:1], *sorted(files[1:], key=lambda file: self._seconds.get(file, 0.0))]:
             while (failed := self._run(file)) and failed not in self._unsound:
-                test = failed if "::" in failed else file  # the module cannot be imported, or it hangs
+                test = failed if "::" in failed else file  # the module cannot be imported, or importing it hangs
                 if test not in self._sound:
                     mutated.write_bytes(source)
                     fails_always = bool(self._run(test))
@@ -345,7 +345,7 @@ class Tests:
         return sorted([path, name] for path, name in named if path in known)
 
     def _run(self, test: str, **wishes: str) -> str:
-        """Run a file or one test; return the first failure or pytest's ending, or "" if all pass."""
+        """Run a file or one test; return the first failure or how pytest ended, or "" if all pass."""
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir()
         assert self._server.stdin
@@ -379,14 +379,14 @@ def is_equivalent(mutant: Mutant) -> bool:
 
 
 def drawn(count: int, seed: int, within: str) -> list[Mutant]:
-    """Draw mutants at random, without the equivalent ones."""
+    """Draw mutants at random, excluding the equivalent ones."""
     every = [m for path in core() if within in path for m in mutants(path, (ROOT / path).read_bytes())]
     every = [m for m in every if not is_equivalent(m)]
     return random.Random(seed).sample(every, min(count, len(every)))
 
 
 def again(report: Path) -> list[Mutant]:
-    """Return the survivors of a report whose lines still exist in the tree."""
+    """Return the survivors in a report whose lines still exist in the tree."""
     chosen = []
     for line in report.read_text().splitlines():
         old = json.loads(line)
@@ -400,7 +400,7 @@ def again(report: Path) -> list[Mutant]:
 
 
 def try_all(chosen: list[Mutant], report: Path, known: Path) -> float:
-    """Try mutants one after the other, print survivors, append a line each to a report, and return the share killed."""
+    """Try mutants one after the other, print survivors, append them all to a report, and return the share killed."""
     killed = 0
     with tempfile.TemporaryDirectory(prefix="frn-mutants-") as place:
         tree = copied(Path(place))

@@ -1,4 +1,4 @@
-"""Damage valid files in the way that disks, networks, old programs and attackers do."""
+"""Damage valid files as disks, networks, old programs and attackers do."""
 
 import copy
 import json
@@ -11,7 +11,7 @@ import numpy as np
 Generator = np.random.Generator
 
 NUMBERS = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 24, 100_000)
-"""Numbers at which counts and sizes overflow."""
+"""Numbers that make counts and sizes overflow."""
 WORDS = (b"null", b"[]", b"{}", b"-1", b"1e999", b"NaN", b'""', b"true", b"[[[[", b"9" * 30, b"../", b"\0")
 
 
@@ -54,7 +54,7 @@ def insert(data: bytearray, generator: Generator) -> None:
 
 
 def insert_word(data: bytearray, generator: Generator) -> None:
-    """Text that parses but is unexpected."""
+    """Text that can be parsed but is unexpected."""
     start = int(generator.integers(0, len(data)))
     data[start : start + int(generator.integers(0, 12))] = WORDS[int(generator.integers(len(WORDS)))]
 
@@ -79,7 +79,7 @@ VALUES: tuple[object, ...] = (
     ),
     *([], {}, [[]], [None], {"path": 1}, ["a"] * 99, [{}], {"": {}}),
 )
-"""Values that may replace any value of a JSON document."""
+"""Values that may replace any value in a JSON document."""
 
 BINARY = (flip_bits, set_bytes, set_number, set_number, cut, remove, repeat, insert)
 TEXT = (*BINARY, insert_word, insert_word, insert_word)
@@ -88,7 +88,7 @@ TEXT = (*BINARY, insert_word, insert_word, insert_word)
 def mutate(
     seeds: Sequence[bytes], generator: Generator, changes: Sequence[Callable[[bytearray, Generator], None]] = BINARY
 ) -> bytes:
-    """Change one of the files in one to four ways; sometimes add the end of another."""
+    """Change one of the files in one to four ways; sometimes append the end of a different one."""
     data = bytearray(seeds[int(generator.integers(len(seeds)))])
     if generator.random() < 0.05:
         other = seeds[int(generator.integers(len(seeds)))]

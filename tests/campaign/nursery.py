@@ -1,4 +1,4 @@
-"""Fork the children of `frn.system.processes.sandbox` from a process with their imports, to run ten times as many.
+"""Fork the children of `frn.system.processes.sandbox` from a process with their imports, which is ten times as fast.
 
 The campaign starts tens of thousands of them. Each then runs `serve` of that module under its usual limits.
 """
@@ -17,7 +17,7 @@ from frn.system.processes.sandbox import SandboxedWorker
 
 
 class Forked:
-    """The part of `subprocess.Popen` that `SandboxedWorker` uses."""
+    """The subset of `subprocess.Popen` that `SandboxedWorker` uses."""
 
     def __init__(self, pid: int, questions: int, answers: int) -> None:
         self.pid = pid

@@ -1,4 +1,4 @@
-"""Damaged files that the program wrote itself: it must give the same result as before, or refuse the file."""
+"""Damaged files that the program itself wrote: it must give the same result as before or refuse the file."""
 
 import json
 import os
@@ -26,7 +26,7 @@ HOME = Path(os.environ.get("TMPDIR", "/tmp")) / f"frn-campaign-{os.getpid()}"
 
 
 def one_of(files: Mapping[str, bytes]) -> Maker:
-    """Return one of several files, damaged, with its name and a NUL in front."""
+    """Return one of several files, damaged, preceded by its name and a NUL."""
     names = sorted(files)
 
     def make(generator: np.random.Generator) -> bytes:
@@ -38,7 +38,7 @@ def one_of(files: Mapping[str, bytes]) -> Maker:
 
 
 def feature_cache() -> Part:
-    """Feature maps are either found unchanged or not found, and the next program stores them again."""
+    """Feature maps are either found unchanged or not found; in the latter case they are stored again."""
     generator = np.random.default_rng(0)
     maps = {f"{number:032x}": generator.standard_normal((4, 8)).astype(np.float32) for number in range(40)}
     good = HOME / "features.sqlite"
@@ -65,7 +65,7 @@ def feature_cache() -> Part:
 
 
 def pixel_cache() -> Part:
-    """Cached images are the decoded ones."""
+    """Cached images equal the decoded ones."""
     os.environ["FRN_CACHE"] = str(HOME / "cache")
     for number in range(4):
         path = HOME / "photos" / f"moth {number % 2}" / f"{number}.png"
@@ -91,7 +91,7 @@ def pixel_cache() -> Part:
 
 
 def prepared() -> Part:
-    """The sources of a data set are read as written, or not at all."""
+    """The record of a data set's sources is read as written, or not at all."""
     record = Record(
         "cub-cropped",
         {"split": "default"},
@@ -114,7 +114,7 @@ def prepared() -> Part:
 
 
 def move_journals() -> Part:
-    """Photos that a killed program was moving: each one is complete in some place, for any content of the journal."""
+    """Photos being moved by a killed program: each is complete in at least one place, for any journal."""
     from frn_tui.client.file_requests import SettleMoves
     from frn_tui.engine.files.moves import MoveJournal
     from frn_tui.engine.files.sorting import settle_moves
@@ -151,7 +151,7 @@ def move_journals() -> Part:
 
 
 def project_locks() -> Part:
-    """A project counts as open elsewhere if its lock is held, for any content of the lock file."""
+    """A project counts as open elsewhere if its lock is held, whatever the lock file contains."""
     from frn_tui.client.file_requests import LockProject
     from frn_tui.engine.files.locks import Locks
     from frn_tui.engine.worker_queues import Job
@@ -173,7 +173,7 @@ def project_locks() -> Part:
 
 
 def checkpoints_of_runs() -> Part:
-    """A run resumes only from what it wrote: damaged weights, numbers and settings are refused."""
+    """A run resumes only from files that it wrote: damaged weights, numbers and settings are refused."""
     import torch
 
     from frn.models.header import ModelConfig
@@ -208,7 +208,7 @@ def checkpoints_of_runs() -> Part:
             return data
         changed = json.loads(mutate_json(fields, generator))
         changed.setdefault("__metadata__", {})
-        if isinstance(changed["__metadata__"], dict):  # without a checksum it would pass as a file of an older version
+        if isinstance(changed["__metadata__"], dict):  # otherwise it would pass as a file from an older version
             changed["__metadata__"]["crc32"] = fields["__metadata__"]["crc32"]
         text = json.dumps(changed).encode()
         return len(text).to_bytes(8, "little") + text + data[length:]
@@ -258,7 +258,7 @@ def run_settings() -> Part:
 
 
 def reproduced() -> Part:
-    """Answers and tables of `frn reproduce` have the right types and finite values, or are measured again."""
+    """Answers and tables in `frn reproduce` have the right types and finite values, or are measured again."""
     from msgspec import to_builtins
 
     from frn.reproduce.plan import Locations, remaining_commands, stored, unmeasured
@@ -301,7 +301,7 @@ def reproduced() -> Part:
 
 
 def model_notes() -> Part:
-    """Notes of an added model are listed if their types are right, and the model works without them."""
+    """Notes on an added model are listed if their types are right; the model works without them."""
     from typer.testing import CliRunner
 
     from frn.cli.main import app

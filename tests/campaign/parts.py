@@ -32,4 +32,4 @@ PARTS: dict[str, Callable[[], Part]] = {
     "notes": own_files.model_notes,
     "metadata": own_files.exported_metadata,
 }
-"""Makes its valid files only when it runs, because drawing, writing and exporting them takes time."""
+"""Makes its valid files only when it runs, because making them takes time."""

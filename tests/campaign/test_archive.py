@@ -1,6 +1,6 @@
 """`frn classify --out` on a large archive, killed and resumed: constant memory, no photo lost or repeated.
 
-`FRN_CAMPAIGN=0.1` takes a tenth of the 100,000 photos.
+`FRN_CAMPAIGN=0.1` uses a tenth of the 100,000 photos.
 """
 
 import json
@@ -22,11 +22,11 @@ from tests import processes
 PHOTOS = round(100_000 * float(os.environ.get("FRN_CAMPAIGN", "1")))
 KILLS = 3
 SETTLED, ALLOWED = 1000, 50 << 20
-"""Photos after which memory is compared, and the bytes by which it may grow."""
+"""Number of photos after which memory is compared, and the bytes by which it may grow."""
 
 
 def draw_archive(folder: Path) -> None:
-    """Draw distinct photos of 96 x 72 pixels, a thousand per folder."""
+    """Draw distinct 96 x 72 pixel photos, a thousand per folder."""
     draws = np.random.default_rng(0)
     for number in range(PHOTOS):
         within = folder / f"{number // 1000:03}"

@@ -1,6 +1,6 @@
 """Coverage-guided part of the campaign: the stored corpus must pass, and atheris continues from there.
 
-`FRN_FUZZ_SECONDS=600` sets the time per reader. Small files that reach new lines may be added to corpus/.
+`FRN_FUZZ_SECONDS=600` sets the time for each reader. Small files that reach new lines may be added to corpus/.
 """
 
 import os
@@ -20,7 +20,7 @@ SECONDS = int(os.environ.get("FRN_FUZZ_SECONDS", "60"))
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_stored_corpus_is_answered_or_refused(door: str) -> None:
+def test_stored_corpus_is_accepted_or_refused(door: str) -> None:
     kept = sorted((CORPUS / door).iterdir())
     answered = [path for path in kept if tried(door, path.read_bytes())]
     assert set(answered) >= {path for path in kept if path.name.startswith("good")}
@@ -29,7 +29,7 @@ def test_stored_corpus_is_answered_or_refused(door: str) -> None:
 
 @pytest.mark.skipif(find_spec("atheris") is None, reason="needs atheris: pip install atheris")
 @pytest.mark.parametrize("door", DOORS)
-def test_files_that_reach_new_lines_are_answered_or_refused(door: str, tmp_path: Path) -> None:
+def test_files_that_reach_new_lines_are_accepted_or_refused(door: str, tmp_path: Path) -> None:
     keep = tmp_path / "keep"
     keep.mkdir()
     command = [sys.executable, "-m", "tests.campaign.fuzz", door, str(SECONDS), str(keep)]

@@ -1,6 +1,6 @@
-"""Moving photos in the campaign: kills at every system call, two programs at once, two file systems.
+"""Moving photos in the campaign: kills at every system call, concurrent programs, two file systems. `FRN_MOVES=6000`
 
-`FRN_MOVES=6000` sets the number of photos that two programs sort at once.
+sets the number of photos that two programs sort concurrently.
 """
 
 import collections
@@ -63,7 +63,7 @@ def test_a_kill_at_any_system_call_loses_no_photo(
             folder.mkdir()
         photo, other = card / "x.jpg", root / "out" / "x.jpg"
         photo.write_bytes(b"photo" * 50_000)
-        other.write_bytes(b"other" * 50_000)  # a photo of the same name and size
+        other.write_bytes(b"other" * 50_000)  # a photo with the same name and size
         journal = MoveJournal()
         place = sorting.put(photo, root / "out", journal)[0] if back else None
 
@@ -100,7 +100,7 @@ def _check(card: Path, out: Path, *, finished: bool) -> None:
 
 
 def _traced(work: Callable[[], object], log: Path, *inject: str) -> int:
-    """Do some work in a fork under strace, and return the exit status."""
+    """Do the given work in a fork under strace, and return the exit status."""
 
     def stopped() -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -118,7 +118,7 @@ def _traced(work: Callable[[], object], log: Path, *inject: str) -> int:
 
 @pytest.mark.parametrize("disks", [1, 2])
 @pytest.mark.parametrize("has_system_call", [True, False])
-def test_two_programs_sorting_equal_names_lose_no_photo(
+def test_two_programs_that_sort_photos_with_the_same_name_lose_none(
     tmp_path: Path,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,6 +1,6 @@
-"""Limited places in the campaign: `frn classify` with missing, full or locked folders, and two programs at once.
+"""Limited environments in the campaign: `frn classify` with missing, full or locked folders, and concurrent programs.
 
-The command either succeeds or gives the reason in one line, and existing files stay unchanged.
+The command either succeeds or gives a one-line error, and existing files stay unchanged.
 """
 
 import os
@@ -56,7 +56,7 @@ def answers(ended: subprocess.CompletedProcess[str]) -> bool:
         assert not ended.stderr
         return True
     assert ended.returncode == 1, ended
-    # If numpy itself lacks memory, its library prints its own message and ends the program.
+    # If numpy itself runs out of memory, its library prints its own message and ends the program.
     reasons = ended.stderr.splitlines()
     assert reasons, ended
     assert all(line.startswith(("error: ", "OpenBLAS error: ")) for line in reasons), ended
@@ -72,11 +72,11 @@ def limited(limits: list[str], tmp_path: Path) -> list[bool]:
     return answered
 
 
-def test_classifies_with_few_file_handles(tmp_path: Path) -> None:
+def test_classification_works_with_few_file_handles(tmp_path: Path) -> None:
     assert limited([f"ulimit -n {number}" for number in (32, 10, 8, 7, 6, 5)], tmp_path)[:3] == [True] * 3
 
 
-def test_classifies_with_little_address_space(tmp_path: Path) -> None:
+def test_classification_works_with_little_address_space(tmp_path: Path) -> None:
     limits = [f"ulimit -v {mebi << 10}" for mebi in (2000, 800, 400, 260, 230, 200)]
     assert limited(limits, tmp_path)[:3] == [True] * 3
 
@@ -103,11 +103,11 @@ def test_large_image_with_too_little_memory_is_reported(tmp_path: Path) -> None:
         {"LC_ALL": "xx_YY.nothing", "TERM": "nothing", "COLUMNS": "-1"},
     ],
 )
-def test_classifies_without_home_cache_or_locale(environment: dict[str, Any]) -> None:
+def test_classification_works_without_home_cache_or_locale(environment: dict[str, Any]) -> None:
     assert answers(frn(*CLASSIFY, **environment))
 
 
-def test_classifies_names_that_the_locale_cannot_encode(tmp_path: Path) -> None:
+def test_classification_works_for_names_that_the_locale_cannot_encode(tmp_path: Path) -> None:
     for name, photo in zip(("Ärger", "雀", "a\udcffb"), sorted(PHOTO.parent.iterdir()), strict=False):
         home = tmp_path / "classes" / name
         home.mkdir(parents=True)
@@ -118,7 +118,7 @@ def test_classifies_names_that_the_locale_cannot_encode(tmp_path: Path) -> None:
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A read-only disk with a project on it; needs administrator rights."""
+    """A read-only disk that contains a project; needs administrator rights."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False).returncode:
@@ -129,7 +129,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-def test_read_only_disk_allows_reading_and_reports_writes(read_only: Path) -> None:
+def test_read_only_disk_can_be_read_and_failed_writes_are_reported(read_only: Path) -> None:
     path = read_only / "x.frn.json"
     assert answers(frn(*CLASSIFY, FRN_CACHE=str(read_only), HOME=str(read_only)))
     assert not answers(frn("enroll", str(SAMPLES / "moths"), "--out", str(path), "--replace", "--model", "conv4"))
@@ -160,7 +160,7 @@ def test_two_programs_save_one_project_and_a_third_reads_it(tmp_path: Path) -> N
     assert {entry.name for entry in tmp_path.iterdir()} <= {"x.frn.json", "x.frn.json.bak"}
 
 
-def test_two_programs_share_the_cache_of_features(tmp_path: Path) -> None:
+def test_two_programs_share_the_feature_cache(tmp_path: Path) -> None:
     path = tmp_path / "features.sqlite"
 
     def work(first: int) -> None:
@@ -178,7 +178,7 @@ def test_two_programs_share_the_cache_of_features(tmp_path: Path) -> None:
 TRANSFORM = EvaluationTransform(size=16, resize=16)
 
 
-def test_two_programs_build_the_same_cache_of_pixels(moths: Path, tmp_path: Path) -> None:
+def test_two_programs_build_the_same_pixel_cache(moths: Path, tmp_path: Path) -> None:
     folders = scan(moths / "val")
     for _ in range(5):
         at_once(*[lambda: load_images(folders, TRANSFORM)] * 3)
@@ -194,7 +194,7 @@ def test_pixel_cache_killed_at_any_step_is_built_again(
         monkeypatch.setenv("FRN_CACHE", str(tmp_path / f"{step}"))
         was_killed = killed_at(step, lambda: load_images(folders, TRANSFORM))
         assert load_images(folders, TRANSFORM).images().shape == (60, 16, 16, 3)
-        # A lock that nobody holds is removed by the next build.
+        # A lock that no process holds is removed by the next build.
         assert not [left for left in cache_folder().rglob(".*") if left.suffix not in (".frn-lock", ".building")]
         step += 1
     assert step >= 4

@@ -62,7 +62,7 @@ def steps(out: Path) -> list[int]:
         try:
             entry = json.loads(line)
         except ValueError:
-            continue  # a kill left this line incomplete; the next resume removes it
+            continue  # this line is incomplete because of a kill; the next resume removes it
         if "loss" in entry:
             found.append(entry["total_steps"])
     return found
@@ -79,12 +79,12 @@ def end_well(out: Path, process: "subprocess.Popen[bytes]") -> None:
 
 @pytest.mark.campaign
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups")
-def test_each_kill_is_resumed(tmp_path: Path) -> None:
+def test_run_resumes_after_each_kill(tmp_path: Path) -> None:
     random.seed(int(os.environ.get("FRN_SEED", "0")))
     out = tmp_path / "run"
     for number in range(KILLS):
         with training(out) as process:
-            if number % 3:  # every third kill happens during the start
+            if number % 3:  # every third kill happens during startup
                 wait_for_steps(out, process, len(steps(out)))
             time.sleep(random.uniform(0, 5))
             while not (children := ranks_of(process.pid)):
@@ -98,7 +98,7 @@ def test_each_kill_is_resumed(tmp_path: Path) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups")
-def test_torchrun_recovers_from_each_kill_of_a_rank(tmp_path: Path) -> None:
+def test_torchrun_recovers_each_time_a_rank_is_killed(tmp_path: Path) -> None:
     random.seed(int(os.environ.get("FRN_SEED", "0")))
     out = tmp_path / "run"
     with training(out, restarts=KILLS) as process:

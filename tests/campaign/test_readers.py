@@ -1,6 +1,6 @@
 """Well-formed documents and archives with arbitrary content (hypothesis).
 
-`FRN_CAMPAIGN` sets the share of the examples, and `FRN_SEED` selects other ones.
+`FRN_CAMPAIGN` sets the share of the examples, and `FRN_SEED` selects different ones.
 """
 
 import io
@@ -53,7 +53,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def through(part: Part, data: bytes, folder: Path) -> None:
-    """Require an answer or a refusal in one line."""
+    """Require a result or a refusal with a one-line error."""
     for left in folder.iterdir():
         if left.is_file():
             left.unlink()
@@ -64,7 +64,7 @@ def through(part: Part, data: bytes, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "good"), [("projects", "frn-project"), ("settings", ""), ("journals", "frn-journal")])
-def test_arbitrary_documents_are_answered_or_refused(kind: str, good: str, state: Path) -> None:
+def test_arbitrary_documents_are_accepted_or_refused(kind: str, good: str, state: Path) -> None:
     part = {"projects": files.projects, "settings": files.settings, "journals": files.journals}[kind]()
 
     @examples(st.dictionaries(NAMES, JSON))
@@ -75,7 +75,7 @@ def test_arbitrary_documents_are_answered_or_refused(kind: str, good: str, state
 
 
 @examples(st.dictionaries(st.text(), st.text()), st.dictionaries(st.text(), JSON))
-def test_arbitrary_model_headers_are_answered_or_refused(
+def test_arbitrary_model_headers_are_accepted_or_refused(
     state: Path, metadata: dict[str, str], tensors: dict[str, object]
 ) -> None:
     header = json.dumps({"__metadata__": {**metadata, "frn.format": "frn-model"}, **tensors}).encode()
@@ -96,7 +96,7 @@ CONTENT = st.dictionaries(st.text(min_size=1), st.binary(max_size=99), max_size=
 
 
 @examples(CONTENT, st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2]))
-def test_zips_with_arbitrary_names_are_answered_or_refused(
+def test_zips_with_arbitrary_names_are_accepted_or_refused(
     state: Path, content: dict[str, bytes], compression: int
 ) -> None:
     file = io.BytesIO()
@@ -107,7 +107,7 @@ def test_zips_with_arbitrary_names_are_answered_or_refused(
 
 
 @examples(CONTENT, st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT]), st.text())
-def test_tars_with_arbitrary_names_and_links_are_answered_or_refused(
+def test_tars_with_arbitrary_names_and_links_are_accepted_or_refused(
     state: Path, content: dict[str, bytes], kind: int, link: str
 ) -> None:
     file = io.BytesIO()
@@ -124,7 +124,7 @@ def test_tars_with_arbitrary_names_and_links_are_answered_or_refused(
 
 
 @examples(st.lists(st.dictionaries(st.sampled_from(["total_steps", "loss"]), JSON) | JSON))
-def test_arbitrary_metrics_are_answered_or_refused(state: Path, lines: list[object]) -> None:
+def test_arbitrary_metrics_are_accepted_or_refused(state: Path, lines: list[object]) -> None:
     run = RunFolder(state)
     run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
     run.rewind_metrics(TrainState(total_steps=3))

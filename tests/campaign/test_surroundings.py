@@ -1,4 +1,4 @@
-"""Kills at every file operation, a full disk, and a clock that goes backwards."""
+"""Kills at every file operation, a full disk, and a clock that is set back."""
 
 import itertools
 import os
@@ -55,7 +55,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("kind", ["project", "set"])
-def test_full_disk_gives_one_line_and_keeps_old_files(small_disk: Path, kind: str) -> None:
+def test_full_disk_gives_a_one_line_error_and_keeps_old_files(small_disk: Path, kind: str) -> None:
     path, out = small_disk / "x.frn.json", small_disk / "out"
     save_project(path, project("old"))
     write_set(out, {"a": b"old", "b": b"old"})
@@ -71,7 +71,7 @@ def test_full_disk_gives_one_line_and_keeps_old_files(small_disk: Path, kind: st
     assert not [entry for entry in small_disk.rglob(".*") if entry.name != ".x.frn.json"]
 
 
-def test_leftovers_are_removed_after_the_clock_went_back(tmp_path: Path) -> None:
+def test_leftovers_are_removed_after_the_clock_is_set_back(tmp_path: Path) -> None:
     stale = tmp_path / ".x.frn.json.0123abcd"
     stale.touch()
     os.utime(stale, (time.time() + 9e6,) * 2)

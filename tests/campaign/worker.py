@@ -1,4 +1,4 @@
-"""`python -m tests.campaign.worker PART SEED FIRST COUNT KEEP`: a line when ready, then a line of JSON per case."""
+"""`python -m tests.campaign.worker PART SEED FIRST COUNT KEEP`: print a line when ready, then a JSON line per case."""
 
 import json
 import os

@@ -7,7 +7,7 @@ from decoding.network import Decoder, UpBlock, build_decoder
 from torch import nn
 
 
-def test_resnet12_decoder_has_the_shapes_of_the_paper() -> None:
+def test_resnet12_decoder_has_the_shapes_given_in_the_paper() -> None:
     with torch.device("meta"):
         decoder = build_decoder(640, grid=5, size=84)
         x = torch.empty(2, 640, 5, 5)
@@ -33,7 +33,7 @@ def test_conv4_decoder_mirrors_its_backbone(grid: int, size: int, widths: list[i
     assert images.abs().max() <= 1
 
 
-def test_decoder_block_has_the_two_branches_of_the_paper() -> None:
+def test_decoder_block_has_the_two_branches_given_in_the_paper() -> None:
     block, x = UpBlock(4, 3).double().eval(), torch.randn(2, 4, 5, 5, dtype=torch.float64)
     weights = dict(block.named_parameters())
 
@@ -49,7 +49,7 @@ def test_decoder_block_has_the_two_branches_of_the_paper() -> None:
         torch.testing.assert_close(block(x), F.elu(main + side))
 
 
-def test_location_of_the_map_keeps_its_place_in_the_image() -> None:
+def test_each_map_location_keeps_its_place_in_the_image() -> None:
     """Rows of the map are rows of the grid: a change at the top left of the map changes the top left of the image."""
     decoder = Decoder(8, (8, 4), grid=6, size=24).eval()
     maps = torch.randn(1, 36, 8)

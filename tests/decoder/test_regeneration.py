@@ -61,7 +61,7 @@ def test_decoder_learns_without_changing_its_model(images: StoredImages, tmp_pat
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_an_interrupted_run_resumes_bit_for_bit(images: StoredImages, tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_with_bit_identical_results(images: StoredImages, tmp_path: Path) -> None:
     schedule = DecoderSchedule(epochs=2, batch=20)
     asked = iter([False, False, False, True])
     train_decoder(small(), images, tmp_path / "whole", schedule, RunSettings())
@@ -73,7 +73,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(images: StoredImages, tmp_path: 
     assert all(torch.equal(tensor, pieces[name]) for name, tensor in whole.items())
 
 
-def test_used_folder_other_settings_and_other_models_are_refused(images: StoredImages, tmp_path: Path) -> None:
+def test_a_used_folder_and_different_settings_or_models_are_refused(images: StoredImages, tmp_path: Path) -> None:
     schedule, run = DecoderSchedule(epochs=1, batch=30), tmp_path / "run"
     train_decoder(small(), images, run, schedule, RunSettings())
     with pytest.raises(FrnError, match=r"already contains a run\. Add --resume"):
@@ -92,7 +92,7 @@ def test_used_folder_other_settings_and_other_models_are_refused(images: StoredI
         load_decoder(tmp_path / "none", other)
 
 
-def test_maps_are_multiplied_by_the_root_of_their_channels() -> None:
+def test_maps_are_multiplied_by_the_root_of_their_channel_count() -> None:
     maps = torch.ones(1, 2, 640)
     torch.testing.assert_close(decoder_input(maps), 640**0.5 * maps)
 

@@ -1,4 +1,4 @@
-"""The card beside the exported files: its statements are true, and its code runs without this library."""
+"""The model card among the exported files: its statements are true, and its code runs without this library."""
 
 import json
 import re
@@ -78,7 +78,7 @@ def maps_of(extractor: Extractor, paths: Sequence[Path]) -> Maps:
     return extractor.feature_maps(np.stack([extractor.transform(open_image(path)) for path in paths]))
 
 
-def test_code_of_the_card_runs_in_a_bare_python_with_the_same_answers(
+def test_code_on_the_card_runs_in_a_bare_python_with_the_same_answers(
     bare_python: Path, moths: Path, tmp_path: Path
 ) -> None:
     for module in ("torch", "frn", "onnx"):
@@ -116,7 +116,9 @@ def test_code_of_the_card_runs_in_a_bare_python_with_the_same_answers(
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_card_preprocesses_an_image_like_the_model(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_on_the_card_preprocesses_an_image_as_the_model_does(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = exported(TRANSFORMS[name])
     (tmp_path / "features.onnx").write_bytes(files["features"])
     monkeypatch.chdir(tmp_path)
@@ -138,7 +140,7 @@ def test_all_pages_open_photos_with_the_same_code(page: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "turned", "p3", "cmyk", "grey"])
-def test_documented_code_opens_photos_like_the_program(kind: str, tmp_path: Path) -> None:
+def test_documented_code_opens_photos_as_the_program_does(kind: str, tmp_path: Path) -> None:
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize((64, 48))
     exif, profiles = Image.Exif(), {"p3": rgb_profile(DISPLAY_P3, 2.2), "cmyk": cmyk_profile(), "grey": grey_profile(1)}
     exif[0x0112] = 6 if kind in ("turned", "p3") else 1
@@ -148,7 +150,7 @@ def test_documented_code_opens_photos_like_the_program(kind: str, tmp_path: Path
     exec(OPEN_PHOTO, scope)
     opened = np.asarray(scope["open_photo"](tmp_path / "photo.jpg"))
     apart = np.abs(opened.astype(int) - np.asarray(open_image(tmp_path / "photo.jpg")))
-    assert apart.max() <= (kind not in ("plain", "turned"))  # each program rounds a profile's colours in its own way
+    assert apart.max() <= (kind not in ("plain", "turned"))  # each program rounds converted colours in its own way
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
@@ -187,7 +189,7 @@ def test_the_same_files_give_the_same_card() -> None:
     assert first == again
 
 
-def test_a_model_without_a_closed_form_head_gets_a_card_of_its_extractor() -> None:
+def test_a_model_without_a_closed_form_head_gets_a_card_for_its_extractor() -> None:
     card = model_card(exported(TRANSFORMS["as is"], "proto"), {})
     assert "| method | proto |" in card
     assert "| trained on | not recorded |" in card

@@ -1,4 +1,4 @@
-"""Other formats give the same results as the ONNX files, or are refused."""
+"""Files in other formats give the same results as the ONNX files, or are refused."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ def export(*words: object) -> Result:
 
 
 @pytest.mark.parametrize(("kind", "files"), [("ort", 5), ("openvino", 6)])
-def test_a_format_is_written_with_its_difference_and_removed_by_the_next_export(
+def test_a_format_is_written_its_difference_reported_and_the_next_export_removes_it(
     kind: str, files: int, tmp_path: Path
 ) -> None:
     if kind == "openvino":
@@ -47,13 +47,15 @@ def head() -> dict[str, bytes]:
     return {"head": head_graph(HeadParameters()).SerializeToString()}
 
 
-def test_file_with_other_results_is_refused(head: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_with_different_results_is_refused(head: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frn_export.formats.TOLERANCE", -1.0)
     with pytest.raises(FrnError, match=r"head as ort differs from the original .* Nothing was written"):
         converted(head, "ort")
 
 
-def test_a_missing_extra_is_reported_with_its_command(head: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported_with_its_install_command(
+    head: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "openvino", None)
     with pytest.raises(FrnError, match=r"--as openvino needs OpenVINO: .*openvino>=2024\.6"):
         converted(head, "openvino")

@@ -43,7 +43,7 @@ def sample(moths: Path, features: bytes) -> Sample:
     return draw_sample(moths / "val", Extractor(features, "conv4").transform)
 
 
-def test_every_sixth_image_calibrates_and_is_not_tested(sample: Sample) -> None:
+def test_every_sixth_image_is_used_for_calibration_and_not_for_testing(sample: Sample) -> None:
     assert sample.calibration.shape == (10, 32, 32, 3)
     assert sample.held_out.shape == (50, 32, 32, 3)
     assert sample.sizes == (10,) * 5
@@ -53,13 +53,13 @@ def test_every_sixth_image_calibrates_and_is_not_tested(sample: Sample) -> None:
 def test_int8_costs_the_shipped_model_little_accuracy(model: Model, features: bytes, sample: Sample) -> None:
     cost = measure_cost(model.head, features, int8(features, sample.calibration), sample)
     assert str(cost.shape) == "5-way 1-shot"
-    assert cost.before > 60  # chance is 20
+    assert cost.before > 60  # chance level is 20
     assert abs(cost.drop) <= 1
     cost.require(1)
 
 
 def test_labels_that_int8_changes_on_other_images_are_counted(model: Model, features: bytes) -> None:
-    """Calibrated on grey squares of nearly equal brightness, the model cannot tell moths apart."""
+    """Calibrated on grey squares of nearly equal brightness, the model cannot distinguish moths."""
     grey = np.stack([np.full((32, 32, 3), 120 + shade, np.uint8) for shade in range(8)])
     changed = labels_changed(model.head, features, int8(features, grey))
     assert 20 < changed <= LABELS
@@ -95,7 +95,7 @@ def test_nan_accuracy_loss_is_refused() -> None:
         (3, 7, "class 'moth 00' has 7 readable images, but int8 needs 8 images of every class"),
     ],
 )
-def test_too_few_classes_or_images_are_reported_with_the_number_needed(
+def test_too_few_classes_or_images_are_reported_with_the_required_number(
     moths: Path, tmp_path: Path, classes: int, images: int, reason: str
 ) -> None:
     few = copy_some(moths, tmp_path / "few", classes, images)
@@ -109,7 +109,7 @@ def test_eight_images_of_two_classes_are_enough(moths: Path, tmp_path: Path, mod
     assert str(measure_cost(model.head, features, features, sample).shape) == "2-way 1-shot"
 
 
-def test_more_than_sixty_images_are_reduced_evenly(tmp_path: Path) -> None:
+def test_more_than_sixty_images_are_subsampled_evenly(tmp_path: Path) -> None:
     for name, images in (("jay", 61), ("wren", 60)):
         (tmp_path / name).mkdir()
         for number in range(images):

@@ -1,4 +1,4 @@
-"""The checks that an export must pass before it is written."""
+"""Checks that an export must pass before it is written."""
 
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def test_half_precision_has_its_own_tolerance() -> None:
         compare_features(model, smaller).require()
 
 
-def test_another_models_files_are_refused() -> None:
+def test_files_from_a_different_model_are_refused() -> None:
     model, other = small_model(), small_model(1)
     with pytest.raises(FrnError, match=r"features.onnx differs .* Nothing was written"):
         compare_features(model, features_file(other), allowed=HALF_TOLERANCE).require()
@@ -90,7 +90,7 @@ def test_a_nan_difference_is_refused() -> None:
         Difference("x", float("nan"), 1e-6, "y").require()
 
 
-def test_classifier_file_answers_like_its_classes(classifier: Classifier, photos: list[Path]) -> None:
+def test_classifier_file_gives_the_same_answers_as_its_classes(classifier: Classifier, photos: list[Path]) -> None:
     graph = classifier_graph(classifier.extractor.data, classifier.classes).SerializeToString()
     found = compare_classifier(classifier, graph, photos)
     found.require()
@@ -105,7 +105,7 @@ def test_classifier_file_with_swapped_names_is_refused(classifier: Classifier, p
         compare_classifier(classifier, graph, photos)
 
 
-def test_a_classifier_file_of_other_examples_is_refused(
+def test_a_classifier_file_with_different_examples_is_refused(
     classifier: Classifier, photos: list[Path], moths: Path
 ) -> None:
     other = Classifier(classifier.extractor)
@@ -116,7 +116,7 @@ def test_a_classifier_file_of_other_examples_is_refused(
 
 
 def test_file_just_beyond_the_tolerance_is_refused() -> None:
-    """The tolerances of features and head are five parts in a million."""
+    """The tolerances for features and head are five parts per million."""
     model = small_model()
     graph = features_file(model)
     with torch.no_grad():

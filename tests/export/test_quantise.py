@@ -42,7 +42,7 @@ def cosine_distance(before: bytes, after: bytes, pixels: Pixels) -> float:
     return float((1 - (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).max())
 
 
-def test_half_precision_halves_the_file_and_keeps_the_features(features: bytes, pixels: Pixels) -> None:
+def test_half_precision_halves_the_file_size_and_keeps_features_similar(features: bytes, pixels: Pixels) -> None:
     smaller = half(features)
     assert len(smaller) <= 0.51 * len(features)
     assert cosine_distance(features, smaller, pixels) <= 1e-5
@@ -56,7 +56,9 @@ def test_only_weights_are_stored_in_half_precision(features: bytes) -> None:
     assert kinds.count((1, TensorProto.FLOAT)) == 4  # biases
 
 
-def test_int8_quarters_the_file_with_similar_features(features: bytes, quantised: bytes, pixels: Pixels) -> None:
+def test_int8_quarters_the_file_size_and_keeps_features_similar(
+    features: bytes, quantised: bytes, pixels: Pixels
+) -> None:
     assert len(quantised) <= 0.3 * len(features)
     assert cosine_distance(features, quantised, pixels) <= 7e-3
 
@@ -95,7 +97,7 @@ def test_int8_prints_nothing_and_leaves_no_files(
     assert capfd.readouterr() == ("", "")
 
 
-def test_another_process_makes_the_same_bytes_without_torch(
+def test_a_separate_process_writes_the_same_bytes_without_torch(
     features: bytes, quantised: bytes, pixels: Pixels, tmp_path: Path
 ) -> None:
     code = (
@@ -112,7 +114,7 @@ def test_another_process_makes_the_same_bytes_without_torch(
     assert result.stderr == ""
 
 
-def test_full_temporary_folder_gives_one_line(
+def test_full_temporary_folder_gives_a_one_line_error(
     features: bytes, pixels: Pixels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))

@@ -1,4 +1,4 @@
-"""Put the scripts' folder on the import path, as Python does when it runs a script."""
+"""Add the scripts' folder to the import path, as Python does when it runs a script."""
 
 import sys
 from pathlib import Path

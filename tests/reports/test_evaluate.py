@@ -1,4 +1,4 @@
-"""The page of an evaluation."""
+"""The page about an evaluation."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from tests.benchmarks.scripts import invoke
 from tests.frn.report.test_reports import assert_alone
 
 
-def test_a_report_of_an_evaluation_shows_every_shot_and_the_same_numbers(moths: Path, tmp_path: Path) -> None:
+def test_an_evaluation_report_shows_every_shot_with_the_same_numbers(moths: Path, tmp_path: Path) -> None:
     out = tmp_path / "eval.html"
     words = list(map(str, ("conv4", "--data", moths, "--way", 2, "--queries", 5, "--episodes", 30)))
     plain = CliRunner().invoke(app, ["eval", *words, "--csv"], catch_exceptions=False)
@@ -32,7 +32,7 @@ def test_a_report_of_an_evaluation_shows_every_shot_and_the_same_numbers(moths: 
     assert [row["shot"] for row in rows] == ["1", "5"]
 
 
-def test_too_few_classes_for_unknown_ones_are_reported(moths: Path, tmp_path: Path) -> None:
+def test_too_few_classes_to_measure_unknown_photos_are_reported(moths: Path, tmp_path: Path) -> None:
     out = tmp_path / "eval.html"
     invoke("evaluate", "conv4", "--data", moths, "--shot", 1, "--queries", 5, "--episodes", 5, "--out", out)
     assert "Not measured: this needs twice as many classes" in out.read_text(encoding="utf-8")

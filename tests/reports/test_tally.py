@@ -14,7 +14,7 @@ OWNER = np.repeat(np.arange(4), SIZES)
 
 @pytest.fixture
 def tally() -> Tally:
-    """Forty episodes with random answers, recorded in pieces and out of order."""
+    """Forty episodes with random answers, recorded in chunks and out of order."""
     made, logits = Tally(SIZES, SHAPE, 40), np.random.default_rng(0).normal(size=(40, 12, 3)) * 2
     for start in (16, 0, 32, 8, 24):
         sampled = np.stack([evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(start, start + 8)])
@@ -41,7 +41,7 @@ def test_confusion_counts_every_query_once(tally: Tally) -> None:
     assert (tallies.confusion(tally) == expected).all()
 
 
-def test_recall_is_the_mean_of_the_episodes_that_drew_the_class(tally: Tally) -> None:
+def test_recall_is_the_mean_over_episodes_that_drew_the_class(tally: Tally) -> None:
     mean, half_width = tallies.recall(tally)
     right = [truth == answer for truth, answer, _, _ in by_hand(tally)]
     for label in range(4):
@@ -52,7 +52,7 @@ def test_recall_is_the_mean_of_the_episodes_that_drew_the_class(tally: Tally) ->
         assert half_width[label] == pytest.approx(196 * np.std(episodes) / len(episodes) ** 0.5)
 
 
-def test_the_calibration_error_is_the_weighted_gap_of_the_bins(tally: Tally) -> None:
+def test_the_calibration_error_is_the_weighted_mean_gap_over_bins(tally: Tally) -> None:
     gap, queries = 0.0, by_hand(tally)
     for bin_ in range(BINS):
         inside = [(p, t == a) for t, a, _, p in queries if bin_ / BINS <= p < (bin_ + 1) / BINS]
@@ -93,10 +93,10 @@ def test_class_that_was_never_drawn_has_no_recall() -> None:
     assert tallies.recall(made)[0][:2].tolist() == [100, 100]
 
 
-def test_one_wrong_answer_of_each_image_is_not_counted(tally: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_wrong_answer_per_image_is_not_counted(tally: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, wrong = np.array([2, 10, 1, 4, 3]), np.array([2, 5, 1, 0, 1])
     monkeypatch.setattr(tallies, "asked", lambda tally: (asked, wrong))
-    # (wrong - 1) / queries is 0.5, 0.4, 0, -, 0; "-" was never wrong
+    # (wrong - 1) / queries is 0.5, 0.4, 0, -, 0; "-" means never wrong
     assert tallies.hardest_images(tally, 5).tolist() == [0, 1, 2, 4]
     assert tallies.hardest_images(tally, 1).tolist() == [0]
 

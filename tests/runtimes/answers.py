@@ -1,4 +1,4 @@
-"""`python answers.py FOLDER`: print the results of exported files in this environment's onnxruntime as JSON."""
+"""`python answers.py FOLDER`: run exported files in this environment's onnxruntime and print the results as JSON."""
 
 import json
 import sys

@@ -9,7 +9,7 @@ import pytest
 
 
 def python_with(place: Path, *packages: str) -> str:
-    """Return the Python of a new environment with these packages, or skip the test without a network."""
+    """Return the Python of a new environment with these packages, or skip the test without network access."""
     python = place / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     if not place.is_dir():
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
@@ -18,7 +18,7 @@ def python_with(place: Path, *packages: str) -> str:
 
 
 def node_with(place: Path, package: str, script: str) -> list[str]:
-    """Return the command that runs a script of this folder with a Node.js package; skip the test without a network."""
+    """Return the command that runs a script from this folder with a Node.js package, or skip the test if offline."""
     if not shutil.which("node") or not shutil.which("npm"):
         pytest.skip("no Node.js here")
     if not place.is_dir():

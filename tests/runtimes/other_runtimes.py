@@ -18,14 +18,14 @@ Arrays = dict[str, Any]
 
 
 def outputs_of(graph: Path) -> list[str]:
-    """Names of a graph's outputs, in order."""
+    """Names of the outputs of a graph, in order."""
     import onnx
 
     return [value.name for value in onnx.load(graph).graph.output]
 
 
 def reference(graph: Path, inputs: Arrays, names: list[str]) -> Arrays:
-    """Run onnx's reference evaluator."""
+    """Run the onnx reference evaluator."""
     from onnx.reference import ReferenceEvaluator
 
     return dict(zip(names, ReferenceEvaluator(str(graph)).run(names, inputs), strict=True))
@@ -41,7 +41,7 @@ def openvino(graph: Path, inputs: Arrays, names: list[str]) -> Arrays:
 
 
 def tract(graph: Path, inputs: Arrays, names: list[str]) -> Arrays:
-    """Run tract's Python bindings, for the sizes of the inputs."""
+    """Run tract through its Python bindings, for the given input sizes."""
     import tract
 
     model = tract.onnx().load(str(graph))
@@ -65,7 +65,7 @@ def onnx2torch(graph: Path, inputs: Arrays, names: list[str]) -> Arrays:
 
 
 def ncnn(graph: Path, inputs: Arrays, names: list[str]) -> Arrays:
-    """Convert the graph by pnnx for one image, and run it in ncnn."""
+    """Convert the graph with pnnx for one image, and run it in ncnn."""
     import ncnn
     import pnnx
 
@@ -108,7 +108,7 @@ def main() -> None:
     try:
         found = run(Path(sys.argv[2]), inputs, list(expected))
         told["difference"] = max(float(np.abs(np.asarray(found[name]) - expected[name]).max()) for name in expected)
-    except Exception as error:  # any error of a runtime goes into its row of the table
+    except Exception as error:  # any error from a runtime goes into its table row
         told["error"] = f"{type(error).__name__}: {error}"
     print(json.dumps(told))
 

@@ -1,7 +1,7 @@
-"""The programs of docs/guides/clusters with two local workers, one of which is killed: `pytest -m runtimes`.
+"""The programs in docs/guides/clusters with two local workers, one of which is killed: `pytest -m runtimes`.
 
-Each library is installed into a separate environment, which needs a network and some minutes. `FRN_RUNTIMES` names a
-folder that keeps them.
+Each library is installed into a separate environment, which needs network access and takes a few minutes.
+`FRN_RUNTIMES` names a folder in which the environments are kept.
 """
 
 import json
@@ -28,11 +28,11 @@ COPIES = 12
 """Seconds per photo, so that a worker is still busy when it is killed."""
 PACKAGES = {"ray": "ray[data]", "dask": "dask[distributed]"}
 WORKER = {"ray": "MapWorker", "dask": "multiprocessing.spawn"}
-"""Text in the command line of a worker."""
+"""Text that identifies the command line of a worker."""
 
 
 def workers(kind: str, parent: int) -> list[int]:
-    """Return processes below `parent` that are workers and have started to classify."""
+    """Return descendants of `parent` that are workers and have started to classify."""
     found, family = [], {parent}
     for place in sorted(Path("/proc").glob("[0-9]*"), key=lambda each: int(each.name)):
         try:
@@ -50,7 +50,7 @@ def workers(kind: str, parent: int) -> list[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
 @pytest.mark.parametrize("kind", PACKAGES)
-def test_a_killed_worker_loses_no_photo(kind: str, tmp_path: Path) -> None:
+def test_killing_a_worker_loses_no_photo(kind: str, tmp_path: Path) -> None:
     place = Path(os.environ.get("FRN_RUNTIMES", tmp_path)) / kind
     python = python_with(place, PACKAGES[kind])
     photos = tmp_path / "photos"

@@ -1,7 +1,7 @@
 """Exported files in the oldest and newest onnxruntime and in onnxruntime-node: `pytest -m runtimes`.
 
-Each is installed into a separate environment, which needs a network and some minutes. `FRN_RUNTIMES` names a folder
-that keeps them.
+Each is installed into a separate environment, which needs network access and takes a few minutes. `FRN_RUNTIMES` names
+a folder in which the environments are kept.
 """
 
 import json
@@ -38,7 +38,7 @@ HERE = Path(__file__).parent
 SAMPLES = HERE.parents[1] / "assets" / "samples"
 PRECISIONS = ("fp32", "fp16", "int8")
 SIZES = ((200, 200), (320, 240), (96, 130), (64, 64), (300, 40))
-"""Sizes of the photos (width, height): some shrink, some grow, one is a strip."""
+"""Sizes of the photos (width, height): some are reduced, some enlarged, and one is a strip."""
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def _write_photos(folder: Path, queries: list[Path], classifier: Classifier) -> 
 
 
 @pytest.mark.parametrize("runtime", ["oldest", "newest", "node"])
-def test_another_runtime_gives_the_same_labels(runtime: str, exported: Path, tmp_path: Path) -> None:
+def test_other_runtimes_give_the_same_labels(runtime: str, exported: Path, tmp_path: Path) -> None:
     place = Path(os.environ.get("FRN_RUNTIMES", tmp_path)) / runtime
     if runtime == "oldest" and sys.version_info >= (3, 13):
         pytest.skip(f"onnxruntime {OLDEST_RUNTIME} is for Python up to 3.12")
@@ -115,7 +115,7 @@ KINDS = {"photos": "classifier.onnx", "batch": "classifier-batch.onnx"}
 
 
 ALLOWED = {"fp32": 5e-3, "fp16": 5e-3, "int8": 2e-2}
-"""Allowed difference of a probability. In int8, one grey level can move an activation by one step."""
+"""Allowed difference of a probability. In int8, one grey level can change an activation by one step."""
 
 
 def _compare(found: list[list[Any]], folder: Path) -> float:
@@ -134,7 +134,7 @@ OTHERS = {
     "onnx2torch": ("onnx2torch", ["onnx2torch"]),
     "ncnn": ("ncnn, by pnnx, one image", ["ncnn", "pnnx"]),
 }
-"""Runtimes of other projects: their names in the table, and the packages that they need besides ours."""
+"""Third-party runtimes: their names in the table, and the additional packages that they need."""
 SAME = {"features": 1e-5, "head": 1e-4, "preprocess": 1.001 / 255, "classifier": 5e-3, "classifier-batch": 1e-4}
 """Largest difference of an output that counts as equal; for preprocessed images it is one grey level."""
 PAGE = HERE.parents[1] / "docs" / "guides" / "runtimes.md"
@@ -164,7 +164,7 @@ def cases(folder: Path) -> None:
         np.savez(folder / f"{name}.npz", allow_pickle=False, **given, **{f".{output}": found})
 
 
-def test_table_of_other_runtimes(exported: Path, tmp_path: Path) -> None:
+def test_table_of_other_runtimes_is_written_into_the_guide(exported: Path, tmp_path: Path) -> None:
     """Write the results of each runtime into the guide; all of them must run the extractor."""
     folder = exported / "fp32"
     cases(folder)

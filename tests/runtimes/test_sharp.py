@@ -1,4 +1,4 @@
-"""Photos with profiles and EXIF tags have the same pixels in sharp as here. `pytest -m runtimes`."""
+"""Photos with profiles and EXIF tags give the same pixels in sharp as in frn. `pytest -m runtimes`."""
 
 import os
 import subprocess

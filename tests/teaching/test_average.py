@@ -1,4 +1,4 @@
-"""The mean of the weights of several runs."""
+"""Averaging the weights of several runs."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def test_every_weight_and_statistic_is_the_mean(tmp_path: Path) -> None:
     assert mean.record == {"preset": "demo-0", "data": "moths", "mean_of": [model.record for model in models]}
 
 
-def test_mean_of_a_model_and_itself_is_the_model() -> None:
+def test_averaging_a_model_with_itself_returns_the_model() -> None:
     model = build(0)
     images = torch.rand(2, 3, 32, 32)
     assert torch.equal(mean_model([model, model]).feature_maps(images), model.feature_maps(images))

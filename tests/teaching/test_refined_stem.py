@@ -1,4 +1,4 @@
-"""A network with larger patches starts with the same function."""
+"""A network with larger patches starts by computing the same function."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ def network(stem: int) -> ResNet12:
     return ResNet12((4, 6), stem=stem).eval()
 
 
-def test_larger_patches_start_as_the_function_of_the_averaged_image() -> None:
+def test_larger_patches_start_with_the_same_function_of_the_averaged_image() -> None:
     coarse, fine = network(4), network(6)
     refine_stem(coarse, fine)
     image = torch.rand(2, 3, 48, 48)

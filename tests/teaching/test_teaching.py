@@ -1,4 +1,4 @@
-"""Teaching: stored answers of teachers, losses, and a run that can be resumed."""
+"""Teaching: stored teacher outputs, losses, and a run that can be resumed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +63,7 @@ def run(out: Path, recipe: TeachingRecipe = RECIPE, *, steps: int | None = None,
     )  # fmt: skip
 
 
-def test_stopped_teaching_resumes_bit_for_bit(tmp_path: Path) -> None:
+def test_stopped_teaching_resumes_with_bit_identical_results(tmp_path: Path) -> None:
     assert run(tmp_path / "whole").finished
     assert not run(tmp_path / "parts", steps=4).finished
     assert run(tmp_path / "parts", resume=True).finished
@@ -78,7 +78,7 @@ def test_student_learns_to_agree_with_its_teachers(tmp_path: Path) -> None:
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
 
 
-def test_the_result_keeps_a_share_of_the_initial_weights(tmp_path: Path) -> None:
+def test_the_result_contains_a_share_of_the_initial_weights(tmp_path: Path) -> None:
     name = "backbone.blocks.1.conv1.0.weight"
     began = model().state_dict()[name]
     moved = []
@@ -116,7 +116,7 @@ def test_student_equal_to_its_teacher_has_zero_loss() -> None:
     assert neighbour_divergence(features, torch.randn(6, 4)).item() > 0.1
 
 
-def test_whitening_removes_half_of_the_spread() -> None:
+def test_whitening_takes_the_square_root_of_the_spread() -> None:
     torch.manual_seed(0)
     sample = torch.randn(20000, 2) * torch.tensor([4.0, 1.0]) + 7
     whitened = Whitening(sample)(sample)
@@ -124,7 +124,7 @@ def test_whitening_removes_half_of_the_spread() -> None:
     assert (whitened.std(0)[0] / whitened.std(0)[1]).item() == pytest.approx(2, rel=0.05)
 
 
-def test_recipe_for_other_data_is_refused(tmp_path: Path) -> None:
+def test_recipe_for_different_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="the recipe is for 5 labelled data sets, not 1"):
         run(tmp_path, TeachingRecipe())
     (tmp_path / "recipe.toml").write_text("way = 1\n")

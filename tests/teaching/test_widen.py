@@ -19,7 +19,7 @@ def network(*channels: int, stem: int = 2) -> ResNet12:
     return net.eval()
 
 
-def test_wider_network_starts_as_the_same_function() -> None:
+def test_wider_network_starts_with_the_same_function() -> None:
     torch.manual_seed(0)
     narrow, wide = network(4, 8), network(6, 20)
     widen(narrow, wide)
@@ -40,12 +40,12 @@ def test_copies_of_a_channel_diverge_in_training() -> None:
 
 
 @pytest.mark.parametrize(("narrow", "wide"), [((8, 8), (6, 8)), ((4, 8), (4, 8, 16))])
-def test_other_networks_are_refused(narrow: tuple[int, ...], wide: tuple[int, ...]) -> None:
+def test_unrelated_networks_are_refused(narrow: tuple[int, ...], wide: tuple[int, ...]) -> None:
     with pytest.raises(FrnError, match=r"cannot be widened|same blocks"):
         widen(network(*narrow), network(*wide))
 
 
-def test_a_widened_model_file_computes_the_same(tmp_path: Path) -> None:
+def test_a_widened_model_file_computes_the_same_function(tmp_path: Path) -> None:
     narrow = Model(ModelConfig(backbone="resnet9-patch4", method="frn", last_pool=False)).eval()
     save_model(narrow, tmp_path / "narrow.safetensors", {"data": "moths"})
     words = (

@@ -1,4 +1,4 @@
-"""Run widgets and the app in tests, and read the screen. Only this file uses Textual's private parts."""
+"""Run widgets and the app in tests, and read the screen. Only this file uses private parts of Textual."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,7 +24,7 @@ Scenario = Callable[[Pilot[None], list[Message]], Awaitable[None]]
 
 @pytest.fixture(scope="session", autouse=True)
 def looked_at_often() -> Iterator[None]:
-    """A pilot waits until the app has been idle for a while; 20 ms would take half of the tests' time."""
+    """A pilot waits until the app has been idle for a while; 20 ms would account for half of the test time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual._wait.SLEEP_GRANULARITY", 0.004)
         patch.setattr("textual._wait.SLEEP_IDLE", 0.0004)
@@ -63,7 +63,7 @@ def private_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Driver:
-    """Waits for the app instead of sleeping."""
+    """Drives the app, and waits for it instead of sleeping."""
 
     def __init__(self, app: FrnApp, pilot: Pilot[None]) -> None:
         self.app, self.pilot = app, pilot
@@ -99,7 +99,7 @@ class Driver:
 
 @pytest.fixture
 def driver() -> type[Driver]:
-    """Return the class, for tests that make their own app."""
+    """Return the class, for tests that create their own app."""
     return Driver
 
 
@@ -179,14 +179,14 @@ def lines() -> Callable[[App[Any]], list[str]]:
 
 @pytest.fixture
 def sent() -> Callable[[App[Any]], str]:
-    """Return the bytes that show the screen in a terminal."""
+    """Return the bytes that draw the screen in a terminal."""
 
     def sent(app: App[Any]) -> str:
         parts = []
         for strip in app.screen._compositor.render_strips():
             for text, style, _ in strip:
                 if style is not None:
-                    style._ansi = None  # drop styles of other apps, because styles are shared
+                    style._ansi = None  # drop styles from other apps, because styles are shared
                     text = style.render(text, color_system=app.console._color_system)
                 parts.append(text)
             parts.append("\n")

@@ -15,7 +15,7 @@ from frn.system.processes.messages import convert, decode, encode
 
 
 class FakeEngine(EngineClient):
-    """Photos are files named CLASS-NUMBER.jpg, and a photo is answered by its name. Files named bad* are broken."""
+    """Photos are files named CLASS-NUMBER.jpg, and the answer follows from the name. Files named bad* are broken."""
 
     FOLDERS: ClassVar[dict[str, list[str]]] = {
         "/photos": ["jay", "owl", "wren"],
@@ -25,7 +25,7 @@ class FakeEngine(EngineClient):
         "/queries": ["bad-2.jpg", "jay-10.jpg", "owl-10.jpg", "owl-11.jpg", "swan-1.jpg", "wren-10.jpg"],
         "/home": ["birds.frn.json", "features.onnx"],
     }
-    """Content of the disk, by folder."""
+    """Content of the disk by folder."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,27 +40,27 @@ class FakeEngine(EngineClient):
         self.left: dict[str, Any] = {}
         """Journal of a killed app."""
         self.left_before: list[dict[str, Any]] = []
-        """Journals that others left before it."""
+        """Older journals left by other apps."""
         self.kept: dict[str, Any] | None = None
         """This app's own journal."""
         self.written: dict[str, str] = {}
         self.sorted: list[tuple[str, str, bool]] = []
-        """Photos that were sorted into folders: the folder, and whether they were moved."""
+        """Sorts into folders: the folder, and whether photos were moved."""
         self.moved: list[dict[str, str]] = []
-        """Photos that were moved back or moved again: from where to where."""
+        """Photos that were moved back or again: source and target."""
         self.settled: dict[str, str] = {}
         """Photos that a program was moving when it was killed."""
         self.sorted_beside: tuple[str, ...] = ()
         """All labels with a folder in the last sort."""
         self.sizes: dict[str, int] = {}
-        """Sizes of files that do not have 1 byte."""
+        """Sizes of files that are not 1 byte."""
         self.away: set[str] = set()
-        """Photos that are missing from their path."""
+        """Photos that no longer exist at their path."""
         self.holders: dict[str, int] = {}
-        """Processes of other apps, by the projects that they have open."""
+        """Processes of other apps by open project."""
         self.locked: str | None = None
         self.chance: random.Random | None = None
-        """Decides how long an answer takes, and whether it fails."""
+        """Determines how long an answer takes, and whether it fails."""
 
     @property
     def pid(self) -> int | None:

@@ -17,7 +17,7 @@ AnyRounds = Annotated[
 
 
 def run(main: Callable[..., None]) -> None:
-    """Run a script's command with one BLAS thread; the libraries read these variables when they load."""
+    """Run a script's command with one BLAS thread; libraries read these variables when they are loaded."""
     if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ONE_THREAD)
     typer.run(main)

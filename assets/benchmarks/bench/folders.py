@@ -1,4 +1,4 @@
-"""Folders of drawn moths for measurements. Extra bytes at a JPEG's end make a different file with the same image."""
+"""Folders of moth drawings, for benchmarks. Bytes appended to a JPEG make a different file with the same image."""
 
 import os
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ class Photos:
     """Location of the folders."""
 
     twenty: Path
-    """20 classes of 5."""
+    """20 classes of 5 photos."""
     hundreds: Path
-    """200 classes of 5."""
+    """200 classes of 5 photos."""
     queries: list[Path]
-    """One more moth of each of the 20 classes."""
+    """One more moth from each of the 20 classes."""
     extra: Path
-    """A folder with so many photos that embedding them takes long."""
+    """A folder with so many photos that embedding them takes a long time."""
     thousand: Path
-    """1,000 more."""
+    """1,000 more photos."""
     home: Path
     """A folder that contains only `many`."""
     many: Path
-    """A folder of 10,000."""
+    """A folder of 10,000 photos."""
     large: list[Path]
     """Photos of 12 megapixels."""
 

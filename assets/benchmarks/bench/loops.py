@@ -1,4 +1,4 @@
-"""The timed runs of the paper, and the options of both scripts that time them."""
+"""The runs from the paper that are timed, and the options of both scripts that time them."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 PRESETS = {"resnet12": "cub-cropped-resnet12", "conv4": "cub-cropped-conv4"}
-"""The paper's runs on birds, by backbone; images of 84 x 84 pixels."""
+"""The paper's runs on birds by backbone, with 84 x 84 pixel images."""
 
 Backbone = Annotated[
     Literal["resnet12", "conv4"] | None, typer.Option(help="Backbone, at 84 x 84 pixels.", show_default="both")

@@ -1,4 +1,4 @@
-"""Photos for timing: your own data set, or rendered photos."""
+"""Photos for timing: from your own data set or rendered."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,14 @@ Pools = Annotated[
 Classes = dict[str, list[Path]]
 """The photos of each class."""
 SIDE = 256
-"""Pixels of a drawn photo."""
+"""Pixels of a rendered photo."""
 
 
 def timed_classes(data: Path | None, way: int, each: int, drawn_into: Path) -> Classes:
-    """Provide classes with photos, from a folder of class folders or drawn into an empty folder.
+    """Provide classes of photos, from a folder of class folders or rendered into an empty folder.
 
-    The time for a photo does not depend on its content. So only one photo of each class is drawn and used repeatedly,
-    and classes with too few photos repeat theirs. Raises FrnError if the folder has too few classes.
+    Timings do not depend on the content of photos. So only one photo per class is rendered and used repeatedly, and
+    photos of classes that are too small are repeated. Raises FrnError if the folder has too few classes.
     """
     if data is not None:
         classes = draw_classes(pooled_classes([data]), way, each, seed=0, least=1)
@@ -46,7 +46,7 @@ def timed_classes(data: Path | None, way: int, each: int, drawn_into: Path) -> C
 
 
 def in_memory(classes: Classes, transform: EvaluationTransform | int) -> StoredImages:
-    """Return the pixels of the photos, as the cache of decoded images has them."""
+    """Return the pixels of the photos, as stored in the cache of decoded images."""
     decoded = {}
     for path in {path for files in classes.values() for path in files}:
         image = open_image(path)
@@ -58,7 +58,7 @@ def in_memory(classes: Classes, transform: EvaluationTransform | int) -> StoredI
 
 
 def pool_roots(pool: str) -> list[Path]:
-    """Return the folders of a pool."""
+    """Return the class folders of a pool."""
     return [Path(root) for root in pool.split(os.pathsep)]
 
 
@@ -69,7 +69,7 @@ def pooled_classes(roots: Sequence[Path]) -> Classes:
 
 
 def draw_classes(classes: Mapping[str, Sequence[Path]], count: int, photos: int, seed: int, *, least: int) -> Classes:
-    """Draw classes of at least `least` photos, with at most `photos` each, in random order.
+    """Draw classes with at least `least` photos, at most `photos` from each, in random order.
 
     Raises FrnError if there are too few.
     """

@@ -1,7 +1,7 @@
-"""The authors' loops, written plainly: files are decoded in each step, one image at a time, with Eq. 10 by an inverse.
+"""The authors' loops in plain form: files are decoded in each step, one image at a time; Eq. 10 uses an inverse.
 
 The code is new, but follows the authors' public code (its loader, its order of layers, its formulations). Weights are
-in a `Model`, so that both ways start from the same weights.
+in a `Model`, so that both loops start from the same weights.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +24,9 @@ from frn.training.losses import AUX_WEIGHT
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 EQ_8, EQ_10, LEFT_TO_RIGHT = PLAIN = ("paper, Eq. 8", "paper, Eq. 10", "left to right")
-"""The paper's two listings, and Eq. 8 as the text describes it, without a d x d matrix."""
+"""The paper's two listings, and Eq. 8 as described in the text, without a d x d matrix."""
 WORKERS = 3
-"""Workers of the authors' loader, used with a GPU. On a processor they would compete with the measured code."""
+"""Number of workers in the authors' loader, used with a GPU; on a processor they would disturb the measurement."""
 
 TRAINING = (
     transforms.RandomResizedCrop(84),
@@ -37,7 +37,7 @@ EVALUATION = (transforms.Resize(92), transforms.CenterCrop(84))
 
 
 class Photos(Dataset[Tensor]):
-    """Files that are decoded, transformed and normalised on each access."""
+    """Image files that are decoded, transformed and normalised on each access."""
 
     def __init__(self, files: Sequence[Path], how: Sequence[nn.Module]) -> None:
         self.files = list(files)
@@ -85,7 +85,7 @@ def _normed(x: Tensor, convolution: nn.Module, norm: nn.Module) -> Tensor:
 
 
 def rebuild_plainly(query: Tensor, pool: Tensor, lam: float | Tensor, rho: float | Tensor, formulation: str) -> Tensor:
-    """Reconstruct queries from every class (way, n, d) by one of the `PLAIN` formulations, with inverted systems."""
+    """Reconstruct queries from every class (way, n, d) with one of the `PLAIN` formulations and explicit inverses."""
     st = pool.mT
     if formulation == EQ_10:  # rho Q ((S^T S + lam I)^-1 S^T S)
         gram = st @ pool
@@ -99,15 +99,15 @@ def rebuild_plainly(query: Tensor, pool: Tensor, lam: float | Tensor, rho: float
 
 
 def _inverse(systems: Tensor) -> Tensor:
-    """Invert systems (way, n, n); on a processor, one after the other.
+    """Invert systems (way, n, n), on a processor one after the other.
 
-    With several at once on several threads, torch 2.15 never returns: the threads of its LU wait for each other.
+    With several at once on several threads, torch 2.15 hangs: the threads of its LU factorisation deadlock.
     """
     return systems.inverse() if systems.is_cuda else torch.stack([system.inverse() for system in systems])
 
 
 def plain_error(support: Tensor, query: Tensor, formulation: str, head: FRNHead | None = None) -> Tensor:
-    """Compute class errors (queries, way) from reconstructed maps, with the head's alpha and beta, or both zero."""
+    """Compute class errors (queries, way) from reconstructed maps, with the head's alpha and beta or both zero."""
     pool, locations = support.flatten(1, 2), query.flatten(0, 1)
     p, d = pool.shape[1:]
     lam: float | Tensor = p / d + 1e-6
@@ -119,7 +119,7 @@ def plain_error(support: Tensor, query: Tensor, formulation: str, head: FRNHead 
 
 
 def plain_loss(model: Model, maps: Tensor, shape: EpisodeShape) -> Tensor:
-    """Compute cross-entropy and auxiliary loss of an episode from its maps, with the supports of all classes first."""
+    """Compute an episode's cross-entropy and auxiliary loss from its maps; the supports of all classes come first."""
     supports = shape.way * shape.shot
     support, query = maps[:supports].unflatten(0, (shape.way, shape.shot)), maps[supports:]
     head = model.head
@@ -130,14 +130,14 @@ def plain_loss(model: Model, maps: Tensor, shape: EpisodeShape) -> Tensor:
 
 
 def _auxiliary(pool: Tensor) -> Tensor:
-    """Multiply every pair of classes separately, once per pair: pools (way, p, d)."""
+    """Multiply each pair of classes separately and once, for pools (way, p, d)."""
     pool = pool / pool.norm()
     first, second = torch.triu_indices(len(pool), len(pool), offset=1)
     return (pool[first] @ pool[second].mT).square().sum()
 
 
 class PlainTraining:
-    """The authors' training loop on the images of one episode, again and again."""
+    """The authors' training loop, repeated on the images of one episode."""
 
     def __init__(
         self, model: Model, files: Sequence[Path], shape: EpisodeShape, precision: Precision, device: torch.device
@@ -167,7 +167,7 @@ def _endless(count: int) -> list[list[int]]:
 def plain_accuracy(
     model: Model, files: Sequence[Path], episodes: Sequence[list[int]], shape: EpisodeShape, device: torch.device
 ) -> Iterator[float]:
-    """Return the share of right answers of each episode; all of its images go through the network each time.
+    """Return the accuracy of each episode; all of its images go through the network each time.
 
     An episode is a list of file numbers, with the supports of all classes first.
     """

@@ -1,4 +1,4 @@
-"""A terminal's screen. The app writes only changed cells, so its raw output contains no complete words."""
+"""A terminal's screen. The app writes only changed cells, so its raw output does not contain complete words."""
 
 import re
 
@@ -21,7 +21,7 @@ class Screen:
         self.touched: set[int] = set()
 
     def feed(self, output: bytes) -> None:
-        """Process a program's output; an incomplete sequence waits for the rest."""
+        """Process output from a program; an incomplete sequence is kept until the rest arrives."""
         text = (self._rest + output).decode(errors="surrogateescape")
         end = 0
         for match in _TOKEN.finditer(text):
@@ -38,11 +38,11 @@ class Screen:
         self._rest = text[end:].encode(errors="surrogateescape")
 
     def shows(self, mark: str, rows: set[int]) -> bool:
-        """Return whether a text is on one of some rows."""
+        """Return whether one of the given rows contains a text."""
         return any(mark in "".join(self._lines[y]) for y in rows)
 
     def text(self, rows: set[int]) -> str:
-        """Return some rows, from the top."""
+        """Return the first few rows."""
         return "\n".join("".join(self._lines[y]).rstrip() for y in sorted(rows))
 
     def _write(self, text: str) -> None:

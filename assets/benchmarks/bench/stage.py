@@ -1,6 +1,6 @@
 """The app with extra keys for measurements.
 
-f5 fills the gallery with a whole folder, so that no class needs so many photos. f6 reports the longest delay of the
+f5 fills the gallery with a whole folder, so that no such large class is needed. f6 reports the longest delay of the
 event loop since the last f6.
 """
 
@@ -20,11 +20,11 @@ from textual.binding import Binding
 from frn.models.zoo import DEFAULT_MODEL
 
 BEAT = 0.005
-"""Seconds between two looks at the clock."""
+"""Seconds between two readings of the clock."""
 
 
 class Stage(FrnApp):
-    """Shows a folder in the gallery, and the delays of the event loop."""
+    """Shows a folder in the gallery, and reports delays of the event loop."""
 
     CSS_PATH = str(Path(frn_tui.app.__file__).with_name("app.tcss"))
     BINDINGS = [*FrnApp.BINDINGS, Binding("f5", "fill", "Fill"), Binding("f6", "gap", "Gap")]

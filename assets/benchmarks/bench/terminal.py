@@ -1,4 +1,4 @@
-"""Run a program on a pseudo-terminal that shows and answers nothing, and time its output."""
+"""Run a program on a pseudo-terminal that displays and answers nothing, and time its output."""
 
 import fcntl
 import os
@@ -18,17 +18,17 @@ from frn.errors import FrnError
 
 COLUMNS, ROWS = 140, 40
 TIMEOUT = 60.0
-"""Seconds after which expected output counts as missing."""
+"""Seconds after which expected output is considered missing."""
 QUIET = 0.2
-"""Seconds without output that mean its end."""
+"""Seconds of silence after which output is considered complete."""
 PICTURES = 0.6
-"""Seconds without output in which another image would have arrived."""
+"""Seconds of silence after which no further image is expected."""
 KEYS = {"down": b"\x1b[B", "up": b"\x1b[A", "left": b"\x1b[D", "page down": b"\x1b[6~", "escape": b"\x1b"}
 KEYS |= {"f5": b"\x1b[15~", "f6": b"\x1b[17~", "shift tab": b"\x1b[Z"}
 
 
 class Terminal:
-    """Starts a program; times count from its start or from the last key."""
+    """Starts a program; times are measured from its start or the last key."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
         """Start the program in a folder."""
@@ -49,7 +49,7 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the program, if it is still running."""
+        """End the program if it is still running."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.wait(5)
@@ -59,7 +59,7 @@ class Terminal:
         os.close(self._master)
 
     def press(self, keys: str | bytes) -> None:
-        """Send a key of `KEYS`, or raw bytes; earlier output no longer counts."""
+        """Send a key from `KEYS`, or raw bytes; earlier output is then ignored."""
         self.settle(0)
         self._pasted |= self._screen.touched
         self._screen.touched, self.written = set(), 0
@@ -81,7 +81,7 @@ class Terminal:
         Args:
             mark: the expected text.
             since_paste: also count output between the last paste and the last key.
-            or_else: another text that ends the wait.
+            or_else: an alternative text that ends the wait.
 
         Raises:
             FrnError: if the text does not appear, or the program ends.
@@ -96,7 +96,7 @@ class Terminal:
         return 1000 * (time.perf_counter() - self._began)
 
     def number(self, mark: str) -> float:
-        """Return the number that is printed after this text."""
+        """Return the number printed after this text."""
         self.until(mark)
         self.settle()
         text = self._screen.text(self._screen.touched)

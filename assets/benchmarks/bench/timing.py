@@ -1,4 +1,4 @@
-"""Fair timing: contestants take turns in one process on one thread, and the median of each counts."""
+"""Fair timing: contestants alternate in one process on one thread, and their medians are compared."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,9 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from frn.backbones import build_backbone
 
 MIN_ROUNDS, MIN_SECONDS = 15, 3.0
-"""Minimum time of a contest; a median of short times needs many."""
+"""Minimum time of a comparison; the median of short times needs many samples."""
 SETTLING_SECONDS = TIMED_SECONDS = 0.01
-"""Untimed and timed part of a turn: after a few short runs, caches and memory belong to the contestant again."""
+"""Untimed and timed part of a turn: a few short runs fill caches and memory for the contestant again."""
 
 
 def take_turns(
@@ -23,9 +23,9 @@ def take_turns(
 
     Args:
         contestants: functions to run, by name.
-        rounds: number of turns of each, one after the other, so that a slow moment of the machine affects all. In its
+        rounds: number of turns of each, taken alternately, so that a slow moment of the machine affects all. In its
             turn, each runs untimed for `SETTLING_SECONDS`, as in an evaluation that repeats one head, then timed for
-            `TIMED_SECONDS`, at least once. None takes `MIN_ROUNDS`, and more until `MIN_SECONDS` have passed.
+            `TIMED_SECONDS`, at least once. None means `MIN_ROUNDS`, and more until `MIN_SECONDS` have passed.
         gradients: whether contestants may compute gradients.
     """
     milliseconds: dict[str, list[float]] = {name: [] for name in contestants}
@@ -42,7 +42,7 @@ def take_turns(
 
 
 def _timed(run: Callable[[], object], seconds: float) -> Iterator[float]:
-    """Return the milliseconds of one run after the other, until `seconds` have passed."""
+    """Return the milliseconds of each run, repeated until `seconds` have passed."""
     ended, end = 0.0, time.perf_counter() + seconds
     while ended < end:
         began = time.perf_counter()
@@ -79,7 +79,7 @@ def _rate(device: torch.device, dtype: torch.dtype, side: int) -> float:
 
 
 def timed(work: Callable[[], object], device: torch.device) -> float:
-    """Return the seconds until a function is done, also on the device."""
+    """Return the seconds until a function has finished, including its work on the device."""
     began = time.perf_counter()
     work()
     if device.type == "cuda":
@@ -88,7 +88,7 @@ def timed(work: Callable[[], object], device: torch.device) -> float:
 
 
 def step_operations(backbone: str, images: int, size: int = 84) -> int:
-    """Count the operations of a network's convolutions in a training step, forward and backward, without running."""
+    """Count the operations of a network's convolutions in a training step, forward and backward, without running it."""
     with torch.device("meta"):
         network, batch = build_backbone(backbone), torch.empty(images, 3, size, size)
     with FlopCounterMode(display=False) as counter:

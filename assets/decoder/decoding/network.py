@@ -13,7 +13,7 @@ WIDTH, NARROW = 64, 16
 
 
 class UpBlock(nn.Module):
-    """Two branches that double height and width by a strided transposed convolution, added, then ELU."""
+    """Sum of two branches that double height and width by strided transposed convolution, then ELU."""
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class UpBlock(nn.Module):
 
 
 class Decoder(nn.Module):
-    """One doubling per pooling of the backbone, a bilinear resize to S x S, and a projection to three channels."""
+    """One doubling per pooling layer of the backbone, a bilinear resize to S x S, a projection to three channels."""
 
     def __init__(self, d: int, widths: tuple[int, ...], *, grid: int, size: int) -> None:
         """Take maps of d channels, `widths` after each doubling, `grid` locations and `size` pixels per side."""

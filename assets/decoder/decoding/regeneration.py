@@ -1,6 +1,6 @@
 """Images regenerated from true and reconstructed feature maps, and their distance from the originals.
 
-Shape letters: way classes, r locations, d channels, S pixels of a side.
+Shape letters: way classes, r locations, d channels, S pixels per side.
 """
 
 import math
@@ -37,7 +37,7 @@ class PixelError:
 
 
 REGENERATED_FROM = ("ground_truth", "same_class", "other_class")
-"""An image's own feature map, and those reconstructed from supports of its class and of other classes."""
+"""An image's own feature map, and those reconstructed from supports of its class and of the other classes."""
 
 
 class Regenerator:
@@ -46,7 +46,7 @@ class Regenerator:
     def __init__(
         self, model: Model, decoder: Decoder, images: StoredImages, *, progress: Progress | None = None
     ) -> None:
-        """Compute the feature maps; a model without an FRN head cannot reconstruct and is refused."""
+        """Compute the feature maps; a model without an FRN head cannot reconstruct them and is refused."""
         head = model.head
         if not isinstance(head, FRNHead):
             raise FrnError(f"a {model.config.method} model does not reconstruct; use a model trained with --method frn")
@@ -78,7 +78,7 @@ class Regenerator:
     def measure(
         self, shape: EpisodeShape, *, trials: int, seed: int, where: str = "the split", progress: Progress | None = None
     ) -> dict[str, PixelError]:
-        """Measure over random episodes; a trial is the mean of one episode. `where` names the images in an error."""
+        """Measure over random episodes; a trial is the mean over one episode. `where` names the images in errors."""
         check_classes(self.images.names, self.images.sizes, shape, where=where, every_class=True)
         errors = np.empty((trials, 3))
         for index in range(trials):

@@ -22,9 +22,9 @@ from frn.ridge.parameters import HeadParameters
 
 HARDEST_IMAGES, HARDEST_EPISODES = 12, 4
 OPEN_SET_EPISODES = 200
-"""Episodes for the histogram of explained energy: enough to make it smooth."""
+"""Number of episodes for the histogram of explained energy, enough to make it smooth."""
 MISTAKES = 6
-"""Wrong answers shown per class of an episode."""
+"""Number of wrong answers shown per class of an episode."""
 
 Maps = NDArray[np.float32]
 
@@ -70,7 +70,7 @@ class HardImage:
 
 @dataclass(frozen=True, slots=True)
 class HardEpisode:
-    """An episode with few right answers."""
+    """An episode with few correct answers."""
 
     number: int
     accuracy: float
@@ -154,7 +154,7 @@ def _hard_image(inspection: Inspection, image: int) -> HardImage:
 def _error_maps(
     inspection: Inspection, rows: dict[str, NDArray[np.int64]], image: int
 ) -> dict[str, NDArray[np.floating]]:
-    """Return squared errors (h, w) of an image for classes given by the numbers of their examples."""
+    """Return squared errors (h, w) of an image for classes, given the numbers of their examples."""
     head, r = inspection.head, inspection.feature_maps.shape[1]
     side = math.isqrt(r)
     if not isinstance(head, FRNHead) or side * side != r:

@@ -1,8 +1,8 @@
 """Detection of photos of unknown classes (`inference.unknown`) over random episodes.
 
-Each episode has twice `way` classes: the first half is enrolled, queries come from both halves. The area under the ROC
-curve is the probability that a known query scores higher than an unknown one: by familiarity and, for comparison, by
-the largest probability.
+Each episode has twice `way` classes: the first half is enrolled, and queries come from both halves. The area under the
+ROC curve is the probability that a known query scores higher than an unknown one: by familiarity and, for comparison,
+by the largest probability.
 
 Shape letters: way enrolled classes, r locations, d channels, q = way * queries known or unknown queries.
 """
@@ -39,7 +39,7 @@ class Unknown(TypedDict):
 
 
 def doubled(shape: EpisodeShape) -> EpisodeShape:
-    """Return the shape with as many unknown classes added to the known ones."""
+    """Return the shape with an equal number of unknown classes added to the known ones."""
     return EpisodeShape(way=2 * shape.way, shot=shape.shot, queries=shape.queries)
 
 
@@ -74,7 +74,7 @@ def measure_open_set(
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Scores of one episode's queries: first of enrolled classes, then of others."""
+    """Scores of one episode's queries: those from enrolled classes first, then the others."""
 
     explained: tuple[Scores, Scores]
     """Fraction of each query that the best class explains."""

@@ -1,4 +1,4 @@
-"""Answers to all queries of an evaluation, and what they say of its classes, images and episodes.
+"""Answers to all queries in an evaluation, and what they say about its classes, images and episodes.
 
 Shape letters: e episodes, way, q = way * queries query images of an episode, classes and images of the whole split.
 """
@@ -13,7 +13,7 @@ from frn.evaluation.reliability import Calibration, Counts, Shares
 
 
 class Tally:
-    """The answers to all queries of an evaluation."""
+    """The answers to all queries in an evaluation."""
 
     def __init__(self, sizes: Sequence[int], shape: EpisodeShape, episodes: int) -> None:
         self.sizes, self.shape = tuple(sizes), shape
@@ -41,7 +41,7 @@ class Tally:
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Whether each query got its own class, (e, q)."""
+        """Whether each query was assigned to its own class, (e, q)."""
         return self.answer == self.class_of(self.image)
 
     def calibration(self) -> Calibration:
@@ -71,14 +71,14 @@ def recall(tally: Tally) -> tuple[Shares, Shares]:
 
 
 def hardest_episodes(tally: Tally, most: int) -> Counts:
-    """Return the numbers of the episodes with the fewest right answers, the worst first."""
+    """Return the numbers of the episodes with the fewest correct answers, the worst first."""
     return np.argsort(tally.right.mean(-1), kind="stable")[:most]
 
 
 def hardest_images(tally: Tally, most: int) -> Counts:
     """Return misclassified images, those with the largest fraction of wrong answers first.
 
-    One wrong answer of each image is not counted, so that an image queried once does not come first.
+    One wrong answer per image is not counted, so that an image queried only once does not come first.
     """
     counts, wrong = asked(tally)
     order = np.argsort(-(wrong - 1) / np.maximum(counts, 1), kind="stable")

@@ -40,7 +40,7 @@ from lessons.teacher_answers import Answers, Classifier, Progress, record_answer
 from lessons.teaching_recipe import TeachingRecipe
 
 SAMPLE = 3000
-"""Photos from which the distribution of a teacher's locations is estimated."""
+"""Number of photos from which the distribution of a teacher's locations is estimated."""
 CLIP = 2.0
 """Largest gradient norm of a step."""
 
@@ -48,7 +48,7 @@ Indices = NDArray[np.int64]
 
 
 def start(recipe: TeachingRecipe, init: Model) -> Model:
-    """Return the initial student: computes what `init` does, with the finer patches of the recipe's backbone."""
+    """Return the initial student, which computes the same as `init` but has the recipe's backbone and patches."""
     size = EvaluationTransform(size=recipe.evaluation_size, resize=recipe.evaluation_resize)
     config = ModelConfig(
         backbone=recipe.backbone, method="frn", last_pool=False, transform=size,
@@ -81,7 +81,7 @@ def teach(
     The images are square and of one size; the first `labelled` data sets have labels.
 
     Raises:
-        FrnError: if the data do not fit the recipe, or the folder is taken.
+        FrnError: if the data do not fit the recipe, or the folder is in use.
     """
     keep_freed_memory()
     folder = RunFolder(out)
@@ -187,7 +187,7 @@ class _Lesson:
         return np.concatenate([*episode, batch.clip(max=len(self.chances) - 1)])
 
     def step(self, index: int) -> dict[str, float]:
-        """Take one optimiser step and return its losses by name."""
+        """Take an optimiser step and return its losses by name."""
         generator = np.random.default_rng([self.settings.seed, index])
         chosen = self.draw(generator)
         canvas, extents = self.images.gather(chosen)
@@ -241,7 +241,7 @@ class _Lesson:
 
 
 def views(draw: Draw, extents: Indices) -> Tensor:
-    """Return the boxes and flips of a draw as affine maps (b, 2, 3) on a photo's [-1, 1]."""
+    """Return the boxes and flips of a draw as affine maps (b, 2, 3) in photo coordinates [-1, 1]."""
     top, left, height, width = draw.boxes.T
     h, w = extents.T
     view = np.zeros((len(h), 2, 3), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Losses of the student: to match a teacher's maps, pooled features, classes and neighbours, and to fit FRN.
+"""Losses of the student, for matching a teacher's maps, pooled features, classes and neighbours, and for FRN episodes.
 
 Shape letters: b views, r locations of the student's map, d its channels, c the teacher's, f its pooled features.
 """
@@ -35,7 +35,7 @@ class Student(nn.Module):
 
 
 class Whitening(nn.Module):
-    """Centres a teacher's locations and reduces their spread, by C^(-1/4) of their covariance C."""
+    """Centres a teacher's locations and reduces their spread: multiplies by C^(-1/4), where C is their covariance."""
 
     mean: Tensor
     directions: Tensor
@@ -62,7 +62,7 @@ def unlike(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def neighbour_divergence(student: Tensor, teacher: Tensor) -> Tensor:
-    """Return the divergence of similarities between views, from features (b, d) and (b, f) of the same views."""
+    """Return the divergence between the similarities of views under features (b, d) and (b, f)."""
     others = ~torch.eye(len(student), dtype=torch.bool, device=student.device)
     own, told = (F.log_softmax(_likeness(x)[others].view(len(x), -1) / SHARPENED, 1) for x in (student, teacher))
     return F.kl_div(own, told, reduction="batchmean", log_target=True)
@@ -74,7 +74,7 @@ def _likeness(features: Tensor) -> Tensor:
 
 
 def seen_through(maps: Tensor, views: Tensor, side: int) -> Tensor:
-    """Return the part of square maps (b, r, c) inside views, affine maps (b, 2, 3): (b, side * side, c)."""
+    """Return the parts (b, side * side, c) of square maps (b, r, c) inside views, which are affine maps (b, 2, 3)."""
     b, r, c = maps.shape
     grid = F.affine_grid(views, [b, c, side, side], align_corners=False)
     square = maps.mT.unflatten(2, (round(r**0.5), -1))

@@ -1,4 +1,4 @@
-"""Initialise a network with larger patches to the same function of a smaller image, keeping what was learned."""
+"""Initialise a network with larger patches to the same function of a reduced image, which keeps what was learned."""
 
 import torch
 from torch import Tensor

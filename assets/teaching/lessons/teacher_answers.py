@@ -31,7 +31,7 @@ class Classifier(nn.Module):
     net: Any
 
     def __init__(self, name: str, file: Path, size: int) -> None:
-        """Load the weights from a file. Raises FrnError if they belong to another network."""
+        """Load the weights from a file. Raises FrnError if they belong to a different network."""
         super().__init__()
         source, _, own = name.partition(":")
         if source != "timm":

@@ -28,7 +28,7 @@ class TeachingRecipe:
     teacher_size: int = 160
     """Side in pixels of the teacher's input and of stored photos."""
     own: str = "resnet9-photo"
-    """Second teacher, a model of ours, used on the first `own_sets` data sets."""
+    """Second teacher, a model from this project, used on the first `own_sets` data sets."""
     own_sets: int = 3
     size: int = 120
     """Side of a training view in pixels."""
@@ -40,13 +40,13 @@ class TeachingRecipe:
     jitter: float = 0.3
     way: int = 16
     per_class: int = 4
-    """Photos of a class in an episode; episodes alternate between 1 and 2 supports."""
+    """Photos per class in an episode; episodes alternate between 1 and 2 supports."""
     batch: int = 64
-    """Photos of a step in addition to its episode."""
+    """Photos per step in addition to its episode."""
     episode_shares: tuple[float, ...] = (0.24, 0.19, 0.24, 0.22, 0.11)
     """Probability that an episode is drawn from each labelled data set."""
     photo_shares: tuple[float, ...] = (0.04, 0.04, 0.04, 0.25, 0.04)
-    """Fractions of the batch from the labelled data sets; unlabelled ones share the rest by root of size."""
+    """Fractions of the batch from the labelled data sets; unlabelled ones share the rest by the root of their sizes."""
     epochs: int = 32
     steps: int = 100
     """Steps per epoch."""
@@ -59,7 +59,7 @@ class TeachingRecipe:
     averaging: float = 0.998
     """Fraction of the running mean of weights kept in each step."""
     kept: float = 0.4
-    """Weight of the initial weights in the result; the running mean has the rest (Wortsman et al., WiSE-FT, 2022)."""
+    """Share of the initial weights in the result; the rest is the running mean (Wortsman et al., WiSE-FT, 2022)."""
     weights: Weights = Weights()
 
     def __post_init__(self) -> None:
@@ -80,5 +80,5 @@ class TeachingRecipe:
 
 
 def read_recipe(path: Path) -> TeachingRecipe:
-    """Read a recipe from a TOML file. Raises FrnError for settings that a recipe does not have."""
+    """Read a recipe from a TOML file. Raises FrnError for unknown settings."""
     return overlay(TeachingRecipe(), read_settings(path), str(path))

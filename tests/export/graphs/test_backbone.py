@@ -1,4 +1,4 @@
-"""Exported backbones in real onnxruntime sessions."""
+"""Exported backbones in onnxruntime sessions."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from frn.models.model import Model
 
 
 def random_model(backbone: str, *, last_pool: bool = True, size: int = 32, method: str = "frn") -> Model:
-    """Give the model random weights, and BatchNorm statistics unlike those of a new network."""
+    """Give the model random weights, and BatchNorm statistics that differ from those of a new network."""
     config = ModelConfig(
         backbone=backbone, method=method, last_pool=last_pool, transform=EvaluationTransform(size=size)
     )
@@ -46,7 +46,7 @@ def session(graph: onnx.ModelProto) -> onnxruntime.InferenceSession:
         ("resnet9-patch4", False, 84),
     ],
 )
-def test_feature_maps_equal_torchs_for_any_number_of_images(
+def test_feature_maps_equal_those_of_torch_for_any_number_of_images(
     backbone: str, last_pool: bool, size: int, method: str
 ) -> None:
     model = random_model(backbone, last_pool=last_pool, size=size, method=method)
@@ -98,7 +98,7 @@ class OfOnesOwn(Backbone):
         return torch.tanh(self.layer(images))
 
 
-def test_a_backbone_without_a_graph_is_traced() -> None:
+def test_a_backbone_without_a_handwritten_graph_is_traced() -> None:
     model = random_model("conv4", last_pool=False)
     model.backbone = OfOnesOwn()
     images = torch.rand(3, 3, 32, 32)

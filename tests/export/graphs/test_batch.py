@@ -31,7 +31,7 @@ def classifier() -> Classifier:
     return load_classifier(SAMPLES / "moths", "conv4", "cpu")[0]
 
 
-def test_batch_equals_its_images_one_by_one(classifier: Classifier) -> None:
+def test_batch_gives_the_same_results_as_single_images(classifier: Classifier) -> None:
     extractor = classifier.extractor
     crops = np.stack([extractor.transform(open_image(path)) for path in QUERIES])
     graph = batch_graph(extractor, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
@@ -49,7 +49,7 @@ def test_batch_equals_its_images_one_by_one(classifier: Classifier) -> None:
 
 
 def test_both_classifiers_use_the_number_of_photos_per_class(classifier: Classifier) -> None:
-    """With one photo per class, probabilities are softer in both files, as in `frn classify`."""
+    """With one photo per class, both files give softer probabilities, as `frn classify` does."""
     few = Classifier(classifier.extractor)
     few.enroll({home.name: sorted(home.iterdir())[:1] for home in sorted((SAMPLES / "moths").iterdir())})
     image = open_image(QUERIES[0])
@@ -74,7 +74,7 @@ def test_preprocessing_file_equals_the_transform(classifier: Classifier, size: t
     session = open_session(graph, "preprocess", device="cpu", threads=1)
     (images,) = run_session(session, ["images"], {"image": pixels})
     expected = classifier.extractor.transform(Image.fromarray(pixels)).transpose(2, 0, 1)
-    assert np.abs(images[0] * 255 - expected).max() <= 1.001  # one grey level of difference, from rounding a half
+    assert np.abs(images[0] * 255 - expected).max() <= 1.001  # one grey level of difference from rounding halves
 
 
 def graphs(classifier: Classifier) -> dict[str, onnx.ModelProto]:
@@ -103,7 +103,7 @@ def test_empty_batch_gives_an_empty_answer(classifier: Classifier, name: str) ->
 
 
 def test_reference_evaluator_preprocesses_and_classifies(classifier: Classifier) -> None:
-    """The graph uses only the ONNX standard, no special behaviour of onnxruntime."""
+    """The graph relies only on the ONNX standard, not on special behaviour of onnxruntime."""
     image = {"image": np.asarray(open_image(QUERIES[0]))}
     data = classifier.extractor.data
     whole = classifier_graph(data, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)

@@ -31,7 +31,7 @@ def open_session(data: bytes) -> onnxruntime.InferenceSession:
 
 
 def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
-    """Export only the classifier's preprocessing."""
+    """Export only the preprocessing of the classifier."""
     graph = GraphBuilder()
     _prepare(graph, transform)
     side = transform.size
@@ -58,7 +58,7 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_preprocessing_in_the_graph_is_within_a_grey_level_of_pillow(name: str) -> None:
+def test_preprocessing_in_the_graph_is_within_one_grey_level_of_pillow(name: str) -> None:
     transform, sizes = (
         TRANSFORMS[name],
         [(32, 32), (84, 84), (640, 480), (97, 1001), (1000, 997), (33, 47), (4000, 3000)],
@@ -91,7 +91,7 @@ def test_small_images_and_strips_are_preprocessed_exactly(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_enlarged_and_unresized_images_equal_pillow_exactly(name: str) -> None:
+def test_enlarged_and_unresized_images_equal_those_of_pillow_exactly(name: str) -> None:
     transform = TRANSFORMS[name]
     run, generator = preparer(transform), np.random.default_rng(1)
     length = transform.resize or 35
@@ -102,7 +102,7 @@ def test_enlarged_and_unresized_images_equal_pillow_exactly(name: str) -> None:
 
 
 def test_geometry_is_the_same_for_any_size() -> None:
-    """The values of a gradient show where a crop was taken."""
+    """Gradient values show where a crop was taken."""
     run, transform = preparer(TRANSFORMS["shorter"]), TRANSFORMS["shorter"]
     generator = np.random.default_rng(0)
     sizes = [tuple(int(n) for n in generator.integers(20, 700, 2)) for _ in range(300)]
@@ -136,7 +136,7 @@ def enrolled(features: bytes, moths: Path) -> Classifier:
     return classifier
 
 
-def test_classifier_file_answers_like_the_classifier(features: bytes, moths: Path) -> None:
+def test_classifier_file_gives_the_same_answers_as_the_classifier(features: bytes, moths: Path) -> None:
     classifier = enrolled(features, moths)
     run = open_session(
         classifier_graph(
@@ -174,7 +174,7 @@ def test_classifier_file_uses_the_same_threshold_rule(features: bytes, way: int,
     np.testing.assert_allclose(threshold, expected[0], atol=2e-3)
 
 
-def test_file_of_many_classes_is_little_larger_than_their_rows(features: bytes) -> None:
+def test_file_with_many_classes_is_little_larger_than_their_rows(features: bytes) -> None:
     draws = np.random.default_rng(0)
     extractor = Extractor(features, "m", threads=1)
     assert extractor.head

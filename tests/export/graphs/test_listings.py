@@ -1,4 +1,4 @@
-"""Exported graphs node by node, compared with stored listings, so that no attribute or constant changes unnoticed.
+"""Exported graphs, compared node by node with stored listings, so that no attribute or constant changes unnoticed.
 
 `FRN_LISTINGS=write pytest tests/export/graphs/test_listings.py` stores them again after an intended change.
 """
@@ -32,7 +32,7 @@ RULE = RejectRule(least=0.3, weight=0.5)
 
 
 def described(array: np.ndarray) -> str:
-    """Return type, shape and values; for many values, the sum of their sizes."""
+    """Return type, shape and values; for many values, the sum of their magnitudes."""
     flat = array.reshape(-1)
     if array.dtype == object or array.size <= 8:
         values = " ".join(f"{x:.4g}" if array.dtype.kind == "f" else str(x) for x in flat[:8])
@@ -71,7 +71,7 @@ def conv4() -> Extractor:
 
 
 def enrolled(count: int, head: HeadParameters) -> dict[str, EnrolledClass]:
-    """Return classes of one or two supports."""
+    """Return classes with one or two supports."""
     r, d = conv4().shape
     maps = (np.random.default_rng(i).random((1 + i % 2, r, d)) for i in range(count))
     return {f"class {i}": enroll(each, head) for i, each in enumerate(maps)}

@@ -56,7 +56,9 @@ def test_mirror_images_change_the_hash_and_are_noted_in_projects(plain: Extracto
     assert mirrored(both.data) == both.data
 
 
-def test_exported_mirror_classifier_ignores_the_direction_of_a_photo(plain: Extractor, tmp_path: Path) -> None:
+def test_exported_mirror_classifier_gives_the_same_answer_for_a_mirrored_photo(
+    plain: Extractor, tmp_path: Path
+) -> None:
     export_model(load_model("conv4"), tmp_path, ExportOptions(tta="hflip"), scan(MOTHS).members)
     session = onnxruntime.InferenceSession(tmp_path / "classifier.onnx")
     photo = plain.transform(Image.open(assets_folder() / "samples" / "queries" / "eyed footman 6.jpg"))
@@ -68,13 +70,13 @@ def test_exported_mirror_classifier_ignores_the_direction_of_a_photo(plain: Extr
     np.testing.assert_allclose(mirror[:, :, ::-1], errors, atol=1e-5)
 
 
-def test_torch_gives_the_same_mirrored_maps(both: Extractor) -> None:
+def test_torch_gives_the_same_maps_with_mirror_images(both: Extractor) -> None:
     images = load_images(scan(MOTHS), both.transform)
     maps = TorchExtractor(load_model("conv4"), mirror=True).extract(images).numpy()
     np.testing.assert_allclose(maps, both.feature_maps(images.images()[:]), atol=1e-3)
     exported = OnnxExtractor(load_extractor("conv4", "cpu"), mirror=True).extract(images).numpy()
     np.testing.assert_allclose(maps, exported, atol=1e-3)
     plain = load_extractor("conv4", "cpu")
-    for extractor in (TorchExtractor(load_model("conv4")), OnnxExtractor(plain)):  # by default without mirror images
+    for extractor in (TorchExtractor(load_model("conv4")), OnnxExtractor(plain)):  # without mirror images by default
         expected = plain.feature_maps(images.images()[:])
         np.testing.assert_allclose(extractor.extract(images).numpy(), expected, atol=1e-3)

@@ -1,4 +1,4 @@
-"""Graphs sum class scores correctly: few and many classes, with equal and different sizes."""
+"""Graphs sum class scores correctly for few and many classes of equal and different sizes."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_sums_equal_the_energy_that_classes_explain(
     np.testing.assert_allclose(found, expected.T if axis == 0 else expected[None], rtol=1e-5)
 
 
-def test_too_many_classes_for_a_file_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_classes_than_a_file_can_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     classes = {str(i): enroll(np.ones((1, 4, 16)), HeadParameters()) for i in range(3)}
     assert len(sums.join(classes).sizes) == 3
     monkeypatch.setattr(sums, "MAX_CLASS_BYTES", 2 * 4 * 16 * 4)

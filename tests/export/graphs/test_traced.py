@@ -25,7 +25,7 @@ from frn.ridge.parameters import HeadParameters
 
 
 def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> Model:
-    """Build a network with random weights; a transformer has one layer."""
+    """Build a network with random weights; transformers have one layer."""
     whole = models.VisionTransformer
 
     def small(**options: Any) -> models.VisionTransformer:
@@ -34,14 +34,14 @@ def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int
     monkeypatch.setattr("torchvision.models.vision_transformer.VisionTransformer", small)
     options = {"image_size": size} if name.startswith("vit") else {}
     net = models.get_model(name, weights=None, **options)
-    if name.startswith("vit"):  # torchvision starts these at zero
+    if name.startswith("vit"):  # torchvision initialises these to zero
         torch.nn.init.normal_(net.class_token)
     torch.save(net.state_dict(), folder / f"{name}.pth")
     return import_pretrained(f"torchvision:{name}", folder / f"{name}.pth", size=size)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "vit_b_16"])
-def test_traced_network_equals_torch_in_one_file_of_checked_operators(
+def test_traced_network_equals_torch_in_one_file_with_checked_operators(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = imported(name, tmp_path, monkeypatch, 64)
@@ -61,7 +61,7 @@ def test_traced_network_equals_torch_in_one_file_of_checked_operators(
         np.testing.assert_allclose(extractor.feature_maps(image[None])[0], maps, atol=1e-5 * np.abs(together).max())
 
 
-def test_weights_file_leads_to_an_answer(tmp_path: Path, moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_file_is_exported_and_classifies(tmp_path: Path, moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = imported("resnet18", tmp_path, monkeypatch, 64)
     save_model(model, tmp_path / "m.safetensors")
     out, classes = tmp_path / "out", moths / "test"

@@ -1,4 +1,4 @@
-"""The files of the web page. tests/browser opens the page."""
+"""The files that make up the web page. tests/browser opens the page."""
 
 import io
 import json
@@ -44,7 +44,7 @@ def archive(tmp_path: Path) -> Path:
     return pack(tmp_path / "runtime.tgz", package())
 
 
-def test_folder_and_archive_give_the_same_runtime(
+def test_folder_and_archive_provide_the_same_runtime(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "project" / "node_modules" / "onnxruntime-web"
@@ -67,12 +67,12 @@ def test_folder_and_archive_give_the_same_runtime(
         (package() | {"package.json": b"[]"}, "its package.json cannot be read"),
     ],
 )
-def test_other_archive_than_the_runtime_is_refused(files: dict[str, bytes], reason: str, tmp_path: Path) -> None:
+def test_archive_that_is_not_the_runtime_is_refused(files: dict[str, bytes], reason: str, tmp_path: Path) -> None:
     with pytest.raises(FrnError, match=re.escape(reason)):
         find_runtime(pack(tmp_path / "x.tgz", files))
 
 
-def test_a_file_too_large_for_a_runtime_is_not_read(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_too_large_for_a_runtime_is_not_read(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frn_export.web.runtime.MAX_BYTES", max(map(len, package().values())))
     find_runtime(archive)
     monkeypatch.setattr("frn_export.web.runtime.MAX_BYTES", 12)
@@ -80,7 +80,9 @@ def test_a_file_too_large_for_a_runtime_is_not_read(archive: Path, monkeypatch: 
         find_runtime(archive)
 
 
-def test_a_missing_runtime_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_about_a_missing_runtime_explains_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for given in (None, tmp_path / "no.tgz", tmp_path):
         with pytest.raises(FrnError, match="npm pack onnxruntime-web"):
@@ -113,7 +115,7 @@ def test_page_is_complete_and_requests_nothing_else(archive: Path, tmp_path: Pat
     frn(*words)
     assert (out / "sw.js").read_text(
         encoding="utf-8"
-    ) == worker  # the same page gives the same checksum, so browsers keep their copy
+    ) == worker  # the same page has the same checksum, so browsers keep their cached copy
 
 
 def test_page_without_classes_removes_earlier_classes(archive: Path, tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_page_without_classes_removes_earlier_classes(archive: Path, tmp_path: P
     assert not (out / "scores.onnx").exists()
 
 
-def test_another_page_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
+def test_a_different_page_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("my home page")
     done = frn("export", "--web", tmp_path, "--model", "conv4", "--runtime", archive)
     assert done.exit_code == 1

@@ -1,4 +1,4 @@
-"""The compiled function after a convolution equals norm, sum, pooling and activation, one by one."""
+"""The compiled function after a convolution equals separate normalisation, sum, pooling and activation."""
 
 import copy
 import os
@@ -30,7 +30,7 @@ def plainly(maps: list[Tensor], norms: list[nn.BatchNorm2d], slope: float, *, po
 
 
 def drawn_norm(channels: int) -> nn.BatchNorm2d:
-    """Use factors of both signs, and running statistics far from those of a batch."""
+    """Use factors of both signs, and running statistics that differ greatly from those of a batch."""
     norm = nn.BatchNorm2d(channels)
     nn.init.uniform_(norm.weight, -1.5, 1.5)
     nn.init.normal_(norm.bias)
@@ -49,7 +49,7 @@ def drawn_norm(channels: int) -> nn.BatchNorm2d:
         (2, (7, 5), 0.1, True, torch.bfloat16),
     ],
 )
-def test_compiled_results_gradients_and_statistics_equal_plain_functions(
+def test_compiled_results_gradients_and_statistics_equal_those_of_plain_functions(
     branches: int, size: tuple[int, int], slope: float, pool: bool, dtype: torch.dtype
 ) -> None:
     torch.manual_seed(0)
@@ -83,7 +83,7 @@ def test_compiled_results_gradients_and_statistics_equal_plain_functions(
 
 
 @needs_compiler
-def test_compiled_backbone_trains_with_the_same_result() -> None:
+def test_compiled_backbone_trains_to_the_same_result() -> None:
     torch.manual_seed(0)
     plain = build_backbone("resnet12-small", size=42)
     compiled, exact = copy.deepcopy(plain), copy.deepcopy(plain).double()
@@ -108,7 +108,7 @@ def test_compiled_backbone_trains_with_the_same_result() -> None:
 
 @needs_compiler
 def test_one_loop_handles_maps_of_all_sizes() -> None:
-    """Compiling each size again would take seconds."""
+    """Compiling again for each size would take seconds."""
     torch._dynamo.reset()
     _loop.cache_clear()
     norm = drawn_norm(24)
@@ -131,7 +131,7 @@ def test_networks_without_such_blocks_are_refused() -> None:
 
 
 @needs_compiler
-def test_compiled_run_trains_the_same_and_resumes_bit_for_bit(tmp_path: Path) -> None:
+def test_compiled_run_trains_identically_and_resumes_with_bit_identical_results(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     compiled = RunSettings(compiled=True)
     plain, _ = quick(tmp_path / "plain")
@@ -151,7 +151,7 @@ def test_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         RunOptions(preset="demo", compiled=True).check()
 
 
-def test_failing_compiler_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_compiler_gives_a_one_line_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object, **__: object) -> NoReturn:
         raise torch._dynamo.exc.TorchRuntimeError("no room for the cache\nand more")
 

@@ -1,4 +1,4 @@
-"""The convolution with its own gradient equals torch's, forward and backward."""
+"""The convolution with a custom gradient equals that of torch, forward and backward."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from frn.backbones.convolution import Convolution3x3, patches
 
 
 def gradients(layer: nn.Conv2d, x: Tensor, *, bf16: bool) -> tuple[Tensor, ...]:
-    """Return the maps, and the gradients of image and weights of a random projection of the maps."""
+    """Return the maps, and the gradients of a random projection of them for image and weights."""
     x = x.clone().requires_grad_()
     layer.zero_grad()
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
@@ -21,7 +21,7 @@ def gradients(layer: nn.Conv2d, x: Tensor, *, bf16: bool) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.parametrize("grid", [(4, 4), (3, 5)])
-def test_convolution_equals_torchs_up_to_rounding(grid: tuple[int, int]) -> None:
+def test_convolution_equals_that_of_torch_up_to_rounding(grid: tuple[int, int]) -> None:
     torch.manual_seed(0)
     ours = Convolution3x3(160, 192).to(memory_format=torch.channels_last)
     plain = nn.Conv2d(160, 192, 3, padding=1, bias=False).to(memory_format=torch.channels_last)

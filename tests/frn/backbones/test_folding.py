@@ -1,4 +1,4 @@
-"""A backbone with folded batch normalisations makes the same maps."""
+"""A backbone with folded batch normalisation computes the same maps."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from frn.backbones.folding import folded
 
 
 def trained(backbone: Backbone) -> Backbone:
-    """Give every normalisation statistics and scales as after training."""
+    """Give every normalisation layer statistics and scales as after training."""
     torch.manual_seed(1)
     for module in backbone.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -48,7 +48,7 @@ def test_folding_does_not_increase_the_bf16_error() -> None:
 
 
 class Crossed(Backbone):
-    """These modules are neighbours in the listing but not in the computation."""
+    """These modules are adjacent in the listing but not in the computation."""
 
     d, stride = 4, 1
 

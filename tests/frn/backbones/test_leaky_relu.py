@@ -1,4 +1,4 @@
-"""The activation of ResNet-12 equals torch's, bit for bit, in every precision and mode."""
+"""The activation of ResNet-12 is bit-identical to that of torch, in every precision and mode."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from frn.backbones.leaky_relu import leaky_relu
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_activation_equals_torchs_with_its_gradient(dtype: torch.dtype) -> None:
+def test_activation_and_its_gradient_equal_those_of_torch(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     x, gradient = torch.randn(2, 4, 3, 6, 6).to(dtype)
     theirs, ours = x.clone().requires_grad_(), x.clone().requires_grad_()

@@ -31,7 +31,7 @@ def weights_of(name: str, folder: Path, suffix: str = ".pth", **options: Any) ->
 
 @pytest.fixture
 def small_vit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The smallest transformer of torchvision has 86 million weights, so the tests use one layer of 48 channels."""
+    """The smallest torchvision transformer has 86 million weights, so the tests use one layer with 48 channels."""
     whole = models.VisionTransformer
 
     def small(**options: Any) -> models.VisionTransformer:
@@ -41,7 +41,7 @@ def small_vit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
-def test_pretrained_maps_come_from_before_pooling(tmp_path: Path, suffix: str) -> None:
+def test_pretrained_maps_are_taken_before_pooling(tmp_path: Path, suffix: str) -> None:
     file = weights_of("resnet18", tmp_path, suffix)
     model = import_pretrained("torchvision:resnet18", file, size=96)
     whole = models.resnet18()
@@ -71,7 +71,7 @@ def test_transformer_maps_are_the_last_tokens_without_the_class_token(tmp_path: 
 
 
 @pytest.mark.usefixtures("small_vit")
-def test_positions_are_resampled_for_the_image_size(tmp_path: Path) -> None:
+def test_position_embeddings_are_resampled_to_the_image_size(tmp_path: Path) -> None:
     file = weights_of("vit_b_16", tmp_path)
     model = import_pretrained("torchvision:vit_b_16", file, size=64)
     assert model.feature_maps(torch.rand(1, 3, 64, 64)).shape == (1, 16, 48)
@@ -99,14 +99,14 @@ def test_pretrained_backbone_stays_frozen(tmp_path: Path) -> None:
     assert not any(module.training for module in model.backbone.modules())
 
 
-def test_images_are_preprocessed_like_those_of_the_weights() -> None:
+def test_images_are_preprocessed_as_the_weights_expect() -> None:
     first, second = (recipe("torchvision:resnet50", Path(f"resnet50-{name}.pth")) for name in ("0676ba61", "11ad3fa6"))
     assert (first.size, first.resize(224), first.mean) == (224, 256, (0.485, 0.456, 0.406))
     assert (second.resize(224), second.resize(112)) == (232, 116)
 
 
-def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
-    file = weights_of("resnet34", tmp_path)  # has all weights of a ResNet-18, and more
+def test_weights_for_a_different_network_are_refused(tmp_path: Path) -> None:
+    file = weights_of("resnet34", tmp_path)  # contains all weights of a ResNet-18, and more
     with pytest.raises(FrnError, match=r"does not match this network: it has an unknown layer1\.2"):
         import_pretrained("torchvision:resnet18", file)
     torch.save({"conv1.weight": torch.zeros(64, 3, 7, 7)}, tmp_path / "part.pth")
@@ -149,7 +149,7 @@ def test_a_backbone_without_maps_is_refused(name: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "side", "grid"), [("resnet18", 64, (2, 2)), ("vit_small_patch14_dinov2", 56, (4, 4))])
-def test_timm_networks_give_maps(name: str, side: int, grid: tuple[int, int], tmp_path: Path) -> None:
+def test_timm_networks_return_maps(name: str, side: int, grid: tuple[int, int], tmp_path: Path) -> None:
     timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
     whole = timm.create_model(name, pretrained=False).eval()
     torch.save(whole.state_dict(), tmp_path / "weights.pth")
@@ -164,7 +164,7 @@ def test_timm_networks_give_maps(name: str, side: int, grid: tuple[int, int], tm
 
 
 def test_small_file_naming_a_huge_network_is_refused_cheaply(tmp_path: Path) -> None:
-    """The named network has 644 million weights, and the file has none."""
+    """The named network has 644 million weights, but the file contains none."""
     config = ModelConfig(backbone="torchvision:regnet_y_128gf", method="frn", transform=EvaluationTransform(size=384))
     path = tmp_path / "huge.safetensors"
     path.write_bytes(model_file({}, header(config, {})))
@@ -181,7 +181,7 @@ def test_small_file_naming_a_huge_network_is_refused_cheaply(tmp_path: Path) -> 
     reason, told = done.stdout.splitlines()
     assert "its weights do not fit a frn model on torchvision:regnet_y_128gf (Missing key(s)" in reason
     seconds, grown = map(float, told.split())
-    assert grown < 300 << 10  # in KiB; with its weights the network takes 3.3 GB
+    assert grown < 300 << 10  # in KiB; the network takes 3.3 GB with its weights
     assert seconds < 20  # processor seconds: one on an idle machine, 55 with the weights
 
 
@@ -215,7 +215,7 @@ def test_efficientnet_package_weights_are_matched_by_order(tmp_path: Path) -> No
     assert all(torch.equal(value, theirs[i]) for i, value in enumerate(own.values()))
 
 
-def test_weights_of_another_efficientnet_lite_are_refused(tmp_path: Path) -> None:
+def test_weights_for_a_different_efficientnet_lite_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="does not match this network"):
         import_pretrained("timm:tf_efficientnet_lite0", lite_weights(tmp_path, "tf_efficientnet_lite1"), size=64)
 

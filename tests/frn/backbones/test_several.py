@@ -1,4 +1,4 @@
-"""A head of another package gets the maps of several blocks of one backbone."""
+"""A head from an external package receives the maps from several blocks of one backbone."""
 
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -21,7 +21,7 @@ from frn.models.model import Model, load_model, save_model
 
 
 class TwoScales(Head):
-    """The sum of FRN's logits on the maps of the last two blocks."""
+    """The sum of FRN's logits for the maps from the last two blocks."""
 
     maps = (-2, -1)
 
@@ -58,7 +58,7 @@ def test_logits_use_the_maps_of_both_blocks(model: Model) -> None:
     torch.testing.assert_close(found, expected)
 
 
-def test_model_of_several_blocks_is_saved_and_exported(model: Model, tmp_path: Path) -> None:
+def test_model_with_several_blocks_is_saved_and_exported(model: Model, tmp_path: Path) -> None:
     save_model(model, tmp_path / "m.safetensors")
     again = load_model(tmp_path / "m.safetensors")
     images = torch.rand(2, 3, 84, 84)
@@ -66,7 +66,7 @@ def test_model_of_several_blocks_is_saved_and_exported(model: Model, tmp_path: P
     assert compare_features(model, features_graph(model).SerializeToString()).require()
 
 
-def test_probe_leaves_running_statistics_alone() -> None:
+def test_probing_leaves_running_statistics_unchanged() -> None:
     network = Conv4()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     Stages(network, (-2, -1), 84)

@@ -1,4 +1,4 @@
-"""Commands accept classes in a zip or a CSV instead of folders, with the same results."""
+"""Commands accept classes in a zip or a CSV instead of folders, and give the same results."""
 
 import csv
 import json
@@ -50,7 +50,7 @@ def rows_of(folder: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("top", ["", "moths/"])
-def test_a_zip_gives_the_answers_of_its_folder(folder: Path, top: str) -> None:
+def test_a_zip_gives_the_same_answers_as_its_folder(folder: Path, top: str) -> None:
     path = zipped(folder, top, extra=("__MACOSX/moths/._x.jpg", f"{top}.DS_Store"))
     expected = frn("classify", folder, PHOTO, "--json")
     told = frn("classify", path, PHOTO, "--json")
@@ -61,7 +61,7 @@ def test_a_zip_gives_the_answers_of_its_folder(folder: Path, top: str) -> None:
     ("head", "delimiter"),
     [(["path", "label"], ","), (["File", "Class"], ";"), ([], ","), (["label", "x", "image"], "\t")],
 )
-def test_a_csv_gives_the_answers_of_its_folder(folder: Path, head: list[str], delimiter: str) -> None:
+def test_a_csv_gives_the_same_answers_as_its_folder(folder: Path, head: list[str], delimiter: str) -> None:
     rows = rows_of(folder)
     if len(head) == 3:
         rows = [[label, "", path] for path, label in rows]
@@ -87,7 +87,7 @@ def test_every_command_accepts_a_zip_or_csv_of_classes(folder: Path, tmp_path: P
     assert (again.stdout, again.stderr) == (project.stdout, "")
 
 
-def test_csv_of_score_and_classify_can_be_scored(folder: Path, tmp_path: Path) -> None:
+def test_csv_output_of_score_and_classify_can_be_scored(folder: Path, tmp_path: Path) -> None:
     labelled = tmp_path / "labelled" / "eyed footman"
     labelled.mkdir(parents=True)
     shutil.copy(PHOTO, labelled)
@@ -95,7 +95,7 @@ def test_csv_of_score_and_classify_can_be_scored(folder: Path, tmp_path: Path) -
     assert json.loads(frn("score", folder, tmp_path / "scored.csv", "--json").stdout)["accuracy"] == 1
 
 
-def test_rows_without_a_photo_or_a_label_are_reported_and_others_used(folder: Path) -> None:
+def test_rows_without_a_photo_or_a_label_are_reported_and_the_others_are_used(folder: Path) -> None:
     odd = [["x.pdf", "jay"], ["", "jay"], ["moths/y.jpg", ""], ["gone.jpg", "eyed footman"]]
     told = frn("classify", table(folder, [["path", "label"], *rows_of(folder), *odd]), PHOTO)
     assert told.exit_code == 0
@@ -117,7 +117,7 @@ def test_rows_without_a_photo_or_a_label_are_reported_and_others_used(folder: Pa
         (b"path,label\n\xff.jpg,x\n", "is not UTF-8 text"),
     ],
 )
-def test_a_csv_without_classes_is_refused_in_one_line(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_csv_without_classes_is_refused_with_a_one_line_error(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "x.csv").write_bytes(content)
     told = frn("classify", tmp_path / "x.csv", PHOTO)
     assert told.exit_code == 1
@@ -125,7 +125,7 @@ def test_a_csv_without_classes_is_refused_in_one_line(tmp_path: Path, content: b
     assert len(told.stderr.splitlines()) == 1
 
 
-def test_a_damaged_zip_is_refused_and_a_damaged_photo_in_it_skipped(folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_zip_is_refused_but_a_damaged_photo_in_a_zip_is_skipped(folder: Path, tmp_path: Path) -> None:
     path = zipped(folder)
     data = bytearray(path.read_bytes())
     place = data.find(b"\xff\xd8\xff")  # damage the first photo

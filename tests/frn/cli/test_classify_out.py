@@ -33,11 +33,11 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     assert [line["image"] for line in found] == [*map(str, photos), str(broken)]
     assert all(len(line.get("errors", "ab")) == 2 for line in found)
     assert "error" in found[-1]
-    out.write_bytes(whole[: len(whole) // 2])  # truncated, as by a kill
+    out.write_bytes(whole[: len(whole) // 2])  # truncated, as if the program had been killed
     assert "--resume" in classify(*asked, "--out", out).stderr
     assert classify(*asked, "--out", out, "--top", 2, "--resume").exit_code == 1
     assert out.read_bytes() == whole
-    # nothing is left to do, and one photo is still broken
+    # nothing is left to do, but one photo is still broken
     again = classify(*asked, "--out", out, "--top", 2, "--resume")
     assert again.exit_code == 1
     assert "1 images could not be read" in again.stderr
@@ -55,7 +55,7 @@ def test_conflicting_options_are_refused(tmp_path: Path) -> None:
     assert "--resume continues an --out file" in classify(*words, "--resume").stderr
 
 
-def test_transductive_answers_say_that_they_depend_on_the_other_photos() -> None:
+def test_transductive_answers_state_that_they_depend_on_the_other_photos() -> None:
     words = (SAMPLES / "moths", SAMPLES / "queries", "--json")
     alone, together = classify(*words), classify(*words, "--transductive")
     assert "each answer depends on all photos of the call" in together.stderr
@@ -66,7 +66,7 @@ def test_transductive_answers_say_that_they_depend_on_the_other_photos() -> None
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX sets the limit")
-def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_the_file_name(tmp_path: Path) -> None:
     out = tmp_path / "new" / "results.jsonl"
     words = ["classify", SAMPLES / "moths", SAMPLES / "queries", "--out", out, "--model", "conv4"]
     result = processes.run(["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", sys.executable, "-m", "frn", *words])

@@ -1,4 +1,4 @@
-"""Commands as people call them."""
+"""Commands as users call them."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def test_a_wrong_folder_is_reported_before_torch_is_imported() -> None:
 
 
 def test_shipped_model_distinguishes_the_samples() -> None:
-    """The first command of the README. Chance is one in six."""
+    """The first command in the README. Chance level is one in six."""
     result = frn("classify", SAMPLES / "moths", SAMPLES / "queries", "--json")
     answers = lines(result)
     assert result.exit_code == 0
@@ -94,7 +94,7 @@ def test_shipped_model_distinguishes_the_samples() -> None:
     assert right >= 15
 
 
-def test_classify_gives_a_line_per_image_with_errors_and_probabilities(moths: Path, model: Path) -> None:
+def test_classify_prints_a_line_per_image_with_errors_and_probabilities(moths: Path, model: Path) -> None:
     result = frn(
         "classify",
         moths / "test",
@@ -121,7 +121,7 @@ def test_classify_gives_a_line_per_image_with_errors_and_probabilities(moths: Pa
     assert all(answer["unknown"] for answer in lines(unsure))
 
 
-def test_a_support_image_as_query_belongs_to_its_class(moths: Path, model: Path) -> None:
+def test_a_support_image_used_as_a_query_is_assigned_to_its_class(moths: Path, model: Path) -> None:
     answers = lines(frn("classify", moths / "test", moths / "test" / "moth 41", "--json", "--model", model))
     right = [answer["label"] == "moth 41" for answer in answers]
     assert np.mean(right) >= 0.5
@@ -141,7 +141,9 @@ def test_broken_photos_are_skipped(moths: Path, model: Path, tmp_path: Path, tru
     assert "is not an image in a known format" in plain.stderr
 
 
-def test_names_with_spaces_umlauts_and_emoji_and_a_class_of_one_image(moths: Path, model: Path, tmp_path: Path) -> None:
+def test_names_with_spaces_umlauts_and_emoji_and_a_one_image_class_work(
+    moths: Path, model: Path, tmp_path: Path
+) -> None:
     for name, count in (("Käfer 🐞", 1), ("Grüner Wurm", 3)):
         (tmp_path / "my photos ♥" / name).mkdir(parents=True)
         species = moths / "test" / f"moth 4{count}"  # a separate copy, because a photo may belong to only one class
@@ -153,7 +155,7 @@ def test_names_with_spaces_umlauts_and_emoji_and_a_class_of_one_image(moths: Pat
     assert set(answer["probabilities"]) == {"Käfer 🐞", "Grüner Wurm"}  # type: ignore[call-overload]
 
 
-def test_unsuitable_folders_get_one_clear_line(model: Path, moths: Path, tmp_path: Path) -> None:
+def test_unsuitable_folders_give_a_one_line_error(model: Path, moths: Path, tmp_path: Path) -> None:
     query = moths / "test" / "moth 40" / "00.png"
     one = tmp_path / "one"
     shutil.copytree(moths / "test" / "moth 40", one / "moth 40")
@@ -212,7 +214,7 @@ def test_eval_reports_a_class_that_is_too_small(moths: Path, model: Path) -> Non
 
 
 def assert_shown_by_tensorboard(run: Path) -> None:
-    """TensorBoard has the values of `metrics.jsonl`: loss, accuracy, alpha, beta, gamma, learning rate, validation."""
+    """TensorBoard has the `metrics.jsonl` values: loss, accuracy, alpha, beta, gamma, learning rate, validation."""
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulators.EventAccumulator(str(run / "tensorboard")).Reload()
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -226,7 +228,7 @@ def assert_shown_by_tensorboard(run: Path) -> None:
     )
 
 
-def test_train_on_a_folder_then_evaluate_and_classify(moths: Path, tmp_path: Path) -> None:
+def test_a_model_trained_on_a_folder_can_be_evaluated_and_classifies(moths: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = ("train", "cifar-fs-conv4", "--data", moths, "--out", out, "--way", 4, "--shot", 2, "--queries", 3)
     result = frn(*words, "--epochs", 2, "--precision", "fp32", "--json")
@@ -242,7 +244,7 @@ def test_train_on_a_folder_then_evaluate_and_classify(moths: Path, tmp_path: Pat
     assert "images of" not in again.stderr, "it is said before they are read"
 
 
-def test_another_method_drops_the_auxiliary_heads_of_a_preset() -> None:
+def test_a_different_method_drops_the_auxiliary_heads_of_a_preset() -> None:
     preset = find_preset("shipped-resnet12-small")
     assert preset.aux_heads == ("proto",)
     options = RunOptions(preset="shipped-resnet12-small")
@@ -255,7 +257,7 @@ def test_train_reports_missing_arguments() -> None:
     assert "needs --data DIR with train/ and val/" in frn("train", "cifar-fs-conv4").stderr
 
 
-def test_the_demo_learns_without_any_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_trains_without_any_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frn.training.launch.DEMO_CLASSES", {"train": 24, "val": 8, "test": 8})
     monkeypatch.setattr("frn.training.launch.TEST_EPISODES", 200)
     result = frn("train", "demo", "--out", tmp_path / "demo", "--epochs", 3, "--warm-up", 4, "--json")
@@ -264,10 +266,10 @@ def test_the_demo_learns_without_any_data(tmp_path: Path, monkeypatch: pytest.Mo
     summary = json.loads(result.stdout)
     assert set(summary) == {"model", "validation", "seconds", "test"}
     assert [test["shot"] for test in summary["test"]] == [1, 5]
-    assert summary["test"][1]["accuracy"] > 40  # chance is 20
+    assert summary["test"][1]["accuracy"] > 40  # chance level is 20
 
 
-def test_ctrl_c_saves_and_says_how_to_continue(moths: Path, tmp_path: Path) -> None:
+def test_ctrl_c_saves_the_run_and_prints_how_to_resume_it(moths: Path, tmp_path: Path) -> None:
     out = tmp_path / "run with space"
     train = ["train", "cifar-fs-conv4", "--data", str(moths), "--out", str(out), "--epochs", "500"]
     train += ["--way", "5", "--shot", "1", "--queries", "5"]
@@ -285,7 +287,7 @@ def test_ctrl_c_saves_and_says_how_to_continue(moths: Path, tmp_path: Path) -> N
     assert "Traceback" not in stderr
 
 
-def test_data_check_and_prepare(moths: Path, tmp_path: Path) -> None:
+def test_data_sets_are_prepared_and_checked(moths: Path, tmp_path: Path) -> None:
     result = frn("data", "prepare", "folder", "--source", moths, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.stderr
     assert re.search(r"train\s+8 classes\s+96 images", result.stdout)
@@ -298,7 +300,7 @@ def test_data_check_and_prepare(moths: Path, tmp_path: Path) -> None:
     assert sum(len(report["broken"]) for report in json.loads(broken.stdout)) == 1
 
 
-def test_presets_and_models_as_json() -> None:
+def test_presets_and_models_are_printed_as_json() -> None:
     assert json.loads(frn("presets", "--json").stdout)["cifar-fs-conv4"]["episode"] == {
         "way": 20,
         "shot": 5,
@@ -313,7 +315,7 @@ def test_very_wide_image_is_classified(model: Path, moths: Path, tmp_path: Path)
     assert "label" in answer
 
 
-def test_the_shipped_model_answers_without_torch() -> None:
+def test_the_shipped_model_classifies_without_torch() -> None:
     code = (
         "import sys; from frn.cli.main import app\n"
         "app(sys.argv[1:], standalone_mode=False); print('torch' in sys.modules)"
@@ -323,7 +325,7 @@ def test_the_shipped_model_answers_without_torch() -> None:
     assert result.stderr == ""
 
 
-def test_exported_file_is_checked_and_classifies_the_same(moths: Path, model: Path, tmp_path: Path) -> None:
+def test_exported_file_is_checked_and_classifies_identically(moths: Path, model: Path, tmp_path: Path) -> None:
     result = frn("export", "--model", model, "--out", tmp_path / "out", "--json")
     assert result.exit_code == 0, result.stderr
     exported = json.loads(result.stdout)

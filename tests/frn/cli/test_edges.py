@@ -1,4 +1,4 @@
-"""Failing calls: misplaced words, output that cannot be written, Ctrl-C at any moment."""
+"""Failing calls: misplaced arguments, output that cannot be written, Ctrl-C at any moment."""
 
 import errno
 import os
@@ -31,14 +31,14 @@ def program(*words: object, **options: str) -> subprocess.CompletedProcess[str]:
     return processes.run(command, env={**os.environ, **options})
 
 
-def test_too_many_threads_are_wrong_usage() -> None:
+def test_too_many_threads_are_a_usage_error() -> None:
     result = frn("eval", "conv4", "--data", "nowhere", "--threads", 1025)
     assert result.exit_code == 2
     assert "--threads" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["classify", "explain"])
-def test_photo_instead_of_classes_gets_the_right_command(command: str) -> None:
+def test_a_photo_passed_instead_of_classes_suggests_the_right_command(command: str) -> None:
     out = ("--out", "x.png") if command == "explain" else ()
     result = frn(command, PHOTO, MOTHS, *out)
     assert result.exit_code == 1
@@ -74,7 +74,7 @@ def test_initial_model_is_checked_before_images_are_decoded(tmp_path: Path, priv
     assert not private_cache.exists()
 
 
-def test_a_run_without_validation_names_its_last_checkpoint(tmp_path: Path) -> None:
+def test_a_run_without_validation_reports_its_last_checkpoint(tmp_path: Path) -> None:
     last = tmp_path / "run" / "last.safetensors"
     last.parent.mkdir()
     last.write_bytes(b"whatever")
@@ -87,7 +87,7 @@ def test_a_run_without_validation_names_its_last_checkpoint(tmp_path: Path) -> N
     )
 
 
-def test_ascii_terminal_gets_ascii(tmp_path: Path) -> None:
+def test_ascii_terminal_receives_only_ascii(tmp_path: Path) -> None:
     photo = tmp_path / "Käfer.jpg"
     photo.write_bytes(PHOTO.read_bytes())
     result = program("classify", MOTHS, photo, PYTHONIOENCODING="ascii")
@@ -99,7 +99,7 @@ def test_ascii_terminal_gets_ascii(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("words", [("--version",), ("models",)])
-def test_failed_output_gives_one_line(words: tuple[str, ...]) -> None:
+def test_failed_output_gives_a_one_line_error(words: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "frn", *words]
         result = processes.run(command, stdout=full, stderr=subprocess.PIPE)
@@ -143,12 +143,12 @@ def test_ctrl_c_while_a_module_is_loaded_ends_without_a_traceback(module: str) -
         (RuntimeError("a bug"), ""),
     ],
 )
-def test_missing_hardware_gives_one_line(error: Exception, told: str) -> None:
+def test_missing_hardware_gives_a_one_line_error(error: Exception, told: str) -> None:
     assert told in _shortage(error)
     assert bool(told) == bool(_shortage(error))
 
 
-def test_useless_metadata_does_not_show_a_library_error(tmp_path: Path) -> None:
+def test_unusable_metadata_does_not_cause_a_library_error_message(tmp_path: Path) -> None:
     photo = tmp_path / "x.jpg"
     Image.open(PHOTO).save(photo, exif=b"Exif\0\0II*\0\x08\0\0\0\x01\0\x0f\x01\x02\0\xff\xff\0\0\0\x10\0\0")
     with pytest.warns(UserWarning, match="Tag data larger|Corrupt EXIF|Truncated File"):
@@ -158,7 +158,7 @@ def test_useless_metadata_does_not_show_a_library_error(tmp_path: Path) -> None:
 
 
 TOO_LONG = "a" * 300
-"""A name that raises on every system call, like a file in a folder without permission."""
+"""A path that raises on every system call, like a file in a folder without permission."""
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ TOO_LONG = "a" * 300
         ("eval", "conv4", "--data", TOO_LONG),
     ],
 )
-def test_inaccessible_name_gives_one_line(words: tuple[object, ...]) -> None:
+def test_inaccessible_path_gives_a_one_line_error(words: tuple[object, ...]) -> None:
     result = frn(*words)
     assert result.exit_code == 1
     assert result.stderr.startswith("error: aaa")
@@ -180,7 +180,7 @@ def test_inaccessible_name_gives_one_line(words: tuple[object, ...]) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_unreadable_home_counts_as_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unreadable_home_folder_is_treated_as_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / TOO_LONG))
     assert frn("presets", "demo").exit_code == 0
 
@@ -233,12 +233,14 @@ def test_outputs_never_replace_photos_or_other_files(tmp_path: Path) -> None:
         ("data", "check", ""),
     ],
 )
-def test_empty_argument_is_not_the_current_folder(words: tuple[object, ...]) -> None:
+def test_empty_argument_does_not_mean_the_current_folder(words: tuple[object, ...]) -> None:
     assert "error: an argument is empty" in frn(*words).stderr
 
 
-def test_too_large_image_names_a_format_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """240 classes give 18,000 rows of pixels."""
+def test_message_about_a_too_large_image_suggests_a_format_that_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """240 classes make 18,000 rows of pixels."""
     with pytest.raises(ValueError, match=f"limit of {LONGEST['WEBP']} pixels"):
         Image.new("L", (1, LONGEST["WEBP"] + 1)).save(tmp_path / "x.webp")
     monkeypatch.setitem(LONGEST, "WEBP", 600)

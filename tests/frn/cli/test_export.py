@@ -1,4 +1,4 @@
-"""`frn export` in every precision: its messages and refusals; a refusal leaves no files."""
+"""`frn export` in every precision: messages and refusals; a refused export leaves no files."""
 
 import json
 import re
@@ -73,8 +73,8 @@ def test_int8_is_evaluated_and_used_by_its_classifier(moths: Path, two_classes: 
     assert not [name for name in names if str(tmp_path).encode() in (tmp_path / "a" / name).read_bytes()]
 
 
-def test_both_classifiers_agree_at_few_shots(two_classes: Path, tmp_path: Path) -> None:
-    """With two photos per class, probabilities are softer in both classifiers."""
+def test_both_classifiers_agree_for_few_shots(two_classes: Path, tmp_path: Path) -> None:
+    """With two photos per class, both classifiers give softer probabilities."""
     assert export("--model", "conv4", "--classes", two_classes, "--out", tmp_path / "out").exit_code == 0
     opened = {path.stem: onnxruntime.InferenceSession(path) for path in (tmp_path / "out").glob("*.onnx")}
     image = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
@@ -161,7 +161,7 @@ def test_conflicting_options_are_reported_before_any_work(moths: Path, tmp_path:
     assert not out.exists()
 
 
-def test_foreign_readme_is_not_overwritten(tmp_path: Path) -> None:
+def test_readme_not_written_by_frn_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# My project")
     result = export("--out", tmp_path)
     assert result.exit_code == 1
@@ -215,13 +215,13 @@ def exported_threshold(tmp_path: Path, *words: object) -> float:
 
 
 def threshold_of(session: onnxruntime.InferenceSession) -> float:
-    """Explained share that the test requires, here for a grey photo."""
+    """Explained share that this test requires, for a grey photo."""
     grey = np.full((32, 32, 3), 128, dtype=np.uint8)
     return float(session.run(["threshold"], {"image": grey})[0])
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="every name is text there")
-def test_project_of_a_changed_model_is_refused(two_classes: Path, tmp_path: Path) -> None:
+def test_project_whose_model_has_changed_is_refused(two_classes: Path, tmp_path: Path) -> None:
     project = tmp_path / "m.frn.json"
     words = ["enroll", str(two_classes), "--model", "conv4", "--threshold", "0.9", "--out", str(project)]
     assert CliRunner().invoke(app, words).exit_code == 0
@@ -234,7 +234,7 @@ def test_project_of_a_changed_model_is_refused(two_classes: Path, tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
-def test_class_name_that_is_not_text_is_refused_early(two_classes: Path, tmp_path: Path) -> None:
+def test_class_name_that_is_not_valid_text_is_refused_early(two_classes: Path, tmp_path: Path) -> None:
     (two_classes / "moth 40").rename(two_classes / "\udcff")
     result = export("--out", tmp_path / "e", "--model", "conv4", "--classes", two_classes)
     assert result.stderr == "error: class '\\udcff': its name is not valid text (UTF-8). Rename its folder.\n"

@@ -1,4 +1,4 @@
-"""Every parameter of every command is used; combinations without effect are refused."""
+"""Every parameter of every command is used; combinations that have no effect are refused."""
 
 import ast
 import inspect
@@ -18,7 +18,7 @@ from frn.cli.shell.output import FORMATS
 from frn.models.zoo import assets_folder
 
 TAKEN_BY_NAME = "locals"
-"""Function with which a command passes on all of its parameters by name."""
+"""Function through which a command passes on all of its parameters by name."""
 ALWAYS = {("export", "onnx"): "ONNX is always written; the flag says so", ("main", "version"): "its callback prints"}
 
 
@@ -76,7 +76,7 @@ def test_options_without_effect_are_refused(words: str, reason: str, tmp_path: P
 @pytest.mark.parametrize(
     ("word", "command"), [("predict", "classify"), ("test", "eval"), ("identify", "classify"), ("fit", "enroll")]
 )
-def test_words_from_other_programs_suggest_the_command(word: str, command: str) -> None:
+def test_command_names_from_other_programs_suggest_the_right_command(word: str, command: str) -> None:
     told = CliRunner().invoke(app, [word, "birds", "x.jpg"], env={"COLUMNS": "200", "TERM": "dumb"})
     assert told.exit_code == 2
     assert f"Did you mean: frn {command} birds x.jpg" in told.stderr
@@ -84,7 +84,7 @@ def test_words_from_other_programs_suggest_the_command(word: str, command: str) 
 
 
 @pytest.mark.parametrize("given", ["0.39", "39", "39%"])
-def test_a_threshold_is_a_share_or_percent(given: str) -> None:
+def test_a_threshold_is_a_fraction_or_a_percentage(given: str) -> None:
     from frn.cli.shell.options import share
 
     assert share(given) == pytest.approx(0.39)
@@ -103,14 +103,14 @@ def test_a_threshold_is_a_share_or_percent(given: str) -> None:
         ("classify PHOTOS x.jpg --csv out.csv", "--csv > out.csv"),
     ],
 )
-def test_misplaced_words_suggest_the_right_option(words: str, told: str, tmp_path: Path) -> None:
+def test_misplaced_arguments_suggest_the_right_option(words: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "jay").mkdir()
     result = CliRunner().invoke(app, [word.replace("PHOTOS", str(tmp_path)) for word in words.split()])
     assert result.exit_code == 1
     assert told.replace("PHOTOS", str(tmp_path)) in result.stderr
 
 
-def test_file_url_is_a_path(tmp_path: Path) -> None:
+def test_file_url_is_accepted_as_a_path(tmp_path: Path) -> None:
     photo = next((assets_folder() / "samples" / "queries").iterdir())
     words = ["classify", (assets_folder() / "samples" / "moths").as_uri(), photo.as_uri(), "--model", "conv4", "--json"]
     assert json.loads(CliRunner().invoke(app, words).stdout)["image"] == str(photo)

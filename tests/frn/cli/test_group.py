@@ -20,7 +20,7 @@ def group(*words: object) -> Result:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """Photos of two classes under neutral names, one of them twice."""
+    """Photos of two classes under neutral names; one photo occurs twice."""
     folder = tmp_path / "photos"
     for home in sorted(MOTHS.iterdir())[:2]:
         (folder / home.name).mkdir(parents=True)

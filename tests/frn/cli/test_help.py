@@ -28,7 +28,7 @@ every_command = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 
 
 @every_command
-def test_help_is_at_most_80_columns_and_breaks_no_paragraph_early(words: tuple[str, ...]) -> None:
+def test_help_is_at_most_80_columns_wide_and_does_not_wrap_too_early(words: tuple[str, ...]) -> None:
     """A line ends too early if the first word of the next line would still fit."""
     shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
     lines = [line.rstrip() for line in shown.splitlines()]
@@ -40,14 +40,14 @@ def test_help_is_at_most_80_columns_and_breaks_no_paragraph_early(words: tuple[s
 
 
 @every_command
-def test_every_option_text_is_under_60_characters(words: tuple[str, ...]) -> None:
+def test_every_option_help_is_under_60_characters(words: tuple[str, ...]) -> None:
     ours = [each for each in COMMANDS[words].params if each.name != "show_completion"]  # this text comes from Typer
     for parameter in ours:
         text = getattr(parameter, "help", None) or ""
         assert len(text) < 60, f"{parameter.name}: {text}"
 
 
-def test_every_option_text_of_the_app_is_under_60_characters() -> None:
+def test_every_option_help_of_the_app_is_under_60_characters() -> None:
     texts = [re.sub(r" \(default: .*\)", "", action.help or "") for action in build_parser()._actions]
     assert [text for text in texts if len(text) >= 60] == []
 

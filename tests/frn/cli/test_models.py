@@ -55,7 +55,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a file of random weights, whose name contains its hash as in torchvision."""
+    """URL of a file with random weights; its name contains its hash, as in torchvision."""
     folder = tmp_path_factory.mktemp("served")
     torch.manual_seed(0)
     file = folder / "weights.pth"
@@ -74,7 +74,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def fetch_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """An empty torch cache and an empty folder of models."""
+    """An empty torch cache and an empty model folder."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.setenv("FRN_MODELS", str(tmp_path / "models with spaces"))
     return monkeypatch
@@ -84,7 +84,7 @@ def at(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setattr(models.MobileNet_V3_Small_Weights.DEFAULT.value, "url", url)
 
 
-def test_named_network_classifies_after_two_commands(fetch_from: pytest.MonkeyPatch, served: str) -> None:
+def test_a_named_network_is_added_and_classifies_with_two_commands(fetch_from: pytest.MonkeyPatch, served: str) -> None:
     at(fetch_from, served)
     added = frn("models", "add", NETWORK, "--json")
     facts = json.loads(added.stdout)["mobilenet_v3_small"]
@@ -116,7 +116,7 @@ def test_a_file_with_the_wrong_content_is_not_kept(fetch_from: pytest.MonkeyPatc
     assert not (tmp_path / "models with spaces").exists()
 
 
-def test_missing_network_gives_one_line(fetch_from: pytest.MonkeyPatch) -> None:
+def test_missing_network_gives_a_one_line_error(fetch_from: pytest.MonkeyPatch) -> None:
     at(fetch_from, "http://127.0.0.1:9/mobilenet_v3_small-00000000.pth")
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
@@ -136,19 +136,21 @@ def test_missing_network_gives_one_line(fetch_from: pytest.MonkeyPatch) -> None:
         (["remove", "nothing"], "nothing: no model with that name has been added"),
     ],
 )
-def test_impossible_requests_give_one_line(fetch_from: pytest.MonkeyPatch, words: list[str], reason: str) -> None:
+def test_impossible_requests_give_a_one_line_error(
+    fetch_from: pytest.MonkeyPatch, words: list[str], reason: str
+) -> None:
     result = frn("models", *words)
     assert result.exit_code == 1
     assert reason in result.stderr.splitlines()[-1]
 
 
-def test_known_network_that_is_not_installed_says_how_to_add_it(fetch_from: pytest.MonkeyPatch) -> None:
+def test_message_about_a_known_but_missing_network_explains_how_to_add_it(fetch_from: pytest.MonkeyPatch) -> None:
     result = frn("classify", assets_folder() / "samples" / "moths", "x.jpg", "--model", "dinov2-small")
     assert result.exit_code == 1
     assert "dinov2-small: has not been added yet. `frn models add dinov2-small` installs it." in result.stderr
 
 
-def test_damaged_model_is_reported_and_others_are_listed(tmp_path: Path) -> None:
+def test_damaged_model_is_reported_and_the_others_are_listed(tmp_path: Path) -> None:
     damaged = tmp_path / "added-models" / "bad" / "model.safetensors"
     damaged.parent.mkdir(parents=True)
     damaged.write_bytes(b"nothing")
@@ -159,7 +161,7 @@ def test_damaged_model_is_reported_and_others_are_listed(tmp_path: Path) -> None
 
 @pytest.fixture
 def trickle() -> Iterator[Callable[[bytes], str]]:
-    """A server behind a bad proxy: it accepts and then sends these bytes slowly, over and over, or nothing."""
+    """A server behind a bad proxy: it accepts, then sends these bytes slowly and repeatedly, or nothing."""
     listening, over = [], threading.Event()
 
     def serve(server: socket.socket, sent: bytes) -> None:
@@ -206,7 +208,7 @@ def test_unsuitable_downloaded_weights_are_reported_with_a_remedy(
 
 
 def added(folder: Path, name: str = "mine") -> Path:
-    """A model as `frn models add` writes it."""
+    """A model as written by `frn models add`."""
     home = folder / name
     home.mkdir(parents=True)
     shipped = assets_folder() / "models"
@@ -341,7 +343,7 @@ def test_unreadable_model_does_not_hide_others() -> None:
         shutil.rmtree(place)
 
 
-def test_file_with_another_hash_is_refused(fetch_from: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_file_with_a_different_hash_is_refused(fetch_from: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "other.pth").write_bytes(b"other weights")
     result = CliRunner().invoke(app, ["models", "add", "efficientnet-lite0", "--weights", str(tmp_path / "other.pth")])
     assert result.exit_code == 1

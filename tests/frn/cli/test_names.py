@@ -25,7 +25,7 @@ def frn(*words: object) -> Result:
 
 @pytest.fixture
 def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three classes, one with an odd name and photos with odd names."""
+    """Three classes, one with an unusual name and photos with unusual names."""
     monkeypatch.chdir(tmp_path)
     for name in ("eyed footman", "tailed footman", "banded footman"):
         shutil.copytree(MOTHS / name, tmp_path / "classes" / name)
@@ -62,7 +62,7 @@ def test_suggested_commands_keep_names_unchanged(tmp_path: Path, capsys: pytest.
     )
 
 
-def test_long_path_stays_on_one_line(classes: Path) -> None:
+def test_long_path_is_not_wrapped(classes: Path) -> None:
     long = Path(*["a" * 200] * 6)
     long.mkdir(parents=True)
     shutil.copy(PHOTO, long)

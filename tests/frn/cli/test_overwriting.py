@@ -1,4 +1,4 @@
-"""One rule for all commands: other programs' files are replaced only with --replace, photos never."""
+"""One rule for all commands: files that frn did not write are replaced only with --replace, photos never."""
 
 import io
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("score", "--csv"): ("x.csv", [MOTHS, MOTHS]),
     ("score", "--report"): ("x.html", [MOTHS, MOTHS]),
 }
-"""Options that name a file: the file names, and the other arguments that the command needs."""
+"""Options that name an output file: the file names, and the other arguments that the command needs."""
 TEN_CLASSES = "ten classes"
-"""Placeholder for a folder of ten classes of ten photos, which fine-tuning needs."""
+"""Placeholder for a folder with ten classes of ten photos each, which fine-tuning needs."""
 FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("export", "--out"): ("features.onnx", ["--model", "conv4"]),
     ("export", "--web"): ("page.js", ["--model", "conv4", "--runtime", MOTHS]),
@@ -64,7 +64,7 @@ def test_every_option_that_names_an_output_is_in_the_table() -> None:
 
 
 def place(tmp_path: Path, key: tuple[str, str]) -> tuple[Path, Path]:
-    """Return a path for the option, and the file in question."""
+    """Return a path for the option, and the file that the command would write."""
     name = ALL[key][0]
     if key in FILES:
         return tmp_path / name, tmp_path / name
@@ -81,7 +81,7 @@ def many_photos(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("key", ALL, ids=" ".join)
-def test_foreign_file_is_kept_without_replace(tmp_path: Path, key: tuple[str, str]) -> None:
+def test_file_not_written_by_frn_is_kept_without_replace(tmp_path: Path, key: tuple[str, str]) -> None:
     given, file = place(tmp_path, key)
     file.write_bytes(b"of others")
     command, option = key
@@ -130,7 +130,7 @@ def test_image_drawn_by_frn_is_replaced_but_a_photo_is_not(tmp_path: Path, endin
     assert path.read_bytes() == picture.getvalue()
 
 
-def test_table_is_replaced_on_request_and_an_empty_file_always(tmp_path: Path) -> None:
+def test_table_is_replaced_only_on_request_but_an_empty_file_always(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.touch()
     words = ("score", MOTHS, tmp_path / "labelled", "--csv", path)

@@ -15,7 +15,7 @@ from frn.models.zoo import assets_folder
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 TOO_LONG = "a" * 300 + ".jpg"
-"""No system allows such a name: every call on it fails, as for names in a folder without permission."""
+"""No system allows such a name: every call with it fails, as for files in a folder without permission."""
 
 
 def classify(*words: object, stdin: bytes | None = None) -> Result:
@@ -47,14 +47,14 @@ def test_folder_of_folders_suggests_a_glob(here: Path) -> None:
 
 
 @pytest.mark.parametrize("listed", [False, True])
-def test_an_impossible_name_is_reported_in_order(here: Path, listed: bool) -> None:
+def test_an_invalid_name_is_reported_in_order(here: Path, listed: bool) -> None:
     names = (TOO_LONG, "x1.jpg")
     result = classify("-", stdin="\n".join(names).encode()) if listed else classify(*names)
     assert images(result) == [*names]
     assert result.stderr == "error: 1 of 2 images could not be read\n"
 
 
-def test_listed_names_are_not_globs_and_bad_ones_are_skipped(here: Path) -> None:
+def test_listed_names_are_not_treated_as_globs_and_invalid_ones_are_skipped(here: Path) -> None:
     result = classify("-", stdin=b"x1.jpg\nx[1].jpg\nempty\n*.png\n")
     assert images(result) == ["x1.jpg", "x[1].jpg", "*.png"]
     assert result.stderr == "warning: empty: contains no images\nerror: 2 of 3 images could not be read\n"
@@ -70,7 +70,7 @@ def test_list_is_split_only_at_newlines(here: Path) -> None:
     assert images(result) == ["x1.jpg", odd]
 
 
-def test_photos_keep_the_names_as_given(here: Path) -> None:
+def test_photos_are_reported_under_the_names_as_given(here: Path) -> None:
     (here / "more").mkdir()
     (here / "more" / "y.jpg").write_bytes(PHOTO.read_bytes())
     assert images(classify("./x1.jpg", "./more/../more//y.jpg", "./more", "more/")) == [
@@ -93,7 +93,7 @@ def test_an_unreadable_listed_folder_is_reported_in_order(here: Path, monkeypatc
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-def test_circular_link_fails_as_one_file_only(here: Path) -> None:
+def test_circular_link_fails_as_a_single_file(here: Path) -> None:
     circle = here / "circle.jpg"
     circle.symlink_to(circle)
     result = classify(".")

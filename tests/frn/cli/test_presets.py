@@ -34,7 +34,7 @@ def test_presets_are_listed_by_data_set_with_published_figures() -> None:
     assert row.split()[-6:] == ["1200", "83.55", "92.92", "CUB", "raw,", "FRN"]
 
 
-def test_one_preset_is_shown_in_full() -> None:
+def test_a_preset_is_shown_in_full() -> None:
     text = frn("presets", "aircraft-resnet12-1shot").stdout
     assert "optimizer adam, learning_rate 0.001" in text
     assert "weight_decay 0.0" in text

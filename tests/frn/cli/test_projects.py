@@ -40,7 +40,7 @@ def extractor(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def birds(moths: Path, tmp_path: Path) -> Path:
-    """Class folders that a test may change."""
+    """Class folders that a test may modify."""
     return Path(shutil.copytree(moths / "test", tmp_path / "meine Vögel 🐦"))
 
 
@@ -64,13 +64,13 @@ def test_project_gives_the_same_answers_as_its_folder(
     assert 0 < summary["threshold"] < 1  # the typical threshold; each photo has its own
 
 
-def test_missing_project_photos_are_allowed_and_changes_are_reported(
+def test_missing_project_photos_are_allowed_and_changed_ones_are_reported(
     birds: Path, moths: Path, extractor: Path, tmp_path: Path
 ) -> None:
     project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
     frn("enroll", birds, "--model", extractor, "--out", project)
     before = answers(frn("classify", project, query, "--json"))
-    (birds / "moth 40" / "00.png").unlink()  # its maps are in the cache
+    (birds / "moth 40" / "00.png").unlink()  # its feature maps are in the cache
     assert answers(frn("classify", project, query, "--json")) == before
     shutil.copy(moths / "val" / "moth 21" / "03.png", birds / "moth 41" / "00.png")
     changed = frn("classify", project, query, "--json")
@@ -78,7 +78,7 @@ def test_missing_project_photos_are_allowed_and_changes_are_reported(
     assert answers(changed)[0]["errors"] != before[0]["errors"]
 
 
-def test_missing_photos_are_reported_and_the_rest_is_used(
+def test_missing_photos_are_reported_and_the_rest_are_used(
     birds: Path, moths: Path, extractor: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
@@ -95,7 +95,7 @@ def test_missing_photos_are_reported_and_the_rest_is_used(
     assert "error: class 'moth 40' has no usable image among 12 files" in result.stderr
 
 
-def test_another_model_is_refused_and_the_suggested_command_works(
+def test_a_different_model_is_refused_and_the_suggested_command_works(
     birds: Path, moths: Path, extractor: Path, tmp_path: Path
 ) -> None:
     project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
@@ -131,7 +131,7 @@ def test_a_project_is_not_replaced_by_accident(birds: Path, extractor: Path, tmp
     assert "must end in .frn.json" in frn("enroll", birds, "--out", tmp_path / "b.json").stderr
 
 
-def test_corrupt_project_gives_one_line(moths: Path, tmp_path: Path) -> None:
+def test_corrupt_project_gives_a_one_line_error(moths: Path, tmp_path: Path) -> None:
     project = tmp_path / "b.frn.json"
     project.write_text("{")
     for words in (["classify", project, moths], ["explain", project, moths / "val/moth 20/00.png", "--out", "e.png"]):
@@ -141,7 +141,7 @@ def test_corrupt_project_gives_one_line(moths: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("model", "most"), [("conv4", 2), (DEFAULT_MODEL, 3)])
-def test_photos_of_other_things_are_unknown(model: str, most: int, tmp_path: Path) -> None:
+def test_photos_of_other_objects_are_unknown(model: str, most: int, tmp_path: Path) -> None:
     samples = assets_folder() / "samples"
     noise = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "noise.png")
@@ -155,7 +155,9 @@ def test_photos_of_other_things_are_unknown(model: str, most: int, tmp_path: Pat
     assert sum(bool(answer["unknown"]) for answer in known) <= most
 
 
-def test_explain_draws_the_map_and_gives_its_numbers(birds: Path, moths: Path, extractor: Path, tmp_path: Path) -> None:
+def test_explain_draws_the_error_map_and_prints_its_values(
+    birds: Path, moths: Path, extractor: Path, tmp_path: Path
+) -> None:
     query = moths / "val" / "moth 20" / "00.png"
     result = frn("explain", birds, query, "--model", extractor, "--out", tmp_path / "map ü.png", "--json", "--top", 2)
     assert result.exit_code == 0, result.stderr
@@ -172,7 +174,7 @@ def test_explain_draws_the_map_and_gives_its_numbers(birds: Path, moths: Path, e
     assert (broken.exit_code, broken.stderr.count("\n")) == (1, 1)
 
 
-def test_using_a_model_imports_no_torch(birds: Path, extractor: Path, tmp_path: Path) -> None:
+def test_using_a_model_does_not_import_torch(birds: Path, extractor: Path, tmp_path: Path) -> None:
     import sys
 
     project, query = tmp_path / "b.frn.json", birds / "moth 40" / "00.png"
@@ -193,7 +195,9 @@ def test_using_a_model_imports_no_torch(birds: Path, extractor: Path, tmp_path: 
     assert result.stderr == ""
 
 
-def test_evaluation_in_onnxruntime_equals_torch(moths: Path, extractor: Path, tmp_path: Path) -> None:
+def test_evaluation_in_onnxruntime_gives_the_same_result_as_in_torch(
+    moths: Path, extractor: Path, tmp_path: Path
+) -> None:
     from frn.models.model import save_model
 
     torch.manual_seed(0)
@@ -222,7 +226,7 @@ os.replace = stopping
 sys.argv[0] = "frn"
 run()
 """
-"""`frn enroll`, stopped as by Ctrl-Z while it writes its project."""
+"""`frn enroll`, suspended (as with Ctrl-Z) while it writes its project."""
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGSTOP")

@@ -34,7 +34,7 @@ def frn(*words: object, stdin: bytes | None = None) -> Result:
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder and configuration, without the user's frn.toml."""
+    """An empty folder and an empty configuration, without the user's frn.toml."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -49,7 +49,7 @@ def test_result_types_reject_wrong_values() -> None:
 
 
 def commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Return every command by its words."""
+    """Return every command by its name, such as `models add`."""
     for name, command in getattr(group, "commands", {}).items():
         yield f"{above}{name}", command
         yield from commands(command, f"{above}{name} ")
@@ -121,7 +121,7 @@ def test_scores_and_checks_print_rows(moths: Path, labelled: Path, tmp_path: Pat
 
 
 def test_photo_rows_are_printed_as_they_are_classified() -> None:
-    """The reader of a pipe gets the row of the first photo before the second one is processed."""
+    """The reader of a pipe receives the row for the first photo before the second one is processed."""
     words = [sys.executable, "-m", "frn", "classify", MOTHS, *[PHOTO] * 2000, "--csv"]
     with processes.started(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -133,7 +133,7 @@ def test_photo_rows_are_printed_as_they_are_classified() -> None:
         assert "Traceback" not in process.stderr.read()
 
 
-def test_two_formats_are_refused_and_options_override_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passing_two_formats_is_refused_and_options_override_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     for asked, told in (
         (("--json", "--csv"), "--json and --csv"),
         (("--format", "csv", "--json"), "--json and --format csv"),
@@ -147,7 +147,7 @@ def test_two_formats_are_refused_and_options_override_defaults(monkeypatch: pyte
     assert frn("models", "--format", "csv").stdout.startswith("name,")
 
 
-def test_help_knows_every_command_and_topic() -> None:
+def test_help_covers_every_command_and_topic() -> None:
     for name, topic in TOPICS.items():
         assert frn("help", name).stdout == f"{topic.title}\n\n{topic.text}\n"
     assert "--threshold" in frn("help", "classify").stdout
@@ -201,7 +201,7 @@ def test_variables_set_defaults_and_the_command_line_takes_precedence(monkeypatc
 
 
 def options(commands: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Return every command and each of its options."""
+    """Return every pair of a command and one of its options."""
     for name, command in commands.items():
         yield from ((f"{above}{name}", parameter) for parameter in command.params if parameter.opts[0][0] == "-")
         yield from options(getattr(command, "commands", {}), f"{above}{name} ")
@@ -234,7 +234,7 @@ def test_variables_cannot_set_outputs_or_downloads() -> None:
 
 
 def test_current_folder_does_not_set_options(elsewhere: Path) -> None:
-    """In the past, a `frn.toml` in the current folder could set any option of any command."""
+    """A `frn.toml` in the current folder used to be able to set any option of any command."""
     (elsewhere / "frn.toml").write_text('[score]\ncsv = "taken.csv"\n[classify]\njson = true\n')
     assert not frn("classify", MOTHS, PHOTO).stdout.startswith("{")
     frn("score", MOTHS, MOTHS)
@@ -249,7 +249,7 @@ def test_current_folder_does_not_set_options(elsewhere: Path) -> None:
         ("fish", "frn train cifar-fs-conv4-s", "cifar-fs-conv4-short"),
     ],
 )
-def test_shell_completion_completes_words(shell: str, typed: str, expected: str) -> None:
+def test_shell_completion_completes_commands_and_options(shell: str, typed: str, expected: str) -> None:
     words = typed.split()
     variables = {
         "_FRN_COMPLETE": f"complete_{shell}",
@@ -263,7 +263,7 @@ def test_shell_completion_completes_words(shell: str, typed: str, expected: str)
     assert expected in result.stdout, result.stderr
 
 
-def test_colours_appear_only_in_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_used_only_in_terminals_that_allow_them(monkeypatch: pytest.MonkeyPatch) -> None:
     colour = re.compile(r"\x1b\[[\d;]*3[0-7]")
     assert "\x1b" not in frn("classify", MOTHS, PHOTO).stdout
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -1,4 +1,4 @@
-"""Messages during a run."""
+"""Messages during training."""
 
 import re
 from dataclasses import replace
@@ -18,8 +18,8 @@ from frn.training.runs.run_options import RunOptions
 from tests.frn.training.tiny import sampled
 
 
-def test_log_gets_a_line_per_epoch_and_validation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run of hours that writes to a file should show that it is alive."""
+def test_log_contains_a_line_per_epoch_and_validation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that takes hours and writes to a file should show that it is still running."""
     preset = replace(find_preset("demo"), schedule=Schedule(epochs=3, milestones=(2,)))
     told = []
     with TrainingDisplay(preset, tmp_path) as display:

@@ -1,4 +1,4 @@
-"""Archives that several tests prepare."""
+"""Archives that are prepared by several tests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Miniature archives in the layout of the released ones, and the expected results."""
+"""Miniature archives with the layout of the released ones, and the expected results."""
 
 import io
 import tarfile
@@ -22,7 +22,7 @@ def picture(seed: int, *, size: tuple[int, int] = (24, 18), mode: str = "RGB", k
 
 
 def tar_of(path: Path, files: Mapping[str, bytes | str]) -> Path:
-    """Write a tar, compressed as its name says; text is the target of a symbolic link."""
+    """Write a tar, compressed as its suffix says; a text entry is the target of a symbolic link."""
     with tarfile.open(path, "w:gz" if path.suffix in (".gz", ".tgz") else "w") as archive:
         for name, content in files.items():
             info = tarfile.TarInfo(name)
@@ -67,7 +67,7 @@ BOX = (3.0, 2.5, 10.6, 9.0)
 
 
 def cub_files(*, classes: int = 200) -> Files:
-    """Build CUB's archive, with annotations after the images and attributes.txt outside."""
+    """Build the CUB archive, with annotations after the images and attributes.txt outside the folder."""
     names = {n: f"{n:03d}.Bird_{n}/Bird_{n}_{9000 + n}.jpg" for n in range(1, classes + 1)}
     text = {
         "bounding_boxes.txt": "\n".join(f"{n} {' '.join(map(str, BOX))}" for n in names),

@@ -35,8 +35,8 @@ def test_resized_crop_is_within_a_grey_level_of_pillow(box: tuple[int, int, int,
     assert np.abs(ours[0].permute(1, 2, 0).numpy() * 255 - expected).max() <= 1.01
 
 
-def test_most_pixels_of_a_resized_crop_equal_pillow() -> None:
-    """Both methods round to grey levels after columns and after rows, with weights of about as many bits."""
+def test_most_pixels_of_a_resized_crop_equal_those_of_pillow() -> None:
+    """Both methods round to grey levels after columns and again after rows, with weights of similar precision."""
     image = noise(200, 180)
     expected = np.asarray(Image.fromarray(image[10:190, 5:175]).resize((84, 84), Image.Resampling.BILINEAR))
     ours = crop_and_resize(as_batch(image), np.array([[200, 180]]), draw_of([[10, 5, 180, 170]]), 84)
@@ -59,7 +59,7 @@ def test_a_flip_mirrors_columns_only() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_colour_jitter_equals_pillow_in_every_order(order: tuple[int, int, int]) -> None:
+def test_colour_jitter_equals_that_of_pillow_in_every_order(order: tuple[int, int, int]) -> None:
     image, factors = noise(16, 16), (0.7, 1.3, 0.6)
     expected = Image.fromarray(image)
     for kind in order:
@@ -94,7 +94,7 @@ def test_a_long_image_falls_back_to_its_centre() -> None:
     assert boxes.boxes.tolist() == [[0, 86, 20, 27]]
 
 
-def test_images_of_different_sizes_are_augmented_the_same_together_and_alone() -> None:
+def test_images_of_different_sizes_are_augmented_identically_together_and_alone() -> None:
     augmentation = Augmentation(size=24, crop="resized")
     small, large = noise(30, 40), noise(50, 35, seed=1)
     canvas = np.zeros((2, 50, 40, 3), dtype=np.uint8)
@@ -112,7 +112,7 @@ def test_images_of_different_sizes_are_augmented_the_same_together_and_alone() -
 
 
 @pytest.mark.parametrize("crop", ["resized", "padded"])
-def test_processor_and_other_devices_augment_the_same(crop: Literal["resized", "padded"]) -> None:
+def test_augmentation_is_identical_on_processor_and_other_devices(crop: Literal["resized", "padded"]) -> None:
     images = torch.from_numpy(np.stack([noise(40, 40, seed) for seed in range(20)])).permute(0, 3, 1, 2)
     extents = np.tile([[40, 40]], (20, 1))
     draw = Augmentation(size=36, crop=crop, padding=4).draw(extents, np.random.default_rng(5))

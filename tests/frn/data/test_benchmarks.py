@@ -1,4 +1,4 @@
-"""Every benchmark, from miniature archives in the layout of the released ones."""
+"""Every benchmark, from miniature archives with the layout of the released ones."""
 
 import base64
 import io
@@ -47,7 +47,7 @@ def test_cub_is_cropped_to_its_boxes(cub: Path, tmp_path: Path) -> None:
         assert np.array_equal(pixels(out / part / f"{n:03d}.Bird_{n}" / f"Bird_{n}_{9000 + n}.png"), whole[2:12, 3:14])
 
 
-def test_cub_raw_is_copied_and_splits_by_name(cub: Path, tmp_path: Path) -> None:
+def test_cub_raw_is_copied_and_split_by_name(cub: Path, tmp_path: Path) -> None:
     files = cub_files(classes=4)
     bird = "003.Bird_3/Bird_3_9003.jpg"
     prepare("cub-raw", [cub], tmp_path / "tang", unofficial=True)
@@ -73,7 +73,7 @@ def test_a_source_folder_may_hold_the_archive_or_its_content(birds: Path, tmp_pa
     assert prepared(tmp_path / "a") == prepared(tmp_path / "b") == prepared(tmp_path / "c")
 
 
-def test_authors_archive_is_used_unchanged(tmp_path: Path) -> None:
+def test_archive_from_the_authors_is_used_unchanged(tmp_path: Path) -> None:
     files = {
         f"CUB_fewshot_cropped/{part}/{n:03d}.Bird_{n}/{n}.png": picture(n, kind="PNG")
         for n, part in ((2, "train"), (1, "val"), (3, "test"), (1, "val_pre"), (3, "test_pre"))
@@ -102,7 +102,7 @@ def test_missing_parts_of_cub_are_reported(tmp_path: Path) -> None:
 # FGVC-Aircraft
 
 
-def test_aircraft_are_named_by_line_and_cropped(tmp_path: Path) -> None:
+def test_aircraft_are_named_by_their_list_and_cropped(tmp_path: Path) -> None:
     files = aircraft_files()
     source = tar_of(tmp_path / "aircraft.tar.gz", files)
     out = tmp_path / "out"
@@ -120,7 +120,7 @@ def test_aircraft_are_named_by_line_and_cropped(tmp_path: Path) -> None:
 # iNaturalist
 
 CATEGORIES = {0: ("Aves", 50), 1: ("Insecta", 51), 6: ("Mammalia", 50), 24: ("Arachnida", 49), 68: ("Aves", 1001)}
-"""Super-category and number of boxed images; the last two have too few and too many. meta-iNat tests on 6, 24, 68.
+"""Super-category and number of images with boxes; the last two are too few and too many. meta-iNat tests on 6, 24, 68.
 """
 
 
@@ -140,7 +140,7 @@ def inat_files() -> tuple[bytes, Files]:
     return json.dumps({"images": images, "annotations": boxes, "categories": groups}).encode(), files
 
 
-def test_inat_squashes_images_of_categories_with_50_to_1000_boxes(tmp_path: Path) -> None:
+def test_inat_stretches_images_of_categories_with_50_to_1000_boxes(tmp_path: Path) -> None:
     annotations, files = inat_files()
     given = [
         zip_of(tmp_path / "boxes.zip", {"train_2017_bboxes.json": annotations}),
@@ -158,7 +158,7 @@ def test_inat_squashes_images_of_categories_with_50_to_1000_boxes(tmp_path: Path
         prepare("meta-inat", given[:1], tmp_path / "none", unofficial=True)
 
 
-def test_inat_is_compared_with_its_published_number_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inat_image_count_is_compared_with_the_published_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert META["all"] == TIERED["all"] == (1135, 243_986)
     assert (META["train"][0], META["test"][0], TIERED["train"][0], TIERED["test"][0]) == (908, 227, 781, 354)
     monkeypatch.setattr(
@@ -170,7 +170,7 @@ def test_inat_is_compared_with_its_published_number_of_images(tmp_path: Path, mo
         prepare("meta-inat", [tmp_path / "inat2017"], tmp_path / "out")
 
 
-def test_authors_inat_archive_may_contain_shared_links(tmp_path: Path) -> None:
+def test_inat_archive_from_the_authors_may_contain_shared_links(tmp_path: Path) -> None:
     files: dict[str, bytes | str] = {f"inat2017_84x84/{c}/{c}.png": picture(c, kind="PNG") for c in (0, 6)}
     files |= {
         f"{name}/{part}/{c}/{c}.png": f"../../../inat2017_84x84/{c}/{c}.png"
@@ -207,7 +207,7 @@ def test_mini_imagenet_follows_its_lists(tmp_path: Path) -> None:
 
 
 def imagenet_classes() -> dict[str, dict[int, bytes]]:
-    """Three classes whose file numbers have gaps and do not sort as text."""
+    """Three classes whose file numbers have gaps and do not sort correctly as text."""
     return {label: {n: picture(n) for n in (1001, 9, 77, 10026)} for label in ("n01532829", "n01855672", "n01930112")}
 
 
@@ -239,7 +239,7 @@ def test_mini_imagenet_from_imagenet_follows_the_rank(
     assert file.read_bytes() == imagenet_classes()["n01855672"][77]
 
 
-def test_packaged_mini_imagenet_lists_have_100_classes_of_600() -> None:
+def test_packaged_mini_imagenet_lists_contain_100_classes_of_600_images() -> None:
     facts = read_split("mini_imagenet")
     assert [len(facts[part]) for part in ("train", "val", "test")] == [64, 16, 20]
     assert set(facts["images"]) == {label for part in ("train", "val", "test") for label in facts[part]}
@@ -303,7 +303,7 @@ def test_pickle_with_other_objects_is_refused(tmp_path: Path, capsys: pytest.Cap
     assert prepared(tmp_path / "out") == set()
 
 
-def test_tiered_imagenet_224_follows_the_layout_of_deepemd(tmp_path: Path) -> None:
+def test_tiered_imagenet_224_follows_the_deepemd_layout(tmp_path: Path) -> None:
     files = {f"tiered_imagenet/{part}/n0{n}/{n}.jpg": picture(n) for n, part in enumerate(("train", "val", "test"))}
     source = tar_of(tmp_path / "deepemd.tar", files)
     words = ["data", "prepare", "tiered-imagenet-224", "--source", str(source), "--out", str(tmp_path / "out")]
@@ -329,7 +329,7 @@ def test_fc100_splits_by_super_class(tmp_path: Path) -> None:
     assert (tmp_path / "out/val/lion/1.png").is_file()
 
 
-def test_vinyals_omniglot_turns_every_character_into_four_classes(tmp_path: Path) -> None:
+def test_vinyals_omniglot_rotates_every_character_into_four_classes(tmp_path: Path) -> None:
     drawing = picture(3, size=(9, 9), mode="L", kind="PNG")
     background = {f"images_background/{a}/character01/0001_01.png": drawing for a in ("Greek", "Hebrew")}
     evaluation = {f"images_evaluation/Gurmukhi/character{c}/0001_01.png": drawing for c in (41, 42)}

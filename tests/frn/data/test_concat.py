@@ -1,4 +1,4 @@
-"""Training on several data sets together."""
+"""Training on several data sets at once."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_images_are_numbered_across_all_data_sets(parts: tuple[StoredImages, ...
     assert joined.names == parts[0].names + parts[1].names
 
 
-def test_canvas_holds_images_of_all_data_sets_in_order(parts: tuple[StoredImages, ...]) -> None:
+def test_canvas_holds_the_images_from_all_data_sets_in_order(parts: tuple[StoredImages, ...]) -> None:
     canvas, extents = ConcatImages(parts).gather([24, 0, 38, 23])
     assert extents.tolist() == [[24, 24], [16, 16], [24, 24], [16, 16]]
     for row, (part, image) in enumerate([(1, 0), (0, 0), (1, 14), (0, 23)]):
@@ -33,7 +33,7 @@ def test_canvas_holds_images_of_all_data_sets_in_order(parts: tuple[StoredImages
         assert not canvas[row, side:].any()
 
 
-def test_no_episode_mixes_data_sets_and_each_gives_its_own_epoch() -> None:
+def test_no_episode_mixes_data_sets_and_each_data_set_has_its_own_epoch() -> None:
     sets = ((20, 20, 20, 20), (9, 9, 9))
     episodes = concat_epoch(sets, SHAPE, seed=0, epoch=1)
     first = [episode for episode in episodes if episode.max() < 80]
@@ -46,7 +46,7 @@ def test_no_episode_mixes_data_sets_and_each_gives_its_own_epoch() -> None:
     assert of_first != sorted(of_first, reverse=True)  # interleaved
 
 
-def test_one_data_set_gives_the_authors_epoch() -> None:
+def test_a_single_data_set_gives_the_same_epoch_as_the_authors_code() -> None:
     alone = concat_epoch(((9, 9, 9),), SHAPE, seed=0, epoch=0)
     assert [e.tolist() for e in alone] == [e.tolist() for e in training_epoch((9, 9, 9), SHAPE, seed=0, epoch=0)]
 

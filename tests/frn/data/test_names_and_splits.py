@@ -1,4 +1,4 @@
-"""Real-world folders: names in two Unicode forms, other names of splits, photos one level deeper."""
+"""Real-world folders: names in two Unicode forms, alternative split names, photos one level deeper."""
 
 import unicodedata
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_names_that_look_alike_match(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("1.0", "10"), ("C++", "C"), ("é", "e"), ("Œuf", "oeuf"), ("①", "2")])
-def test_other_names_do_not_match(one: str, other: str) -> None:
+def test_different_names_do_not_match(one: str, other: str) -> None:
     assert match_names([other], [one])[0] == {}
 
 
@@ -88,7 +88,7 @@ def test_names_match_loosely_and_the_match_is_reported(given: str) -> None:
     assert notes == [f"{given!r} is matched to the class 'Ivory Gull'"]
 
 
-def test_an_exact_name_wins_and_others_get_the_nearest() -> None:
+def test_an_exact_name_takes_precedence_and_others_match_the_nearest() -> None:
     found, notes = match_names(["jay", "JAY", "magpi"], ["jay", "magpie"])
     assert found == {"jay": "jay"}
     assert notes == [
@@ -99,7 +99,7 @@ def test_an_exact_name_wins_and_others_get_the_nearest() -> None:
     assert loose("Straße 1") == loose("STRASSE_1")
 
 
-def test_score_matches_names_in_any_form_and_reports_it(tmp_path: Path) -> None:
+def test_score_matches_names_in_any_form_and_reports_the_match(tmp_path: Path) -> None:
     classes, labelled = tmp_path / "classes", tmp_path / "labelled"
     for name in ("Ivory Gull", NFC, "jay"):
         photos(classes / name, 2)
@@ -141,7 +141,7 @@ def test_splits_are_found_by_common_names(tmp_path: Path, train: str, val: str) 
         ("images_train", "dev", "tests"),
     ],
 )
-def test_splits_are_found_by_other_names_and_are_not_classes(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_splits_are_found_by_alternative_names_and_are_not_classes(tmp_path: Path, names: tuple[str, ...]) -> None:
     for name in (*names, "unlabelled"):
         photos(tmp_path / name / "jay")
     assert list(find_splits(tmp_path).items()) == [
@@ -152,7 +152,7 @@ def test_splits_are_found_by_other_names_and_are_not_classes(tmp_path: Path, nam
     assert "unlabelled" not in str(told.value)
 
 
-def test_plain_name_of_a_split_wins_and_classes_are_not_splits(tmp_path: Path) -> None:
+def test_plain_split_name_takes_precedence_and_classes_are_not_splits(tmp_path: Path) -> None:
     for name in ("train", "train_set"):
         photos(tmp_path / "both" / name / "jay")
     assert find_splits(tmp_path / "both") == {"train": tmp_path / "both" / "train"}
@@ -162,14 +162,14 @@ def test_plain_name_of_a_split_wins_and_classes_are_not_splits(tmp_path: Path) -
     assert len(scan(tmp_path / "classes").names) == 4
 
 
-def test_two_folders_of_one_split_are_refused(tmp_path: Path) -> None:
+def test_two_folders_for_the_same_split_are_refused(tmp_path: Path) -> None:
     for split in ("val", "valid"):
         photos(tmp_path / split / "jay")
     with pytest.raises(FrnError, match="both val/ and valid/ are names of the split 'val'"):
         find_splits(tmp_path)
 
 
-def test_five_classes_of_five_photos_are_too_few_to_finetune(tmp_path: Path) -> None:
+def test_five_classes_of_five_photos_are_too_few_for_fine_tuning(tmp_path: Path) -> None:
     for name in "abcde":
         photos(tmp_path / name, 5)
     told = frn("finetune", tmp_path, "--out", tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Images are decoded once, and a stale or torn cache is never used."""
+"""Images are decoded once, and a stale or incomplete cache is never used."""
 
 import os
 import re
@@ -77,7 +77,7 @@ def test_images_of_different_sizes_share_a_canvas(tmp_path: Path) -> None:
         assert not canvas[row, :, w:].any()
 
 
-def test_changed_file_is_detected_despite_equal_size_and_date(tmp_path: Path, decodes: Decodes) -> None:
+def test_changed_file_is_detected_despite_the_same_size_and_date(tmp_path: Path, decodes: Decodes) -> None:
     folder = write(tmp_path / "data")
     before = load_images(scan(folder), TRANSFORM)
     path = folder / "class 0" / "0.png"
@@ -101,7 +101,7 @@ INDEXES: dict[str, Callable[[str], str]] = {
     "a list": lambda text: f"[{text}]",
     "nothing": lambda text: "null",
 }
-"""Possible damage to the text of an index."""
+"""Possible damage to the text in an index file."""
 
 
 @pytest.mark.parametrize("damage", ["short", "flipped", "no index", "bad index", *INDEXES])
@@ -147,7 +147,7 @@ def test_a_class_without_a_readable_image_stops_the_run(tmp_path: Path) -> None:
         load_images(scan(folder), TRANSFORM)
 
 
-def test_unwritable_cache_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_about_an_unwritable_cache_suggests_a_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("FRN_CACHE", str(tmp_path / "file"))
     with pytest.raises(FrnError, match=r"cannot be stored there .*FRN_CACHE"):

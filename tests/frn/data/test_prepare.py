@@ -1,4 +1,4 @@
-"""Making data sets from folders, zips and official archives."""
+"""Preparing data sets from folders, zips and official archives."""
 
 import io
 import os
@@ -64,7 +64,7 @@ def test_random_split_keeps_classes_whole_and_is_reproducible(tmp_path: Path) ->
 
 
 def test_given_shares_override_folder_names(tmp_path: Path) -> None:
-    """This also holds if no other folder has the name of a split: "train stations" is not a training split."""
+    """This also holds if no other folder is named after a split: "train stations" is not a training split."""
     stations = tmp_path / "train stations"
     for c in range(10):
         (stations / f"station {c}").mkdir(parents=True)
@@ -110,7 +110,7 @@ def test_every_file_that_is_not_an_image_is_reported_with_its_reason(tmp_path: P
     out = tmp_path / "out"
     (tmp_path / "birds" / "loose.jpg").unlink()
     assert prepare("folder", [tmp_path / "birds"], out, sampled=SampledSplit(0, 0)) == {"train": (1, 3)}
-    for _ in range(2):  # a repeated call reports it again
+    for _ in range(2):  # a second call reports it again
         record = read_record(out)
         assert record is not None
         assert set(record.skipped or ()) == expected
@@ -205,7 +205,7 @@ def test_omniglot_classes_are_characters_of_alphabets(tmp_path: Path) -> None:
     assert whole == {"train": (8, 24), "val": (2, 6), "test": (10, 30)}
 
 
-def test_unusable_sources_give_one_line(tmp_path: Path) -> None:
+def test_unusable_sources_give_a_one_line_error(tmp_path: Path) -> None:
     page, torn = tmp_path / "page.zip", tmp_path / "torn.zip"
     page.write_text("<!DOCTYPE html><title>Sign in</title>")
     torn.write_bytes(zip_of(tmp_path / "whole.zip", ["a/1.png", "b/1.png"]).read_bytes()[:60])
@@ -242,14 +242,14 @@ def test_only_the_broken_link_is_skipped(tmp_path: Path) -> None:
     assert record.skipped == [f"{tmp_path / 'photos' / 'a' / '2.png'}: is skipped: it is not a file, or a broken link"]
 
 
-def test_folder_with_other_content_is_left_alone(tmp_path: Path) -> None:
+def test_folder_with_unrelated_content_is_left_unchanged(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "train" / "other").mkdir(parents=True)
     with pytest.raises(FrnError, match="already contains something else"):
         prepare("folder", [zip_of(tmp_path / "x-train.zip", ["a/1.png"])], out)
 
 
-def test_real_zips_need_no_changes(tmp_path: Path, real_images: Path) -> None:
+def test_real_zips_work_without_changes(tmp_path: Path, real_images: Path) -> None:
     counts = prepare("omniglot", [real_images / "omniglot-small1.zip"], tmp_path / "out")
     assert sum(classes for classes, _ in counts.values()) == 136
     assert sum(images for _, images in counts.values()) == 2720

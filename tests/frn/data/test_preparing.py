@@ -1,4 +1,4 @@
-"""Preparing a data set: unexpected archives, kills, repeated calls, downloads."""
+"""Preparing a data set: unexpected archives, interruptions, repeated calls, downloads."""
 
 import io
 import os
@@ -34,7 +34,7 @@ from tests.frn.data.miniatures import (
 )
 
 
-def test_wrong_checksum_message_shows_both(birds: Path, tmp_path: Path) -> None:
+def test_message_about_a_wrong_checksum_shows_both_checksums(birds: Path, tmp_path: Path) -> None:
     with pytest.raises(
         FrnError, match=r"MD5 checksum is [0-9a-f]{32}, but the released CUB_200_2011\.tgz has 97eceeb196"
     ):
@@ -72,7 +72,7 @@ def test_archive_links_outside_the_folder_are_refused(tmp_path: Path, target: st
         prepare("folder", [source], tmp_path / "out")
 
 
-def test_an_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_beyond_the_limits_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = zip_of(tmp_path / "birds.zip", {f"train/a/{i}.png": picture(i, kind="PNG") for i in range(4)})
     for name, limit in (("MAX_ENTRIES", 3), ("MAX_ENTRY", 100), ("MAX_ARCHIVE", 3000)):
         with monkeypatch.context() as patch:
@@ -102,7 +102,7 @@ def test_impossible_file_sizes_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".zip", ".tar.gz"])
-def test_archive_of_names_alone_is_refused_at_once(tmp_path: Path, suffix: str) -> None:
+def test_archive_that_contains_only_names_is_refused_at_once(tmp_path: Path, suffix: str) -> None:
     names = [f"train/a/{number}.png" for number in range(2000)]
     source = tmp_path / f"names{suffix}"
     if suffix == ".zip":
@@ -119,14 +119,14 @@ def test_archive_of_names_alone_is_refused_at_once(tmp_path: Path, suffix: str) 
                     prepare("folder", [source], tmp_path / "out")
 
 
-def test_a_tar_may_not_unpack_to_many_times_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tar_that_unpacks_to_many_times_its_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tar_of(tmp_path / "zeros.tar.gz", {"train/a/1.png": bytes(4 << 20)})
     monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
     with pytest.raises(FrnError, match="unpacks to more than an image data set needs"):
         prepare("folder", [source], tmp_path / "out")
 
 
-# Interrupted, then repeated
+# Interrupted and repeated calls
 
 KILLED = """
 import os, signal, sys
@@ -227,7 +227,7 @@ def test_an_image_that_has_changed_in_the_source_is_written_again(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["photo", "text", "link"])
-def test_a_file_of_the_same_name_is_replaced_only_if_a_record_names_the_data_set(tmp_path: Path, kind: str) -> None:
+def test_a_file_with_the_same_name_is_replaced_only_if_a_record_lists_the_data_set(tmp_path: Path, kind: str) -> None:
     source, out, mine = unpacked(tmp_path / "photos", {"train/jay/a.jpg": picture(1)}), tmp_path / "out", picture(2)
     place = out / "train" / "jay" / "a.jpg"
     place.parent.mkdir(parents=True)
@@ -277,7 +277,7 @@ def test_every_image_is_synced_before_it_is_renamed(
     assert {path.stat().st_ino for path in (tmp_path / "out").rglob("*.jpg")} <= synced
 
 
-def test_two_data_sets_do_not_mix(birds: Path, tmp_path: Path) -> None:
+def test_two_data_sets_are_not_mixed(birds: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     prepare("cub-raw", [birds], out, unofficial=True)
     for name, split, held in (("cub-cropped", "tang", "cub-raw split=tang"), ("cub-raw", "chen", "cub-raw split=tang")):
@@ -290,7 +290,7 @@ def test_two_data_sets_do_not_mix(birds: Path, tmp_path: Path) -> None:
         prepare("cub-raw", [out], out, unofficial=True)
 
 
-def test_output_inside_the_source_is_not_read_as_source(tmp_path: Path) -> None:
+def test_output_folder_inside_the_source_is_not_read_as_source(tmp_path: Path) -> None:
     home = unpacked(tmp_path / "data", cub_files(classes=8))
     for _ in range(2):
         counts = prepare("cub-raw", [home], home / "cub", unofficial=True)
@@ -334,7 +334,7 @@ def test_a_failed_download_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.downloads])
-def test_torchvision_has_the_known_archives(name: str) -> None:
+def test_torchvision_provides_the_known_archives(name: str) -> None:
     benchmark = BENCHMARKS[name]
     for download in downloads(benchmark.downloads):
         assert isinstance(download, Download)
@@ -345,7 +345,7 @@ def test_torchvision_has_the_known_archives(name: str) -> None:
 # The command
 
 
-def test_prepare_lists_every_benchmark_and_reports_errors_in_one_line(birds: Path, tmp_path: Path) -> None:
+def test_prepare_lists_every_benchmark_and_gives_one_line_errors(birds: Path, tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["data", "prepare", "--help"], env={"COLUMNS": "300"})
     words = set(shown.stdout.replace(",", " ").split())
     assert {*BENCHMARKS, "folder", *BENCHMARKS["cub-raw"].splits, *BENCHMARKS["omniglot"].splits} <= words
@@ -357,8 +357,8 @@ def test_prepare_lists_every_benchmark_and_reports_errors_in_one_line(birds: Pat
     assert wrong.stderr == "error: unknown data set 'cub'. Did you mean 'cub-cropped' or 'cub-raw'?\n"
 
 
-def test_pickle_cannot_reserve_huge_memory() -> None:
-    """The pickle announces two billion memo entries, which would take 16 GiB in C."""
+def test_pickle_cannot_reserve_a_huge_amount_of_memory() -> None:
+    """The pickle declares two billion memo entries, which would take 16 GiB in C."""
     assert load_arrays(io.BytesIO(b"\x80\x02]r\xff\xff\xff\x7f."), "x.pkl") == []
     with pytest.raises(FrnError, match=r"^x\.pkl: is not the released file, or is damaged"):
         load_arrays(io.BytesIO(b"\x80\x02]h\x07."), "x.pkl")

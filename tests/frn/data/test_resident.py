@@ -1,4 +1,4 @@
-"""Pixels on the training device, here the processor or `meta`."""
+"""Pixels stored on the training device; here this is the processor or `meta`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ SEVERAL_SIZES = ConcatImages(tuple(draw_classes(2, 3, size=size, seed=size) for 
 
 
 @pytest.mark.parametrize("piece", [1 << 26, 1000])
-def test_images_on_the_device_equal_those_on_the_host(piece: int) -> None:
+def test_images_on_the_device_equal_images_on_the_host(piece: int) -> None:
     with patch("frn.data.resident.PIECE", piece):
         resident = ResidentImages(SEVERAL_SIZES, CPU)
     chosen = np.array([17, 0, 6, 5, 17, 12])
@@ -49,7 +49,7 @@ def test_pixels_go_to_the_device_if_they_fit(free: int, kind: type) -> None:
     assert where_they_fit(SEVERAL_SIZES, CPU) is SEVERAL_SIZES
 
 
-def test_run_learns_the_same_from_resident_pixels(tmp_path: Path) -> None:
+def test_run_gives_the_same_result_with_resident_pixels(tmp_path: Path) -> None:
     shape, images = EpisodeShape(way=3, shot=1, queries=2), draw_classes(4, 9, size=32, seed=1)
     preset = replace(find_preset("demo"), episode=shape, schedule=Schedule(epochs=1, milestones=()))
     losses = []

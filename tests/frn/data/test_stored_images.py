@@ -1,4 +1,4 @@
-"""Photos with an EXIF tag: benchmarks keep them as stored, your own photos are turned upright."""
+"""Photos with an EXIF tag: benchmark images stay as stored, but your own photos are turned upright."""
 
 import io
 from pathlib import Path
@@ -16,7 +16,7 @@ ORIENTATION = 0x0112
 
 
 def turned(orientation: int, *, big_endian: bool = False) -> bytes:
-    """A JPEG of 24 x 16 pixels with a dark left side and an EXIF tag."""
+    """A 24 x 16 pixel JPEG with a dark left side and an EXIF tag."""
     pixels = np.zeros((16, 24, 3), np.uint8)
     pixels[:, 12:] = 255
     exif = Image.Exif()
@@ -30,7 +30,7 @@ def turned(orientation: int, *, big_endian: bool = False) -> bytes:
 
 @pytest.mark.parametrize("big_endian", [False, True])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_removing_the_orientation_changes_nothing_else(orientation: int, big_endian: bool) -> None:
+def test_removing_the_orientation_tag_changes_nothing_else(orientation: int, big_endian: bool) -> None:
     data = turned(orientation, big_endian=big_endian)
     plain = as_stored(data)
     assert len(plain) == len(data)
@@ -40,7 +40,7 @@ def test_removing_the_orientation_changes_nothing_else(orientation: int, big_end
         assert image.getexif()[0x010F] == "a camera"
 
 
-def test_files_without_a_usable_orientation_are_unchanged() -> None:
+def test_files_without_a_usable_orientation_tag_are_unchanged() -> None:
     data = turned(6)
     start = data.index(b"Exif\0\0")
     without = io.BytesIO()
@@ -51,7 +51,7 @@ def test_files_without_a_usable_orientation_are_unchanged() -> None:
         assert as_stored(other) == other
 
 
-def test_benchmarks_keep_stored_orientation_and_own_photos_are_upright(tmp_path: Path) -> None:
+def test_benchmarks_keep_the_stored_orientation_but_own_photos_are_turned_upright(tmp_path: Path) -> None:
     home = tmp_path / "tiered_imagenet"
     for place in ("train/n1/a.JPEG", "val/n2/a.JPEG", "test/n3/a.JPEG"):
         (home / place).parent.mkdir(parents=True)

@@ -37,8 +37,8 @@ def test_epoch_ends_when_fewer_than_way_classes_are_left() -> None:
         assert np.count_nonzero(rounds - served) < SHAPE.way
 
 
-def test_episode_counts_equal_the_authors() -> None:
-    """The limits were found by simulating the authors' sampler for 64 classes of 600 images."""
+def test_episode_counts_equal_those_of_the_authors_sampler() -> None:
+    """The limits come from simulating the authors' sampler for 64 classes of 600 images."""
     for way, shot, least, most in ((20, 5, 95, 96), (10, 5, 191, 192), (15, 1, 157, 157), (30, 1, 77, 78)):
         shape = EpisodeShape(way=way, shot=shot, queries=15)
         assert least <= len(training_epoch([600] * 64, shape, seed=0, epoch=0)) <= most
@@ -60,7 +60,7 @@ def test_episodes_depend_on_seed_and_epoch() -> None:
 
 
 def test_evaluation_episode_depends_only_on_its_index() -> None:
-    """Episode number 7 is the same, whether it is drawn alone or after the others."""
+    """Episode number 7 is the same whether it is drawn alone or after the others."""
     sizes = (20, 30, 25, 21)
     sampled = [evaluation_episode(sizes, SHAPE, seed=0, index=index) for index in range(8)]
     assert np.array_equal(sampled[7], evaluation_episode(sizes, SHAPE, seed=0, index=7))

@@ -1,4 +1,4 @@
-"""Comparing models on your classes: leave-one-out accuracy, and photos on which they disagree."""
+"""Comparing models on your classes by leave-one-out accuracy, and listing photos on which they disagree."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_models_disagree_on_photos_with_different_labels(classes: dict[str, list
     assert disagreements([first]) == []
 
 
-def test_a_class_of_one_photo_cannot_be_compared(classes: dict[str, list[Path]]) -> None:
+def test_a_class_with_one_photo_cannot_be_compared(classes: dict[str, list[Path]]) -> None:
     single = {name: paths[:1] for name, paths in classes.items()}
     with pytest.raises(FrnError, match="needs a class with at least two photos"):
         list(compare_models(single, MODELS))

@@ -46,7 +46,7 @@ def test_classifier_follows_scikit_learn_conventions(fitted: FewShotClassifier) 
     assert fitted.error_map(QUERIES[0]).shape == (6, 6, 6)
 
 
-def test_transductive_photos_refine_classes_and_keep_example_answers() -> None:
+def test_transductive_photos_refine_classes_and_leave_answers_for_examples_unchanged() -> None:
     few = FewShotClassifier(device="cpu").fit(sample_files(1))
     labels = np.array(TRUTH)
     alone = few.predict_proba(QUERIES)
@@ -58,7 +58,7 @@ def test_transductive_photos_refine_classes_and_keep_example_answers() -> None:
     np.testing.assert_allclose(few.predict_proba(example, transductive=True), few.predict_proba(example))
 
 
-def test_lists_with_labels_equal_mappings(fitted: FewShotClassifier) -> None:
+def test_lists_with_labels_give_the_same_result_as_mappings(fitted: FewShotClassifier) -> None:
     flat = [(path, name) for name, paths in sample_files().items() for path in paths]
     other = FewShotClassifier().fit([path for path, _ in flat], [name for _, name in flat])
     np.testing.assert_array_equal(other.predict_proba(QUERIES[:3]), fitted.predict_proba(QUERIES[:3]))
@@ -152,14 +152,14 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
             call()
 
 
-def test_a_photo_given_twice_counts_once() -> None:
+def test_a_photo_passed_twice_counts_once() -> None:
     path = str(QUERIES[0])
     once, twice = (FewShotClassifier().fit({"a": [path] * n, "b": [str(QUERIES[5])]}) for n in (1, 2))
     np.testing.assert_array_equal(once.predict_proba(QUERIES), twice.predict_proba(QUERIES))
 
 
-def test_eight_threads_get_the_same_answers_as_one(tmp_path: Path) -> None:
-    """Many threads share one classifier; a classifier opened in another thread can be fitted and pickled."""
+def test_eight_threads_get_the_same_answers_as_a_single_one(tmp_path: Path) -> None:
+    """Many threads share a classifier; one opened in a different thread can be fitted and pickled."""
     photos, queries = sample_files(2), sorted(map(str, (SAMPLES / "queries").glob("*.jpg")))[:3]
     classifier = FewShotClassifier("conv4").fit(photos)
     alone = classifier.predict_proba(queries)

@@ -26,7 +26,7 @@ def photo(seed: int, size: int = 32) -> NDArray[np.uint8]:
 
 
 def like(seed: int) -> NDArray[np.uint8]:
-    """A slightly different photo, because an example would be classified by leave-one-out."""
+    """A slightly changed photo, because an example would be classified by leave-one-out."""
     pixels = photo(seed)
     pixels[0, 0, 0] ^= 1
     return pixels
@@ -34,7 +34,7 @@ def like(seed: int) -> NDArray[np.uint8]:
 
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> FewShotClassifier:
-    """A classifier with a trivial network: a map is four means of the photo's rows."""
+    """A classifier with a trivial network: a feature map consists of four means of the photo's rows."""
 
     def feature_maps(self: Extractor, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         r, d = self.shape
@@ -174,7 +174,7 @@ def test_tilde_expands_to_the_home_folder(tmp_path: Path, monkeypatch: pytest.Mo
     assert (np.asarray(open_photo("~/x.png")[1]) == photo(3)).all()
 
 
-def test_column_of_paths_works_as_a_list(cheap: FewShotClassifier, tmp_path: Path) -> None:
+def test_column_of_paths_works_like_a_list(cheap: FewShotClassifier, tmp_path: Path) -> None:
     for seed in (0, 1):
         Image.fromarray(photo(seed)).save(tmp_path / f"{seed}.png")
         Image.fromarray(like(seed)).save(tmp_path / f"like {seed}.png")

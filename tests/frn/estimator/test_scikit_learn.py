@@ -76,7 +76,7 @@ def test_labels_are_sorted_so_that_scorers_find_their_columns(small: FewShotClas
 
 
 @pytest.mark.parametrize("labels", [[1, "a", 1.0], [1.0, "a", True], np.array([1, 2, 1.0], object)], ids=str)
-def test_labels_that_are_equal_are_one_class(small: FewShotClassifier, labels: Any) -> None:
+def test_equal_labels_form_one_class(small: FewShotClassifier, labels: Any) -> None:
     x, y = photos()
     fitted = clone(small).fit(x, as_labels(labels)[y])
     assert len(fitted.classes_) == 2
@@ -94,7 +94,7 @@ def test_impossible_labels_are_reported(small: FewShotClassifier) -> None:
         clone(small).fit(x, [[label, label] for label in y])
 
 
-def test_one_photo_is_not_a_list_of_its_rows(small: FewShotClassifier) -> None:
+def test_a_single_photo_is_not_treated_as_a_list_of_its_rows(small: FewShotClassifier) -> None:
     x, y = photos()
     fitted = clone(small).fit(x, y)
     for alone in (x[0], Image.fromarray(x[0])):
@@ -164,14 +164,14 @@ def test_partial_fit_equals_one_fit(small: FewShotClassifier, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("first", "more"), [([1, 2], [2.5]), ([1, 2], [1.0]), ([True, False], [1]), ([1, 2], ["a"])], ids=str
 )
-def test_added_labels_may_have_another_type(small: FewShotClassifier, first: list[Any], more: Any) -> None:
+def test_added_labels_may_have_a_different_type(small: FewShotClassifier, first: list[Any], more: Any) -> None:
     x, _ = photos()
     parts, whole = clone(small).fit(x[::4][:2], first).partial_fit(x[8:9], more), clone(small).fit(x[::4], first + more)
     assert parts.classes_.tolist() == whole.classes_.tolist()
     np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))
 
 
-def test_partial_fit_with_another_model_is_refused(small: FewShotClassifier) -> None:
+def test_partial_fit_with_a_different_model_is_refused(small: FewShotClassifier) -> None:
     x, y = photos()
     fitted = clone(small).fit(x[:8], y[:8])
     for changed in ({"tta": "hflip"}, {"model": "resnet12-small"}):
@@ -202,7 +202,7 @@ def test_loaded_project_accepts_shots_and_can_be_pickled(small: FewShotClassifie
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_fields_of_a_newer_version_are_kept_in_a_project(small: FewShotClassifier, tmp_path: Path) -> None:
+def test_fields_from_a_newer_version_are_kept_in_a_project(small: FewShotClassifier, tmp_path: Path) -> None:
     path, files = tmp_path / "m.frn.json", {home.name: sorted(home.iterdir()) for home in MOTHS}
     last = MOTHS[2].name
     clone(small).fit({name: files[name][:2] for name in files if name != MOTHS[0].name}).save(path)
@@ -212,7 +212,7 @@ def test_fields_of_a_newer_version_are_kept_in_a_project(small: FewShotClassifie
     entry["colour"] = entry["images"][1]["rating"] = 5
     path.write_text(json.dumps(document))
     loaded = FewShotClassifier.load(path, device="cpu")
-    loaded.partial_fit({MOTHS[0].name: files[MOTHS[0].name][:1], last: files[last][2:3]})  # the new class comes first
+    loaded.partial_fit({MOTHS[0].name: files[MOTHS[0].name][:1], last: files[last][2:3]})  # the new class is first
     pickle.loads(pickle.dumps(loaded)).save(path, replace=True)
     document = json.loads(path.read_text())
     assert document["future"] == 1
@@ -222,7 +222,7 @@ def test_fields_of_a_newer_version_are_kept_in_a_project(small: FewShotClassifie
     assert "future" not in json.loads(path.read_text())
 
 
-def test_pickle_opens_after_a_photo_changed(
+def test_pickle_opens_after_a_photo_has_changed(
     small: FewShotClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, _ = photos()
@@ -230,7 +230,7 @@ def test_pickle_opens_after_a_photo_changed(
     for path, pixels in zip(files, x[::4], strict=False):
         Image.fromarray(pixels).save(path)
     clone(small).fit(files, ["a", "b"]).save(tmp_path / "m.frn.json")
-    monkeypatch.setenv("FRN_CACHE", str(files[0] / "nowhere"))  # its maps are not stored
+    monkeypatch.setenv("FRN_CACHE", str(files[0] / "nowhere"))  # its feature maps are not stored
     loaded = FewShotClassifier.load(tmp_path / "m.frn.json", device="cpu")
     Image.fromarray(255 - x[0]).save(files[1])
     for _ in range(2):
@@ -260,6 +260,6 @@ def test_pickle_opens_after_a_photo_changed(
         "check_valid_tag_types",
     ],
 )
-def test_scikit_learns_own_checks_pass(check: str) -> None:
-    """Checks of scikit-learn that do not need rows of numbers, which photos are not."""
+def test_scikit_learn_estimator_checks_pass(check: str) -> None:
+    """The scikit-learn checks that do not need rows of numbers as input, since photos are not such rows."""
     getattr(estimator_checks, check)("FewShotClassifier", FewShotClassifier("conv4"))

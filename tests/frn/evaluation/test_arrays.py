@@ -1,4 +1,4 @@
-"""Feature files from other people: their claims are checked, and problems are reported in one line."""
+"""Feature files from elsewhere: their headers are checked, and problems give a one-line error."""
 
 import io
 import json
@@ -41,7 +41,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_non_numeric_arrays_give_one_line(name: str, tmp_path: Path) -> None:
+def test_non_numeric_arrays_give_a_one_line_error(name: str, tmp_path: Path) -> None:
     data, reason = FILES[name]
     (tmp_path / "x.npy").write_bytes(data)
     with pytest.raises(FrnError, match=reason) as caught:
@@ -87,7 +87,7 @@ def test_parquet_columns_are_read_and_missing_ones_reported(tmp_path: Path) -> N
         _read(tmp_path / "x.parquet", "labels")
 
 
-def test_too_small_classes_of_the_validation_features_are_reported() -> None:
+def test_validation_classes_that_are_too_small_are_reported() -> None:
     with pytest.raises(FrnError, match=r"the validation features.*'?b'?"):
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=2, validation=(np.eye(6), list("aaaaab")))
     with pytest.raises(FrnError, match=r"the validation features.*'?c'?"):

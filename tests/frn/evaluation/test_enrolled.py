@@ -1,4 +1,4 @@
-"""Episodes whose classes are enrolled like photos."""
+"""Episodes whose classes are enrolled as photos are."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_transductive_accuracy_is_measured_on_the_same_queries() -> None:
 
 
 def test_each_column_holds_its_own_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single unequal query is right or wrong; fifteen of each class give an accuracy in between."""
+    """A single query is either right or wrong; fifteen per class give an accuracy in between."""
     maps = np.random.default_rng(0).standard_normal((60, 4, 96)).astype(np.float32)
     monkeypatch.setattr("frn.evaluation.enrolled._unequal", lambda drawn, *_: [drawn[0, :1], *[drawn[0, :0]] * 3])
     prior, shape = Prior.trained(HeadParameters(4.0, 0.2, 20.0)), EpisodeShape(way=4, shot=1, queries=9)

@@ -19,7 +19,7 @@ SHAPE = EpisodeShape(way=4, shot=2, queries=3)
 
 
 def class_maps(r: int = 9, d: int = 32) -> Tensor:
-    """Make feature maps whose classes can be separated, but not perfectly."""
+    """Make feature maps whose classes are separable, but not perfectly."""
     centres = torch.randn(len(SIZES), 1, r, d)
     return torch.cat(
         [centre + 4.0 * torch.randn(size, r, d) for centre, size in zip(centres, SIZES, strict=True)]
@@ -34,7 +34,7 @@ def test_accuracy_and_interval_follow_the_paper() -> None:
 
 
 @pytest.mark.parametrize("method", ["frn", "proto"])
-def test_cached_features_give_the_scores_of_the_head(method: str) -> None:
+def test_cached_features_give_the_same_scores_as_the_head(method: str) -> None:
     maps, head = class_maps(), build_head(method, 32)
     sampled = np.stack([evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(11)])
     with torch.no_grad():
@@ -45,7 +45,7 @@ def test_cached_features_give_the_scores_of_the_head(method: str) -> None:
             torch.testing.assert_close(scored, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_same_seed_gives_the_same_number_to_the_last_digit() -> None:
+def test_the_same_seed_gives_exactly_the_same_number() -> None:
     maps, head = class_maps(), FRNHead()
     first, again = (evaluate_episodes(head, maps, SIZES, SHAPE, episodes=101, seed=5) for _ in range(2))
     other = evaluate_episodes(head, maps, SIZES, SHAPE, episodes=101, seed=6)
@@ -64,8 +64,8 @@ def test_a_longer_evaluation_begins_with_the_shorter_one() -> None:
 
 
 @pytest.mark.slow
-def test_moments_are_faster_than_maps() -> None:
-    """Scoring second moments is faster than the head on maps, measured in the same run."""
+def test_scoring_moments_is_faster_than_scoring_maps() -> None:
+    """Scoring second moments is faster than applying the head to maps, measured in the same run."""
     maps, head, shape = torch.randn(400, 25, 64).relu(), FRNHead(), EpisodeShape(way=5, shot=5, queries=16)
     sampled = torch.from_numpy(np.stack([evaluation_episode((80,) * 5, shape, seed=0, index=i) for i in range(8)]))
     score = episode_scorer(head, maps, shape)

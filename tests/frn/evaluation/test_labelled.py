@@ -1,4 +1,4 @@
-"""Scores on labelled photos: counts, skipped files, and the files that contain them."""
+"""Scores on labelled photos: counts, skipped files, and output files."""
 
 import csv
 import json
@@ -26,7 +26,7 @@ SAMPLES = assets_folder() / "samples"
 
 
 def answer(truth: str, a: float, *, known: float = 0.9, name: str = "x.jpg") -> Answer:
-    """A photo with answer `a` at this probability, otherwise `b`."""
+    """A photo with answer `a` at this probability, and `b` otherwise."""
     return Answer(
         Path(name), truth, Prediction({"a": a, "b": 1 - a}, {"a": 1 - a, "b": a}, {"a": known, "b": known}, 0.5, known)
     )
@@ -46,7 +46,7 @@ def test_every_number_equals_the_count_by_hand() -> None:
     np.testing.assert_array_equal(COUNTED.confusion, [[2, 1], [1, 0]])
     assert [(c.photos, c.right, c.called) for c in COUNTED.per_class] == [(3, 2, 3), (1, 0, 1)]
     assert COUNTED.per_class[0].recall == COUNTED.per_class[0].precision == pytest.approx(2 / 3)
-    assert [error.probability for error in COUNTED.errors] == [0.95, 0.8]  # the most certain one is first
+    assert [error.probability for error in COUNTED.errors] == [0.95, 0.8]  # the most confident one is first
     # Bins: 0.7 is right; 0.8 is wrong; 0.9 and 0.95 are right in half.
     assert COUNTED.calibration.error == pytest.approx((0.3 + 0.8 + 2 * (0.925 - 0.5)) / 4)
     assert (COUNTED.false_rejections, COUNTED.true_positive_rate) == (0.25, 0.5)
@@ -61,14 +61,14 @@ def test_class_without_queries_has_no_recall_or_precision() -> None:
 
 
 @pytest.mark.parametrize("right", [0, 1, 5, 19, 20])
-def test_wilsons_interval_is_where_the_score_test_accepts(right: int) -> None:
-    """The ends are the shares p that differ from the measured share by Z standard errors of p."""
+def test_wilson_interval_contains_the_values_that_the_score_test_accepts(right: int) -> None:
+    """The bounds are the shares p that differ from the measured share by Z standard errors of p."""
     for end in wilson(right, 20):
         assert 0 <= end <= 1
         assert abs(right / 20 - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / 20), abs=1e-9)
 
 
-def test_files_list_every_photo_without_foreign_markup() -> None:
+def test_output_files_list_every_photo_and_escape_markup() -> None:
     rows = list(csv.DictReader(csv_text(list(COUNTED.rows[0]), COUNTED.rows).splitlines()))
     assert [row["label"] for row in rows] == ["a", "a", "b", "a", "a", "a"]
     assert float(rows[2]["probability of b"]) == 0.8
@@ -82,7 +82,7 @@ def test_files_list_every_photo_without_foreign_markup() -> None:
 
 @pytest.fixture
 def labelled(tmp_path: Path) -> Path:
-    """The sample queries by class, with one example among them, a broken file, and a class that is not enrolled."""
+    """The sample queries by class, including one example, a broken file, and a class that is not enrolled."""
     for query in (SAMPLES / "queries").iterdir():
         home = tmp_path / "labelled" / query.stem.rpartition(" ")[0]
         home.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def test_folders_that_cannot_be_scored_are_reported(tmp_path: Path, labelled: Pa
         score_labelled(classifier, {"eyed footman": sorted((SAMPLES / "moths" / "eyed footman").iterdir())})
 
 
-def test_scoring_needs_no_torch(labelled: Path) -> None:
+def test_scoring_does_not_need_torch(labelled: Path) -> None:
     code = "import sys; from frn.cli.main import app; app(sys.argv[1:], standalone_mode=False)"
     words = [sys.executable, "-c", code + "; print('torch' in sys.modules)", "score", str(SAMPLES / "moths")]
     (labelled / "eyed footman" / "broken.jpg").unlink()

@@ -1,4 +1,4 @@
-"""A trained backbone with another head."""
+"""A trained backbone with a different head."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ def small(method: str = "proto", backbone: str = "conv4") -> Model:
     return Model(config).eval()
 
 
-def test_the_backbone_is_kept_and_the_head_is_new() -> None:
+def test_the_backbone_is_kept_and_the_head_is_replaced() -> None:
     model, images = small(), torch.rand(3, 3, 32, 32)
     other = with_method(model, "simpleshot")
     assert other.config.method == "simpleshot"
@@ -30,7 +30,7 @@ def test_the_backbone_is_kept_and_the_head_is_new() -> None:
 
 
 def test_maps_are_scaled_for_the_new_head() -> None:
-    """The authors divide only FRN's ResNet-12 features by the root of 640."""
+    """The authors divide only FRN's ResNet-12 features by the square root of 640."""
     model, images = small("proto", "resnet12"), torch.rand(2, 3, 32, 32)
     scaled = with_method(model, "frn").feature_maps(images)
     torch.testing.assert_close(scaled * 640**0.5, model.feature_maps(images))

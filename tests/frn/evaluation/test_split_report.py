@@ -1,4 +1,4 @@
-"""Measuring a model on a split."""
+"""Evaluating a model on a split."""
 
 import copy
 import time

@@ -1,4 +1,4 @@
-"""The baselines of the paper and of the field, each compared with a second formula in float64."""
+"""The baselines from the paper and the literature, each compared with an independent float64 formula."""
 
 import math
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from frn.ridge.reconstruction import location_error
 
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 12, 5
 TESTED_ALIKE = [name for name in HEADS if name != "deepemd"]
-"""All heads except DeepEMD, whose SGD batches several shots and gives them no gradient: see `test_deepemd.py`."""
+"""All heads except DeepEMD, whose SGD batches several shots and passes them no gradient: see `test_deepemd.py`."""
 IN_PLACE = ("proto", "proto-tdm", "dsn", "ridge", "bifrn", "lccrn", "mcl")
-"""Bi-FRN and LCCRN depend on the position of a location; with few channels, these heads compare locations in place."""
+"""Bi-FRN and LCCRN depend on positions; with few channels, these heads compare corresponding locations."""
 Score = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -33,7 +33,7 @@ def episode() -> tuple[Tensor, Tensor]:
 
 
 def by_hand(score: Score) -> Tensor:
-    """Compute logits from the score of one query map and one class's supports."""
+    """Compute logits with a function that scores one query map against the supports of one class."""
     support, query = episode()
     return torch.stack([torch.stack([score(q, s) for s in support]) for q in query])
 
@@ -45,13 +45,13 @@ def check(head: nn.Module, score: Score) -> None:
 
 
 def onto_span(q: Tensor, rows: Tensor) -> Tensor:
-    """Ridge projection of q onto the span of rows, with the penalty of DSN."""
+    """Ridge projection of q onto the span of rows, with the DSN penalty."""
     weights = torch.linalg.solve(rows @ rows.T + 0.01 * torch.eye(len(rows), dtype=rows.dtype), rows @ q)
     return rows.T @ weights
 
 
 @pytest.mark.parametrize("pooled", [True, False])
-def test_dsn_is_the_distance_from_the_span_of_the_supports(pooled: bool) -> None:
+def test_dsn_is_the_distance_to_the_span_of_the_supports(pooled: bool) -> None:
     def score(q: Tensor, s: Tensor) -> Tensor:
         point, rows = (q.mean(0), s.mean(1)) if pooled else (q.flatten(), s.flatten(1))
         return -(point - onto_span(point, rows)).square().mean()
@@ -60,7 +60,7 @@ def test_dsn_is_the_distance_from_the_span_of_the_supports(pooled: bool) -> None
 
 
 @pytest.mark.parametrize(("d", "pooled"), [(64, False), (640, True)])
-def test_dsn_compares_whole_maps_of_few_channels_as_proto_does(d: int, pooled: bool) -> None:
+def test_dsn_compares_whole_maps_with_few_channels_as_proto_does(d: int, pooled: bool) -> None:
     dsn, proto = build_head("dsn", d), build_head("proto", d)
     assert isinstance(dsn, DSNHead)
     assert isinstance(proto, ProtoHead)
@@ -102,7 +102,7 @@ def test_covariance_compares_square_rooted_second_moments() -> None:
     check(CovarianceHead(), score)
 
 
-def test_simpleshot_centres_normalises_and_takes_the_nearest_centroid() -> None:
+def test_simpleshot_centres_normalises_and_chooses_the_nearest_centroid() -> None:
     head = SimpleShotHead(D).double()
     head.centre.copy_(torch.linspace(-1, 1, D))
 

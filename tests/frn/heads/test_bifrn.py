@@ -67,7 +67,7 @@ def test_bifrn_is_self_reconstruction_then_attention_both_ways() -> None:
         ask, key, value = head.projections.weight.split(D)
 
         def error(rows: Tensor, others: Tensor) -> Tensor:
-            """Reconstruct all values of `rows` (m, d) from `others` (n, d)."""
+            """Reconstruct `rows` (m, d) from `others` (n, d)."""
             rebuilt = torch.stack([attended(ask @ row, others @ key.T, others @ value.T) for row in rows])
             return (rows @ value.T - rebuilt).square().sum()
 
@@ -95,7 +95,7 @@ def test_attention_dropout_applies_only_in_training() -> None:
 
 
 def weights_by_rule(shapes: dict[str, list[int]]) -> dict[str, Tensor]:
-    """The weights of the recording: random, but the same everywhere."""
+    """The weights used for the recording: random, but the same everywhere."""
     state = {}
     for key, shape in shapes.items():
         z = np.random.default_rng(zlib.crc32(key.encode())).standard_normal(shape)
@@ -114,7 +114,7 @@ def weights_by_rule(shapes: dict[str, list[int]]) -> dict[str, Tensor]:
     return state
 
 
-def test_authors_checkpoint_gives_their_logits(tmp_path: Path) -> None:
+def test_checkpoint_from_the_authors_gives_the_same_logits(tmp_path: Path) -> None:
     path = tmp_path / "model_Conv-4.pth"
     torch.save(weights_by_rule(json.loads((GOLDEN / "bifrn.keys.json").read_text())), path)
     model = load_model(path, transform=EvaluationTransform(size=84))

@@ -1,4 +1,4 @@
-"""Classifiers on pooled features, compared with scikit-learn's."""
+"""Classifiers on pooled features, compared with those in scikit-learn."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from frn.heads.vectors.classical import CLASSICAL, PENALTIES, ClassicalHead, log
 
 
 def draw(way: int, shot: int, d: int = 12, noise: float = 0.8) -> tuple[Tensor, Tensor]:
-    """Make supports (way, shot, d) and queries (way * 6, d) of length one."""
+    """Make supports (way, shot, d) and queries (way * 6, d) of unit length."""
     generator = torch.Generator().manual_seed(0)
     centres = torch.randn(way, 1, d, generator=generator)
     maps = F.normalize(centres + noise * torch.randn(way, shot + 6, d, generator=generator), dim=-1)
@@ -51,7 +51,7 @@ def test_neighbours_vote_by_their_cosine() -> None:
 
 @pytest.mark.parametrize("name", ["baseline", "baseline++"])
 def test_baseline_follows_the_official_fit(name: str) -> None:
-    """The lines of `set_forward_adaptation` and `distLinear`, from the same first weights in the same order."""
+    """The code of `set_forward_adaptation` and `distLinear`, with the same initial weights and order."""
     support, query = draw(3, 2)
     support, query = 3 * support.double(), 3 * query.double()
     way, shot, d = support.shape

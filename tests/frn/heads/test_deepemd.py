@@ -21,7 +21,7 @@ def maps(*shape: int, seed: int = 0) -> Tensor:
 
 
 def by_linear_program(query: Tensor, prototype: Tensor) -> float:
-    """Compute one logit as in the DeepEMD paper: weights, cosine costs, and HiGHS for the program."""
+    """Compute one logit as in the DeepEMD paper: weights, cosine costs, and a linear program solved by HiGHS."""
     optimize = pytest.importorskip("scipy.optimize")
     r = len(query)
     supply = [max(float(u @ prototype.mean(0)), 0) + 1e-3 for u in query]
@@ -96,7 +96,7 @@ def test_the_fitted_prototypes_classify_the_supports_better_than_their_mean() ->
 
 
 @needs_pot
-def test_prototypes_are_fitted_without_gradients_too() -> None:
+def test_prototypes_are_also_fitted_if_gradients_are_disabled() -> None:
     support, query = maps(3, 2, 4, 8).float(), maps(2, 4, 8, seed=1).float()
     head = DeepEMDHead(sfc_passes=2)
     expected = head(support, query)

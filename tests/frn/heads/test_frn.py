@@ -28,7 +28,7 @@ def test_alpha_beta_and_gamma_get_gradients() -> None:
     assert all(parameter.grad is not None and parameter.grad.abs() > 0 for parameter in head.parameters())
 
 
-def test_copy_of_a_support_belongs_to_its_class() -> None:
+def test_copy_of_a_support_is_assigned_to_its_class() -> None:
     support = torch.randn(4, 1, 9, 64)
     assert FRNHead()(support, support[:, 0]).argmax(1).tolist() == [0, 1, 2, 3]
 
@@ -42,7 +42,7 @@ def test_copy_of_a_support_belongs_to_its_class() -> None:
         (1.0, -13.4, "rho is 2e-06: no class"),
     ],
 )
-def test_a_head_reports_divergence_that_it_cannot_recover_from(gamma: float, beta: float, said: str) -> None:
+def test_a_head_reports_unrecoverable_divergence(gamma: float, beta: float, said: str) -> None:
     head = FRNHead()
     with torch.no_grad():
         head.gamma.fill_(gamma)

@@ -1,4 +1,4 @@
-"""Methods after FRN: logits and gradients, compared with the formulas of their public code in float64."""
+"""Methods published after FRN: logits and gradients, compared in float64 with the formulas of their public code."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ WAY, SHOT, R, QUERIES = 3, 2, 4, 5
 
 
 def check(head: nn.Module, plain: Callable[[Tensor, Tensor], Tensor], *, d: int, shot: int = SHOT, r: int = R) -> None:
-    """Compare logits and gradients by maps and parameters, after moving parameters away from their initial values."""
+    """Compare logits and their gradients for maps and parameters, after changing the initial parameters."""
     generator = torch.Generator().manual_seed(3)
     for parameter in head.double().parameters():
         parameter.data += 0.2 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
@@ -58,7 +58,7 @@ def test_srm_compares_the_class_with_the_query_and_with_its_self_reconstruction(
 
 
 def enriched_by_hand(head: LCCRNHead, maps: Tensor, d: int) -> Tensor:
-    """The neighbourhoods as five-dimensional volumes under three-dimensional convolutions, as in the public code."""
+    """Neighbourhoods as five-dimensional volumes with three-dimensional convolutions, as in the public code."""
     n, r, _ = maps.shape
     side = math.isqrt(r)
     grid = F.normalize(F.normalize(maps, dim=2).relu(), dim=2).mT.reshape(n, d, side, side)
@@ -83,7 +83,7 @@ def enriched_by_hand(head: LCCRNHead, maps: Tensor, d: int) -> Tensor:
 
 
 @pytest.mark.parametrize("d", [6, 80])  # 80 channels are narrowed to 64
-def test_lccrn_reconstructs_two_maps_of_the_query_from_two_of_the_class(d: int) -> None:
+def test_lccrn_reconstructs_two_query_maps_from_two_class_maps(d: int) -> None:
     torch.manual_seed(0)
     head = LCCRNHead(2 * d).train()
 
@@ -154,7 +154,7 @@ def test_deepbdc_compares_centred_distances_of_channels(shot: int) -> None:
     head, d = DeepBDCHead(), 6
 
     def matrix(m: Tensor) -> Tensor:
-        """Use two loops, without a product over channels."""
+        """Use two loops instead of a product over channels."""
         distances = torch.stack([torch.stack([(a - b).square().sum() for b in m.T]) for a in m.T])
         distances = (head.log_scale.exp() / R * distances + 1e-5).sqrt()
         ones = torch.ones(d, d, dtype=torch.float64)

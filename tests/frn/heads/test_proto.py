@@ -1,4 +1,4 @@
-"""The ProtoNet head, and heads of other packages."""
+"""The ProtoNet head, and heads from external packages."""
 
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -16,7 +16,7 @@ from frn.models.model import Model, load_model, save_model
 
 
 @pytest.mark.parametrize("pooled", [True, False])
-def test_logits_are_distances_from_class_means_per_dimension(pooled: bool) -> None:
+def test_logits_are_distances_to_class_means_per_dimension(pooled: bool) -> None:
     head, support, query = ProtoHead(pooled=pooled), torch.randn(3, 2, 4, 16), torch.randn(5, 4, 16)
     flat_support, embedded = (maps.mean(-2) if pooled else maps.flatten(-2) for maps in (support, query))
     prototypes = flat_support.mean(1)
@@ -24,13 +24,13 @@ def test_logits_are_distances_from_class_means_per_dimension(pooled: bool) -> No
     torch.testing.assert_close(head(support, query), expected)
 
 
-def test_unknown_method_lists_the_known_ones() -> None:
+def test_error_about_an_unknown_method_lists_the_known_ones() -> None:
     with pytest.raises(FrnError, match="unknown method 'ptoto'; choose one of: frn, proto"):
         build_head("ptoto", 64)
 
 
 class Nearest(Head):
-    """A head of another package."""
+    """A head from an external package."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Nearest(Head):
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register three heads of another package, one of which works."""
+    """Register three heads from an external package, one of which works."""
     mine = [
         EntryPoint("nearest", f"{__name__}:Nearest", "frn.heads"),
         EntryPoint("plain", "torch.nn:Identity", "frn.heads"),
@@ -53,7 +53,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("registered")
-def test_another_package_registers_a_head(tmp_path: Path) -> None:
+def test_an_external_package_can_register_a_head(tmp_path: Path) -> None:
     assert heads.head_names()[-3:] == ["nearest", "plain", "gone"]
     model = Model(ModelConfig(backbone="conv4", method="nearest")).eval()
     save_model(model, tmp_path / "model.safetensors")

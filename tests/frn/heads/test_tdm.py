@@ -25,7 +25,7 @@ def episode() -> tuple[Tensor, Tensor]:
 
 
 def lively(weights: ChannelWeights) -> ChannelWeights:
-    """Set weights with which BatchNorm has an effect."""
+    """Set weights for which BatchNorm has an effect."""
     generator = torch.Generator().manual_seed(1)
     for name, tensor in weights.state_dict().items():
         if "norm" in name and tensor.dim():
@@ -128,7 +128,7 @@ def test_logits_equal_the_authors_code(name: str) -> None:
     for key, tensor in head.get_submodule("weights").state_dict().items():
         net, layer, last = key.split(".")
         z = np.random.default_rng(zlib.crc32(f"TDM.{NAMES[net]}.{LAYERS[layer]}.{last}".encode()))
-        if tensor.dim() == 2:  # weights are made as for the recording
+        if tensor.dim() == 2:  # the weights are generated as for the recording
             tensor.copy_(torch.from_numpy(z.standard_normal(tensor.shape) / math.sqrt(tensor.shape[1])))
         elif last == "running_var":
             tensor.copy_(torch.from_numpy(1 + 0.1 * np.abs(z.standard_normal(tensor.shape))))

@@ -20,7 +20,7 @@ from frn.images.transforms import EvaluationTransform
 from tests.profiles import ADOBE_RGB, DISPLAY_P3, SRGB, cmyk_profile, grey_profile, rgb_profile
 
 GREY, COLOUR = 0, 2
-"""Colour types of PNG."""
+"""PNG colour types."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def said_again() -> Iterator[None]:
 
 
 def png(path: Path, rows: NDArray[np.uint16], bits: int, key: tuple[int, ...] | None = None) -> Path:
-    """Write a PNG of any depth, (h, w) or (h, w, 3), which Pillow cannot do."""
+    """Write a PNG of any bit depth, (h, w) or (h, w, 3), which Pillow cannot do."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -91,7 +91,7 @@ def by_matrix(pixels: NDArray[np.uint8], primaries: object, gamma: float) -> NDA
     return 255 * np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
 
 
-def test_colours_are_rounded_as_in_sharp() -> None:
+def test_colours_are_rounded_as_sharp_does() -> None:
     """sharp 0.35 gives these values; with littleCMS's own sRGB profile, each differs by one grey level."""
     pixels = np.array([[[166, 39, 185], [56, 18, 149], [227, 146, 166], [188, 112, 48]]], dtype=np.uint8)
     shown = srgb_converter(PROFILES["p3"], "RGB")(Image.fromarray(pixels))
@@ -127,7 +127,7 @@ def test_unusable_profile_is_ignored(tmp_path: Path, profile: bytes) -> None:
     np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "x.png")), np.asarray(image))
 
 
-def test_cmyk_and_grey_become_srgb_by_their_profiles(tmp_path: Path) -> None:
+def test_cmyk_and_grey_are_converted_to_srgb_with_their_profiles(tmp_path: Path) -> None:
     Image.new("CMYK", (16, 16), (255, 0, 0, 0)).save(tmp_path / "x.tif", icc_profile=cmyk_profile())
     assert np.abs(np.asarray(open_image(tmp_path / "x.tif"))[0, 0] - [0, 217, 255]).max() <= 1, "a light blue"
     Image.new("L", (16, 16), 128).save(tmp_path / "x.png", icc_profile=grey_profile(1.0))
@@ -147,7 +147,7 @@ def test_profile_is_applied_in_every_mode(tmp_path: Path, mode: str) -> None:
     assert mode == "P" or (opened[-1, -1] == 255).all()
 
 
-def test_crop_of_a_rotated_photo_with_a_profile_equals_the_whole(tmp_path: Path) -> None:
+def test_crop_of_a_rotated_photo_with_a_profile_equals_that_of_the_whole_photo(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     colours().resize((90, 60)).save(tmp_path / "x.jpg", icc_profile=PROFILES["p3"], exif=exif)
@@ -171,7 +171,7 @@ def test_images_with_few_used_bits_are_scaled_and_reported_once(tmp_path: Path, 
         np.testing.assert_array_equal(grey, (ramp * (255 / most)).round())
 
 
-def test_tag_gives_the_bit_depth(tmp_path: Path) -> None:
+def test_tag_defines_the_bit_depth(tmp_path: Path) -> None:
     dark = np.full((16, 16), 100, dtype=np.uint16)
     Image.fromarray(dark).save(tmp_path / "x.tif", tiffinfo={depth.MAX_SAMPLE_VALUE: 4095})
     assert np.asarray(open_image(tmp_path / "x.tif"))[0, 0, 0] == round(100 / 4095 * 255)
@@ -211,7 +211,7 @@ def test_twelve_bit_tiff_colours_of_either_byte_order_are_read_exactly(tmp_path:
         np.testing.assert_array_equal(opened, (rows * (255 / 4095)).round())
 
 
-def test_a_photo_of_a_data_set_keeps_its_profile(tmp_path: Path) -> None:
+def test_a_photo_in_a_data_set_keeps_its_profile(tmp_path: Path) -> None:
     from frn.data.prepare.stored_images import to_png
 
     buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Files that are not photos, and photos that are almost complete."""
+"""Files that are not photos, and photos that are slightly damaged."""
 
 import io
 import struct
@@ -64,7 +64,7 @@ def test_plain_tiffs_are_not_camera_raw_files(tmp_path: Path) -> None:
     assert open_image(tmp_path / "x.tif").size == (9, 9)
 
 
-def test_multi_frame_camera_image_is_read_the_same_in_folders_and_alone(tmp_path: Path) -> None:
+def test_multi_frame_camera_image_is_read_identically_in_a_folder_and_alone(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "x.mpo", save_all=True, append_images=frames[1:])
     assert list_images(tmp_path).images == ("x.mpo",)

@@ -32,7 +32,7 @@ def test_resaved_or_resized_photo_is_a_near_copy(kind: int) -> None:
     assert found.all()
 
 
-def test_other_photos_of_a_class_are_not_near_copies() -> None:
+def test_different_photos_of_a_class_are_not_near_copies() -> None:
     photos = [look(CROP(moth(number, kind))) for kind in range(4) for number in range(6)]
     assert nearest_copies(photos) == [None] * len(photos)
 

@@ -82,7 +82,7 @@ def test_only_the_first_frame_counts(tmp_path: Path) -> None:
     assert np.asarray(open_image(path))[0, 0].tolist() == [255, 0, 0]
 
 
-def test_a_non_image_is_refused_in_one_line(tmp_path: Path, truncated_jpeg: Path) -> None:
+def test_a_non_image_is_refused_with_a_one_line_error(tmp_path: Path, truncated_jpeg: Path) -> None:
     text, empty = tmp_path / "text.png", tmp_path / "empty.png"
     text.write_text("not a picture")
     empty.touch()
@@ -120,7 +120,7 @@ def test_crop_is_within_a_grey_level_of_torchvision() -> None:
             assert np.abs(ours.astype(int) - np.asarray(theirs)).max() <= 1, (width, height, square)
 
 
-def test_image_of_the_models_size_is_unchanged_without_resize() -> None:
+def test_image_with_the_model_input_size_is_unchanged_without_resize() -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
     assert np.array_equal(EvaluationTransform(size=32)(Image.fromarray(pixels)), pixels)
     assert EvaluationTransform(size=32)(Image.new("RGB", (64, 50))).shape == (32, 32, 3)
@@ -156,7 +156,7 @@ def test_floats_from_0_to_1_are_scaled_to_white(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::frn.images.depth.ShallowDataWarning")
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "F"])
-def test_processing_rows_in_pieces_gives_the_same_image(
+def test_processing_rows_in_chunks_gives_the_same_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     path = tmp_path / "x.tif"
@@ -170,7 +170,7 @@ def test_processing_rows_in_pieces_gives_the_same_image(
     np.testing.assert_array_equal(np.asarray(open_image(path)), whole)
 
 
-def test_visible_part_equals_opening_and_cropping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visible_part_equals_the_crop_of_the_opened_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, transform = tmp_path / "x.jpg", EvaluationTransform(size=40)
     Image.radial_gradient("L").convert("RGB").save(path)
     expected = transform(open_image(path))
@@ -181,10 +181,10 @@ def test_visible_part_equals_opening_and_cropping(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "CMYK", "I;16"])
-def test_visible_part_by_strips_equals_opening_and_cropping(
+def test_visible_part_read_in_strips_equals_the_crop_of_the_opened_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, orientation: int
 ) -> None:
-    """The images include rotated, deep and transparent ones, and one over the size limit."""
+    """The images include rotated, high-bit-depth and transparent ones, and one over the size limit."""
     generator = np.random.default_rng(orientation)
     exif = Image.Exif()
     exif[decoding.ORIENTATION] = orientation
@@ -203,7 +203,7 @@ def test_visible_part_by_strips_equals_opening_and_cropping(
 
 
 def test_images_over_the_memory_limit_are_reduced_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Progressive JPEGs keep all their coefficients, WebP four images; a JPEG can be decoded at a smaller size."""
+    """Decoding keeps all coefficients of a progressive JPEG and four images of a WebP; JPEGs can be decoded smaller."""
     picture, transform = Image.radial_gradient("L").resize((1600, 1200)).convert("RGB"), EvaluationTransform(size=40)
     jpeg = save(tmp_path / "x.jpg", picture, progressive=True)
     plain, webp = save(tmp_path / "plain.jpg", picture), save(tmp_path / "x.webp", picture)
@@ -272,7 +272,7 @@ def test_whole_frame_preview_is_similar_and_has_the_upright_size(tmp_path: Path)
 
 @pytest.mark.filterwarnings("ignore::frn.images.depth.ShallowDataWarning")
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "L", "P"])
-def test_every_mode_decodes_the_whole_frame_like_opening(
+def test_every_mode_decodes_the_whole_frame_as_opening_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     path = tmp_path / "x.png"
@@ -283,7 +283,7 @@ def test_every_mode_decodes_the_whole_frame_like_opening(
 
 
 def test_the_visible_part_is_the_crop() -> None:
-    """A ramp along each side shows where its pixels were."""
+    """A gradient along each side shows where pixels came from."""
     generator = np.random.default_rng(0)
     for _ in range(40):
         width, height = (int(n) for n in generator.integers(100, 900, 2))

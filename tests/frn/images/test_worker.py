@@ -1,4 +1,4 @@
-"""Decoders without a limit in the file run in a child process and give the same pixels."""
+"""Decoders whose work is not bounded by the file size run in a child process and give the same pixels."""
 
 import io
 import struct
@@ -74,13 +74,13 @@ def test_child_process_keeps_transparency(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def runs_of_bytes(width: int) -> bytes:
-    """A BMP with one row that ends its line at once, so the rest is filled byte by byte."""
+    """A BMP whose single row ends immediately, so the rest is filled byte by byte."""
     header = struct.pack("<IiiHHIIiiII", 40, width, 1, 1, 8, 1, 4, 1, 1, 256, 0)
     return b"BM" + struct.pack("<IHHI", 1082, 0, 0, 1078) + header + bytes(1024) + b"\1\7\0\0"
 
 
 def test_endless_decoder_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    decode(written("BMP", "P"), HERE)  # start the child process first
+    decode(written("BMP", "P"), HERE)  # start the child process beforehand
     monkeypatch.setattr(worker, "SECONDS", 0.5)
     began = time.monotonic()
     with pytest.raises(FrnError, match=r"^x\.tif: cannot be decoded: the decoder took longer than 0.5 s$"):
@@ -99,7 +99,9 @@ def test_jpeg_with_many_scans_is_decoded_in_a_child() -> None:
 
 @pytest.mark.parametrize("kind", [ValueError, OSError, OverflowError, AssertionError, KeyError, RecursionError])
 @pytest.mark.parametrize("words", ["two\nlines", "", "x" * 999])
-def test_any_decoder_error_gives_one_line(kind: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_decoder_error_gives_a_one_line_error(
+    kind: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stumble(*_: object, **__: object) -> Image.Image:
         raise kind(words)
 
@@ -112,7 +114,7 @@ def test_any_decoder_error_gives_one_line(kind: type[Exception], words: str, mon
         assert len(str(caught.value)) < 300
 
 
-def test_values_that_png_cannot_store_give_one_line() -> None:
+def test_values_that_png_cannot_store_give_a_one_line_error() -> None:
     def impossible(image: Image.Image) -> Image.Image:
         return image.crop((0, 0, -4, 3))
 

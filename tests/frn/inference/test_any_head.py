@@ -1,4 +1,4 @@
-"""Any head can classify, with the labels and probabilities of the torch head."""
+"""Any head can classify, with the same labels and probabilities as the torch head."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 
 METHODS = [name for name in HEADS if name not in ("frn", "deepemd")]
-"""DeepEMD needs the solvers of the extra `emd`, and its SGD takes seconds per photo."""
+"""DeepEMD needs the solvers in the extra `emd`, and its SGD takes seconds per photo."""
 
 
 def save(method: str, folder: Path) -> Path:
@@ -137,10 +137,10 @@ def in_onnxruntime(classifier: Path, photo: Path) -> dict[str, float]:
 def test_head_exports_as_one_graph_for_any_episode(method: str, tmp_path: Path) -> None:
     graph, difference = verified_head(load_model(save(method, tmp_path)))
     assert difference.share < 1e-5
-    check_model(graph, "head.onnx", [TRACED_HEAD])  # the checks for untrusted files accept it
+    check_model(graph, "head.onnx", [TRACED_HEAD])  # it passes the checks for untrusted files
 
 
-def test_head_with_a_fixed_size_is_refused(tmp_path: Path) -> None:
+def test_head_that_is_fixed_to_one_size_is_refused(tmp_path: Path) -> None:
     class Fixed(Head):
         def forward(self, support: Tensor, query: Tensor) -> Tensor:
             return query.mean((1, 2))[:, None].expand(-1, len(support))  # the tracer treats `len` as a fixed number
@@ -153,7 +153,7 @@ def test_head_with_a_fixed_size_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def exported(classes: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A model file of a head without a closed form, and the folder of its export."""
+    """A model file with a head without a closed form, and its export folder."""
     home = tmp_path_factory.mktemp("exported")
     path = save("srm", home)
     done = frn("export", "--model", path, "--classes", classes, "--out", home / "out")
@@ -183,7 +183,7 @@ def test_exported_head_gives_the_same_answers(
     assert in_onnxruntime(tmp_path / "again.onnx", photo) == pytest.approx(expected.probabilities, abs=2e-3)
 
 
-def test_exported_head_answers_without_torch(exported: tuple[Path, Path], classes: Path, photo: Path) -> None:
+def test_exported_head_classifies_without_torch(exported: tuple[Path, Path], classes: Path, photo: Path) -> None:
     program = """
 import sys
 from frn.cli.main import app

@@ -82,7 +82,7 @@ def test_stored_head_is_used_until_the_classes_change(moths: Path, monkeypatch: 
     assert changed.head == extractor.prior.head(7)
 
 
-def test_broken_files_are_returned_and_the_rest_of_the_class_is_used(
+def test_broken_files_are_returned_and_the_rest_of_the_class_is_enrolled(
     moths: Path, tmp_path: Path, truncated_jpeg: Path
 ) -> None:
     good = members(moths / "test")["moth 40"][:3]
@@ -105,7 +105,7 @@ def test_a_protonet_cannot_enroll() -> None:
 
 
 def test_every_shipped_model_has_its_extractor_and_they_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are equal byte for byte, apart from the version of frn that wrote them."""
+    """They are byte-identical, apart from the version of frn that wrote them."""
     assert set(shipped_models()) == set(shipped_extractors())
     for name, path in shipped_extractors().items():
         written_by = {entry.key: entry.value for entry in onnx.load(path).metadata_props}["frn.library"]
@@ -131,10 +131,10 @@ def test_callback_runs_before_each_file_and_can_stop_the_reading(moths: Path) ->
 
 
 @pytest.mark.parametrize("announced", [False, True])
-def test_next_photos_are_embedded_while_these_are_used(
+def test_next_photos_are_embedded_while_the_current_ones_are_used(
     moths: Path, monkeypatch: pytest.MonkeyPatch, announced: bool
 ) -> None:
-    """If a reader may stop between two files, nothing is read ahead."""
+    """If reading may stop between two files, nothing is read ahead."""
     extractor = extractor_of(model_of())
     seen, twice, run = [], threading.Event(), extractor.session.run
 

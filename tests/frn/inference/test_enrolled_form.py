@@ -1,4 +1,4 @@
-"""Previously enrolled classes open from the store with the same answers."""
+"""Previously enrolled classes are loaded from the store and give the same answers."""
 
 import os
 import sqlite3
@@ -22,7 +22,7 @@ def extractor() -> Extractor:
 
 @pytest.fixture
 def enrolled(extractor: Extractor, moths: Path, tmp_path: Path) -> Enrolled:
-    """A store, a state of classes of 1, 2 and 3 photos, queries, and the answers computed first."""
+    """A store, a state with classes of 1, 2 and 3 photos, queries, and the initially computed answers."""
     homes = sorted((moths / "test").iterdir())[:3]
     classes = {home.name: sorted(home.iterdir())[: 1 + place] for place, home in enumerate(homes)}
     queries = [*sorted(homes[0].iterdir())[-2:], classes[homes[2].name][0]]  # the last query is an example

@@ -1,4 +1,4 @@
-"""The image of an error map."""
+"""Images of error maps."""
 
 import numpy as np
 
@@ -12,14 +12,14 @@ def lightness(picture: object) -> np.ndarray:
     return np.asarray(picture, dtype=float) @ [0.299, 0.587, 0.114]
 
 
-def test_worst_explained_block_is_brightest_at_its_place() -> None:
+def test_worst_explained_block_is_the_brightest() -> None:
     errors = np.zeros((5, 5))
     errors[1, 3] = 2.0
     grey = np.full((85, 85, 3), 90, dtype=np.uint8)
     light = lightness(overlay(grey, errors, low=0, high=2))
     blocks = light.reshape(5, 17, 5, 17).mean((1, 3))
     assert np.unravel_index(blocks.argmax(), (5, 5)) == (1, 3)
-    assert np.allclose(light.reshape(5, 17, 5, 17).std((1, 3)), 0)  # drawn in blocks, without smoothing
+    assert np.allclose(light.reshape(5, 17, 5, 17).std((1, 3)), 0)  # drawn as blocks, without smoothing
     smooth = lightness(overlay(grey, errors, low=0, high=2, smooth=True))
     assert smooth.reshape(5, 17, 5, 17).std((1, 3)).max() > 1
 
@@ -58,7 +58,7 @@ def test_errors_beyond_the_scale_are_clipped() -> None:
     assert beyond.tobytes() == overlay(CROP, errors.clip(0, 1), low=0, high=1).tobytes()
 
 
-def test_sheet_has_the_unchanged_photo_and_a_panel_per_class() -> None:
+def test_sheet_shows_the_unchanged_photo_and_a_panel_per_class() -> None:
     panels = [Panel(f"class {i} " + "x" * 200, "note ß", np.random.default_rng(i).random((5, 5))) for i in range(5)]
     picture = sheet(CROP, "a photo with a very long name " * 5, panels)
     assert picture.size[0] == 4 * (PANEL + GAP) + GAP
@@ -71,7 +71,7 @@ def test_two_lines_of_text_fit_below_each_panel() -> None:
     errors, text = np.linspace(0, 1, 25).reshape(5, 5), "H" * 200
     grey = np.full((84, 84, 3), 90, dtype=np.uint8)
     picture = np.asarray(sheet(grey, "", [Panel("HH", "HH", errors), Panel(text, text, errors)]))
-    for left, last in ((2 * GAP + PANEL, 18), (3 * GAP + 2 * PANEL, 238)):  # the second text is cut to the panel
+    for left, last in ((2 * GAP + PANEL, 18), (3 * GAP + 2 * PANEL, 238)):  # the second text is truncated to the panel
         for ink, top in ((20, 272), (110, 290)):
             drawn = (picture[:, left : left + PANEL] == ink).all(2)
             assert np.flatnonzero(drawn.any(1))[[0, -1]].tolist() == [top, top + 9]

@@ -26,7 +26,7 @@ def maps(seed: int, r: int = 4, d: int = 8) -> Maps:
     return np.random.default_rng(seed).standard_normal((r, d)).astype(np.float32)
 
 
-def test_maps_are_stored_bit_for_bit_by_model_and_content(tmp_path: Path) -> None:
+def test_maps_are_stored_losslessly_by_model_and_content(tmp_path: Path) -> None:
     store = FeatureStore(tmp_path / "f.sqlite")
     store.put("m", {"a": maps(0), "b": maps(1, r=9)})
     store.close()
@@ -45,7 +45,7 @@ def test_least_recently_used_maps_are_removed_first(tmp_path: Path, monkeypatch:
     store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
     for number in range(40):
         store.put("m", {str(number): maps(number, r=25, d=64)})  # each map takes 6.4 kB
-        store.get("m", "0", (25, 64))  # this map is used all the time
+        store.get("m", "0", (25, 64))  # this map is used constantly
     kept = [number for number in range(40) if store.get("m", str(number), (25, 64)) is not None]
     assert kept[0] == 0
     assert kept[1:] == list(range(kept[1], 40))
@@ -60,10 +60,10 @@ def test_a_full_store_frees_a_tenth_of_its_limit(tmp_path: Path) -> None:
         counts.append(sum(store.get("m", str(one), (25, 64)) is not None for one in range(number + 1)))
     drops = [before + 1 - after for before, after in itertools.pairwise(counts) if after <= before]
     assert drops
-    assert all(3 <= freed <= 5 for freed in drops)  # 20 kB, and the excess
+    assert all(3 <= freed <= 5 for freed in drops)  # 20 kB, plus the excess
 
 
-def test_a_discarded_store_leaves_no_file_of_sqlite_behind(tmp_path: Path) -> None:
+def test_a_discarded_store_leaves_no_sqlite_files_behind(tmp_path: Path) -> None:
     for present in (("",), ("", "-shm"), ("", "-wal", "-shm"), ("-wal",)):
         for suffix in present:
             (tmp_path / f"f.sqlite{suffix}").touch()
@@ -145,14 +145,14 @@ def test_damaged_page_replaces_the_whole_file(tmp_path: Path) -> None:
     assert again.get("m", "7", SHAPE) is not None
 
 
-def test_maps_of_another_shape_are_ignored(tmp_path: Path) -> None:
+def test_maps_of_a_different_shape_are_ignored(tmp_path: Path) -> None:
     store = FeatureStore(tmp_path / "f.sqlite")
     store.put("m", {"a": maps(0)})
     assert store.get("m", "a", (8, 4)) is None
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_foreign_file_is_left_unchanged(tmp_path: Path, version: int) -> None:
+def test_file_not_written_by_frn_is_left_unchanged(tmp_path: Path, version: int) -> None:
     path = tmp_path / "f.sqlite"
     database = sqlite3.connect(path)
     database.execute("CREATE TABLE maps (letters TEXT)")
@@ -205,7 +205,7 @@ def test_key_depends_only_on_the_content() -> None:
 
 
 def test_full_store_frees_a_tenth_at_once(tmp_path: Path) -> None:
-    """Otherwise each later map would search for the least recently used ones again."""
+    """Otherwise each further map would cause another search for the least recently used ones."""
     store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
     shrinks = []
     for number in range(60):
@@ -218,7 +218,7 @@ def test_full_store_frees_a_tenth_at_once(tmp_path: Path) -> None:
 
 
 def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two threads must not use a connection at once."""
+    """Two threads must not use a connection at the same time."""
     store, inside, most = FeatureStore(tmp_path / "f.sqlite"), [], []
     found = store._read
 
@@ -235,7 +235,7 @@ def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: p
     assert max(most) == 1
 
 
-def test_new_maps_are_stored_and_found_ones_are_not_written_again(tmp_path: Path) -> None:
+def test_new_maps_are_stored_and_cached_ones_are_not_written_again(tmp_path: Path) -> None:
     extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
     store, pixels = FeatureStore(tmp_path / "f.sqlite"), np.full((32, 32, 3), 90, np.uint8)
     known = Embedded("known", maps(0), bytes(LOOK))

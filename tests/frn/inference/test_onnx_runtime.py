@@ -1,4 +1,4 @@
-"""The models that may run, and those that are refused before a session exists."""
+"""Models that may run, and models that are refused before a session exists."""
 
 import contextlib
 import itertools
@@ -163,7 +163,7 @@ def flatten_output(model: onnx.ModelProto) -> None:
 
 
 @pytest.mark.parametrize("harm", [rename_input, rename_output, flatten_output])
-def test_model_with_other_inputs_or_outputs_is_refused(
+def test_model_with_unexpected_inputs_or_outputs_is_refused(
     graph: onnx.ModelProto, harm: Callable[[onnx.ModelProto], None]
 ) -> None:
     other = copy(graph)
@@ -209,7 +209,7 @@ def test_metadata_must_match_the_graph(graph: onnx.ModelProto, key: str, value: 
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_valid_file_passes_and_its_maps_equal_torch(graph: onnx.ModelProto) -> None:
+def test_valid_file_passes_and_its_maps_equal_those_of_torch(graph: onnx.ModelProto) -> None:
     metadata = check_model(graph.SerializeToString(), "m.onnx", FORMATS)
     assert metadata["frn.format"] == "frn-features"
     extractor = Extractor(graph.SerializeToString(), "m.onnx", threads=1)
@@ -254,7 +254,7 @@ def test_call_is_stopped_at_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> N
         (False, 0, 0, 1, False),
     ],
 )
-def test_cuda_answers_if_there_is_a_provider_a_driver_and_a_device(
+def test_cuda_is_available_if_there_are_a_provider_a_driver_and_a_device(
     monkeypatch: pytest.MonkeyPatch, provider: bool, started: int, counted: int, devices: int, answers: bool
 ) -> None:
     class Driver:
@@ -331,7 +331,7 @@ def test_cuda_that_does_not_start_is_an_error_only_if_requested(
 
 
 @pytest.mark.parametrize(("options", "disabled"), [({}, None), ({"fold": False}, ["ConstantFolding"])])
-def test_constants_are_folded_unless_the_file_is_foreign(
+def test_constants_are_folded_unless_the_file_is_untrusted(
     graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool], disabled: object
 ) -> None:
     opened = MagicMock()
@@ -366,7 +366,7 @@ def test_allowed_operators_have_no_subgraphs_and_are_deterministic() -> None:
 
 
 def test_layers_over_the_total_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each value is as large as allowed; one more of them exceeds the total."""
+    """Each value has the maximum size; one more value exceeds the total."""
 
     def chain(layers: int, side: int) -> bytes:
         names = ["images", *(f"x{number}" for number in range(layers)), "feature_map"]

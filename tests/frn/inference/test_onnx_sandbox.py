@@ -1,4 +1,4 @@
-"""Even allowed operators of an ONNX model can take too much time or memory, and are then stopped."""
+"""Even allowed ONNX operators can take too much time or memory, and are then stopped."""
 
 import os
 import time
@@ -55,7 +55,7 @@ def double(model: Model) -> None:
 
 
 def multiply(model: Model) -> None:
-    """Products of 4,096 x 4,096: each is allowed and takes a second or more."""
+    """Products of 4,096 x 4,096 matrices: each is allowed and takes a second or more."""
     row, shape = constant(model, "row", [[0.0]], np.float32), constant(model, "side", [4096, 4096])
     model.graph.node.append(helper.make_node("Expand", [row, shape], ["p0"]))
     for i in range(60):
@@ -106,7 +106,7 @@ def test_unpredictable_hangs_are_stopped_in_the_child(
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
-def test_maps_with_nan_give_one_line(shipped: Path, value: float) -> None:
+def test_maps_with_nan_give_a_one_line_error(shipped: Path, value: float) -> None:
     def spoil(model: Model) -> None:
         add_to_maps(model, constant(model, "spoilt", [value], np.float32))
 
@@ -115,7 +115,7 @@ def test_maps_with_nan_give_one_line(shipped: Path, value: float) -> None:
         extractor.feature_maps(np.zeros((1, 32, 32, 3), np.uint8))
 
 
-def test_a_foreign_model_gives_the_same_answers(shipped: Path) -> None:
+def test_an_untrusted_model_gives_the_same_answers(shipped: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
     ours, theirs = (Extractor.open(shipped, trusted=trusted, threads=1, device="cpu") for trusted in (True, False))
     np.testing.assert_allclose(theirs.feature_maps(pixels), ours.feature_maps(pixels), rtol=0, atol=1e-5)
@@ -126,7 +126,7 @@ def test_a_foreign_model_gives_the_same_answers(shipped: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("trusted", [True, False])
-def test_an_open_model_also_answers_in_a_fork(shipped: Path, trusted: bool) -> None:
+def test_an_open_model_also_works_in_a_fork(shipped: Path, trusted: bool) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     extractor = Extractor.open(shipped, trusted=trusted, threads=2, device="cpu")
     before = extractor.feature_maps(pixels)
@@ -150,7 +150,7 @@ def test_a_larger_file_may_take_longer_to_open(shipped: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("device", "memory"), [("cpu", 1280 * 2**20 + 4 * 3000 + 2 * 16 * 2**20), ("auto", 8 * 2**30)])
-def test_a_foreign_model_has_the_memory_and_the_time_that_security_states(
+def test_an_untrusted_model_gets_the_memory_and_time_that_the_security_page_states(
     monkeypatch: pytest.MonkeyPatch, device: Device, memory: int
 ) -> None:
     allowed: list[float] = []

@@ -1,4 +1,4 @@
-"""Project files: they are read as written, nothing is lost, and damage is reported in one line."""
+"""Project files: they are read back as written, nothing is lost, and damage gives a one-line error."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def test_new_classes_get_unused_numbers_even_if_the_counter_is_missing(tmp_path:
     assert load_project(path).state.next_id == 6
 
 
-def test_a_project_travels_with_its_photos(tmp_path: Path) -> None:
+def test_a_project_can_be_moved_with_its_photos(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     save_project(tmp_path / "here" / "x.frn.json", Project(MODEL, state(tmp_path / "here")))
     (tmp_path / "here").rename(tmp_path / "there")
@@ -60,7 +60,7 @@ def test_a_project_travels_with_its_photos(tmp_path: Path) -> None:
     assert loaded.state.classes[0].supports[0].path == tmp_path / "there" / "a photo.jpg"
 
 
-def test_a_name_that_is_not_utf8_survives(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_is_kept(tmp_path: Path) -> None:
     odd = tmp_path / os.fsdecode(b"caf\xe9.jpg")
     entry = ClassEntry(1, "x", (Support(odd, "k", 1, 1),))
     save_project(tmp_path / "x.frn.json", Project(MODEL, State((entry,))))
@@ -170,7 +170,7 @@ def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
         (lambda d: d["classes"][0]["images"][0].update(path="\ud800.jpg"), "damaged project"),
     ],
 )
-def test_damage_gives_one_clear_line(tmp_path: Path, damage: Callable[[dict[str, Any]], object], reason: str) -> None:
+def test_damage_gives_a_one_line_error(tmp_path: Path, damage: Callable[[dict[str, Any]], object], reason: str) -> None:
     path = tmp_path / "x.frn.json"
     save_project(path, Project(MODEL, state(tmp_path)))
     document = json.loads(path.read_text())
@@ -202,7 +202,7 @@ def test_older_versions_are_migrated_step_by_step(tmp_path: Path, monkeypatch: p
     assert load_project(path).document["b"] == 2
 
 
-def test_features_of_another_model_are_refused() -> None:
+def test_features_from_a_different_model_are_refused() -> None:
     with pytest.raises(
         FrnError, match=r"x.frn.json: was made with conv4 \(abababab\), but mine is another model \(cdcdcdcd\)"
     ):
@@ -217,7 +217,7 @@ def test_project_is_recognised_by_its_name() -> None:
 
 @pytest.mark.parametrize("number", ["1e999", "NaN", "-1e999"])
 @pytest.mark.parametrize("field", ["next_id", "threshold", "id", "size", "mtime_ns"])
-def test_impossible_number_in_a_project_gives_one_line(tmp_path: Path, field: str, number: str) -> None:
+def test_invalid_number_in_a_project_gives_a_one_line_error(tmp_path: Path, field: str, number: str) -> None:
     image = '{"path": "a.png", "key": "k", "size": 1, "mtime_ns": 1}'
     model = '{"id": "conv4", "sha256": "0", "preprocess": {"size": 32}}'
     text = (

@@ -1,4 +1,4 @@
-"""A file of answers that continues after a kill: no photo twice, none missing."""
+"""A results file that is continued after the program was killed: no photo is repeated or missing."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def images(path: Path) -> str:
     return "".join(json.loads(line)["image"] for line in path.read_text().splitlines())
 
 
-def test_leftovers_of_a_kill_are_completed(tmp_path: Path) -> None:
+def test_results_left_incomplete_by_a_kill_are_completed(tmp_path: Path) -> None:
     whole = tmp_path / "whole.jsonl"
     write(whole, "abcdef")
     data = whole.read_bytes()
@@ -32,7 +32,7 @@ def test_leftovers_of_a_kill_are_completed(tmp_path: Path) -> None:
         assert cut.read_bytes() == data
 
 
-def test_results_file_is_not_overwritten_or_mixed_with_other_runs(tmp_path: Path) -> None:
+def test_results_file_is_neither_overwritten_nor_mixed_with_other_runs(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     write(path, "ab")
     with pytest.raises(FrnError, match=r"already exists\. Add --resume"):

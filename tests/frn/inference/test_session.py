@@ -34,7 +34,7 @@ def test_classes_are_created_filled_renamed_and_deleted() -> None:
     assert session.create("owl") not in (jay, wren)  # numbers are never reused
 
 
-def test_photo_is_an_example_once_and_its_class_is_reported() -> None:
+def test_photo_becomes_an_example_only_once_and_its_class_is_reported() -> None:
     session = Session()
     jay, wren = session.create("jay"), session.create("wren")
     session.add(jay, [support("a")])
@@ -169,7 +169,7 @@ def test_outside_changes_also_apply_to_undo_states() -> None:
     assert session.undo() is empty
 
 
-def test_a_threshold_is_a_share() -> None:
+def test_a_threshold_is_a_fraction() -> None:
     assert [check_threshold(share) for share in (None, 0, 0.0, 0.5, 1)] == [None, 0, 0.0, 0.5, 1]
     for share in (-0.01, 1.01, float("nan")):
         with pytest.raises(FrnError, match="between 0 and 1"):

@@ -1,4 +1,4 @@
-"""Rejecting unknown photos: values computed by hand, and images of other things."""
+"""Rejecting unknown photos: values computed by hand, and images of other objects."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_explained_share_is_one_minus_error_over_energy() -> None:
     np.testing.assert_allclose(explained(errors, queries), [[1.0, 0.5, 0.0, 0.0], [0.0] * 4])
 
 
-def test_familiarity_is_one_minus_error_over_energy_and_next_five() -> None:
+def test_familiarity_is_one_minus_error_over_energy_and_the_five_runner_up_classes() -> None:
     errors, whole = np.array([[9.0, 2.0, 4.0, 4.0, 4.0, 4.0, 4.0, 90.0]]), np.array([16.0])
     rivals, near = (4 * 5) / 5, np.array([[7.0, 0.25, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0]])
     one = np.ones_like(errors)
@@ -41,7 +41,7 @@ def test_familiarity_is_one_minus_error_over_energy_and_next_five() -> None:
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
-def test_a_threshold_on_the_explained_share_is_the_limit_on_familiarity(weight: float) -> None:
+def test_a_threshold_on_the_explained_share_also_limits_familiarity(weight: float) -> None:
     generator = np.random.default_rng(0)
     whole = generator.uniform(1, 2, 200)
     errors = generator.uniform(0.1, 1, (200, 7)) * whole[:, None]
@@ -59,7 +59,7 @@ def test_given_threshold_is_the_same_for_every_photo() -> None:
 
 
 def test_explained_share_does_not_depend_on_the_scale_of_features() -> None:
-    """If features and the root of lambda are doubled, reconstruction is equally good."""
+    """If features and the square root of lambda are doubled, reconstruction is equally good."""
     generator = np.random.default_rng(0)
     pool, queries = generator.standard_normal((3, 9, 32)), generator.standard_normal((4, 9, 32))
     grown = HeadParameters(HEAD.alpha + np.log(4), HEAD.beta, HEAD.gamma)
@@ -78,7 +78,7 @@ def examples(noise: float, way: int = 4, k: int = 30) -> tuple[np.ndarray, np.nd
 
 
 @pytest.mark.parametrize("stated", [0.05, 0.2])
-def test_the_stated_share_of_examples_is_rejected(stated: float) -> None:
+def test_the_requested_share_of_examples_is_rejected(stated: float) -> None:
     errors, labels, whole, distances = examples(0.5)
     found = calibrate(errors, labels, whole, distances, stated)
     rejected = 1 - errors.min(1) / whole < found.rule.thresholds(errors, whole, distances)
@@ -125,7 +125,7 @@ def test_photo_of_another_class_is_unknown_but_a_similar_one_is_not() -> None:
     assert unknown(draw(centres[3], 50)) >= 0.9
 
 
-def test_distance_of_a_support_from_its_class_is_measured_without_it() -> None:
+def test_distance_of_a_support_to_its_class_excludes_the_support() -> None:
     maps = np.random.default_rng(0).standard_normal((2, 4, 3, 8)).astype(np.float32)
     counts, labels = np.array([4, 1]), np.array([0, 0, 1])
     photos = np.stack([maps[0, 0], maps[0, 3], maps[1, 0]])
@@ -135,7 +135,7 @@ def test_distance_of_a_support_from_its_class_is_measured_without_it() -> None:
         rest = np.delete(maps[0], place, axis=0).mean((0, 1))
         expected = np.square(photos[row].mean(0) - rest).sum() / found.scale
         assert distances[row, 0] == pytest.approx(expected, rel=1e-5)
-    assert distances[2, 1] == np.inf  # its class has no other example
+    assert distances[2, 1] == np.inf  # its class has no other examples
     np.testing.assert_array_equal(distances[[0, 1, 2], [1, 1, 0]], found.distance(photos)[[0, 1, 2], [1, 1, 0]])
 
 
@@ -146,7 +146,7 @@ def test_a_photo_equal_to_a_class_is_a_millionth_of_the_usual_distance_away() ->
     assert 1 - equal == pytest.approx(1e-7, rel=1e-3)
 
 
-def test_at_most_a_thousand_supports_are_left_out() -> None:
+def test_leave_one_out_uses_at_most_a_thousand_supports() -> None:
     assert [stride(count) for count in (0, 1, 1000, 1001, 2000, 2001)] == [1, 1, 1, 2, 2, 3]
 
 

@@ -1,4 +1,4 @@
-"""Whole episodes of the authors' code, loaded from their checkpoint format: features, losses, gradients."""
+"""Whole episodes from the authors' code, loaded from their checkpoint format: features, losses, gradients."""
 
 import json
 import zlib
@@ -23,7 +23,7 @@ WAY, SHOT, QUERIES = 3, 2, 2
 
 
 def resnet12_state(keys: Path) -> dict[str, Tensor]:
-    """Make weights by the recipe of the recording: random, but the same everywhere."""
+    """Make weights as for the recording: random, but the same everywhere."""
     recipe = json.loads(keys.read_text())
     state = {}
     for key, shape in recipe["shapes"].items():
@@ -85,7 +85,7 @@ def training_loss(logits: Tensor, support: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("name", "tolerance"), [("frn-conv4", 1e-5), ("frn-resnet12", 1e-4)])
-def test_frn_episode_equals_the_authors(golden: Path, tmp_path: Path, name: str, tolerance: float) -> None:
+def test_frn_episode_equals_that_of_the_authors(golden: Path, tmp_path: Path, name: str, tolerance: float) -> None:
     model, arrays = load(golden, name, tmp_path)
     maps = model.feature_maps(arrays["images"])
     assert_near(maps, arrays["feature_map"], tolerance)
@@ -98,7 +98,7 @@ def test_frn_episode_equals_the_authors(golden: Path, tmp_path: Path, name: str,
 
 
 @pytest.mark.parametrize(("name", "noise"), [("frn-conv4", 2e-3), ("frn-resnet12", 1e-2)])
-def test_gradients_equal_the_authors_formula(golden: Path, tmp_path: Path, name: str, noise: float) -> None:
+def test_gradients_equal_those_of_the_authors_formula(golden: Path, tmp_path: Path, name: str, noise: float) -> None:
     """Agreement to 1e-6 in float64.
 
     The recording is float32; these sums nearly cancel, so it keeps only two or three digits. The authors' own formula
@@ -121,14 +121,14 @@ def test_gradients_equal_the_authors_formula(golden: Path, tmp_path: Path, name:
     assert_near(gradient, arrays["grad_conv1"], noise)
 
 
-def test_protonet_episode_equals_the_authors(golden: Path, tmp_path: Path) -> None:
+def test_protonet_episode_equals_that_of_the_authors(golden: Path, tmp_path: Path) -> None:
     model, arrays = load(golden, "proto-conv4", tmp_path)
     maps = model.feature_maps(arrays["images"])
     support, query = maps[: WAY * SHOT].unflatten(0, (WAY, SHOT)), maps[WAY * SHOT :]
     assert_near(model.head(support, query).log_softmax(-1), arrays["log_probability"], 1e-5)
 
 
-def test_a_pretraining_checkpoint_gives_its_backbone_and_temperature(golden: Path, tmp_path: Path) -> None:
+def test_a_pretraining_checkpoint_provides_its_backbone_and_temperature(golden: Path, tmp_path: Path) -> None:
     model = import_reference(golden / "pretrain-conv4.pth", transform=AS_IS)
     state = torch.load(golden / "pretrain-conv4.pth", weights_only=True)
     alpha, beta, gamma = (parameter.item() for parameter in model.head.parameters())
@@ -140,7 +140,7 @@ def drawn(key: str, shape: Sequence[int]) -> NDArray[np.float64]:
 
 
 def authors_state() -> dict[str, Tensor]:
-    """A checkpoint of the authors' Conv-4 in float64, by the rule of `training.npz`."""
+    """A checkpoint for the authors' Conv-4 in float64, generated as for `training.npz`."""
     state = {"r": np.array([0.4, -0.2]), "scale": np.array([1.7])}
     for layer in (0, 3, 6, 9):
         name = f"feature_extractor.layers.{layer}.layers"
@@ -155,7 +155,7 @@ def authors_state() -> dict[str, Tensor]:
     return {key: torch.from_numpy(np.asarray(value)) for key, value in state.items()}
 
 
-def test_training_step_equals_the_authors_forward_and_backward(tmp_path: Path) -> None:
+def test_training_step_equals_that_of_the_authors_forward_and_backward(tmp_path: Path) -> None:
     """Loss, gradients and running statistics agree to 1e-9, in training mode and float64."""
     torch.save(authors_state(), tmp_path / "authors.pth")
     as_is = ModelConfig(backbone="conv4", method="frn", transform=AS_IS, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))

@@ -34,7 +34,7 @@ def test_saved_model_loads_unchanged(tmp_path: Path) -> None:
     assert not loaded.training
 
 
-def test_a_non_model_is_refused_with_a_reason(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_refused_with_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     save_model(small_model(), path)
     data = path.read_bytes()
@@ -102,7 +102,7 @@ def test_model_file_is_reproducible(tmp_path: Path) -> None:
     assert read_header(tmp_path / "m.safetensors") == (model.config, {"data": "mötten"})
 
 
-def test_unknown_model_lists_the_shipped_ones(tmp_path: Path) -> None:
+def test_error_about_an_unknown_model_lists_the_shipped_ones(tmp_path: Path) -> None:
     with pytest.raises(
         FrnError, match=r"conv5: no model file, run folder or model has this name. Did you mean 'conv4'"
     ):
@@ -126,7 +126,7 @@ def test_the_shipped_models_load_by_name() -> None:
 
 
 @pytest.mark.parametrize("kind", [AssertionError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError])
-def test_any_error_of_torchs_reader_gives_one_line(
+def test_any_error_in_the_torch_reader_gives_a_one_line_error(
     tmp_path: Path, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stumble(*_: object, **__: object) -> None:
@@ -138,7 +138,9 @@ def test_any_error_of_torchs_reader_gives_one_line(
         weights.read_weights(tmp_path / "x.pth")
 
 
-def test_checkpoint_without_time_or_memory_bound_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoint_that_needs_unbounded_time_or_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow, wide, full = tmp_path / "slow.pth", tmp_path / "wide.pth", tmp_path / "full.pth"
     torch.save({}, tmp_path / "good.pth")
     pairs = b"G" + struct.pack(">d", 1.0) + b"q\x01h\x01\x86" * 60  # nested pairs: comparing two takes 2^60 steps
@@ -166,7 +168,7 @@ def test_checkpoint_without_time_or_memory_bound_is_refused(tmp_path: Path, monk
         {"transform": {"size": 10**9}}, {"transform": {"size": 84.5}}, {"transform": 3}, {"more": 1},
     ],
 )  # fmt: skip
-def test_nonsense_header_gives_one_line(tmp_path: Path, change: dict[str, object]) -> None:
+def test_nonsense_header_gives_a_one_line_error(tmp_path: Path, change: dict[str, object]) -> None:
     path = tmp_path / "m.safetensors"
     save_model(small_model(), path)
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Checkpoints of the authors, which do not record how images are preprocessed."""
+"""Checkpoints from the authors' code, which do not record how images are preprocessed."""
 
 import json
 import warnings
@@ -37,7 +37,7 @@ def photo(width: int, height: int) -> Image.Image:
 
 
 def as_the_authors(image: Image.Image, *, square: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """The authors' `test_pre`: resized to 92, then the middle 84 x 84."""
+    """The authors' `test_pre`: resize to 92, then crop the central 84 x 84 pixels."""
     from torchvision.transforms import CenterCrop, Compose, Resize
 
     return np.asarray(Compose([Resize([92, 92] if square else 92), CenterCrop(84)])(image))
@@ -58,7 +58,7 @@ def test_preset_defines_the_preprocessing(checkpoint: Path, preset: str, square:
     assert np.array_equal(transform(small), np.asarray(small))  # images of `test_pre` are left unchanged
 
 
-def test_without_a_preset_photos_are_treated_as_uncropped_with_a_message(checkpoint: Path) -> None:
+def test_without_a_preset_a_message_says_that_photos_are_treated_as_uncropped(checkpoint: Path) -> None:
     with pytest.warns(FrnWarning, match=r"weights alone do not record .* --preset NAME"):
         transform = import_reference(checkpoint).config.transform
     image = photo(210, 120)
@@ -70,7 +70,7 @@ def frn(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
-def test_added_checkpoint_has_a_name_for_every_command(checkpoint: Path) -> None:
+def test_added_checkpoint_can_be_named_in_every_command(checkpoint: Path) -> None:
     made = frn("models", "add", checkpoint, "--preset", "cub-cropped-conv4", "--name", "cub", "--json")
     assert made.exit_code == 0
     assert "warning" not in made.stderr
@@ -84,7 +84,7 @@ def test_added_checkpoint_has_a_name_for_every_command(checkpoint: Path) -> None
         load_model(out, transform=model.config.transform)
 
 
-def test_commands_warn_in_one_line_and_accept_a_preset(checkpoint: Path, moths: Path) -> None:
+def test_commands_print_a_one_line_warning_and_accept_a_preset(checkpoint: Path, moths: Path) -> None:
     words = ("eval", checkpoint, "--data", moths, "--shot", 1, "--queries", 2, "--episodes", 2, "--json")
     plain = frn(*words)
     assert plain.exit_code == 0

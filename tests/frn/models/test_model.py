@@ -45,7 +45,7 @@ def test_model_normalises_images_itself() -> None:
 
 
 def test_bytes_are_refused_as_images() -> None:
-    """Otherwise bytes would be normalised as if 255 were white in [0, 1]."""
+    """Otherwise bytes would be normalised as if they were values in [0, 1]."""
     model = Model(ModelConfig(backbone="conv4", method="frn")).eval()
     with pytest.raises(ValueError, match=r"images are torch\.uint8, .*: pass images\.float\(\) / 255"):
         model.feature_maps(torch.zeros(1, 3, 84, 84, dtype=torch.uint8))
@@ -56,7 +56,7 @@ def test_an_image_smaller_than_a_location_is_refused() -> None:
         Model(ModelConfig(backbone="conv4", method="frn")).feature_maps(torch.rand(1, 3, 12, 40))
 
 
-def test_unknown_backbone_lists_the_known_ones() -> None:
+def test_error_about_an_unknown_backbone_lists_the_known_ones() -> None:
     with pytest.raises(
         FrnError, match="unknown backbone 'conv5'; choose one of: conv4, resnet12, resnet12-small, resnet9"
     ):

@@ -1,4 +1,4 @@
-"""Privacy: the libraries' telemetry is off, and the only files in the user's home are in the cache."""
+"""Privacy: the libraries' telemetry is off, and the cache holds the only files in the user's home."""
 
 import os
 import subprocess

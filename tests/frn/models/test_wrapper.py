@@ -1,4 +1,4 @@
-"""FRN in other people's code: any backbone, any `Dataset`, any features, torch.hub."""
+"""FRN in third-party code: any backbone, any `Dataset`, any features, torch.hub."""
 
 import re
 from importlib.metadata import EntryPoint
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Blobs(Dataset[tuple[Tensor, int]]):
-    """Classes of noise around a pattern, one pattern per class."""
+    """Classes made of noise around one pattern per class."""
 
     def __init__(self, classes: int = 8, images: int = 12, transform: Any = None) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -53,7 +53,7 @@ def small_network() -> nn.Module:
 
 
 def test_torchvision_network_learns_in_a_custom_loop() -> None:
-    """The loop of docs/guides/library.md, as people who know easyfsl write it."""
+    """The loop in docs/guides/library.md, as easyfsl users would write it."""
     dataset = Blobs(transform=v2.Compose([v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32)]))
     network = resnet18(weights=None)
     backbone = nn.Sequential(*list(network.children())[:-3])  # the maps have 256 channels
@@ -73,7 +73,7 @@ def test_torchvision_network_learns_in_a_custom_loop() -> None:
 
 
 def test_documented_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The loop of docs/guides/library.md and the first Python lines of the README run unchanged."""
+    """The loop in docs/guides/library.md and the first Python lines in the README run unchanged."""
     loop = code_of(ROOT / "docs" / "guides" / "library.md", "FRN(backbone)").replace("episodes=500", "episodes=2")
     monkeypatch.setattr("torchvision.models.resnet18", lambda weights: resnet18(weights=None))
     names: dict[str, Any] = {"dataset": Blobs(6, 15)}
@@ -91,7 +91,7 @@ def test_documented_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 def code_of(page: Path, mark: str) -> str:
-    """Return the Python block on a page that contains these words."""
+    """Return the Python block on a page that contains this text."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     (found,) = (block for block in blocks if mark in block)
     return str(found)
@@ -111,7 +111,7 @@ def test_processed_support_set_gives_the_same_logits() -> None:
         torch.testing.assert_close(shuffled, at_once, atol=1e-4, rtol=1e-4)
 
 
-def test_classes_of_different_shots_are_scored_the_same_together_and_alone() -> None:
+def test_classes_with_different_shots_are_scored_identically_together_and_alone() -> None:
     model, maps = FRN(small_network()), torch.randn(9, 4, 16)
     one, two = maps[:1], maps[1:4]
     both = model.score([one, two], maps[4:])
@@ -209,7 +209,7 @@ def test_features_may_come_from_parquet(tmp_path: Path) -> None:
 
 @pytest.fixture
 def mine(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Register a backbone of another package."""
+    """Register a backbone from an external package."""
     entry = EntryPoint("mine", f"{__name__}:small_network", "frn.backbones")
     monkeypatch.setattr(type(entry), "load", lambda self: {"mine": small_network, "flat": nn.Flatten}[self.name])
     others = {name: EntryPoint(name, "x:y", "frn.backbones") for name in ("mine", "flat")}
@@ -217,7 +217,7 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> str:
     return "mine"
 
 
-def test_a_registered_backbone_is_saved_exported_and_used(mine: str, tmp_path: Path, moths: Path) -> None:
+def test_a_registered_backbone_can_be_saved_exported_and_used(mine: str, tmp_path: Path, moths: Path) -> None:
     config = ModelConfig(backbone=mine, method="frn", transform=EvaluationTransform(size=32))
     save_model(Model(config), tmp_path / "m.safetensors")
     model = load_model(tmp_path / "m.safetensors")

@@ -15,7 +15,7 @@ HOSTILE = ["=HYPERLINK(1)", "@SUM(A1)", "-2+3", "+1", "\t=1", "＝1", "a\rb", 'a
 STEERING = "\x1b]0;title\a \x9b2J \u202e\u2066 \r\n \x7f"
 
 
-def test_every_row_is_one_row_and_no_text_is_a_formula() -> None:
+def test_every_record_is_a_single_row_and_no_text_is_a_formula() -> None:
     text = csv_text(["name", "n"], [{"name": each, "n": -0.5} for each in HOSTILE])
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert text.startswith("name,n\r\n")
@@ -44,6 +44,6 @@ def test_output_contains_no_terminal_codes(monkeypatch: pytest.MonkeyPatch) -> N
     assert "ü字" in text
 
 
-def test_pipe_gets_unchanged_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_are_unchanged_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     write_rows([{"image": "a\x1bb\u202e"}])
     assert capsys.readouterr().out == "image\r\na\x1bb\u202e\r\n"

@@ -1,4 +1,4 @@
-"""Reports as files: their content, and protection against injection and data leaks."""
+"""Report files: their content, and protection against injection and data leaks."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ class Elements(HTMLParser):
 
 
 def assert_alone(text: str) -> None:
-    """The page requests nothing from outside and tells the browser to block such requests."""
+    """The page makes no external requests and tells the browser to block them."""
     found = Elements(text).found
     for tag, attributes in found:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
@@ -55,7 +55,7 @@ def assert_alone(text: str) -> None:
     assert "@import" not in text
 
 
-def test_a_report_of_photos_has_each_photo_and_each_broken_file(tmp_path: Path, truncated_jpeg: Path) -> None:
+def test_a_report_shows_every_photo_and_every_broken_file(tmp_path: Path, truncated_jpeg: Path) -> None:
     out = tmp_path / "photos.html"
     done = frn("classify", SAMPLES / "moths", SAMPLES / "queries", truncated_jpeg, "--report", out, "--csv")
     assert done.exit_code == 1
@@ -70,7 +70,7 @@ def test_a_report_of_photos_has_each_photo_and_each_broken_file(tmp_path: Path, 
     assert rows[-1]["error"].endswith(")")
 
 
-def test_a_report_has_one_page_for_five_thousand_photos(tmp_path: Path) -> None:
+def test_a_report_puts_five_thousand_photos_on_one_page(tmp_path: Path) -> None:
     report = tmp_path / "r.html"
     assert photos_page.page_paths(report, 0) == photos_page.page_paths(report, 5_000) == [report]
     assert (
@@ -107,7 +107,7 @@ def test_a_large_report_is_split_into_pages_that_link_to_each_other(
     assert pages[1].read_text() == "a page of mine"
 
 
-def test_memory_does_not_grow_with_the_cards_of_a_report(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_number_of_photos_in_a_report(tmp_path: Path) -> None:
     """Each photo used to take 85 KB."""
     classifier = load_classifier(SAMPLES / "moths", "conv4")[0]
     album, photo = photos_page.Album(classifier), next((SAMPLES / "queries").iterdir())
@@ -122,8 +122,8 @@ def test_memory_does_not_grow_with_the_cards_of_a_report(tmp_path: Path) -> None
     assert (tmp_path / "photos.html").stat().st_size > 120 * 5_000
 
 
-def test_near_copy_of_an_example_is_named_wherever_it_is_classified(tmp_path: Path) -> None:
-    """Saved again in another size; also if the classes come from the cache."""
+def test_near_copy_of_an_example_is_reported_wherever_it_is_classified(tmp_path: Path) -> None:
+    """The copy was saved again at a different size; classes may also come from the cache."""
     example = sorted((SAMPLES / "moths" / "eyed footman").iterdir())[0]
     query, page, drawn = tmp_path / "again.png", tmp_path / "out.html", tmp_path / "out.png"
     with Image.open(example) as image:
@@ -144,7 +144,7 @@ def test_near_copy_of_an_example_is_named_wherever_it_is_classified(tmp_path: Pa
 
 
 def test_probability_of_a_rejected_class_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the text, in the page and in the drawing of an unknown photo; the explained share is."""
+    """Neither text, page nor drawing of an unknown photo shows it; they show the explained share."""
     from frn.inference import explanation
 
     photo, page = next((SAMPLES / "queries").iterdir()), tmp_path / "out.html"

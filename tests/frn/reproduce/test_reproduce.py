@@ -1,4 +1,4 @@
-"""The remaining runs, and the results."""
+"""Running the remaining rows of a table, and storing the results."""
 
 import json
 import shlex
@@ -61,7 +61,7 @@ def frn(*words: object) -> Result:
 
 
 def half_a_run(moths: Path, out: Path, options: RunOptions) -> None:
-    """Make the files that `frn train` leaves when it is stopped in its first epoch."""
+    """Make the files that `frn train` leaves if it is stopped in its first epoch."""
     preset = options.overridden()
     images = load_images(scan(moths / "train"), preset.data.max_side)
     val = load_images(scan(moths / "val"), preset.transform)
@@ -153,7 +153,7 @@ def test_reason_for_a_missing_row_is_kept_until_it_is_measured(
     assert not [line for line in measured["rows"] if "missing" in line]
 
 
-def test_rows_of_concurrent_commands_are_both_in_the_table(
+def test_rows_from_concurrent_commands_are_both_kept_in_the_table(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
@@ -188,14 +188,14 @@ def test_rows_without_data_are_skipped_with_the_command_to_make_it(tmp_path: Pat
     assert "| FRN, Chen et al. | 83.35 ± 0.18 |  | 93.28 ± 0.09 |  |  |" in (tmp_path / "class-split.md").read_text()
 
 
-def test_unneeded_data_set_gives_a_note(tmp_path: Path) -> None:
+def test_unneeded_data_set_is_noted(tmp_path: Path) -> None:
     words = ("reproduce", "cifar-fs", "--row", "frn", "--data", f"cub={tmp_path}", "--out", tmp_path / "out")
     result = frn(*words, "--dry-run")
     assert result.exit_code == 0
     assert f"--data cub={tmp_path}: not needed; these rows use cifar-fs" in result.stderr
 
 
-def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
+def test_wrong_names_give_a_one_line_error(tmp_path: Path) -> None:
     for words, reason in (
         (("ablations",), "unknown table 'ablations'. Did you mean ablation"),
         (("cifar-fs", "--row", "dns"), "has no row 'dns'. It has: frn, dummy-tuned"),
@@ -214,7 +214,7 @@ def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
         assert reason in result.stderr
 
 
-def test_a_folder_with_another_run_is_refused(moths: Path, tmp_path: Path) -> None:
+def test_a_folder_with_a_different_run_is_refused(moths: Path, tmp_path: Path) -> None:
     half_a_run(moths, tmp_path / "tiny", replace(TINY.options, method="proto"))
     locations = Locations(runs=tmp_path, data={"cifar-fs": moths})
     with pytest.raises(
@@ -259,7 +259,7 @@ def test_mistyped_table_is_ignored(tmp_path: Path) -> None:
     assert read(path) is not None
 
 
-def test_folder_with_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_folder_with_a_checkpoint_from_elsewhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     model = assets_folder() / "models" / "conv4.safetensors"
     (tmp_path / "tiny" / "last.safetensors").write_bytes(model.read_bytes())
@@ -282,6 +282,6 @@ def test_pre_training_comes_before_runs_that_start_from_it(tmp_path: Path) -> No
     assert str(Command(("eval", "a b"))) == "frn eval 'a b'"
 
 
-def test_a_row_of_a_list_is_refused() -> None:
+def test_a_row_that_is_a_list_is_refused() -> None:
     for words in (("--list", "--row", "nonsense"), ("--row", "nonsense")):
         assert "--row needs a TABLE to reproduce" in frn("reproduce", *words).stderr

@@ -1,4 +1,4 @@
-"""The tables of the paper and of this project: their rows, runs and figures."""
+"""The tables from the paper and from this project: their rows, runs and figures."""
 
 import json
 import re
@@ -94,7 +94,7 @@ def test_the_papers_recipes_train_in_float32_by_default(preset: str, asked: str,
     assert RunOptions(preset=preset, precision=asked).wanted_precision == given
 
 
-def test_tables_of_this_project_have_these_runs() -> None:
+def test_tables_of_this_project_contain_these_runs() -> None:
     called = {
         command for name in ("cifar-fs", "cifar-fs-ablation") for row in TABLES[name].rows for command in commands(row)
     }
@@ -123,7 +123,7 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_paper_tables_have_the_published_figures(name: str) -> None:
+def test_paper_tables_contain_the_published_figures(name: str) -> None:
     rows = [[cell.published for cell in row.cells.values()] for row in TABLES[name].rows]
     assert rows == [[float(figure) for figure in row.split("/")] for row in PUBLISHED[name].split()]
 
@@ -143,7 +143,7 @@ def test_every_figure_of_tables_11_and_12_has_its_interval() -> None:
     assert cells["ablation", "cub-cropped-resnet12", 5] == 0.10
 
 
-def test_quoted_rows_of_other_papers_are_included(tmp_path: Path) -> None:
+def test_rows_quoted_from_other_papers_are_included(tmp_path: Path) -> None:
     assert {name: len(table.quoted) for name, table in TABLES.items() if table.quoted} == {
         "cub-cropped": 7,
         "cub-raw": 9,
@@ -160,7 +160,7 @@ def test_quoted_rows_of_other_papers_are_included(tmp_path: Path) -> None:
     assert convert(json.loads(json.dumps(to_builtins(found))), Report) == found
 
 
-def test_every_row_names_presets_and_data_sets_that_exist() -> None:
+def test_every_row_refers_to_existing_presets_and_data_sets() -> None:
     names = [(table.name, row.name) for table in TABLES.values() for row in table.rows]
     assert len(set(names)) == len(names)
     for table in TABLES.values():

@@ -28,15 +28,15 @@ def recorded(name: str) -> Arrays:
 
 
 def repeated(pool: NDArray[np.float64], times: int) -> NDArray[np.float64]:
-    """Make pools with more rows and the same S^T S. Eq. 10 depends only on this, so the recorded errors still apply."""
+    """Make pools with more rows but the same S^T S. Eq. 10 depends only on S^T S, so the recorded errors apply."""
     return np.tile(pool, (1, times, 1)) / math.sqrt(times)
 
 
 @pytest.mark.parametrize("times", [1, 3])  # 8 and 24 pool rows of 16 channels: Eq. 8 and Eq. 10
-def test_errors_equal_the_authors_to_1e_10(times: int) -> None:
+def test_errors_equal_those_of_the_authors_to_1e_10(times: int) -> None:
     arrays = recorded("head")
     alpha, beta = arrays["alpha_beta"]
-    # The recording stored lambda in float32, for any precision of the other values.
+    # The recording stores lambda in float32, whatever the precision of the other values.
     lam, rho = float(np.float32(8 / 16 * math.exp(alpha) + LAMBDA_FLOOR)), math.exp(beta)
     query = torch.from_numpy(arrays["query"])
     pool = torch.from_numpy(repeated(arrays["support"], times))
@@ -52,7 +52,7 @@ def test_errors_equal_the_authors_to_1e_10(times: int) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_enrolled_classes_and_the_exported_head_equal_the_authors_in_float32(times: int) -> None:
+def test_enrolled_classes_and_the_exported_head_match_the_authors_numbers_in_float32(times: int) -> None:
     arrays = recorded("head")
     alpha, beta = arrays["alpha_beta"]
     head = HeadParameters(float(alpha) - math.log(times), float(beta), gamma=1.0)  # lambda grows with the rows
@@ -67,7 +67,7 @@ def test_enrolled_classes_and_the_exported_head_equal_the_authors_in_float32(tim
         np.testing.assert_allclose(errors, arrays["class_error"], rtol=0, atol=1e-6 * unit)
 
 
-def test_episode_equals_the_authors() -> None:
+def test_episode_equals_that_of_the_authors() -> None:
     arrays = {key: torch.from_numpy(array) for key, array in recorded("episode").items()}
     head = FRNHead()
     (alpha, beta), (gamma,) = arrays["alpha_beta"].tolist(), arrays["gamma"].tolist()

@@ -43,7 +43,7 @@ def test_errors_equal_the_recorded_ones(golden: Path, case: int) -> None:
 
 
 @pytest.mark.parametrize("beta", [-1.0, 0.0, 1.5])  # rho h > 2 makes negative weights
-def test_classes_of_unequal_size_are_scored_the_same_together_and_alone(beta: float) -> None:
+def test_classes_of_unequal_size_are_scored_identically_together_and_alone(beta: float) -> None:
     head, query = HeadParameters(-0.5, beta, 1.0), maps_of(4, 9, 16, seed=1)
     pools = [maps_of(k, 9, 16, seed=k) for k in (1, 5, 2)]
     errors = ClassScorer([enroll(pool, head) for pool in pools]).class_error(query)
@@ -54,7 +54,7 @@ def test_classes_of_unequal_size_are_scored_the_same_together_and_alone(beta: fl
         )
 
 
-def test_error_map_equals_the_torch_head() -> None:
+def test_error_map_equals_that_of_the_torch_head() -> None:
     head, query, pool = HeadParameters(0.3, 0.4, 1.0), maps_of(3, 9, 32), maps_of(2, 9, 32, seed=1)
     ours = ClassScorer([enroll(pool, head)]).location_error(query)[..., 0]
     flat = torch.from_numpy(pool.reshape(1, -1, 32))
@@ -112,7 +112,7 @@ def test_probabilities_are_a_softmax_that_does_not_overflow() -> None:
     np.testing.assert_allclose(shares[1], [0.5, 0.0, 0.5])
 
 
-def test_lambda_and_rho_equal_the_torch_head() -> None:
+def test_lambda_and_rho_equal_those_of_the_torch_head() -> None:
     from frn.heads.frn import FRNHead
 
     torch_head = FRNHead()
@@ -130,7 +130,7 @@ def test_an_untrained_head_has_lambda_p_over_d_and_rho_1() -> None:
     assert (head.lam(6, 3), head.rho(), head.gamma) == (2 + LAMBDA_FLOOR, 1, 1)
 
 
-def test_distance_of_a_photo_from_each_class_is_between_mean_locations() -> None:
+def test_distance_of_a_photo_to_each_class_is_measured_between_mean_locations() -> None:
     pools, query = [1 + maps_of(k, 9, 8, seed=k) for k in (1, 5, 2)], 1 + maps_of(4, 9, 8, seed=9)
     centres = np.stack([pool.mean((0, 1)) for pool in pools])
     expected = np.square(query.mean(1)[:, None] - centres).sum(-1) / np.square(centres).sum(1).mean()
@@ -165,8 +165,10 @@ def test_an_answer_does_not_depend_on_the_other_queries() -> None:
 
 
 @pytest.mark.parametrize(("shot", "beta"), [(1, 0.2), (4, 0.2), (4, 1.2)])
-def test_many_classes_get_the_same_scores_as_few(monkeypatch: pytest.MonkeyPatch, shot: int, beta: float) -> None:
-    """Score in blocks, and by operators if there are many supports; rho above 2 has negative signs."""
+def test_a_class_gets_the_same_score_among_many_classes_as_among_few(
+    monkeypatch: pytest.MonkeyPatch, shot: int, beta: float
+) -> None:
+    """Score in blocks, and with operators if there are many supports; rho above 2 gives negative signs."""
     head = HeadParameters(alpha=-1.0, beta=beta)
     classes = [enroll(maps_of(shot, 6, 12, seed=seed), head) for seed in range(40)]
     query = maps_of(5, 6, 12, seed=99)
@@ -186,10 +188,10 @@ def test_many_classes_get_the_same_scores_as_few(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8, 1e12])
 @pytest.mark.parametrize("head", [(0, 0, 1), (-50, 50, 1e5), (50, -50, 1), (-3, 0.9, 3)])
 @pytest.mark.parametrize("shape", [(16, 8), (4, 64), (1, 1)])
-def test_extreme_model_values_are_answered_or_refused(
+def test_extreme_model_values_are_accepted_or_refused(
     scale: float, head: tuple[float, float, float], shape: tuple[int, int]
 ) -> None:
-    """Identical maps as large as an extractor may make them, with any head that a file may contain."""
+    """Identical maps with the largest values that an extractor may return, with any head that a file may contain."""
     maps = np.full((3, *shape), scale, np.float32)
     with contextlib.suppress(FrnError):
         assert np.isfinite(ClassScorer([enroll(maps, HeadParameters(*head))]).class_error(maps)).all()

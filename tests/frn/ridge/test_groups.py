@@ -49,7 +49,7 @@ def test_groups_match_the_classes_and_their_number(count: int | None) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_ward_clusters_equal_scikit_learn() -> None:
+def test_ward_clusters_equal_those_of_scikit_learn() -> None:
     points = np.random.default_rng(0).standard_normal((60, 5))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     merges = _ward(points)

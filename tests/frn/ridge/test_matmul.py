@@ -1,4 +1,4 @@
-"""Products by libraries other than torch equal torch's, and have a gradient if needed."""
+"""Products computed by other libraries equal those of torch, and have a gradient if needed."""
 
 import pytest
 import torch
@@ -8,14 +8,14 @@ from frn.ridge.matmul import FEW_THREADS, _prefers_onednn, matmul_nt, matmul_sma
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("d", [8, 64, 640])
-def test_products_equal_torch(d: int, dtype: torch.dtype) -> None:
+def test_products_equal_those_of_torch(d: int, dtype: torch.dtype) -> None:
     maps = torch.randn(3, 20, d, generator=torch.Generator().manual_seed(0), dtype=dtype)
     tolerance = 1e-4 if dtype == torch.float32 else 1e-12
     torch.testing.assert_close(matmul_small(maps.mT, maps), maps.mT @ maps, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(matmul_nt(maps[0], maps[1]), maps[0] @ maps[1].mT, rtol=tolerance, atol=tolerance)
 
 
-def test_inputs_with_gradients_get_gradients() -> None:
+def test_inputs_that_require_gradients_get_them() -> None:
     maps = torch.randn(3, 20, 8, requires_grad=True)
     (matmul_small(maps.mT, maps).sum() + matmul_nt(maps[0], maps[1]).sum()).backward()
     ones = torch.ones(8, 8)

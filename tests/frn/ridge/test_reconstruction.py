@@ -33,7 +33,7 @@ def eq_10(query: Tensor, pool: Tensor, lam: float, rho: float) -> Tensor:
 
 
 def numpy_inverse(systems: Tensor) -> Tensor:
-    """Solve with numpy's LU, so that the naive formulas use another solver."""
+    """Solve with numpy's LU, so that the naive formulas use a different solver."""
     return torch.from_numpy(np.linalg.inv(systems.numpy()))
 
 
@@ -53,14 +53,14 @@ class SvdTruth:
 
 
 @pytest.mark.parametrize("case", range(6))
-def test_errors_equal_the_authors_to_1e_10(golden: Path, case: int) -> None:
+def test_errors_equal_those_of_the_authors_to_1e_10(golden: Path, case: int) -> None:
     arrays = np.load(golden / "head.npz")
     pool, query, expected, by_class = (
         torch.from_numpy(arrays[f"{case}/{name}"]) for name in ("support", "query", "location_error", "class_error")
     )
     alpha, beta = arrays[f"{case}/alpha_beta"]
     p, d = pool.shape[1:]
-    # The recording stored lambda in float32, for any precision of the other values.
+    # The recording stores lambda in float32, whatever the precision of the other values.
     lam, rho = float(np.float32(p / d * math.exp(alpha) + LAMBDA_FLOOR)), math.exp(beta)
     locations = query.flatten(0, 1)
     errors = location_error(locations, pool, lam, rho).unflatten(1, query.shape[:2]).permute(1, 2, 0)
@@ -82,14 +82,14 @@ def test_both_formulations_of_the_paper_give_the_same_reconstruction(p: int, d: 
 
 @pytest.mark.parametrize("rho", [0.3, 1.0, 1.899, 1.9, 2.0, 2.5, 20.0])
 @pytest.mark.parametrize("p", [5, 30])
-def test_location_error_is_the_distance_from_the_reconstruction(p: int, rho: float) -> None:
+def test_location_error_is_the_distance_to_the_reconstruction(p: int, rho: float) -> None:
     query, pool = features(7, 12), features(3, p, 12)
     distance = (reconstruct(query, pool, 0.3, rho) - query).square().sum(-1)
     torch.testing.assert_close(location_error(query, pool, 0.3, rho), distance, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize(("queries", "r", "p", "d"), [(2, 1, 3, 12), (40, 25, 25, 8), (40, 25, 4, 8), (3, 4, 9, 16)])
-def test_class_error_is_the_mean_over_locations_in_every_form(queries: int, r: int, p: int, d: int) -> None:
+def test_class_error_is_the_mean_over_locations_in_every_formulation(queries: int, r: int, p: int, d: int) -> None:
     query, pool = features(queries, r, d), features(6, p, d)
     mean = location_error(query.flatten(0, 1), pool, 0.3, 1.4).unflatten(1, (queries, r)).mean(-1).mT
     torch.testing.assert_close(class_error(query, pool, 0.3, 1.4), mean, rtol=1e-11, atol=1e-11)
@@ -145,7 +145,7 @@ def test_float32_stays_within_5e_6_of_float64_svd(name: str, d: int, shot: int) 
     query, pool = family(name, way, shot, r, d)
     truth = SvdTruth(query, pool)
     for alpha in (-3.0, 3.0):
-        for beta in (-3.0, 0.6, 0.7, 3.0):  # rho 1.82 and 2.01 are on both sides of 2
+        for beta in (-3.0, 0.6, 0.7, 3.0):  # rho 1.82 and 2.01 lie on either side of 2
             lam, rho = shot * r / d * math.exp(alpha), math.exp(beta)
             expected = truth.error(lam, rho)
             unit = truth.length.mean() * max(1.0, (rho - 1) ** 2)
@@ -177,14 +177,14 @@ def test_gradient_of_the_moments_equals_the_formula(p: int, beta: float) -> None
 
 
 def maps_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
-    """Return errors of maps (queries, way), as the mean over their locations."""
+    """Return the errors of maps (queries, way), averaged over their locations."""
     return whitened_error(query.flatten(0, 1), pool, lam, rho).unflatten(1, query.shape[:2]).mean(-1).mT
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("shot", [1, 5, 20, 30])
-def test_float32_gradients_are_close_to_float64(monkeypatch: pytest.MonkeyPatch, name: str, shot: int) -> None:
-    """Scoring runs in pieces of a single map, and lambda is as small as in real use.
+def test_float32_gradients_are_close_to_those_in_float64(monkeypatch: pytest.MonkeyPatch, name: str, shot: int) -> None:
+    """Scoring runs in chunks of a single map, and lambda is as small as in real use.
 
     The worst case is lambda's gradient of "low rank" in the whitened form, wrong by 1.01e-4. The paper's Eq. 8 in
     float32 with `.inverse()` is wrong by 600 times the true gradient there.
@@ -205,7 +205,7 @@ def test_float32_gradients_are_close_to_float64(monkeypatch: pytest.MonkeyPatch,
         assert (single - exact).norm() <= 1.5e-4 * exact.norm() + 1e-12
 
 
-def test_episodes_take_the_form_with_the_least_work() -> None:
+def test_episodes_use_the_formulation_with_the_least_work() -> None:
     """Measured by `python assets/benchmarks/head.py --d 640 --shot 1 --shot 20 --way 5 --way 20 --backward`."""
     forms = {
         (640, 5, 1): "whitened",
@@ -239,7 +239,7 @@ def test_indefinite_system_is_refused_with_its_class() -> None:
 @pytest.mark.parametrize("function", [reconstruct, location_error])
 @pytest.mark.parametrize("lam", [0.0, -1.0, -50.0])
 def test_lambda_must_be_positive(function: Callable[..., Tensor], lam: float) -> None:
-    """With -1 the errors looked plausible, but their gradients were not numbers."""
+    """With -1 the errors looked plausible, but their gradients were NaN."""
     with pytest.raises(ValueError, match=f"lambda is {lam}, but must be positive"):
         function(features(2, 6), features(3, 4, 6), lam, 1.0)
 

@@ -1,4 +1,4 @@
-"""Probabilities at few shots are softer; nothing else changes."""
+"""Probabilities are softer for few shots; nothing else changes."""
 
 import pytest
 

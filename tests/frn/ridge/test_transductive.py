@@ -1,4 +1,4 @@
-"""Queries that refine the classes that they are compared with."""
+"""Queries refine the classes to which they are compared."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ R, D = 4, 96
 
 
 def episode(seed: int, shots: tuple[int, ...], counts: tuple[int, ...]) -> tuple[list[Array], Array, Array]:
-    """Make pools, queries and labels of classes that are noisy copies of one map each."""
+    """Make pools, queries and labels; each class consists of noisy copies of one map."""
     generator = np.random.default_rng(seed)
     centres = generator.standard_normal((len(shots), 1, R, D)) / np.sqrt(D)
 
@@ -56,7 +56,7 @@ def test_zero_weights_give_the_errors_of_the_enrolled_classes() -> None:
     np.testing.assert_allclose(found, plain_errors(pools, queries), rtol=1e-4)
 
 
-def test_queries_improve_classes_of_one_example_and_their_order_does_not_matter() -> None:
+def test_queries_improve_one_example_classes_in_any_order() -> None:
     before, after = [], []
     for seed in range(10):
         pools, queries, labels = episode(seed, (1,) * 4, (25, 10, 20, 15))
@@ -90,7 +90,7 @@ def test_a_query_without_energy_counts_as_unexplained() -> None:
     assert weights[0].sum() < weights[1].sum()
 
 
-def test_three_rounds_lead_to_the_recorded_errors() -> None:
+def test_three_rounds_give_the_recorded_errors() -> None:
     pools, queries, _ = episode(7, (1, 2, 1), (6, 3, 5))
     errors, gamma = refine(plain_errors(pools, queries), pools, queries, HEAD)
     assert gamma == pytest.approx(23.01747, rel=1e-4)

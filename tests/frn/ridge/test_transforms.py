@@ -1,4 +1,4 @@
-"""The head under torch's compiler, exporter, transforms and higher gradients, on processors of each maker."""
+"""The head under torch's compiler, exporter, transforms and higher-order gradients, on processors from each vendor."""
 
 from collections.abc import Iterator
 
@@ -64,7 +64,7 @@ def test_head_compiles_with_inductor(shot: int) -> None:
         assert_near(torch.compile(head, fullgraph=True)(support, query), head(support, query))
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch runs it itself after a graph break
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch runs it eagerly after a graph break
 def test_network_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """The head breaks the graph here, because it reads labels to gather the classes."""
     monkeypatch.setattr(matmul, "processor", lambda: "AMD EPYC 9R14")

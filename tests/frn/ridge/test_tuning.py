@@ -36,7 +36,7 @@ def classes(way: int, k: int, r: int, d: int, *, noise: float, seed: int = 0) ->
 
 
 def left_out_errors(pools: list[np.ndarray], head: HeadParameters) -> np.ndarray:
-    """Compute the same from the two public functions; with few supports, the other classes omit their last one."""
+    """Compute the same with the two public functions; for few supports, the other classes omit their last one."""
     rivals = [pool[:-1] if 1 < len(pool) <= FEW else pool for pool in pools]
     scorer = ClassScorer([enroll(pool, head) for pool in rivals])
     errors = scorer.class_error(np.concatenate([pool for pool in pools if len(pool) > 1])).astype(float)
@@ -83,7 +83,7 @@ def test_chosen_head_is_a_local_optimum(prior: Prior) -> None:
         assert loss(pools, HeadParameters(found.alpha + alpha, found.beta, found.gamma * gamma), prior) > least - 1e-6
 
 
-def test_few_photos_stay_near_the_prior_and_many_leave_it() -> None:
+def test_parameters_stay_near_the_prior_for_few_photos_but_not_for_many() -> None:
     distances = []
     for k in (2, 4, 16):
         chosen = tune_by_leave_one_out(classes(4, k, 6, 20, noise=1.0), TRAINED)
@@ -150,7 +150,7 @@ def test_chosen_alpha_is_better_than_its_neighbours(seed: int) -> None:
     assert least(chosen.alpha) <= min(least(chosen.alpha - quarter), least(chosen.alpha + quarter)) + 1e-9
 
 
-def test_supports_are_reduced_beyond_400_or_30_billion_multiplications() -> None:
+def test_supports_are_subsampled_beyond_400_or_30_billion_multiplications() -> None:
     cheap, dear = np.empty((2, 1, 2)), np.broadcast_to(0.0, (10, 100, 1000))  # 10^8 multiplications per support
     assert [_stride(count, [cheap]) for count in (400, 401)] == [1, 2]
     assert [_stride(count, [dear]) for count in (300, 301)] == [1, 2]
@@ -158,7 +158,7 @@ def test_supports_are_reduced_beyond_400_or_30_billion_multiplications() -> None
     assert [_stride(count, [many]) for count in (300, 301)] == [1, 2]
 
 
-def test_more_than_64_classes_are_reduced_evenly() -> None:
+def test_more_than_64_classes_are_subsampled_evenly() -> None:
     pools = classes(66, 2, 1, 4, noise=1.0)
     for count in (65, 66):
         assert tune_by_leave_one_out(pools[:count], TRAINED) == tune_by_leave_one_out(pools[:count:2], TRAINED)
@@ -173,14 +173,14 @@ def test_more_than_64_classes_are_reduced_evenly() -> None:
         (FLAT, -0.761294, 0.0, 11.1510),
     ],
 )
-def test_each_prior_leads_to_the_recorded_head(prior: Prior, alpha: float, beta: float, gamma: float) -> None:
+def test_each_prior_gives_the_recorded_head(prior: Prior, alpha: float, beta: float, gamma: float) -> None:
     found = tune_by_leave_one_out(classes(4, 4, 6, 20, noise=1.0), prior)
     assert (found.alpha, found.beta) == pytest.approx((alpha, beta), abs=1e-5)
     assert found.gamma == pytest.approx(gamma, rel=3e-4)
 
 
 @pytest.mark.parametrize(("seed", "alpha", "gamma"), [(0, 2.5, 5.82930), (1, 3.125, 4.20725)])
-def test_episodes_of_other_classes_lead_to_the_recorded_head(seed: int, alpha: float, gamma: float) -> None:
+def test_episodes_from_other_classes_give_the_recorded_head(seed: int, alpha: float, gamma: float) -> None:
     maps = np.concatenate(classes(5, 6, 4, 12, noise=1.5))
     found = tune_on_episodes(maps, [6] * 5, EpisodeShape(way=3, shot=2, queries=1), seed=seed)
     assert (found.alpha, found.beta) == pytest.approx((alpha, 0.0), abs=1e-5)

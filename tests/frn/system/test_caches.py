@@ -49,7 +49,7 @@ def three(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_least_recently_used_is_removed_first(three: Path) -> None:
+def test_least_recently_used_split_is_removed_first(three: Path) -> None:
     assert kept() == ["b", "a", "c"]
     load_images(scan(three / "b"), 16)  # used again, so it is not removed first
     assert kept()[0] == "a"
@@ -128,7 +128,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_cache_folder_with_other_content_is_left_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_folder_with_unrelated_content_is_left_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     photos = tmp_path / "photos"
     for name in ("images/2019-wedding", "images/holiday", f"images/{'a' * 24}"):
         write(photos / name)
@@ -158,7 +158,7 @@ def test_no_cache_is_made_without_a_suitable_folder(tmp_path: Path, monkeypatch:
     assert tree(tmp_path / "photos").keys() == {"frn-cache/mine"}
 
 
-def test_foreign_files_in_the_cache_are_kept_and_reported(three: Path, private_cache: Path) -> None:
+def test_unknown_files_in_the_cache_are_kept_and_reported(three: Path, private_cache: Path) -> None:
     theirs = {
         private_cache / "mine.txt",
         private_cache / caches.FEATURES,

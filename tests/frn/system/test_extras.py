@@ -1,4 +1,4 @@
-"""Hints name an install command that works."""
+"""Hints give an install command that works."""
 
 import shlex
 import sys
@@ -29,7 +29,7 @@ def test_a_hint_is_a_command_of_the_running_python_that_needs_no_published_packa
     assert not any("frn" in word for word in words)
 
 
-def test_missing_timm_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_timm_gives_a_one_line_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("timm", "huggingface_hub"):
         monkeypatch.setitem(sys.modules, name, None)
     for more in ([], ["--weights", __file__]):

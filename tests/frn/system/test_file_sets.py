@@ -24,7 +24,7 @@ def content(folder: Path) -> dict[str, bytes]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("there", [True, False])
-def test_file_set_is_old_or_new_after_a_kill_at_any_step(tmp_path: Path, there: bool) -> None:
+def test_file_set_is_entirely_old_or_new_after_a_kill_at_any_step(tmp_path: Path, there: bool) -> None:
     seen = set()
     for step in itertools.count():
         home = tmp_path / f"{step}"
@@ -75,7 +75,7 @@ def test_failed_write_keeps_the_old_set(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_files_are_complete_and_foreign_ones_kept_after_a_kill_at_any_step(tmp_path: Path) -> None:
+def test_files_are_complete_and_other_files_kept_after_a_kill_at_any_step(tmp_path: Path) -> None:
     for step in itertools.count():
         out = tmp_path / f"{step}" / "out"
         write_set(out, OLD)

@@ -38,10 +38,10 @@ from tests.system_calls import record
 
 @pytest.mark.skipif(os.name == "nt", reason="no umask there")
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
-def test_a_file_gets_the_umask_s_permissions_and_the_umask_is_never_changed(
+def test_a_file_gets_the_permissions_of_the_umask_which_never_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int, mode: int
 ) -> None:
-    """The umask belongs to the whole process: another thread would create files that everyone may write to."""
+    """The umask applies to the whole process: a different thread would create world-writable files."""
     before = os.umask(umask)
     try:
         with monkeypatch.context() as patch:
@@ -81,7 +81,7 @@ LIMITS |= {".pth": "8.19e+03", ".safetensors": "1.64e+04"}
 
 @pytest.fixture
 def patience() -> Iterator[None]:
-    """Fail instead of waiting forever for a pipe."""
+    """Fail instead of waiting forever on a pipe."""
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("waited"))
     signal.alarm(20)
     yield
@@ -112,7 +112,7 @@ def test_endless_files_are_refused(tmp_path: Path, name: str, kind: str, patienc
         assert str(caught.value).endswith(f"the limit is {LIMITS[''.join(path.suffixes)]} MiB")
 
 
-def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+def test_a_file_is_read_up_to_the_size_limit(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"12345")
     assert read_regular(path, 5) == b"12345"
@@ -128,7 +128,7 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
             with pytest.raises(FrnError, match="cannot be read"):
                 read(absent, 4)
     assert _read(io.BytesIO(large), 0, 8 << 20) == large  # the file has grown since its size was read
-    endless = Path("/proc/self/status")  # it has content, but a size of 0
+    endless = Path("/proc/self/status")  # it has content, but reports a size of 0
     if endless.exists():
         assert len(read_regular(endless, 1 << 20)) > 100
         with pytest.raises(FrnError, match="the limit is"):
@@ -235,7 +235,7 @@ def test_no_photo_is_ever_replaced(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.json"]
 
 
-def test_nothing_is_locked_without_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_lock_is_taken_if_there_are_no_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lock, "acquire", lambda *_: pytest.fail("a kill now would leave a lock in the user's folder"))
     remove_unfinished(tmp_path / "x.jpg")
 
@@ -263,7 +263,7 @@ def test_name_above_240_bytes_is_shortened_for_its_temporary_files() -> None:
     assert beside(Path("x" * 241), PART) != beside(Path("x" * 242), PART)
 
 
-def test_a_part_that_cannot_be_removed_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_file_that_cannot_be_removed_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("file", "folder/file"):
         (tmp_path / name).touch()

@@ -18,7 +18,7 @@ CONTENT = b"weights" * 20_000
 
 
 class Hub(BaseHTTPRequestHandler):
-    """A repository of one file."""
+    """A repository with one file."""
 
     kind: str
     over: threading.Event
@@ -53,7 +53,7 @@ Served = Callable[[str], Path]
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """Serve from a hub of some kind, and return the repository's folder in the hub's cache."""
+    """Start a hub of the given kind, and return the repository's folder in the hub's cache."""
     over, servers = threading.Event(), list[ThreadingHTTPServer]()
 
     def started(kind: str) -> Path:
@@ -87,7 +87,7 @@ def test_stalled_hub_download_stops(hub: Served, monkeypatch: pytest.MonkeyPatch
         fetch_from_hub("x/y", "model.safetensors", hub(kind))
 
 
-def test_truncated_hub_file_is_refused_in_one_line(hub: Served) -> None:
+def test_truncated_hub_file_is_refused_with_a_one_line_error(hub: Served) -> None:
     folder = hub("cut")
     with pytest.raises(FrnError) as caught:
         fetch_from_hub("x/y", "model.safetensors", folder)

@@ -1,4 +1,4 @@
-"""Results on a device, compared with a processor in float64.
+"""Results on a device, compared with float64 results on the processor.
 
 Set `FRN_TEST_DEVICE=cuda` to choose the device, as `gpu.sh` does; by default it is the processor. The `meta` device
 checks that a step never waits for the device, because reading a number fails there.
@@ -39,7 +39,7 @@ SHAPE = EpisodeShape(way=3, shot=2, queries=2)
 
 @pytest.fixture(autouse=True)
 def _whole_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Convolutions on a GPU drop bits of float32 by default."""
+    """Convolutions on a GPU reduce float32 precision by default."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
@@ -64,7 +64,7 @@ def test_step_does_not_wait_for_the_device(backbone: str, objective: Literal["ep
     assert logits.shape == (len(target), 3)
 
 
-def test_images_are_gathered_the_same_on_device_and_host() -> None:
+def test_images_are_gathered_identically_on_device_and_host() -> None:
     images = ConcatImages(tuple(draw_classes(2, 3, size=size, seed=size) for size in (20, 33)))
     chosen = np.array([11, 0, 4, 6])
     canvas, _ = ResidentImages(images, DEVICE).gather(chosen)
@@ -83,7 +83,7 @@ def learned(model: Model, preset: Preset, images: torch.Tensor) -> dict[str, tor
 
 
 @pytest.mark.parametrize("name", ["conv4", "resnet12-small"])
-def test_maps_loss_and_gradients_are_close_to_float64(name: str) -> None:
+def test_maps_loss_and_gradients_are_close_to_those_in_float64(name: str) -> None:
     model, preset = load_model(name), replace(find_preset("demo"), episode=SHAPE)
     images = torch.rand(12, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     exact = learned(copy.deepcopy(model).double(), preset, images.double())
@@ -95,7 +95,7 @@ def test_maps_loss_and_gradients_are_close_to_float64(name: str) -> None:
 
 
 def test_system_without_a_cholesky_factor_gives_nan_or_an_error() -> None:
-    """If features are not finite, the loss of the step is not finite either, and the loop reports this."""
+    """If features are not finite, neither is the loss of the step, and the loop reports this."""
     support = torch.full((2, 1, 4, 8), torch.nan, device=DEVICE)
     query = torch.zeros(3, 4, 8, device=DEVICE)
     if DEVICE.type == "cpu":
@@ -105,7 +105,7 @@ def test_system_without_a_cholesky_factor_gives_nan_or_an_error() -> None:
         assert FRNHead().to(DEVICE)(support, query).isnan().all()
 
 
-def test_head_equals_the_authors() -> None:
+def test_head_equals_that_of_the_authors() -> None:
     recorded = Path(os.environ.get("FRN_SHARED", "")) / "golden" / "head.npz"
     if not os.environ.get("FRN_SHARED") or not recorded.is_file():
         pytest.skip("FRN_SHARED names no folder of recorded arrays")
@@ -149,7 +149,7 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32" or "FRN_TEST_DEVICE" in os.environ, reason="a shell script; or run by it")
-def test_the_script_for_gpus_writes_its_page(tmp_path: Path) -> None:
+def test_the_gpu_script_writes_its_page(tmp_path: Path) -> None:
     script, page = Path(__file__).parents[3] / "assets" / "benchmarks" / "gpu.sh", tmp_path / "gpu.md"
     environment = os.environ | {"PYTHON": sys.executable, "PYTEST_ADDOPTS": "-k scored_on"}
     processes.run([script, "cpu", page], check=True, env=environment, timeout=200)

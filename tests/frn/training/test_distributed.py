@@ -60,7 +60,7 @@ Work = Callable[[ProcessGroup, Path], object]
 Launch = Callable[..., list[str]]
 
 TIMEOUT = 120
-"""Seconds that ranks may take on a busy machine before they are killed."""
+"""Seconds after which ranks are killed, long enough for a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def ranks() -> Iterator[Launch]:
 
 def serve() -> None:
     """Let torchrun's engine start ranks, once per line of input."""
-    importlib.import_module("torch._dynamo")  # optimisers import this, which takes each fork a second
+    importlib.import_module("torch._dynamo")  # optimisers import this, which would take a second in each fork
     for line in sys.stdin:
         if not (process := os.fork()):
             signal.alarm(TIMEOUT + 30)
@@ -167,7 +167,7 @@ def digest(model: Model) -> str:
 
 
 def watched(met: ProcessGroup, out: Path, preset: Preset = TINY) -> str:
-    """Train; return the episodes of each epoch, the reports and the final weights."""
+    """Train, and return the episodes of each epoch, the reports and the final weights."""
     seen: list[tuple[int, str]] = []
     reports: list[str] = []
     models: list[Model] = []
@@ -205,7 +205,7 @@ def counted(met: ProcessGroup, out: Path) -> str:
     return f"{met.mean(torch.tensor([met.rank, 4.0])).tolist()} {met.any(met.rank == 1)} {met.any(False)}"
 
 
-def test_ranks_exchange_numbers(ranks: Launch, tmp_path: Path) -> None:
+def test_ranks_exchange_values(ranks: Launch, tmp_path: Path) -> None:
     assert ranks(counted, tmp_path / "run") == ["[0.5, 4.0] True False"] * 2
     assert counted(ALONE, tmp_path) == "[0.0, 4.0] False False"
 
@@ -214,7 +214,7 @@ def one_step(met: ProcessGroup, out: Path) -> int:
     return run(out, met, steps=1).position.step
 
 
-def test_a_run_of_two_ranks_is_resumed_by_one(ranks: Launch, tmp_path: Path) -> None:
+def test_a_run_on_two_ranks_can_be_resumed_on_one(ranks: Launch, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert ranks(one_step, out) == ["2", "2"], "a step of two ranks takes two episodes"
     ended = run(out, ProcessGroup(), resume=True)
@@ -297,7 +297,7 @@ def evaluated(met: ProcessGroup, out: Path) -> str:
     return f"{result['accuracy']:.6f} {result['ci95']:.6f}"
 
 
-def test_two_ranks_evaluate_like_one(ranks: Launch, tmp_path: Path) -> None:
+def test_two_ranks_give_the_same_evaluation_as_one(ranks: Launch, tmp_path: Path) -> None:
     assert ranks(evaluated, tmp_path / "run") == [evaluated(ProcessGroup(), tmp_path)] * 2
 
 
@@ -311,7 +311,7 @@ def enrolled(met: ProcessGroup, out: Path) -> str:
     return said.getvalue()
 
 
-def test_two_ranks_enroll_like_one(ranks: Launch, tmp_path: Path, moths: Path) -> None:
+def test_two_ranks_enroll_the_same_classes_as_one(ranks: Launch, tmp_path: Path, moths: Path) -> None:
     (tmp_path / "moths").symlink_to(moths / "train")
     shutil.copytree(next((moths / "val").iterdir()), tmp_path / "odd")
     (tmp_path / "odd" / "00.png").write_bytes(b"no image")
@@ -332,7 +332,7 @@ def one_dies(met: ProcessGroup, out: Path) -> str:
     return "went on"
 
 
-def test_a_dead_rank_gives_one_line(ranks: Launch, tmp_path: Path) -> None:
+def test_a_dead_rank_gives_a_one_line_error(ranks: Launch, tmp_path: Path) -> None:
     (said,) = ranks(one_dies, tmp_path / "run")
     assert said.startswith("error: rank 0 of 2 lost another rank")
     assert "--resume" in said

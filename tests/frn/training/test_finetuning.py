@@ -1,4 +1,4 @@
-"""Fine-tuning on few photos: held-out classes, possible episodes, and results never worse than the start."""
+"""Fine-tuning on few photos: held-out classes, possible episodes, and results at least as good as the initial model."""
 
 import json
 import tomllib
@@ -34,7 +34,7 @@ def frn(*words: object) -> Result:
 
 @pytest.fixture
 def photos(tmp_path: Path, moths: Path) -> Path:
-    """Ten classes of ten photos, as a user has them: no train/, no val/."""
+    """Ten classes of ten photos without train/ and val/, as users have them."""
     folder = tmp_path / "mine"
     folder.mkdir()
     homes = sorted((moths / "train").iterdir()) + sorted((moths / "val").iterdir())[:2]
@@ -45,7 +45,9 @@ def photos(tmp_path: Path, moths: Path) -> Path:
     return folder
 
 
-def test_ten_classes_of_ten_photos_are_enough_and_never_get_worse(photos: Path, tmp_path: Path) -> None:
+def test_fine_tuning_on_ten_classes_of_ten_photos_works_and_never_makes_a_model_worse(
+    photos: Path, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     told = frn("finetune", photos, "--model", "conv4", "--out", run, "--epochs", 2, "--threads", 1, "--json")
     assert told.exit_code == 0, told.output
@@ -73,7 +75,9 @@ def test_harmful_fine_tuning_keeps_the_original_model(photos: Path, tmp_path: Pa
     assert all(torch.equal(tensor, start[name]) for name, tensor in load_model(run).state_dict().items())
 
 
-def test_mixture_with_the_start_can_be_best(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mixture_with_the_initial_weights_can_be_best(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     accuracies = iter(range(1, 100))  # makes every later validation better
     monkeypatch.setattr(
         "frn.training.loop.evaluate_episodes", lambda *args, **kwargs: Accuracy(float(next(accuracies)), 1.0, 1)
@@ -146,8 +150,8 @@ def test_a_frozen_network_is_refused() -> None:
         finetuning_preset(ModelConfig(backbone="torchvision:resnet18", method="frn"), {}, [9] * 9, [9] * 9)
 
 
-def test_config_of_a_run_configures_another_run(tmp_path: Path) -> None:
-    """Settings from the `config.toml` of a run turn any preset into that run; options take precedence."""
+def test_config_of_a_run_can_configure_a_new_run(tmp_path: Path) -> None:
+    """Settings from the `config.toml` of a run override any preset, and options override these settings."""
     changed = find_preset("cifar-fs-conv4")
     RunFolder(tmp_path).write_config(["frn train x"], {"seed": 7, "images": ["a"], **deciding_fields(changed)})
     config = tmp_path / "config.toml"
@@ -183,7 +187,7 @@ def test_config_of_a_run_configures_another_run(tmp_path: Path) -> None:
         ("x", "is not a TOML file"),
     ],
 )
-def test_an_unsuitable_config_gives_one_line(tmp_path: Path, text: str, reason: str) -> None:
+def test_an_unsuitable_config_gives_a_one_line_error(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "run.toml").write_text(text)
     with pytest.raises(FrnError, match=reason):
         RunOptions(preset="demo", config=tmp_path / "run.toml").configured().overridden()

@@ -31,7 +31,7 @@ from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretrai
 
 
 def test_episodes_can_be_learned(tmp_path: Path) -> None:
-    """The loss falls well below chance on a few classes."""
+    """The loss falls well below chance level on a few classes."""
     torch.set_num_threads(1)
     validation = ValidationProtocol(every=14, episodes=20)
     preset = replace(TINY, schedule=Schedule(epochs=14, milestones=(10,)), validation=validation)
@@ -41,7 +41,7 @@ def test_episodes_can_be_learned(tmp_path: Path) -> None:
     assert np.mean(losses[-10:]) < 0.75 * np.mean(losses[:5])
 
 
-def test_run_writes_model_metrics_and_reproduction_command(tmp_path: Path) -> None:
+def test_run_writes_its_model_its_metrics_and_the_command_to_reproduce_it(tmp_path: Path) -> None:
     events, _ = quick(tmp_path / "run", settings=RunSettings(command="frn train tiny", facts={"data": "moths"}))
     steps = [event for event in events if isinstance(event, StepReport)]
     validations = [event for event in events if isinstance(event, ValidationReport)]
@@ -61,7 +61,7 @@ def test_run_writes_model_metrics_and_reproduction_command(tmp_path: Path) -> No
     assert load_model(tmp_path / "run" / "last.safetensors").config == model.config
 
 
-def test_model_can_start_from_another(tmp_path: Path) -> None:
+def test_training_can_start_from_an_existing_model(tmp_path: Path) -> None:
     quick(tmp_path / "first")
     start = load_model(tmp_path / "first" / "best.safetensors")
     frozen = replace(TINY, schedule=Schedule(epochs=1, milestones=(), learning_rate=1e-12, weight_decay=0.0))
@@ -104,7 +104,7 @@ def test_pretraining_learns_the_classes_and_saves_a_plain_model(tmp_path: Path, 
     events, finished = quick(tmp_path / "run", preset)
     losses = [event.loss for event in events if isinstance(event, StepReport)]
     assert finished
-    assert losses[0] > 1.5  # eight classes: chance is log 8 = 2.1
+    assert losses[0] > 1.5  # eight classes: chance level is log 8 = 2.1
     assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
     model = load_model(tmp_path / "run" / "best.safetensors")
     assert not [name for name in model.state_dict() if "dummy" in name or "classifier" in name]
@@ -143,7 +143,7 @@ def test_a_head_on_a_trained_backbone_starts_with_suitable_values(
     assert head.gamma.item() > 10
     assert [head.alpha.item() == 0, head.beta.item() == 0] == [bool(fixed)] * 2
     losses = [event.loss for event in events if isinstance(event, StepReport)]
-    assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 the loss equals that of guessing
+    assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 the loss would equal that of guessing
     with pytest.raises(FrnError, match="already contains a run"):
         quick(tmp_path / "after", standing, init=before)
 
@@ -179,7 +179,7 @@ def test_auxiliary_head_learns_from_the_same_maps_and_is_not_saved(tmp_path: Pat
     assert {name for name, _ in model.head.named_parameters()} == {"alpha", "beta", "gamma"}
 
 
-def test_distillation_starts_as_the_teacher_and_agrees_with_it_more(tmp_path: Path) -> None:
+def test_distilled_student_starts_from_the_teacher_and_agrees_with_it_more_after_training(tmp_path: Path) -> None:
     plain = pretraining("average-pretrain")
     quick(tmp_path / "before", plain)
     seen = describe_images(sampled(8, 0))
@@ -250,7 +250,7 @@ def test_a_preset_refuses_settings_that_conflict() -> None:
         Pretraining(batch=1)
 
 
-def test_accuracy_on_the_test_split_is_logged_but_chooses_nothing(tmp_path: Path) -> None:
+def test_accuracy_on_the_test_split_is_logged_but_does_not_select_the_model(tmp_path: Path) -> None:
     """As in the authors' meta-iNat runs: without a validation split, the last weights are the result."""
     events, _ = quick(tmp_path / "run", replace(TINY, validation=replace(TINY.validation, split="test")))
     validations = [event for event in events if isinstance(event, ValidationReport)]
@@ -260,7 +260,7 @@ def test_accuracy_on_the_test_split_is_logged_but_chooses_nothing(tmp_path: Path
     assert "validation" not in load_model(tmp_path / "run" / "best.safetensors").record
 
 
-def test_a_diverging_run_gives_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diverging_run_gives_a_one_line_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = replace(TINY, schedule=replace(TINY.schedule, learning_rate=1e12))
     told = r"training diverged in epoch \d, episode \d+: .*\. Start again with a lower --lr"
     with pytest.raises(FrnError, match=told) as first:

@@ -16,7 +16,7 @@ def test_paper_mode_is_eq_11_over_ordered_pairs_of_row_normalised_pools(shot: in
 
 
 @pytest.mark.parametrize(("shot", "r", "d"), [(1, 4, 16), (5, 9, 8)])
-def test_reference_mode_divides_by_one_norm_and_counts_a_pair_once(shot: int, r: int, d: int) -> None:
+def test_reference_mode_divides_by_a_single_norm_and_counts_each_pair_once(shot: int, r: int, d: int) -> None:
     support = torch.randn(4, shot, r, d).double()
     pool = support.flatten(1, 2) / support.norm()
     expected = sum((pool[i] @ pool[j].mT).square().sum() for i in range(4) for j in range(i))
@@ -32,7 +32,7 @@ def test_off_mode_keeps_only_the_cross_entropy() -> None:
     torch.testing.assert_close(episode_loss(logits, support, 2), with_aux)
 
 
-def test_classes_in_orthogonal_subspaces_cost_nothing() -> None:
+def test_classes_in_orthogonal_subspaces_have_no_auxiliary_loss() -> None:
     support = torch.zeros(2, 1, 3, 8)
     support[0, ..., :4] = torch.randn(1, 3, 4)
     support[1, ..., 4:] = torch.randn(1, 3, 4)

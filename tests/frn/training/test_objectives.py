@@ -33,7 +33,7 @@ def test_the_auxiliary_loss_uses_the_vectors_of_the_method(method: str, whole: b
     assert (pairs - auxiliary_loss(support)).abs() < 1e-6 or whole
 
 
-def test_all_class_classifier_learns_together_with_the_episodes() -> None:
+def test_all_class_classifier_is_trained_together_with_the_episodes() -> None:
     model = Model(ModelConfig(backbone="conv4", method="frn"))
     maps = torch.randn(18, 25, 64, generator=torch.Generator().manual_seed(0))
     alone = EpisodicObjective(SHAPE, "off")
@@ -47,7 +47,7 @@ def test_all_class_classifier_learns_together_with_the_episodes() -> None:
 
 
 def test_classical_pretraining_uses_undivided_maps() -> None:
-    """The run of Table 9 uses FRN, whose maps are 25 times shorter, so that a linear classifier learns slowly."""
+    """The run in Table 9 uses FRN, whose maps are divided by 25, so a linear classifier would learn slowly."""
     preset = find_preset("mini-imagenet-resnet12-average")
     torch.manual_seed(0)
     model = Model(ModelConfig(backbone=preset.backbone, method=preset.method)).eval()

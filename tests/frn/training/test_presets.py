@@ -1,4 +1,4 @@
-"""Training runs by name."""
+"""Presets: training runs by name."""
 
 import tomllib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A stopped or killed run continues with the same result, or says why it cannot."""
+"""A stopped or killed run can be resumed with the same result, or gives the reason why it cannot."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ from tests.frn.training.tiny import CLEAR, TINY, assert_same, pretraining, quick
 ROOT = Path(__file__).parents[3]
 
 
-def test_a_run_on_two_data_sets_resumes_bit_for_bit(tmp_path: Path) -> None:
+def test_a_run_on_two_data_sets_resumes_with_bit_identical_results(tmp_path: Path) -> None:
     joined = ConcatImages((sampled(6, 0), draw_classes(5, 8, size=40, seed=2)))
 
     def run(out: Path, *, stop_after: int = 10**6, resume: bool = False) -> None:
@@ -69,7 +69,7 @@ PIECES = {
 
 
 @pytest.mark.parametrize("kind", PIECES)
-def test_a_stopped_run_resumes_bit_for_bit(tmp_path: Path, kind: str) -> None:
+def test_a_stopped_run_resumes_with_bit_identical_results(tmp_path: Path, kind: str) -> None:
     torch.set_num_threads(1)
     preset = PIECES[kind]
     quick(tmp_path / "whole", preset)
@@ -89,7 +89,7 @@ def test_a_stopped_run_resumes_bit_for_bit(tmp_path: Path, kind: str) -> None:
     assert (tmp_path / "pieces" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
-def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
+def test_resuming_with_different_settings_is_refused(tmp_path: Path) -> None:
     preset = replace(TINY, aux_heads=("proto",))
     quick(tmp_path / "whole", preset)
     left = iter((False, False, False, True))
@@ -181,7 +181,7 @@ def test_fine_tuning_killed_before_its_first_step_validates_once(
     assert (tmp_path / "killed" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
-def test_mixtures_after_a_resume_use_the_original_start(tmp_path: Path) -> None:
+def test_mixtures_after_a_resume_use_the_original_initial_weights(tmp_path: Path) -> None:
     preset = PIECES["fine-tuning"]
     one, other = (new_model(preset, seed) for seed in (1, 2))
     quick(tmp_path / "run", preset, init=one, stop=lambda: True)
@@ -191,7 +191,7 @@ def test_mixtures_after_a_resume_use_the_original_start(tmp_path: Path) -> None:
     assert quick(tmp_path / "run", preset, init=one, resume=True)[1]
 
 
-def test_unknown_fields_of_a_checkpoint_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_fields_in_a_checkpoint_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frn.training.runs.run_folder.asdict", lambda position: {**asdict(position), "rate": 0.3})
     folder, model = RunFolder(tmp_path), new_model(TINY, 0)
     optimizer = build_optimizer(model.parameters(), TINY.schedule)
@@ -215,7 +215,7 @@ def test_changed_photos_are_reported_when_a_run_resumes(tmp_path: Path) -> None:
         go_on(2)
 
 
-def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: Path) -> None:
+def test_a_run_is_neither_overwritten_nor_resumed_with_different_settings(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match=r"has no last.safetensors to resume from"):
         quick(tmp_path / "run", resume=True)
     quick(tmp_path / "run", stop=lambda: True)
@@ -230,7 +230,9 @@ def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: 
         train(TINY, sampled(7, 0), sampled(5, 1), tmp_path / "run", RunSettings(resume=True))
 
 
-def test_run_of_an_old_dsn_head_is_refused_and_its_model_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_with_an_old_dsn_head_is_refused_and_its_model_gives_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     preset = replace(TINY, method="dsn", schedule=Schedule(epochs=1, milestones=()))
     with monkeypatch.context() as patch:
         patch.setattr("frn.models.model.REVISION", "another")
@@ -247,11 +249,11 @@ def test_run_of_an_old_dsn_head_is_refused_and_its_model_warns(tmp_path: Path, m
 
 
 LONGER = replace(TINY, schedule=TINY.schedule.scaled_to(6))
-"""The rate of this preset falls after epoch 4, that of `TINY` after 2."""
+"""The learning rate of this preset falls after epoch 4, that of `TINY` after epoch 2."""
 
 
 def test_run_extended_before_its_first_milestone_equals_the_longer_run(tmp_path: Path) -> None:
-    """Until the first milestone of the shorter run, both have the same rate and cannot be told apart."""
+    """Until the first milestone of the shorter run, both have the same learning rate and are identical."""
     quick(tmp_path / "whole", LONGER)
     steps = 0
 

@@ -1,4 +1,4 @@
-"""Batch normalisation in fine-tuning: the weights learn without changing its statistics, which photos can update."""
+"""Batch normalisation in fine-tuning: training keeps the running statistics, which photos can re-estimate."""
 
 from dataclasses import replace
 

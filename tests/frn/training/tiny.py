@@ -1,4 +1,4 @@
-"""Runs small enough to make several in one test."""
+"""Runs that are small enough for several in one test."""
 
 import functools
 from dataclasses import replace
@@ -31,7 +31,7 @@ TINY = replace(
 
 
 CLEAR: dict[str, Any] = {"augmentation": find_preset("demo").augmentation, "transform": find_preset("demo").transform}
-"""Variant of a preset with the demo's images of 32 pixels, which a few steps are enough to learn."""
+"""Variant of a preset for the 32-pixel demo images, which learns in a few steps."""
 
 
 @functools.cache

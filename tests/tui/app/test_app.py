@@ -1,4 +1,4 @@
-"""The whole app with its real engine, driven by keys."""
+"""The complete app with its real engine, driven by key presses."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("private_state")
 
 @pytest.fixture
 def moths_folder(tmp_path: Path) -> Path:
-    """Three classes of three shipped samples, in a path with blanks and an emoji."""
+    """Three classes of three shipped samples each, in a path with blanks and an emoji."""
     for home in sorted((SAMPLES / "moths").iterdir())[:3]:
         (tmp_path / "my moths 🦋" / home.name).mkdir(parents=True)
         for path in sorted(home.iterdir())[:3]:
@@ -40,7 +40,7 @@ def moths_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def drive_real(driver: "type[Driver]") -> "DriveReal":
-    """Run a scenario on the app and its own engine, which must end with it."""
+    """Run a scenario on the app and its engine, which must end with the app."""
 
     def drive(scenario: "Scenario", place: Path | str | None = None) -> None:
         async def run() -> None:
@@ -66,7 +66,7 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def test_app_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: DriveReal) -> None:
+def test_app_opens_the_samples_and_shows_an_answer(lines: Lines, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
         app, query = driver.app, driver.app.controller.query
         await driver.until(lambda: len(query.answers) == 18 and "maps" in query.answers[0])
@@ -82,7 +82,7 @@ def test_app_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: Drive
     drive_real(scenario)
 
 
-def test_folder_becomes_a_corrected_saved_and_exported_classifier(
+def test_folder_is_enrolled_corrected_saved_and_exported(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
     async def scenario(driver: "Driver") -> None:
@@ -96,7 +96,7 @@ def test_folder_becomes_a_corrected_saved_and_exported_classifier(
         app.workspace.query_pane.picture.preview.focus()
         await driver.keys("y")
         assert sum(driver.counts.values()) == 10
-        await driver.keys("y")  # there already
+        await driver.keys("y")  # already exists
         assert sum(driver.counts.values()) == 10
         await driver.keys("u")
         assert sum(driver.counts.values()) == 9
@@ -141,7 +141,7 @@ def test_creating_classes_can_be_undone_to_the_start(moths_folder: Path, lines: 
         await driver.type("owl")
         assert list(driver.counts) == ["banded footman", "bordered footman", "eyed footman", "owl"]
         await driver.keys("A")
-        await driver.type("owl")  # the key is taken: the app says so and changes nothing
+        await driver.type("owl")  # the key is in use: the app says so and changes nothing
         assert len(driver.counts) == 4
         app.workspace.classes_pane.list.focus()
         await driver.keys("4", "r")
@@ -167,7 +167,7 @@ def test_creating_classes_can_be_undone_to_the_start(moths_folder: Path, lines: 
     drive_real(scenario, moths_folder)
 
 
-def test_results_threshold_filter_help_and_confusion_open(
+def test_results_threshold_filter_help_and_confusion_can_be_opened(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
     async def scenario(driver: "Driver") -> None:
@@ -200,7 +200,7 @@ def test_results_threshold_filter_help_and_confusion_open(
             "model",
             "said_by_you",
             "nearest",
-        ]  # the fields of `frn classify --json`, and more
+        ]  # the fields in `frn classify --json`, and more
         await driver.keys("escape")
         assert first["threshold"] == controller.threshold
         await driver.keys("T")
@@ -242,7 +242,7 @@ def test_pasted_paths_are_added_or_classified_and_broken_files_are_listed(
     drive_real(scenario, moths_folder)
 
 
-def test_app_survives_a_killed_engine(moths_folder: Path, drive_real: DriveReal) -> None:
+def test_app_survives_if_its_engine_is_killed(moths_folder: Path, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         before = app.engine.pid
@@ -267,11 +267,11 @@ def test_unsaved_work_needs_confirmation_and_is_recovered(
         assert isinstance(driver.app.screen, Choose)
         await driver.keys("escape")
 
-    drive_real(killed, moths_folder)  # the app ends without a last message
+    drive_real(killed, moths_folder)  # the app ends without a final message
 
     (path,) = Path(os.environ["FRN_STATE"]).glob("journal-*.json")
     path.with_name("journal-999999.json").write_text(json.dumps({**json.loads(path.read_text()), "process": 999_999}))
-    path.unlink()  # as if its process had died
+    path.unlink()  # as if its process had crashed
 
     async def scenario(driver: "Driver") -> None:
         await driver.until(lambda: isinstance(driver.app.screen, Choose))

@@ -84,7 +84,7 @@ def test_edit_while_a_folder_opens_is_kept(drive: Drive) -> None:
 @pytest.mark.parametrize(
     ("found", "asked"), [(left(), False), (left(place="/photos"), True), (left(project="/home/other.frn.json"), False)]
 )
-def test_a_crash_is_not_listed_before_named_files(
+def test_unsaved_work_is_not_offered_before_named_files(
     drive: Drive, fake_engine: FakeEngine, found: dict[str, Any], asked: bool
 ) -> None:
     fake_engine.left = found
@@ -144,7 +144,7 @@ def test_recovering_one_app_keeps_the_journal_of_another(drive: Drive, fake_engi
     drive(scenario, app=lambda place, **options: FrnApp(None, **options))
 
 
-def test_samples_make_room_for_the_first_class_and_undo_restores_them(drive: Drive, lines: Lines) -> None:
+def test_samples_are_replaced_by_the_first_class_and_restored_by_undo(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         app = driver.app
         await app.workspace.open_samples("/photos")

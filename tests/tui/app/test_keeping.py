@@ -97,7 +97,7 @@ def test_export_format_is_chosen_and_replaces_only_on_request(
     drive(scenario)
 
 
-def test_a_photo_opens_in_the_systems_viewer() -> None:
+def test_a_photo_opens_in_the_system_viewer() -> None:
     assert viewer_command("/a b.jpg", {"DISPLAY": ":0"}, "linux") == ["xdg-open", "/a b.jpg"]
     assert viewer_command("/a.jpg", {}, "darwin") == ["open", "/a.jpg"]
     assert viewer_command("C:/a.jpg", {}, "win32")[-1] == "C:/a.jpg"
@@ -106,7 +106,7 @@ def test_a_photo_opens_in_the_systems_viewer() -> None:
         viewer_command("/a.jpg", {}, "linux")
 
 
-def test_o_shows_the_photo_in_focus(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_o_opens_the_focused_photo(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
 
     def popen(command: list[str], **options: object) -> None:

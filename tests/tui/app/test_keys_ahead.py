@@ -1,4 +1,4 @@
-"""Keys that are sent ahead arrive in order, at the screen that is on top when they are handled."""
+"""Keys sent ahead arrive in order, at the screen that is on top when they are handled."""
 
 from pathlib import Path
 
@@ -33,7 +33,9 @@ def test_format_and_path_typed_ahead_arrive(drive: Drive, fake_engine: FakeEngin
     drive(scenario)
 
 
-def test_a_path_with_blanks_is_typed_into_the_picker_and_marks_nothing(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_a_path_with_blanks_can_be_typed_into_the_picker_and_marks_nothing(
+    drive: Drive, fake_engine: FakeEngine
+) -> None:
     fake_engine.FOLDERS = {**FakeEngine.FOLDERS, "/my birds": ["jay-1.jpg", "jay-2.jpg"]}  # type: ignore[misc]
 
     async def scenario(driver: Driver) -> None:
@@ -46,7 +48,7 @@ def test_a_path_with_blanks_is_typed_into_the_picker_and_marks_nothing(drive: Dr
 
 
 def test_two_thousand_keys_in_one_write_arrive_in_order(drive: Drive) -> None:
-    """Create classes by typed names: each name opens a dialog, is typed and closes it."""
+    """Create classes by typing their names: each opens a dialog, is typed and closes it."""
     names = [f"class {number} {'y' * 60}" for number in range(26)]
 
     async def scenario(driver: Driver) -> None:

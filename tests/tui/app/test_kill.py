@@ -1,6 +1,6 @@
-"""The app, its engine or both are killed while it adds photos and saves; the saved state is recovered.
+"""The app, its engine or both are killed while photos are added and saved; the saved state is recovered.
 
-`FRN_KILLS=50x1000` kills 50 times at random moments while a thousand photos load; `-s` shows the loss each time.
+`FRN_KILLS=50x1000` kills 50 times at random moments while a thousand photos load; `-s` shows the time lost.
 """
 
 import json
@@ -126,7 +126,7 @@ def kept(state: Path, project: Path) -> Paths:
 
 
 def lost(told: list[dict[str, Any]], killed: float, found: Paths) -> float:
-    """Return the seconds between a kill and the last moment before it whose photos were all recovered."""
+    """Return the seconds between a kill and the last earlier moment whose photos were all recovered."""
     for facts in reversed(told):
         wanted = paths_of(facts["classes"], facts["adding"])
         unreadable = {*map(os.path.normpath, told[-1]["problems"])}  # the photos read before the engine was killed

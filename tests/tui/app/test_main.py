@@ -28,7 +28,7 @@ def test_app_in_a_pipe_shows_the_commands_to_use_instead(tmp_path: Path) -> None
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_unopenable_arguments_fail_before_the_app_starts(tmp_path: Path) -> None:
+def test_arguments_that_cannot_be_opened_fail_before_the_app_starts(tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("no photos")
     for place, reason in (("nosuch", "nosuch: No such file or directory"), (text, "is not a folder of class folders")):
@@ -39,7 +39,7 @@ def test_unopenable_arguments_fail_before_the_app_starts(tmp_path: Path) -> None
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_help_and_version_import_nothing_of_the_app() -> None:
+def test_help_and_version_do_not_import_the_app() -> None:
     code = (
         "import sys; from frn_tui.main import run\n"
         "sys.argv[1:] = ['--help']\n"
@@ -53,9 +53,9 @@ def test_help_and_version_import_nothing_of_the_app() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs pseudo-terminals")
-def test_app_ends_when_its_terminal_is_gone_without_a_signal(private_state: Path) -> None:
+def test_app_ends_when_its_terminal_disappears_without_a_signal(private_state: Path) -> None:
     master, slave = os.openpty()
-    # A separate session without a controlling terminal, so that no SIGHUP is sent.
+    # Start a separate session without a controlling terminal, so that no SIGHUP is sent.
     with processes.started([sys.executable, "-m", "frn_tui.main"], stdin=slave, stdout=slave, stderr=slave) as app:
         os.close(slave)
         seen = b""
@@ -70,7 +70,7 @@ def test_app_ends_when_its_terminal_is_gone_without_a_signal(private_state: Path
     ("model", "reason"),
     [("nomodel", "no model file, run folder or model has this name"), ("run", "is not exported yet")],
 )
-def test_unopenable_model_ends_the_program_with_one_line(tmp_path: Path, model: str, reason: str) -> None:
+def test_model_that_cannot_be_opened_gives_a_one_line_error(tmp_path: Path, model: str, reason: str) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "best.safetensors").touch()
     result = run("--model", tmp_path / model)

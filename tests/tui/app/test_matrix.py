@@ -1,4 +1,4 @@
-"""Every size with all colours and themes is painted, and nothing else is sent to the terminal."""
+"""Every screen is painted at every size, with all colour modes and themes, and nothing else reaches the terminal."""
 
 import re
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def test_every_size_and_theme_uses_only_available_colours(
     async def scenario(driver: "Driver") -> None:
         assert driver.app.workspace.context.mode == "half"
         await driver.app.workspace.query_pane.ask_now(["/queries"])
-        for step, size in enumerate(SIZES):  # every pair of size, theme and colours occurs
+        for step, size in enumerate(SIZES):  # every pair of size, theme and colour mode occurs
             driver.app.theme = THEMES[(step + COLORS.index(colors)) % len(THEMES)]
             await driver.pilot.resize_terminal(*size)
             for key in KEYS[step].split():
@@ -64,7 +64,7 @@ def check_colors(text: str, colors: str) -> None:
         assert all(red == green == blue for red, green, blue in shades)
 
 
-def test_window_of_a_single_cell_becomes_idle(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_cell_window_becomes_idle(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrollbar that covers its own content would appear and disappear forever."""
     laid_out = []
     refresh = Screen._refresh_layout
@@ -76,7 +76,7 @@ def test_window_of_a_single_cell_becomes_idle(drive: "Drive", monkeypatch: pytes
     monkeypatch.setattr(Screen, "_refresh_layout", counted)
 
     async def scenario(driver: "Driver") -> None:
-        for key in ("tab", "question_mark", "ctrl+q"):  # the workspace, a page, a list to choose from
+        for key in ("tab", "question_mark", "ctrl+q"):  # the workspace, a page, a selection list
             await driver.pilot.resize_terminal(80, 24)
             await driver.keys(key)
             await driver.pilot.resize_terminal(1, 1)

@@ -1,4 +1,4 @@
-"""Ten tasks by keys alone and one by the mouse alone need exactly the counts in docs/lab/tasks.md."""
+"""Ten tasks by keyboard and one by mouse take exactly as many key presses or clicks as docs/lab/tasks.md lists."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,7 +15,7 @@ from tests.tui.fake_engine import FakeEngine
 
 CLASSES = ["finch", "jay", "owl", "tit", "wren"]
 WRONG = (3, 11, 24, 37)
-"""Positions of photos that belong to the next class, among the 40 photos with one answer."""
+"""Positions of photos that belong to the next class, among the 40 photos with the same answer."""
 DOUBTED = (3, 7, 11, 18, 24, 29, 37)
 """Positions of doubtful answers, including the wrong ones."""
 ASKED = [f"{name}-{100 + number}.jpg" for name in CLASSES for number in range(40)]
@@ -23,7 +23,7 @@ TABLE = Path(__file__).parents[3] / "docs" / "lab" / "tasks.md"
 
 
 class User:
-    """Presses keys and counts them."""
+    """Presses and counts keys."""
 
     def __init__(self, driver: Driver, engine: FakeEngine) -> None:
         self.driver, self.app, self.engine, self.pressed = driver, driver.app, engine, 0
@@ -38,7 +38,7 @@ class User:
         await self.driver.idle()
 
     async def begin(self) -> None:
-        """Set up the start of most tasks; these keys do not count."""
+        """Set up the initial state of most tasks; these keys do not count."""
         await self.press("a left f i f2")
         await self.press("p a s f2")
         self.pressed = 0
@@ -91,7 +91,7 @@ async def one_photo(user: User) -> None:
 
 
 async def correction(user: User) -> None:
-    """Assign the displayed photo to another class; the next photo follows."""
+    """Assign the displayed photo to a different class; the next photo is shown."""
     await user.press("3")
     assert next(iter(user.labels.values())) == "owl"
     assert user.asked.endswith("finch-101.jpg")
@@ -110,13 +110,13 @@ async def twelve(user: User) -> None:
 
 
 async def misfits(user: User) -> None:
-    """List the photos of 210 classes that do not fit, the likeliest mistakes first."""
+    """List the photos in 210 classes that do not fit, the likeliest mistakes first."""
     await user.press("exclamation_mark")
     assert user.app.workspace.photos_pane.everywhere == "outlier"
 
 
 async def models(user: User) -> None:
-    """Compare two models on the classes and use the other one."""
+    """Compare two models on the classes and switch to the other one."""
     await user.press("C down enter")
     assert user.app.controller.session.state.model
 
@@ -147,7 +147,7 @@ async def save(user: User) -> None:
 
 
 async def by_mouse(user: User) -> None:
-    """With the mouse alone: choose a class, classify one of its examples, and assign that photo to another class."""
+    """With the mouse alone, choose a class, classify one of its examples, and assign it to a different class."""
     pilot = user.driver.pilot
     await pilot.click("#classes", offset=(3, 2))
     await user.driver.idle()
@@ -175,7 +175,7 @@ LONG: list[Callable[[User], Awaitable[None]]] = [questions, twelve, sort, save, 
 
 
 def told() -> dict[str, tuple[str, str]]:
-    """Return the earlier and the current counts of each task from the document."""
+    """Return the previous and current counts for each task from the document."""
     rows = re.findall(r"^\| (.+?) \| (\S+) \| (\d+) \|", TABLE.read_text(), re.MULTILINE)
     return {what: (before, now) for what, before, now in rows}
 
@@ -216,6 +216,6 @@ def test_a_task_takes_the_documented_number_of_keys(
     drive(scenario, place="/home")
 
 
-def test_five_classes_and_200_answers_take_at_most_half_the_old_keys() -> None:
+def test_five_classes_and_200_answers_take_at_most_half_as_many_keys_as_before() -> None:
     before, now = told()[(questions.__doc__ or "").strip().rstrip(".")]
     assert 2 * int(now) <= int(before)

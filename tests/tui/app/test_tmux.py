@@ -1,4 +1,4 @@
-"""The real program with its engine in a real terminal: typing, pasting, kills, and files left behind."""
+"""The real program with its engine in a real terminal: typing, pasting, being killed, and files left behind."""
 
 import json
 import os
@@ -78,7 +78,7 @@ class Terminal:
         return self.tmux("capture-pane", "-p")
 
     def settle(self, columns: int, rows: int, *words: str) -> None:
-        """Set the final size; after many sizes in a row, tmux may hold back the last one until the next."""
+        """Set the final size; after many changes in a row, tmux may hold back the last one until the next."""
 
         def nudged() -> bool:
             for width in (columns - 1, columns):
@@ -89,7 +89,7 @@ class Terminal:
         self.until(nudged)
 
     def is_wiped(self) -> bool:
-        """Clear the screen behind the app's back, and return whether it stayed empty; the app may be painting."""
+        """Clear the screen without the app's knowledge, and return whether it stayed empty; the app may be painting."""
         Path(self.flag("pane_tty")).write_text("\x1b[2J")
         time.sleep(0.3)
         return not self.screen.strip()
@@ -121,7 +121,7 @@ class Terminal:
         return int(place.read_text())
 
     def ended(self) -> int:
-        """Wait for the end of the app and return its exit status."""
+        """Wait until the app ends and return its exit status."""
         self.until(lambda: self.status.exists() and self.status.read_text().strip())
         return int(self.status.read_text())
 
@@ -152,7 +152,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def children(process: int) -> list[int]:
-    """Return the processes that a process has started."""
+    """Return the child processes of a process."""
     found = Path(f"/proc/{process}/task/{process}/children")
     return [int(word) for word in found.read_text().split()] if found.exists() else []
 
@@ -170,15 +170,15 @@ def kept(terminal: Terminal) -> str:
 
 
 def begin_a_class(terminal: Terminal) -> None:
-    """Make an edit; opened content is already on the disk and is not journalled."""
+    """Make an edit; opened content is already on disk and is not journalled."""
     terminal.keys("A")
     terminal.shows("New class")
     terminal.keys("owl", "Enter")
     terminal.shows("3 classes · 6 photos")
 
 
-def test_a_terminal_that_lost_its_screen_is_painted_again(terminal: Terminal, photos: Path) -> None:
-    """A pane that was small so briefly that the app saw only one size."""
+def test_a_cleared_terminal_is_repainted(terminal: Terminal, photos: Path) -> None:
+    """The pane was small so briefly that the app saw only one size."""
     app = terminal.start(str(photos))
     terminal.shows("frn-tui", "2 classes · 6 photos", "Classes")
     terminal.until(terminal.is_wiped)
@@ -266,7 +266,7 @@ def test_terminal_without_cursor_movement_is_refused(terminal: Terminal) -> None
 
 
 def test_two_thousand_keys_in_one_write_reach_the_dialogs_that_they_open(terminal: Terminal) -> None:
-    """As in a paste without brackets or a slow ssh: each name opens a dialog, is typed and closes it."""
+    """As with an unbracketed paste or slow ssh: each name opens a dialog, is typed and closes it."""
     terminal.start()
     terminal.shows("explained, unknown")
     names = [f"class {number:02d} {'y' * 60}" for number in range(30)]

@@ -26,19 +26,19 @@ STATE = State((ClassEntry(1, "x"),), next_id=2)
 
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that lives until it is told to end."""
+    """A process that runs until it is asked to end."""
     with processes.started([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         yield process
 
 
 def engine_of(process: int) -> EngineClient:
-    """The engine of an app with this number."""
+    """The engine of the app with this process ID."""
     client = EngineClient()
     client._command[client._command.index("--app") + 1] = str(process)
     return client
 
 
-def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
+def test_the_second_app_shows_a_warning_and_cannot_overwrite_work_in_the_first(
     tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
 ) -> None:
     path = str(tmp_path / "x.frn.json")
@@ -57,7 +57,7 @@ def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
             with pytest.raises(EngineError, match=rf"open in another frn-tui \(process {os.getpid()}\)"):
                 await second.call(SaveProject(path=path, state=STATE, replace=True))
 
-            await second.call(LockProject(path=path))  # takes the project over, which the first app reports
+            await second.call(LockProject(path=path))  # takes over the project, which the first app reports
             with pytest.raises(EngineError, match="Save under another name"):
                 await first.call(SaveProject(path=path, state=STATE, replace=False))
             await first.call(SaveProject(path=str(tmp_path / "mine.frn.json"), state=STATE, replace=False))
@@ -66,7 +66,7 @@ def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
 
             await second.call(LockProject(path=path))
             await second.close()
-            assert (await first.call(FindHolder(path=path))) is None  # a lock ends with its app
+            assert (await first.call(FindHolder(path=path))) is None  # a lock is released when its app ends
             await first.call(SaveProject(path=path, state=STATE, replace=False))
         finally:
             await first.close()
@@ -75,7 +75,7 @@ def test_the_second_app_is_warned_and_cannot_overwrite_the_first(
     asyncio.run(scenario())
 
 
-def test_link_to_a_project_shares_its_lock_even_if_damaged(
+def test_link_to_a_project_shares_its_lock_even_if_the_project_is_damaged(
     tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
 ) -> None:
     path, link = tmp_path / "x.frn.json", tmp_path / "y.frn.json"
@@ -136,7 +136,7 @@ def test_project_is_locked_again_by_a_restarted_engine(drive: Drive, fake_engine
 
 
 @pytest.mark.parametrize(("option", "project"), [("copy", None), ("take it over", PROJECT), ("cancel", "before")])
-def test_second_app_chooses_copy_or_takeover(
+def test_second_app_can_save_a_copy_or_take_over(
     drive: Drive, fake_engine: FakeEngine, option: str, project: str | None
 ) -> None:
     fake_engine.holders[PROJECT] = 4321

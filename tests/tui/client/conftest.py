@@ -50,13 +50,13 @@ def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def photos(moths: Path, tmp_path: Path) -> Callable[..., list[str]]:
-    """Copies of a photo under other names."""
+    """Copies of a photo under different names."""
     data = (moths / "test" / "moth 40" / "00.png").read_bytes()
 
     def photos(*names: str) -> list[str]:
         paths = [tmp_path / f"{name}.png" for name in names]
         for path in paths:
-            path.write_bytes(data + path.name.encode())  # other bytes, same image
+            path.write_bytes(data + path.name.encode())  # different bytes, same image
         return [*map(str, paths)]
 
     return photos

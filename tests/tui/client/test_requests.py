@@ -1,4 +1,4 @@
-"""Answers, log messages and cancelling in the engine process."""
+"""Answers, log messages and cancellation in the engine process."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.tui.client.conftest import MISCHIEF, Message, eventually, kill, play
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through /proc")
 
 
-def test_engine_says_hello_early_and_ends_with_its_input(tmp_path: Path) -> None:
+def test_engine_sends_a_greeting_early_and_ends_with_its_input(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "frn_tui.engine", "--log", str(tmp_path / "log")]
     with processes.started(command, stdin=-1, stdout=-1, stderr=-1) as process:
         assert process.stdin is not None
@@ -77,7 +77,7 @@ def test_progress_is_ordered_and_queues_run_independently(photos: Callable[..., 
     play(scenario, program=("-c", MISCHIEF))
 
 
-def test_a_failure_is_an_error_with_its_reason(tmp_path: Path) -> None:
+def test_a_failed_request_gives_an_error_with_its_reason(tmp_path: Path) -> None:
     async def scenario(client: EngineClient) -> None:
         with pytest.raises(EngineError, match="cannot be listed"):
             await client.call(ListFolder(path=str(tmp_path / "away")))
@@ -85,13 +85,13 @@ def test_a_failure_is_an_error_with_its_reason(tmp_path: Path) -> None:
         def broken(event: Message) -> None:
             raise ZeroDivisionError
 
-        with pytest.raises(ZeroDivisionError):  # a mistake of the caller
+        with pytest.raises(ZeroDivisionError):  # an error in the caller
             await client.call(EmbedImages(paths=[str(tmp_path / "away")]), broken)
 
     play(scenario)
 
 
-def test_output_of_libraries_goes_to_the_log(photos: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_library_output_goes_to_the_log(photos: Callable[..., list[str]], tmp_path: Path) -> None:
     log = tmp_path / "deep" / "engine.log"
 
     async def scenario(client: EngineClient) -> None:
@@ -101,7 +101,7 @@ def test_output_of_libraries_goes_to_the_log(photos: Callable[..., list[str]], t
     assert "a warning from C" in log.read_text()
 
 
-def test_a_bug_in_the_engine_leaves_a_traceback_and_the_message_says_where(tmp_path: Path) -> None:
+def test_a_bug_in_the_engine_logs_a_traceback_and_the_message_says_where(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     program = "import frn_tui.engine.files.scan as m; del m.os; from frn_tui.engine.__main__ import main; main()"
 
@@ -129,7 +129,7 @@ def test_long_log_is_truncated(tmp_path: Path) -> None:
         assert (log.stat().st_size >= size) == kept
 
 
-def test_cancelled_request_stops_without_a_kill(photos: Callable[..., list[str]]) -> None:
+def test_cancelled_request_stops_without_killing_the_engine(photos: Callable[..., list[str]]) -> None:
     paths = photos(*(f"slow {i}" for i in range(100)))
 
     async def scenario(client: EngineClient) -> None:

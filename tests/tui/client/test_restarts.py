@@ -23,7 +23,7 @@ from tests.tui.client.conftest import MISCHIEF, Message, children, eventually, k
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through /proc")
 
 
-def test_a_request_that_does_not_stop_is_killed_and_others_fail(photos: Callable[..., list[str]]) -> None:
+def test_a_request_that_does_not_stop_is_killed_and_waiting_ones_fail(photos: Callable[..., list[str]]) -> None:
     (hang,) = photos("hang")
 
     async def scenario(client: EngineClient) -> None:
@@ -109,7 +109,7 @@ def test_a_file_that_kills_the_engine_is_skipped_and_the_rest_continues(
     play(scenario, program=("-c", MISCHIEF))
 
 
-def test_repeatedly_dying_engine_stays_down_until_started(photos: Callable[..., list[str]]) -> None:
+def test_engine_that_crashes_repeatedly_is_not_restarted_until_requested(photos: Callable[..., list[str]]) -> None:
     (poison,) = photos("poison")
 
     async def scenario(client: EngineClient) -> None:
@@ -126,7 +126,7 @@ def test_repeatedly_dying_engine_stays_down_until_started(photos: Callable[..., 
     play(scenario, model=False, program=("-c", MISCHIEF))
 
 
-def test_silence_is_reported_once(photos: Callable[..., list[str]]) -> None:
+def test_silent_engine_is_reported_once(photos: Callable[..., list[str]]) -> None:
     (hang,) = photos("hang")
 
     async def scenario(client: EngineClient) -> None:
@@ -141,7 +141,7 @@ def test_silence_is_reported_once(photos: Callable[..., list[str]]) -> None:
         os.kill(client.pid, signal.SIGCONT)
         assert (await waiting)["kind"] == "image"
         stuck = asyncio.create_task(client.call(RenderPreview(path=hang, columns=2, rows=2)))
-        await eventually(lambda: len(told) == 2)  # the engine is running, but the file never arrives
+        await eventually(lambda: len(told) == 2)  # the engine is running, but never creates the file
         stuck.cancel()
 
     play(scenario, model=False, program=("-c", MISCHIEF), silence_timeout=0.3, cancel_timeout=0.1)
@@ -189,7 +189,7 @@ def test_closing_is_quick_at_any_moment(photos: Callable[..., list[str]], moment
             await eventually(lambda: client.state == "starting")
         began = time.monotonic()
         await client.close()
-        assert time.monotonic() - began < 10  # immediately on a quiet machine
+        assert time.monotonic() - began < 10  # immediately on an idle machine
         await asyncio.gather(start, *calls, return_exceptions=True)
         assert client.state == "closed"
         with pytest.raises(EngineError, match="was closed"):

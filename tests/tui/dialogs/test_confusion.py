@@ -1,4 +1,4 @@
-"""The table of the hide-and-test dialog."""
+"""The table in the hide-and-test dialog."""
 
 from frn_tui.client.protocol import Confusion
 from frn_tui.dialogs.confusion import confusion_table

@@ -1,4 +1,4 @@
-"""The file picker: accepting, searching, moving; and keys that arrive before a dialog is ready."""
+"""The file picker: accepting, searching, navigating, and keys that arrive before a dialog is ready."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ async def opened(driver: Driver, key: str = "a") -> Picker:
     return driver.app.screen
 
 
-def test_picker_accepts_the_highlighted_entry_not_its_folder(drive: Drive) -> None:
+def test_picker_accepts_the_highlighted_entry_rather_than_its_folder(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.keys("ctrl+n")
         picker = await opened(driver)
@@ -45,7 +45,7 @@ def test_picker_accepts_the_highlighted_entry_not_its_folder(drive: Drive) -> No
     drive(scenario)
 
 
-def test_marked_folders_become_classes_of_their_names(drive: Drive, lines: Lines) -> None:
+def test_marked_folders_become_classes_with_the_same_names(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.keys("ctrl+n")
         picker = await opened(driver)
@@ -102,7 +102,7 @@ def test_search_matches_letters_in_order_prefixes_first() -> None:
     assert [entry["name"] for entry in narrowed(entries, "jar")] == ["Jar", "ajar", "a jar", "jxaxr"]
 
 
-def test_names_are_sorted_as_people_count() -> None:
+def test_names_are_sorted_in_natural_order() -> None:
     names = ["photo 10", "Photo 2", "photo 1b", "photo 1", "2", "10", "x²"]
     assert sorted(names, key=natural_order) == ["2", "10", "photo 1", "photo 1b", "Photo 2", "photo 10", "x²"]
 
@@ -180,7 +180,7 @@ def test_hjkl_move_in_lists_and_grids(drive: Drive) -> None:
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
-def test_attempts_to_quit_show_the_key(drive: Drive, key: str) -> None:
+def test_trying_to_quit_shows_the_right_key(drive: Drive, key: str) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.keys(key)
         assert [note.message for note in driver.app._notifications] == ["press ctrl+q to quit"]
@@ -238,7 +238,7 @@ def test_hjkl_move_in_the_list_and_other_letters_search(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_missing_folder_opens_its_nearest_existing_parent(drive: Drive) -> None:
+def test_picker_opens_the_nearest_existing_parent_of_a_missing_folder(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         driver.app.context.browsed = "/photos/gone/deeper"
         picker = await opened(driver)
@@ -253,7 +253,7 @@ def test_missing_folder_opens_its_nearest_existing_parent(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_typed_path_is_relative_to_the_shown_folder(drive: Drive) -> None:
+def test_typed_path_is_relative_to_the_displayed_folder(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         for typed in ("./owl-2.jpg", "../owl/owl-2.jpg"):
             picker = await opened(driver, "p")
@@ -288,7 +288,7 @@ def test_tab_completes_a_path_and_a_typo_can_be_corrected(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_mouse_goes_up_accepts_and_cancels(drive: Drive) -> None:
+def test_the_mouse_can_go_up_accept_and_cancel(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         picker = await opened(driver, "p")
         await driver.keys("right")  # open the first folder

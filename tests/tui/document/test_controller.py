@@ -1,4 +1,4 @@
-"""The app without its display, on an engine that answers from a table."""
+"""The app without its display, using an engine that answers from a table."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -56,9 +56,9 @@ def test_an_edit_made_while_saving_is_unsaved(run: Run) -> None:
     run(test)
 
 
-def test_classes_of_a_folder_are_there_before_the_model_and_a_photo_waits_for_examples(run: Run) -> None:
+def test_classes_from_a_folder_appear_before_the_model_and_a_photo_waits_for_examples(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
-        async with controller._opening:  # a model is being opened
+        async with controller._opening:  # a model is still being opened
             opening = asyncio.create_task(
                 controller.open_folder("/photos", {"jay": photos("jay", 3), "owl": photos("owl", 2)})
             )
@@ -107,7 +107,7 @@ def test_folder_with_an_invalid_class_name_is_skipped(run: Run) -> None:
     run(test)
 
 
-def test_classifying_shows_the_first_answer_and_edits_renew_it(run: Run) -> None:
+def test_classifying_shows_the_first_answer_and_edits_update_it(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         with pytest.raises(FrnError, match="no class has an example yet"):
             await controller.ask(["/q/jay-9.jpg"])
@@ -132,7 +132,7 @@ def test_classifying_shows_the_first_answer_and_edits_renew_it(run: Run) -> None
     run(test)
 
 
-def test_concurrent_queries_of_the_same_photos_are_all_answered(run: Run) -> None:
+def test_concurrent_queries_for_the_same_photos_are_all_answered(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.add_classes({"jay": photos("jay", 2)})
         paths = [f"/q/jay-{number}.jpg" for number in range(9)]
@@ -190,7 +190,7 @@ def test_missing_maps_and_changed_files_are_embedded_again(run: Run) -> None:
     run(test)
 
 
-def test_saving_marks_the_state(run: Run) -> None:
+def test_saving_marks_the_state_as_saved(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.add_classes({"jay": photos("jay", 1)})
         assert not controller.session.is_saved

@@ -59,7 +59,7 @@ def known(engine: "FakeEngine") -> list[str]:
 
 @pytest.mark.parametrize("what", ["export", "query", "hide_and_test"])
 @pytest.mark.parametrize("is_cancelled", [False, True])
-def test_answers_belong_to_the_project_being_opened(run: Callable[[Test], None], what: str, is_cancelled: bool) -> None:
+def test_answers_are_for_the_project_being_opened(run: Callable[[Test], None], what: str, is_cancelled: bool) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         opening = engine.held["embed"] = asyncio.Event()
         loading = asyncio.create_task(controller.load("/p/birds.frn.json"))
@@ -78,7 +78,7 @@ def test_answers_belong_to_the_project_being_opened(run: Callable[[Test], None],
         await asyncio.sleep(0.01)
         assert what not in engine.calls
         opening.set()
-        with suppress(EngineError):  # the project has a single class
+        with suppress(EngineError):  # the project contains a single class
             await asking
         assert what in engine.calls
         assert known(engine) == ["jay"]
@@ -86,7 +86,7 @@ def test_answers_belong_to_the_project_being_opened(run: Callable[[Test], None],
     run(test)
 
 
-def test_classes_still_answer_after_a_cancelled_model_change(run: Callable[[Test], None]) -> None:
+def test_classes_still_give_answers_after_a_cancelled_model_change(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.ask(["/q/wren-8.jpg", "/q/wren-9.jpg"])
         engine.held["embed"] = asyncio.Event()
@@ -117,7 +117,7 @@ def test_an_edit_while_classes_are_sent_is_sent_as_well(run: Callable[[Test], No
     run(test)
 
 
-def test_photos_belong_to_the_project_that_they_were_added_to(run: Callable[[Test], None]) -> None:
+def test_photos_stay_in_the_project_to_which_they_were_added(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.held["embed"] = asyncio.Event()
         tasks = [
@@ -138,7 +138,7 @@ def test_photos_belong_to_the_project_that_they_were_added_to(run: Callable[[Tes
     run(test)
 
 
-def test_photos_for_a_deleted_class_are_reported_with_its_name(run: Callable[[Test], None]) -> None:
+def test_photos_for_a_deleted_class_are_reported_with_the_class_name(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         engine.held["embed"] = asyncio.Event()
         adding = asyncio.create_task(controller.add(1, ["/photos/wren/wren-4.jpg"]))
@@ -151,7 +151,7 @@ def test_photos_for_a_deleted_class_are_reported_with_its_name(run: Callable[[Te
     run(test)
 
 
-def test_a_query_ends_with_its_project(run: Callable[[Test], None]) -> None:
+def test_a_query_ends_when_its_project_is_closed(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         controller.arrangement.kind = "unknown"
         engine.held["query"] = asyncio.Event()
@@ -275,10 +275,10 @@ def test_project_is_not_saved_over_another(run: Callable[[Test], None]) -> None:
     run(test)
 
 
-def test_stepping_back_while_answers_are_renewed_shows_new_ones(run: Callable[[Test], None]) -> None:
+def test_stepping_back_while_answers_are_updated_shows_new_ones(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.ask([f"/q/wren-{number}.jpg" for number in range(5, 9)])
-        await controller.show("/q/wren-6.jpg")  # now two of them have maps
+        await controller.show("/q/wren-6.jpg")  # now maps exist for two of them
         controller.session.set_threshold(0.6)
         renewing = engine.held["query"] = asyncio.Event()
         telling = asyncio.create_task(controller.sync())
@@ -293,7 +293,7 @@ def test_stepping_back_while_answers_are_renewed_shows_new_ones(run: Callable[[T
     run(test)
 
 
-def test_interrupted_renewal_of_answers_is_repeated(
+def test_interrupted_update_of_answers_is_repeated(
     run: Callable[[Test], None],
 ) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
@@ -317,7 +317,7 @@ def test_an_edit_that_changes_nothing_is_not_recorded(drive: "Drive", fake_engin
         await driver.type("mine")
         told = fake_engine.calls.count("classes")
         await driver.keys("0")
-        assert jobs._message.startswith("calibrated threshold: rejects")  # u would undo the class
+        assert jobs._message.startswith("calibrated threshold: rejects")  # pressing u would undo the class
         assert fake_engine.calls.count("classes") == told
         await driver.keys("plus", "0")
         assert jobs._message == "calibrated threshold: rejects about 5% of your photos   u: undo"
@@ -339,12 +339,12 @@ def test_a_request_soon_after_a_cancel_is_not_cancelled(drive: "Drive", fake_eng
     drive(scenario)
 
 
-def test_none_of_these_never_lowers_the_threshold(drive: "Drive") -> None:
+def test_answering_none_of_these_never_lowers_the_threshold(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         controller = driver.app.controller
         await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
         controller.session.set_threshold(0.5)
-        controller.threshold = 0.1  # the value that was sent last
+        controller.threshold = 0.1  # the most recently sent value
         await driver.keys("x")
         assert controller.session.state.threshold == 0.5
 
@@ -352,7 +352,9 @@ def test_none_of_these_never_lowers_the_threshold(drive: "Drive") -> None:
 
 
 @pytest.mark.parametrize("key", ["ctrl+q", "ctrl+n"])
-def test_quitting_asks_before_it_drops_photos_being_added(drive: "Drive", fake_engine: "FakeEngine", key: str) -> None:
+def test_quitting_asks_for_confirmation_while_photos_are_being_added(
+    drive: "Drive", fake_engine: "FakeEngine", key: str
+) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         fake_engine.held["embed"] = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Call the engine's operations in this process."""
+"""Call the engine's operations in-process."""
 
 import os
 from pathlib import Path
@@ -35,7 +35,7 @@ class Engine:
         self.handlers = handlers
 
     def ask(self, op: str, /, cancel_at: str = "", **arguments: Any) -> Asked:
-        """Serve a request at once; `cancel_at` names the event at which it is cancelled."""
+        """Serve a request immediately; `cancel_at` names the event at which it is cancelled."""
         messages: list[Message] = []
 
         def send(message: Any) -> None:

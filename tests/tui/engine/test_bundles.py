@@ -1,4 +1,4 @@
-"""Projects that travel with their photos, and moved photos."""
+"""Bundles of projects with their photos, and moved photos."""
 
 import json
 import os
@@ -18,7 +18,7 @@ NAMES = ["a/b: x", "..", "A_b_ X"]
 
 @pytest.fixture
 def birds(tmp_path: Path, members: dict[str, list[Path]]) -> dict[str, list[Path]]:
-    """Class names that file systems refuse or treat as equal; photos of the same name in each."""
+    """Class names that file systems refuse or treat as equal; each class has photos with the same names."""
     found = {}
     for number, (name, paths) in enumerate(zip(NAMES, members.values(), strict=False)):
         home = tmp_path / "disk" / str(number)
@@ -130,7 +130,7 @@ def test_bundle_does_not_unpack_files_that_are_not_photos(bare: Engine, tmp_path
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["b.frn.json"]
 
 
-def test_bundle_of_the_largest_size_is_unpacked_and_one_byte_more_is_refused(
+def test_bundle_of_the_maximum_size_is_unpacked_but_one_byte_more_is_refused(
     engine: Engine, birds: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.done("bundle", path=str(tmp_path / "b.zip"), state=engine.state(birds))
@@ -142,7 +142,7 @@ def test_bundle_of_the_largest_size_is_unpacked_and_one_byte_more_is_refused(
         assert ("MiB free" in end.get("reason", "")) == (free < size) != (tmp_path / name).exists()
 
 
-def test_a_non_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "no.zip", "w") as archive:
         archive.writestr("photo.jpg", "x")
     for name, members in (("deep.zip", ["a/b/c.frn.json"]), ("two.zip", ["a.frn.json", "b.frn.json"])):

@@ -1,4 +1,4 @@
-"""A request that is no longer wanted ends at its next piece of work."""
+"""A request that is no longer needed ends before its next chunk of work."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from frn_tui.engine.worker_queues import Job
 from tests.tui.engine.conftest import Engine, first
 
 
-def test_each_request_checks_for_cancelling_as_often_as_recorded(
+def test_each_request_checks_for_cancellation_as_often_as_recorded(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Five classes of three photos each, and a folder of four photos."""

@@ -41,7 +41,7 @@ def test_embedding_stops_when_cancelled(engine: Engine, members: dict[str, list[
     assert len(engine.ask("embed", paths=[*map(str, members["moth 40"])]).told("embedded")) == 12
 
 
-def test_classes_answer_like_the_library(engine: Engine, members: dict[str, list[Path]]) -> None:
+def test_classes_give_the_same_answers_as_the_library(engine: Engine, members: dict[str, list[Path]]) -> None:
     library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
     library.enroll(first(members, 5))
     done = engine.done("classes", state=engine.state(first(members, 5)))
@@ -63,7 +63,7 @@ def test_classes_answer_like_the_library(engine: Engine, members: dict[str, list
     assert np.mean(answer["maps"][str(answer["scores"][0]["id"])]) == pytest.approx(answer["scores"][0]["error"])
 
 
-def test_ranks_equal_leave_one_out_by_hand(engine: Engine, members: dict[str, list[Path]]) -> None:
+def test_ranks_equal_leave_one_out_computed_by_hand(engine: Engine, members: dict[str, list[Path]]) -> None:
     few = first(members, 3)
     reports = engine.done("classes", state=engine.state(few))["reports"]
     extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
@@ -85,7 +85,7 @@ def test_ranks_equal_leave_one_out_by_hand(engine: Engine, members: dict[str, li
                 assert lead == pytest.approx(shares[rival] - shares[report["id"]], rel=1e-4)
 
 
-def test_added_example_enrolls_only_its_class_again(
+def test_added_example_causes_only_its_class_to_be_enrolled_again(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enrolled: list[int] = []
@@ -125,7 +125,7 @@ def test_classes_and_maps_in_memory_are_reused(
     assert engine.done("classes", state=renamed) == before
 
 
-def test_many_ranks_are_computed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_ranks_are_computed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
     groups = [tuple(f"{c} {i}" for i in range(3)) for c in range(6)]
     maps = {key: generator.normal(size=(4, 8)).astype(np.float32) for group in groups for key in group}
@@ -154,7 +154,7 @@ def test_near_duplicates_refer_to_each_other(engine: Engine, members: dict[str, 
     assert [report["near"] for report in reports] == [{a: b}, {b: a}]
 
 
-def test_classes_without_examples_are_not_in_answers(engine: Engine, members: dict[str, list[Path]]) -> None:
+def test_classes_without_examples_do_not_appear_in_answers(engine: Engine, members: dict[str, list[Path]]) -> None:
     state = engine.state({"empty": [], **first(members, 1)})
     reports = engine.done("classes", state=state)["reports"]
     assert {report["id"] for report in reports} == {1, 2, 3, 4, 5, 6}
@@ -165,7 +165,7 @@ def test_classes_without_examples_are_not_in_answers(engine: Engine, members: di
     assert "no class has an example" in engine.ask("query", paths=["x"]).reason
 
 
-def test_the_threshold_of_the_state_is_the_one_in_effect(engine: Engine, members: dict[str, list[Path]]) -> None:
+def test_the_threshold_in_the_state_takes_effect(engine: Engine, members: dict[str, list[Path]]) -> None:
     for threshold, unknown in ((0.0, False), (1.0, True)):
         state = engine.state(first(members, 2), threshold)
         done = engine.done("classes", state=state)
@@ -186,7 +186,7 @@ def test_missing_maps_are_reported_and_classes_stay_unchanged(engine: Engine, me
     assert "scores" in answer
 
 
-def test_maps_beyond_the_limit_are_found_in_the_store(
+def test_maps_beyond_the_memory_limit_are_read_from_the_store(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("frn_tui.engine.classes.embedding.MAX_CACHED", 20_000)

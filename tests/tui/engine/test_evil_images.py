@@ -1,4 +1,4 @@
-"""Every kind of file dropped on the app gives an answer or a reason, and the engine survives."""
+"""Every kind of file dropped on the app gives an answer or an error, and the engine survives."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ Message = dict[str, Any]
 MAX_MIB = 700
 """Memory limit of the engine in MiB."""
 TIMEOUT = 10.0
-"""Seconds that a file may take."""
+"""Time limit for a file in seconds."""
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"
 GOOD, BAD = "an answer", "a reason"
 
@@ -188,7 +188,7 @@ EVIL: dict[str, tuple[Make, str]] = {
     "PNG with too few rows": (
         written("rows.png", png(400, 400, rows=3)),
         GOOD,
-    ),  # zlib reports no error, and the rest is black
+    ),  # zlib reports no error, and the remaining pixels are black
     "bomb of 900 megapixels": (written("bomb.png", png(30_000, 30_000, rows=9)), BAD),
     "bomb of 4 gigapixels": (written("giga.png", png(65_535, 65_535, rows=9)), BAD),
     "100 megapixels": (written("large.png", png(10_000, 10_000)), GOOD),
@@ -270,7 +270,7 @@ def test_every_kind_of_file_has_an_outcome_and_the_engine_survives(
 async def ask_about(
     paths: dict[str, Path], folder: Path, good: str
 ) -> tuple[dict[str, list[str | None]], Found, float]:
-    """Return why each file could not be embedded, classified and shown (None: it could), the folder, and the memory."""
+    """Return each file's errors in embedding, classifying and showing (or None), the folder, and the memory."""
     client = EngineClient()
     outcomes: dict[str, list[str | None]] = {}
     try:

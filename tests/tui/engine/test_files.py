@@ -27,7 +27,7 @@ from frn.system.processes.locks import Lock
 from tests.tui.engine.conftest import Engine, first
 
 
-def test_exported_classifier_answers_like_the_app(
+def test_exported_classifier_gives_the_same_answers_as_the_app(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.done("classes", state=engine.state(first(members, 2)))
@@ -61,7 +61,7 @@ def test_exported_classifier_answers_like_the_app(
     assert "node_modules/onnxruntime-web" in engine.ask("export", path=str(tmp_path / "page"), what="page").reason
 
 
-def test_a_project_keeps_the_head_that_was_chosen_and_uses_it_again(
+def test_a_project_stores_the_chosen_head_and_reuses_it(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, path = engine.state(first(members, 3)), tmp_path / "x.frn.json"
@@ -116,7 +116,7 @@ def test_untrained_head_is_tuned_as_in_the_library(
     library = Classifier(Extractor.open(untrained, trusted=True, device="cpu", threads=1))
     query = members["moth 42"][9]
     heads = set()
-    for shot in (3, 2):  # one after the other, so that classes of another head are not reused
+    for shot in (3, 2):  # one after the other, so that classes enrolled with a different head are not reused
         few = first(members, shot)
         library.enroll(few)
         heads.add(library.head)
@@ -152,7 +152,7 @@ def test_hiding_tunes_an_untrained_head_without_the_hidden_photos(
     assert seen == [[2] * 5]
 
 
-def test_a_project_round_trips_and_keeps_unknown_fields(
+def test_a_project_is_unchanged_by_a_round_trip_and_keeps_unknown_fields(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     path = tmp_path / "x.frn.json"
@@ -180,7 +180,7 @@ def test_a_project_round_trips_and_keeps_unknown_fields(
     assert "cannot be read" in engine.ask("load", path=str(tmp_path / "away.frn.json")).reason
 
 
-def test_results_keep_the_bytes_of_odd_names(bare: Engine, tmp_path: Path) -> None:
+def test_results_keep_the_bytes_of_unusual_names(bare: Engine, tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
     bare.done("write", path=str(path), text=os.fsdecode(b"caf\xe9.jpg,wren\n"), replace=False)
     assert path.read_bytes() == b"caf\xe9.jpg,wren\n"
@@ -202,7 +202,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert engine.done("recover") is None  # this process is alive
     (file,) = state_folder.glob("journal-*.json")
     entry = json.loads(file.read_text())
-    assert (entry["format"], entry["version"]) == ("frn-journal", 1)  # another version is not read
+    assert (entry["format"], entry["version"]) == ("frn-journal", 1)  # a different version is not read
     living = Lock(state_folder / "journal-8.lock")
     assert living.acquire()
     for process, when, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (8, 500.0, "another's")):
@@ -215,12 +215,12 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert found["adding"] == {"x": ["/x/1.jpg"]}
     engine.done("discard", journal=found["journal"])
     older = engine.done("recover")
-    assert older["project"] == "old"  # another app's unsaved work is not touched
+    assert older["project"] == "old"  # unsaved work from a different app is not touched
     engine.done("discard", journal=older["journal"])
     assert engine.done("recover") is None
     assert (state_folder / "journal-8.json").exists()
     living.release()
-    engine.done("discard", journal=str(file))  # a lock of a running app
+    engine.done("discard", journal=str(file))  # a lock held by a running app
     assert file.exists()
     engine.done("discard", journal=None)
     assert not file.exists()
@@ -234,7 +234,7 @@ def test_saved_work_leaves_no_journal(engine: Engine, state_folder: Path) -> Non
     assert [*state_folder.iterdir()] == []
 
 
-def test_project_with_mirror_images_is_answered_the_same_everywhere(
+def test_project_with_mirror_images_gives_the_same_answers_everywhere(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     query, path = members["moth 42"][7], tmp_path / "moths.frn.json"
@@ -262,7 +262,7 @@ def test_project_with_mirror_images_is_answered_the_same_everywhere(
 
 
 def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_folder: Path) -> None:
-    """The engine holds the lock; on a busy machine it may end later than the next app starts."""
+    """The engine holds the lock; on a busy machine it may end after the next app has started."""
     engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={}, saved=False)
     (file,) = state_folder.glob("journal-*.json")
     gone = subprocess.Popen([sys.executable, "-c", ""])
@@ -275,7 +275,7 @@ def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_fol
 
 
 @pytest.mark.parametrize("is_running", [False, True])
-def test_recovery_does_not_wait_for_an_engine_that_stays(
+def test_recovery_does_not_wait_for_an_engine_that_keeps_running(
     engine: Engine, state_folder: Path, monkeypatch: pytest.MonkeyPatch, is_running: bool
 ) -> None:
     engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={}, saved=False)
@@ -305,7 +305,7 @@ def test_journal_app_counts_as_running_unless_its_process_does_not_exist(
     assert journal._runs("no number")
 
 
-def test_an_app_holds_the_lock_of_its_open_project_only(bare: Engine, tmp_path: Path) -> None:
+def test_an_app_holds_only_the_lock_of_its_open_project(bare: Engine, tmp_path: Path) -> None:
     other = Engine(build_handlers(os.getpid() + 1))
     first, second = str(tmp_path / "a.frn.json"), str(tmp_path / "b.frn.json")
     for path, held in ((first, [True, False]), (second, [False, True]), (None, [False, False])):
@@ -326,7 +326,7 @@ def test_lock_without_a_process_number_still_has_a_holder(bare: Engine, tmp_path
     assert bare.done("holder", path=path) == 0
 
 
-def test_only_messages_reach_the_pipe_and_everything_else_the_log(tmp_path: Path) -> None:
+def test_only_messages_go_to_the_pipe_and_everything_else_to_the_log(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from frn_tui.engine.pipes import redirect_stdout\n"
         "pipe = redirect_stdout(Path(sys.argv[1]))\n"

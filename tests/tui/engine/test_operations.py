@@ -1,4 +1,4 @@
-"""Behaviour of all requests; models; the queues."""
+"""Behaviour of all requests, models and queues."""
 
 import threading
 import time
@@ -34,7 +34,7 @@ def test_missing_arguments_are_reported(engine: Engine, op: str) -> None:
     assert "internal error" not in engine.ask(op).reason
 
 
-def test_a_bug_also_gets_an_answer(bare: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_request_that_hits_a_bug_also_gets_an_answer(bare: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     def broken(request: object, job: Job) -> Message:
         raise ZeroDivisionError("two\nlines")
 
@@ -44,7 +44,7 @@ def test_a_bug_also_gets_an_answer(bare: Engine, capsys: pytest.CaptureFixture[s
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_wrong_model_keeps_the_old_one_open(engine: Engine, tmp_path: Path) -> None:
+def test_unusable_model_leaves_the_old_one_open(engine: Engine, tmp_path: Path) -> None:
     told = engine.done("open_model", model="conv4")
     assert (told["side"], told["grid"], told["d"], told["device"]) == (32, [4, 4], 64, "cpu")
     (tmp_path / "x.safetensors").touch()
@@ -124,7 +124,7 @@ def test_end_of_input_stops_running_and_drops_waiting_requests(until: Callable[.
 
 
 @pytest.mark.parametrize("op", ["scan", "list", "inside", "stamp", "missing", "sort", "relocate"])
-def test_request_for_many_files_checks_for_cancelling_at_each_file(
+def test_request_for_many_files_checks_for_cancellation_at_each_file(
     bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str
 ) -> None:
     folder = tmp_path / "jay"
@@ -165,7 +165,7 @@ def until() -> Callable[..., None]:
 
 @pytest.mark.parametrize(("available", "used"), [(1, 1), (2, 1), (4, 3)])
 @pytest.mark.parametrize("model", ["conv4", f"conv4{MIRROR}"])
-def test_a_model_leaves_one_core_to_the_app(
+def test_the_engine_leaves_one_core_to_the_app(
     monkeypatch: pytest.MonkeyPatch, model: str, available: int, used: int
 ) -> None:
     monkeypatch.setattr("frn_tui.engine.models.cores", lambda: available)

@@ -1,4 +1,4 @@
-"""Photos as cells: the whole frame, the part that the network sees, and the error map over it."""
+"""Photos drawn as cells: the whole frame, the part that the network sees, and the error map over it."""
 
 import base64
 import os
@@ -94,8 +94,8 @@ def test_photo_keeps_its_aspect_ratio() -> None:
                 assert abs(across / down - 1) <= slack
 
 
-def test_half_blocks_show_every_pixel_and_other_blocks_the_best_two_colours() -> None:
-    """Compare with trying every split of every cell."""
+def test_half_blocks_show_every_pixel_and_other_blocks_use_the_best_two_colours() -> None:
+    """Compare with the result of trying every split of every cell."""
     generator = np.random.default_rng(0)
     for mode in CELLS:
         across, down = PARTS[mode]
@@ -159,7 +159,7 @@ def test_zoomed_photo_shows_the_matching_part_of_the_map(bare: Engine, wide: Pat
 @pytest.mark.parametrize("size", [(400, 100), (120, 360)])
 @pytest.mark.parametrize("centre", [(0.5, 0.5), (0.35, 0.6), (0.6, 0.45)])
 @pytest.mark.parametrize("zoom", [1.0, 3.0])
-def test_each_location_of_the_map_is_drawn_at_its_place(
+def test_each_location_of_the_map_is_drawn_in_the_right_place(
     bare: Engine, tmp_path: Path, size: tuple[int, int], centre: tuple[float, float], zoom: float
 ) -> None:
     Image.new("RGB", size, (120, 120, 120)).save(tmp_path / "x.png")
@@ -176,7 +176,7 @@ def test_each_location_of_the_map_is_drawn_at_its_place(
         photo_y = view[1] + (y + 0.5) / height * (view[3] - view[1])
         row, column = (photo_y - top) / (bottom - top) * 3, (photo_x - left) / (right - left) * 5
         if min(abs(row - round(row)), abs(column - round(column))) < 0.2:
-            continue  # at a border, both are possible
+            continue  # at a boundary, both are possible
         inside = 0 <= row < 3 and 0 <= column < 5
         expected = [36, 36, 36] if not inside else [252, 255, 164] if errors[int(row), int(column)] else [0, 0, 4]
         assert shown[y, x].tolist() == expected, (x, y)
@@ -244,14 +244,14 @@ def test_a_preview_is_as_sharp_as_its_area(
 @pytest.mark.parametrize(
     ("name", "most"), [("columns", 1024), ("rows", 1024), ("zoom", 64), ("cell", [64, 8]), ("cell", [8, 64])]
 )
-def test_a_preview_has_limits(bare: Engine, wide: Path, name: str, most: Any) -> None:
+def test_a_preview_beyond_the_limits_is_refused(bare: Engine, wide: Path, name: str, most: Any) -> None:
     arguments: Message = {"path": str(wide), "columns": 4, "rows": 2, "mode": "half", "cell": [8, 16], "zoom": 1}
     bare.done("preview", **{**arguments, name: most})
     above = most + 1 if isinstance(most, int) else [side + (side == 64) for side in most]
     assert "from 1 to" in bare.ask("preview", **{**arguments, name: above}).reason
 
 
-def test_a_non_map_is_refused(bare: Engine, wide: Path) -> None:
+def test_a_value_that_is_not_a_map_is_refused(bare: Engine, wide: Path) -> None:
     wrong: Any
     for wrong in (
         [],
@@ -275,12 +275,12 @@ def test_preview_of_a_changed_file_is_made_again(bare: Engine, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("size", [0, -1, 5000])
-def test_preview_of_zero_size_is_refused(bare: Engine, size: object) -> None:
+def test_zero_size_preview_is_refused(bare: Engine, size: object) -> None:
     assert "whole number" in bare.ask("preview", path="x", columns=size, rows=3).reason
 
 
 @pytest.mark.parametrize("cell", [(8,), (0, 16), (8, 5000), (8, 16, 1)])
-def test_cell_of_zero_size_is_refused(bare: Engine, cell: tuple[int, ...]) -> None:
+def test_zero_size_cell_is_refused(bare: Engine, cell: tuple[int, ...]) -> None:
     assert "a cell's sides should be from 1 to" in bare.ask("preview", path="x", columns=2, rows=3, cell=cell).reason
 
 

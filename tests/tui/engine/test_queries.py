@@ -1,4 +1,4 @@
-"""Answers, and how well the classes can be distinguished."""
+"""Answers, and how well classes can be distinguished."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from frn_tui.client.protocol import MAPPED
 from tests.tui.engine.conftest import Engine, first
 
 
-def test_a_folder_is_answered_file_by_file(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_a_folder_is_classified_file_by_file(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> None:
     engine.done("classes", state=engine.state(first(members, 2)))
     paths = [str(members["moth 40"][5]), str(tmp_path / "away.png"), str(members["moth 41"][5])]
     asked = engine.ask("query", paths=paths)
@@ -25,7 +25,7 @@ def test_a_folder_is_answered_file_by_file(engine: Engine, members: dict[str, li
     assert engine.ask("query", paths=paths, cancel_at="answer").end["end"] == "cancelled"
 
 
-def test_maps_belong_to_the_likeliest_class(engine: Engine, moths: Path) -> None:
+def test_error_maps_are_for_the_likeliest_class(engine: Engine, moths: Path) -> None:
     classes = {
         f"{split} {folder.name}": sorted(folder.iterdir())[:1]
         for split in ("train", "val", "test")
@@ -68,7 +68,7 @@ def test_models_are_compared_by_leave_one_out(engine: Engine, members: dict[str,
     assert "two photos" in engine.ask("compare", classes={"one": classes[min(classes)][:1]}, models=["conv4"]).reason
 
 
-def test_photos_judged_together_refine_the_classes_and_examples_stay(
+def test_photos_judged_together_refine_the_classes_but_examples_are_unchanged(
     engine: Engine, members: dict[str, list[Path]]
 ) -> None:
     engine.done("classes", state=engine.state(first(members, 1)))
@@ -89,7 +89,7 @@ def test_unlabelled_photos_are_grouped(engine: Engine, members: dict[str, list[P
     assert "no photos to group" in engine.ask("group", paths=[str(tmp_path / "away.png")]).reason
 
 
-def test_ranks_that_take_too_long_at_once_come_with_the_next_request(
+def test_ranks_that_take_too_long_are_sent_with_the_next_request(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = engine.state(first(members, 3))

@@ -10,7 +10,7 @@ from frn_tui.engine.worker_queues import Cancelled
 from tests.tui.engine.conftest import Engine
 
 
-def test_scan_sorts_paths_by_kind(bare: Engine, moths: Path, tmp_path: Path) -> None:
+def test_scan_groups_paths_by_kind(bare: Engine, moths: Path, tmp_path: Path) -> None:
     image = next((moths / "test").glob("*/*.png"))
     assert bare.done("scan", path=str(image))["files"] == [str(image)]
     folder = bare.done("scan", path=str(image.parent))
@@ -25,7 +25,7 @@ def test_scan_sorts_paths_by_kind(bare: Engine, moths: Path, tmp_path: Path) -> 
     assert bare.done("scan", path=str(project))["kind"] == "project"
 
 
-def test_splits_of_a_data_set_are_not_classes(bare: Engine, moths: Path) -> None:
+def test_data_set_splits_are_not_classes(bare: Engine, moths: Path) -> None:
     found = bare.done("scan", path=str(moths))
     assert found["kind"] == "nothing"
     assert "Open one of them" in found["reason"]
@@ -76,7 +76,7 @@ def test_a_scan_skips_hidden_entries_and_lists_no_folder_twice(bare: Engine, tmp
 
 
 @pytest.mark.parametrize("path", ["", "  ", "/no/such/place", "a\0b", "/dev/null", __file__])
-def test_empty_scan_gives_a_reason(bare: Engine, path: str) -> None:
+def test_empty_scan_reports_a_reason(bare: Engine, path: str) -> None:
     found = bare.done("scan", path=path)
     assert found["kind"] == "nothing"
     assert len(found["reason"].splitlines()) == 1
@@ -95,7 +95,7 @@ def test_a_scan_can_be_cancelled(tmp_path: Path) -> None:
         scan_folder(str(tmp_path), check)
 
 
-def test_a_listing_has_the_entries_of_the_picker(bare: Engine, tmp_path: Path) -> None:
+def test_a_listing_contains_the_picker_entries(bare: Engine, tmp_path: Path) -> None:
     for name in ("b.png", "a.JPG", "p.frn.json", "m.onnx", "text.txt", ".hidden.png"):
         (tmp_path / name).touch()
     (tmp_path / "z").mkdir()
@@ -122,7 +122,7 @@ def test_subfolders_are_listed_level_by_level(bare: Engine, tmp_path: Path) -> N
     assert not any("hidden" in name for name in found)
 
 
-def test_a_zip_and_a_csv_hold_classes(
+def test_a_zip_and_a_csv_can_contain_classes(
     bare: Engine, engine: Engine, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     few = {name: paths[:2] for name, paths in list(members.items())[:2]}

@@ -32,7 +32,7 @@ def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine,
         (home / folder).mkdir(parents=True)
         (home / folder / "x.jpg").write_text(text)
     photos = [[str(home / "a" / "x.jpg"), "../jay"], [str(home / "b" / "x.jpg"), "../jay"], ["/nowhere/x.jpg", "owl"]]
-    for _ in range(2):  # the second time, all files already exist
+    for _ in range(2):  # all files already exist the second time
         done = bare.done("sort", folder=str(out), photos=photos)
         assert [path for path, _ in done["failed"]] == ["/nowhere/x.jpg"]
         (jay,) = [path for path in out.iterdir() if path.name != "owl"]
@@ -60,7 +60,7 @@ def test_photo_already_present_through_a_link_is_not_lost(bare: Engine, tmp_path
     assert photo.read_text() == link.read_text() == "1"
 
 
-def test_a_link_is_moved_with_its_target(bare: Engine, tmp_path: Path) -> None:
+def test_a_moved_link_still_leads_to_its_target(bare: Engine, tmp_path: Path) -> None:
     photo, link = tmp_path / "x.jpg", tmp_path / "link.jpg"
     photo.write_text("1")
     link.symlink_to("x.jpg")  # from another folder the path is invalid
@@ -117,14 +117,14 @@ def test_photos_move_to_another_disk_and_back(bare: Engine, tmp_path: Path, othe
     assert not place.exists()
 
 
-def test_edited_photo_of_equal_size_and_time_is_kept(bare: Engine, tmp_path: Path) -> None:
+def test_edited_photo_of_the_same_size_and_time_is_kept(bare: Engine, tmp_path: Path) -> None:
     photo, there = tmp_path / "x.jpg", tmp_path / "out" / "jay" / "x.jpg"
     there.parent.mkdir(parents=True)
     sort = {"folder": str(tmp_path / "out"), "photos": [[str(photo), "jay"]]}
     for path in (photo, there):
         path.write_text("old")
         os.utime(path, (1e9, 1e9))
-    bare.done("sort", **sort)  # compares them
+    bare.done("sort", **sort)  # the two copies are compared
     photo.write_text("new")
     os.utime(photo, (1e9, 1e9))
     done = bare.done("sort", **sort, move=True)
@@ -151,7 +151,7 @@ def test_photo_that_changes_during_a_copy_is_kept(
     assert not place.exists()
 
 
-def test_copy_of_a_photo_removed_during_the_move_is_kept(
+def test_copy_is_kept_if_the_photo_is_removed_during_the_move(
     tmp_path: Path, other_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photo, place = tmp_path / "x.jpg", other_disk / "x.jpg"
@@ -166,10 +166,10 @@ def test_copy_of_a_photo_removed_during_the_move_is_kept(
 
 
 @pytest.mark.parametrize("has_system_call", [True, False])
-def test_file_created_by_another_program_is_not_overwritten(
+def test_file_created_by_a_second_program_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_system_call: bool
 ) -> None:
-    """Two cards have an IMG_1.jpg each, and two programs sort them into one class."""
+    """Two memory cards each contain an IMG_1.jpg, and two programs sort them into the same class."""
     if not has_system_call:
         monkeypatch.setattr(placing, "_rename_no_replace", _unsupported)
     photos = [tmp_path / card / "IMG_1.jpg" for card in ("a", "b")]
@@ -193,7 +193,7 @@ def _unsupported(source: Path, target: Path) -> None:
     raise OSError(errno.ENOSYS, "Function not implemented")
 
 
-def test_moved_photos_return_and_existing_files_are_kept(bare: Engine, tmp_path: Path) -> None:
+def test_photos_can_be_moved_back_and_existing_files_are_kept(bare: Engine, tmp_path: Path) -> None:
     paths = [tmp_path / card / "x.jpg" for card in "abc"]
     for path, content in zip(paths, "112", strict=True):
         path.parent.mkdir()
@@ -215,7 +215,7 @@ def test_moved_photos_return_and_existing_files_are_kept(bare: Engine, tmp_path:
 def test_undo_removes_only_empty_folders_made_by_the_sort(bare: Engine, tmp_path: Path) -> None:
     out, card = tmp_path / "out", tmp_path / "card"
     card.mkdir()
-    (out / "owl").mkdir(parents=True)  # a folder of the user
+    (out / "owl").mkdir(parents=True)  # a folder that the user made
     photos = []
     for verdict, count in (("jay", 2), ("owl", 1), ("wren", 1)):
         for number in range(count):
@@ -250,7 +250,7 @@ def test_undo_removes_the_target_folder_if_the_sort_made_it(bare: Engine, tmp_pa
 
 
 @pytest.mark.parametrize("move", [False, True])
-def test_locked_photo_fails_without_stopping_others(
+def test_locked_photo_fails_without_stopping_the_others(
     bare: Engine, tmp_path: Path, other_disk: Path, monkeypatch: pytest.MonkeyPatch, move: bool
 ) -> None:
     monkeypatch.setattr(locks, "WARN_AFTER", 0.05)
@@ -277,7 +277,7 @@ def test_locked_photo_fails_without_stopping_others(
 def test_photo_is_synced_before_the_original_is_removed(
     bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Sync the file first, then its name in its folder, and the name of each new folder."""
+    """The file is synced first, then its folder entry and that of each new folder."""
     card, out = tmp_path / "card", tmp_path / "out"
     photo, place = card / "x.jpg", out / "jay" / "x.jpg"
     card.mkdir()
@@ -308,7 +308,7 @@ def test_photo_is_synced_before_the_original_is_removed(
         assert {out.stat().st_ino, tmp_path.stat().st_ino} <= set(numbers)
 
 
-def test_the_journal_lists_moves_and_skips_torn_and_changed_lines(bare: Engine, tmp_path: Path) -> None:
+def test_the_journal_lists_moves_and_ignores_incomplete_and_changed_lines(bare: Engine, tmp_path: Path) -> None:
     photo = tmp_path / "x\udcff.jpg"
     photo.write_text("1")
     done = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
@@ -357,7 +357,7 @@ def test_a_move_killed_at_any_step_is_finished_and_loses_nothing(
         places = [path for path in (photo, *folder.rglob("*")) if _content(path) == "photo"]
         assert len(places) == 1 + (kind == "twin" and photo.exists())
         if was_killed:
-            sort()  # the user tries again
+            sort()  # the user repeats the move
         assert photo.exists() == back
         assert {path.name for path in (*folder.rglob("*"), *photo.parent.iterdir())} <= {"x.jpg", "original"}
         if not was_killed:
@@ -431,7 +431,7 @@ def test_the_newest_two_hundred_journals_are_kept(state_folder: Path) -> None:
     assert (folder / "notes.jsonl").exists()
 
 
-def test_a_photo_at_neither_place_after_a_kill_is_reported(tmp_path: Path) -> None:
+def test_a_photo_at_neither_path_after_a_kill_is_reported(tmp_path: Path) -> None:
     source, target = tmp_path / "a.jpg", tmp_path / "jay" / "a.jpg"
     journal = MoveJournal()
     journal._write({"move": str(source), "to": str(target), "bytes": 9})

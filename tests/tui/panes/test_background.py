@@ -37,7 +37,7 @@ def test_new_photos_in_a_watched_folder_are_classified(
         assert [answer["path"] for answer in app.controller.query.answers] == ["/queries/owl-99.jpg"]
         assert str(app.workspace.query_pane.border_title).endswith("watching queries/, 1 new")
         asked = fake_engine.calls.count("query")
-        fake_engine.sizes["/queries/owl-99.jpg"] = 2  # the file was incomplete before, or has changed
+        fake_engine.sizes["/queries/owl-99.jpg"] = 2  # the file was incomplete or has changed
         await driver.until(lambda: fake_engine.calls.count("query") > asked)
         assert len(app.controller.query.answers) == 1
         folders["/queries"].append("album")
@@ -61,7 +61,7 @@ def test_new_photos_in_a_watched_folder_are_classified(
         await driver.until(lambda: app.context.jobs._message.startswith("watching"))
         for entry in app.controller.session.state.classes:
             app.controller.session.delete(entry.id)
-        folders["/queries/album"].append("wren-8.jpg")  # no class is left to compare with
+        folders["/queries/album"].append("wren-8.jpg")  # no class is left for comparison
         await driver.until(lambda: app.workspace.query_pane.watched is None)
         await driver.idle()
         assert any("stopped watching /queries" in note.message for note in app._notifications)

@@ -43,7 +43,7 @@ def test_three_steps_of_the_guide_disappear_when_done(drive: "Drive", lines: Lin
     drive(again)
 
 
-def test_first_sample_exists() -> None:
+def test_first_sample_file_exists() -> None:
     assert (assets_folder() / "samples" / "queries" / FIRST_SAMPLE).is_file()
 
 

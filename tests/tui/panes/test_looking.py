@@ -35,7 +35,7 @@ def test_example_is_enlarged_and_the_next_one_shown(drive: "Drive", lines: Lines
     drive(scenario)
 
 
-def test_the_query_photo_can_be_enlarged(drive: "Drive") -> None:
+def test_query_photo_can_be_enlarged(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         preview = workspace.query_pane.picture.preview
@@ -89,7 +89,7 @@ def test_tiles_grow_and_shrink_by_key(drive: "Drive") -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 6, 40, 10_000])
 @pytest.mark.parametrize("room", [(52, 35), (78, 19), (84, 56), (6, 3), (1, 1)])
-def test_tiles_are_as_large_as_fits(count: int, room: tuple[int, int]) -> None:
+def test_tiles_are_as_large_as_possible(count: int, room: tuple[int, int]) -> None:
     grid = tiled(count, Size(*room))
     assert grid.columns * grid.pitch.width <= max(room[0] + 1, 2)
     smallest = tiled(count, Size(*room), 16)
@@ -99,7 +99,7 @@ def test_tiles_are_as_large_as_fits(count: int, room: tuple[int, int]) -> None:
         assert grid.columns == max((room[0] + 1) // 17, 1)
 
 
-def test_map_is_next_to_the_photo_if_it_fits_or_over_it(drive: "Drive", lines: Lines) -> None:
+def test_map_is_beside_the_photo_if_it_fits_and_otherwise_over_it(drive: "Drive", lines: Lines) -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         picture = workspace.query_pane.picture
@@ -126,7 +126,7 @@ def test_map_is_next_to_the_photo_if_it_fits_or_over_it(drive: "Drive", lines: L
     drive(scenario)
 
 
-def test_eighty_columns_show_one_pane_at_a_time(drive: "Drive") -> None:
+def test_an_80_column_terminal_shows_one_pane_at_a_time(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         panes = [workspace.query_pane, workspace.classes_pane, workspace.photos_pane]

@@ -1,4 +1,4 @@
-"""Reviewing many answers: order, filters, labels, threshold, sorting; classifying more adds to them."""
+"""Reviewing many answers: order, filters, labels, threshold, sorting, and classifying more photos."""
 
 import csv
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def test_completed_work_is_counted() -> None:
     assert summary(items) == "0 seen, 1 labelled, 1 unknown, 1 changed after corrections"
 
 
-def test_class_may_have_the_name_of_a_filter() -> None:
+def test_class_may_have_the_same_name_as_a_filter() -> None:
     items = [item("/a", "unknown", 0.9), item("/b", "unreadable", 0.9)]
     items[0].answer["unknown"] = False
     chosen = {kind: [one.path for one in items if is_one(one)] for kind, is_one in KINDS.items()}
@@ -84,7 +84,7 @@ def test_class_may_have_the_name_of_a_filter() -> None:
     assert summary(items).endswith("0 unknown")
 
 
-def test_classifying_again_adds_and_updates_in_place(drive: Drive) -> None:
+def test_classifying_again_adds_new_answers_and_updates_old_ones_in_place(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         query, workspace = driver.app.controller.query, driver.app.workspace
         for paths in (["/queries/jay-10.jpg"], ["/queries/owl-10.jpg"], ["/queries"], ["/queries/jay-10.jpg"]):
@@ -97,7 +97,7 @@ def test_classifying_again_adds_and_updates_in_place(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_keys_follow_the_review_order_even_after_closing(drive: Drive) -> None:
+def test_keys_follow_the_review_order_even_after_the_review_is_closed(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         assert names(review) == FILES
@@ -115,7 +115,7 @@ def test_keys_follow_the_review_order_even_after_closing(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_many_photos_are_labelled_at_once_and_undone_at_once(drive: Drive, lines: Lines) -> None:
+def test_many_photos_are_labelled_and_undone_in_one_step(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("l", "space", "space", "space", "1")  # jay-10, owl-10, owl-11
@@ -129,13 +129,13 @@ def test_many_photos_are_labelled_at_once_and_undone_at_once(drive: Drive, lines
             "jay": 8,
             "owl": 6,
             "wren": 6,
-        }  # the swan looks like a jay; the broken photo is left out
+        }  # the swan looks like a jay; the broken photo is omitted
         await driver.keys("u", "home", "l", "m")
         await driver.type("wren")
         assert driver.counts["wren"] == 6
         assert review.gallery.cursor == 2  # the next photo is shown
         await driver.keys("h", "2")
-        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # the photo is in one class only
+        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # the photo is in only one class
 
     drive(scenario)
 
@@ -216,7 +216,7 @@ def test_photos_are_copied_into_folders_unless_a_move_is_requested(drive: Drive,
 
 
 def test_class_folders_do_not_depend_on_the_sorted_photos(drive: Drive, fake_engine: FakeEngine) -> None:
-    """Of classes "Jay" and "jay" the first gets the folder Jay, even if photos of the other come first or alone."""
+    """Of the classes "Jay" and "jay", the first gets the folder Jay, even if the other's photos come first or alone."""
 
     async def scenario(driver: Driver) -> None:
         await opened(driver)
@@ -291,7 +291,7 @@ def test_message_says_that_nothing_is_written_without_an_output(drive: Drive, fa
     drive(scenario)
 
 
-def test_results_replace_a_foreign_file_only_on_request(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_results_replace_a_file_not_written_by_frn_only_on_request(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         await opened(driver)
         await driver.keys("l", "3")
@@ -325,7 +325,7 @@ def test_next_photo_is_shown_after_a_label(drive: Drive, lines: Lines) -> None:
     drive(scenario)
 
 
-def test_every_answer_shows_rival_and_nearest_example(drive: Drive, lines: Lines) -> None:
+def test_every_answer_shows_its_rival_class_and_nearest_example(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         await opened(driver)
         await driver.keys("l")
@@ -370,7 +370,7 @@ def test_summary_and_caption_are_not_cut(drive: Drive, lines: Lines, size: tuple
     drive(scenario, size=size)
 
 
-def test_none_of_these_is_kept_sorted_separately_and_undone(
+def test_none_of_these_is_kept_sorted_separately_and_can_be_undone(
     drive: Drive, fake_engine: FakeEngine, lines: Lines
 ) -> None:
     async def scenario(driver: Driver) -> None:
@@ -442,7 +442,7 @@ def test_photos_fill_the_review(
         await driver.keys("L")
 
         def whole() -> int:
-            return "\n".join(lines(driver.app)).count("jay 0.90") - 1  # one name is also in the line of details
+            return "\n".join(lines(driver.app)).count("jay 0.90") - 1  # one name also appears in the details line
 
         assert whole() >= least
         if size == (140, 40):
@@ -454,7 +454,9 @@ def test_photos_fill_the_review(
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_enlarged_photo_is_labelled_and_closed_step_by_step(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
+def test_enlarged_photo_can_be_labelled_and_closed_step_by_step(
+    drive: Drive, lines: Lines, size: tuple[int, int]
+) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("l", "enter")
@@ -491,7 +493,7 @@ def test_v_extends_the_selection_and_an_empty_list_says_why(drive: Drive, lines:
     drive(scenario)
 
 
-def test_review_photos_get_their_images(drive: Drive) -> None:
+def test_review_photos_receive_their_images(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.until(lambda: len(review.gallery._tiles._pictures) == 5)  # all photos except the broken one
@@ -499,7 +501,7 @@ def test_review_photos_get_their_images(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_n_goes_to_the_next_answer_in_doubt(drive: Drive) -> None:
+def test_n_goes_to_the_next_doubtful_answer(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("n")
@@ -536,7 +538,7 @@ def test_answers_are_judged_together_on_request(
     drive(scenario)
 
 
-def test_table_has_an_image_in_each_row_and_sorts_by_its_columns(drive: Drive, lines: Lines) -> None:
+def test_table_shows_an_image_in_each_row_and_is_sorted_by_its_columns(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("g")

@@ -1,4 +1,4 @@
-"""Keys that other tests do not press, and the confirmation of large changes."""
+"""Keys that no other test presses, and the confirmation of large changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def test_m_assigns_a_class_by_name(drive: "Drive") -> None:
     drive(scenario)
 
 
-def test_d_deletes_a_class_only_with_classes_in_focus(drive: "Drive") -> None:
+def test_d_deletes_a_class_only_if_the_classes_pane_is_focused(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         before = driver.counts
@@ -97,7 +97,7 @@ def test_an_invalid_number_of_examples_is_reported(drive: "Drive", fake_engine: 
     drive(scenario)
 
 
-def test_drawing_mode_has_a_key(drive: "Drive") -> None:
+def test_drawing_mode_can_be_changed_by_key(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app, workspace = driver.app, driver.app.workspace
         picture, photos = workspace.query_pane.picture, workspace.photos_pane
@@ -134,7 +134,7 @@ def test_drawing_mode_has_a_key(drive: "Drive") -> None:
     drive(scenario)
 
 
-def test_none_of_these_does_not_change_the_threshold(drive: "Drive") -> None:
+def test_answering_none_of_these_keeps_the_threshold(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         controller, workspace = driver.app.controller, driver.app.workspace
         await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
@@ -223,7 +223,7 @@ def test_the_picker_lays_out_only_visible_entries(
         await driver.pilot.press("space", "pagedown", "space", "end")
         assert "elk-09999.jpg" in laid_out
         assert len(picker.marked) == 2
-        assert not any("✓" in line for line in lines(app))  # the end of the list on the screen
+        assert not any("✓" in line for line in lines(app))  # the end of the displayed list
         await driver.pilot.press("space")
         assert any("✓▫ elk-09999.jpg" in line for line in lines(app))
 
@@ -412,7 +412,7 @@ def test_misfits_are_listed_likeliest_first_and_can_be_moved(drive: "Drive") -> 
         await driver.keys("exclamation_mark")
         assert pane.gallery.paths == ["/photos/wren/wren-2.jpg", "/photos/jay/jay-3.jpg"]
         assert "misfits of all classes 2" in str(pane.border_title)
-        assert not driver.app.workspace.query_pane.region  # its room is for the photos
+        assert not driver.app.workspace.query_pane.region  # its space is used for the photos
         await driver.keys("2")
         assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
         await driver.keys("escape")
@@ -447,7 +447,7 @@ def test_n_goes_from_the_likeliest_mistake_to_the_next_in_any_class(drive: "Driv
     drive(scenario)
 
 
-def test_unknown_photos_become_classes_by_groups(drive: "Drive", fake_engine: "FakeEngine") -> None:
+def test_groups_of_unknown_photos_become_classes(drive: "Drive", fake_engine: "FakeEngine") -> None:
     def group(tell: object, paths: list[str]) -> list[list[str]]:
         return [paths]
 
@@ -463,7 +463,7 @@ def test_unknown_photos_become_classes_by_groups(drive: "Drive", fake_engine: "F
     drive(scenario)
 
 
-def test_a_folder_that_is_opened_has_names_and_counts_before_its_photos_are_read(
+def test_class_names_and_counts_of_an_opened_folder_appear_before_its_photos_are_read(
     drive: "Drive", fake_engine: "FakeEngine", lines: "Callable[[Any], list[str]]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = {f"/many/{name}": [f"{name}-{i}.jpg" for i in range(300)] for name in ("elk", "fox")}

@@ -29,7 +29,9 @@ def contrast(style: Style) -> float:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_text_has_a_contrast_of_4_5_and_borders_of_3(theme: str, drive: Drive, lines: Any, styles: Any) -> None:
+def test_text_has_a_contrast_of_at_least_4_5_and_borders_of_at_least_3(
+    theme: str, drive: Drive, lines: Any, styles: Any
+) -> None:
     poor: dict[str, float] = {}
 
     async def scenario(driver: Driver) -> None:

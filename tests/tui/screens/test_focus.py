@@ -1,4 +1,4 @@
-"""The focus after classifying, and what the dialogs remember and distinguish."""
+"""The focus after classifying, and what dialogs remember and distinguish."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ def test_a_digit_labels_the_query(drive: "Drive", size: tuple[int, int]) -> None
 
         workspace.classes_pane.list.focus()
         await driver.keys("1")
-        assert (driver.counts["jay"], driver.counts["wren"]) == (7, before)  # it was labelled a wren
+        assert (driver.counts["jay"], driver.counts["wren"]) == (7, before)  # it was labelled as a wren
         workspace.photos_pane.gallery.focus()
         await driver.pilot.pause()
         assert "1-9: move" in workspace.context.jobs.hint
@@ -57,7 +57,7 @@ def test_file_picker_starts_in_the_last_folder(drive: "Drive") -> None:
     drive(scenario)
 
 
-def test_classes_pane_in_focus_is_resized(drive: "Drive") -> None:
+def test_focused_classes_pane_is_resized(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         workspace.focus_pane("classes")

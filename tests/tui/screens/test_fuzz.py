@@ -1,4 +1,4 @@
-"""Random keys, pastes, clicks and sizes on an engine that is slow and sometimes fails.
+"""Random keys, pastes, clicks and sizes with an engine that is slow and sometimes fails.
 
 `FRN_FUZZ=20x2000` runs 20 seeds of 2,000 events.
 """

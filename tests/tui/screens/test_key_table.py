@@ -1,4 +1,4 @@
-"""Every key does what the table says, for any focused pane or screen."""
+"""Every key does what the table says, in any focused pane or screen."""
 
 import tomllib
 from pathlib import Path
@@ -15,7 +15,7 @@ from textual.widgets import Static
 from tests.tui.conftest import Drive, Driver
 
 
-def test_keys_of_the_table_are_unique() -> None:
+def test_keys_in_the_table_are_unique() -> None:
     keys = [key for row in TABLE.values() for key in row.keys.split(",")]
     assert len(set(keys)) == len(keys)
     assert all(key.meaning and key.meaning[0].islower() for key in TABLE.values())
@@ -52,7 +52,7 @@ def test_every_key_runs_its_own_action_in_every_pane_and_in_the_review(
     drive(scenario)
 
 
-def test_every_row_has_a_handler_and_in_the_review_nothing_else_is_done(drive: Drive) -> None:
+def test_every_row_has_a_handler_and_the_review_handles_nothing_else(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.app.workspace.query_pane.ask_now(["/queries"])
         handlers = [*driver.app.workspace.handlers(), Review]
@@ -70,7 +70,7 @@ def test_every_row_has_a_handler_and_in_the_review_nothing_else_is_done(drive: D
     drive(scenario)
 
 
-def test_the_line_of_keys_has_only_what_can_work_now(drive: Drive) -> None:
+def test_the_key_line_lists_only_keys_that_currently_work(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         workspace = driver.app.workspace
 
@@ -96,7 +96,7 @@ def test_the_line_of_keys_has_only_what_can_work_now(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_a_line_says_what_a_digit_would_do_now(drive: Drive) -> None:
+def test_a_line_says_what_a_digit_key_would_do(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         workspace, jobs = driver.app.workspace, driver.app.context.jobs
         await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
@@ -114,13 +114,13 @@ def test_a_line_says_what_a_digit_would_do_now(drive: Drive) -> None:
     drive(scenario)
 
 
-def test_the_docs_have_the_table() -> None:
+def test_the_docs_contain_the_table() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "app-keys.md").read_text(encoding="utf-8")
     missing = [name for name, row in BOUND.items() if not name.startswith("class-") and row.meaning not in text]
     assert missing == []
 
 
-def test_the_table_has_the_form_of_a_file_of_the_users_own() -> None:
+def test_the_table_has_the_same_format_as_a_custom_key_file() -> None:
     text = (Path(__file__).parents[3] / "tui/frn_tui/settings/keys.toml").read_text(encoding="utf-8")
     assert set(tomllib.loads(text)["Classify"]) <= BOUND.keys()
     assert "space" in FIXED

@@ -1,6 +1,6 @@
 """Every screen matches the stored text beside the tests, and its key hints are true.
 
-`FRN_SNAPSHOTS=write pytest tests/tui/screens/test_screens.py` rewrites the texts: read the changes before you keep
+`FRN_SNAPSHOTS=write pytest tests/tui/screens/test_screens.py` rewrites the texts; review the changes before you keep
 them.
 """
 
@@ -180,7 +180,7 @@ def test_screens_match_their_stored_text(
     drive(scenario, size=size)
 
 
-def test_the_fixed_keys_of_the_table_are_bound_by_lists_and_the_app(drive: "Drive") -> None:
+def test_fixed_keys_in_the_table_are_bound_by_lists_and_the_app(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         nodes = [driver.app, driver.app.workspace.photos_pane.gallery]
         assert {key for node in nodes for key in node._bindings.key_to_bindings} >= FIXED
@@ -188,9 +188,7 @@ def test_the_fixed_keys_of_the_table_are_bound_by_lists_and_the_app(drive: "Driv
     drive(scenario, size=(80, 24))
 
 
-def test_help_shows_the_keys_that_are_in_use(
-    drive: "Drive", private_state: Path, lines: Callable[[Any], list[str]]
-) -> None:
+def test_help_shows_the_current_keys(drive: "Drive", private_state: Path, lines: Callable[[Any], list[str]]) -> None:
     keys_path().parent.mkdir(parents=True, exist_ok=True)
     keys_path().write_text('ask = "Q"\nthreshold-down = "vertical_line,f7"\nclass-3 = "F"\n')
 

@@ -1,4 +1,4 @@
-"""Remembered settings, the settings screen, and keys of the user."""
+"""Remembered settings, the settings screen, and custom keys."""
 
 from functools import partial
 from pathlib import Path
@@ -42,8 +42,8 @@ def test_settings_are_remembered(private_state: Path) -> None:
     "text",
     ["{", "[]", "null", '{"images": "sixel"}', '{"threshold": 7}', '{"recent": [2]}', "[" * 9999],
 )
-def test_invalid_settings_file_is_reported_and_left_alone(private_state: Path, text: str) -> None:
-    """Someone may have edited the file; a wrong comma should not lose all of it."""
+def test_invalid_settings_file_is_reported_and_left_unchanged(private_state: Path, text: str) -> None:
+    """A user may have edited the file; a misplaced comma should not discard all of it."""
     private_state.mkdir()
     settings_path().write_text(text)
     settings = Settings.read()
@@ -78,7 +78,9 @@ def test_unusable_entries_are_reported_and_skipped(
     assert all(part in trouble for part, trouble in zip(bad, troubles, strict=True))
 
 
-def test_own_keys_work_and_are_read_again_without_a_restart(drive: Drive, private_state: Path, told: list[str]) -> None:
+def test_custom_keys_work_and_are_reloaded_without_a_restart(
+    drive: Drive, private_state: Path, told: list[str]
+) -> None:
     keys_path().parent.mkdir(parents=True, exist_ok=True)
     keys_path().write_text('ask = "q"\nundo = "ctrl+z,U"\nadd = "m"\n')
 
@@ -133,8 +135,8 @@ def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> N
         await driver.keys("escape")
         await change(driver, "classify photos or", "u")
         await change(driver, "undo the last step", "backspace")
-        assert read_own_keys()[0] == {"undo": "U", "ask": "u"}  # its usual key is taken
-        await change(driver, "classify photos or", "a")  # is the key of add
+        assert read_own_keys()[0] == {"undo": "U", "ask": "u"}  # its default key is in use
+        await change(driver, "classify photos or", "a")  # the key for adding photos
         assert read_own_keys()[0] == {"undo": "U", "ask": "u"}
         await change(driver, "classify photos or", "backspace")
         await change(driver, "undo the last step", "backspace")
@@ -197,7 +199,7 @@ def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: P
     assert (kept.theme, kept.images, kept.model, kept.threshold) == ("gruvbox", "ascii", "/m/mine.onnx", 0.625)
 
 
-def test_sizes_are_kept_between_starts(drive: Drive, private_state: Path) -> None:
+def test_sizes_are_remembered_between_sessions(drive: Drive, private_state: Path) -> None:
     async def change(driver: Driver) -> None:
         await driver.keys("tab", "right_parenthesis", "right_parenthesis", "right_curly_bracket")
 
@@ -237,7 +239,7 @@ def test_mirror_images_can_be_set_by_setting_flag_and_undoable_edit(
     drive(said, app=lambda place, **more: FrnApp(place, tta="none", **more))
 
 
-def test_a_missing_model_of_the_settings_is_reported(
+def test_a_missing_model_in_the_settings_is_reported(
     drive: Drive, private_state: Path, fake_engine: FakeEngine, told: list[str]
 ) -> None:
     from frn_tui.client.protocol import EngineError

@@ -1,4 +1,4 @@
-"""Only differences are written, text before images."""
+"""Only changed cells are written, text before images."""
 
 import itertools
 import re
@@ -63,7 +63,7 @@ def test_text_is_written_before_images() -> None:
     assert not cells.is_stale
 
 
-def test_wide_and_combining_characters_stay_in_their_cells() -> None:
+def test_wide_and_combining_characters_stay_within_their_cells() -> None:
     cells = CellBuffer()
     cells.take(update("漢字é x"), 7, 1)
     assert written(cells) == [(1, 1, "漢字é x")]
@@ -122,8 +122,8 @@ def test_only_the_colour_that_changes_is_written() -> None:
     assert cells.written(ColorSystem.TRUECOLOR, EVERYTHING)[0].count("48;2;64;80;96") == 1
 
 
-def test_an_update_without_changes_forgets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Textual also reports that nothing has changed, for instance after a dialogue is closed."""
+def test_an_update_without_changes_discards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Textual also reports updates in which nothing has changed, for instance after a dialog is closed."""
     app = CellApp()
     app._driver, app._running = SimpleNamespace(is_headless=False, is_inline=False), True  # type: ignore[assignment]
     monkeypatch.setattr(app.cells, "forget", lambda: pytest.fail("everything would be painted again"))

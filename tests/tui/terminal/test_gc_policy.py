@@ -1,4 +1,4 @@
-"""Garbage collection; in a separate process, because it concerns the whole process."""
+"""Garbage collection, tested in a separate process because it affects the whole process."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Pasted paths of dropped files, and typed paths."""
+"""Pasted paths from dropped files, and typed paths."""
 
 from pathlib import Path
 

@@ -49,7 +49,7 @@ def test_every_mark_is_a_zero_width_combining_character() -> None:
     assert all(cell_len(PLACEHOLDER + mark * 3) == 1 for mark in MARKS)
 
 
-def test_a_line_of_placeholders_is_cut_between_cells() -> None:
+def test_a_placeholder_line_is_cut_between_cells() -> None:
     line = cells.segments(placeholders(picture(), Style())[1])
     strip = Strip(line)
     assert strip.cell_length == 3
@@ -71,7 +71,7 @@ def test_terminal_gets_pixels_before_their_placeholders() -> None:
     cell, style = placeholders(shown, Style(bgcolor="#101010"))[0][0]
     assert style.color is not None
     assert int(number) == MARKS.index(cell[3]) << 24 | (style.color.number or 0)
-    assert "38;5;" in style.render("x")  # a colour of the table, which tmux leaves unchanged
+    assert "38;5;" in style.render("x")  # a palette colour, which tmux leaves unchanged
     assert 16 <= (style.color.number or 0) <= 255
 
 
@@ -134,7 +134,7 @@ def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[Any], l
     drive(look, app=app_with(images))
 
 
-def test_option_overrides_the_terminals_answer(drive: Any) -> None:
+def test_option_overrides_the_answer_from_the_terminal(drive: Any) -> None:
     async def hear(user: Any) -> None:
         app = user.app
         await app.hear(Answered(name="kitty(0.41.1)", cell=(9, 18)))

@@ -16,7 +16,7 @@ MESSAGE = {
 }
 
 
-def test_a_picture_is_read_from_a_message() -> None:
+def test_an_image_is_read_from_a_message() -> None:
     message = {**MESSAGE, "cells": base64.b64encode(bytes(range(14))).decode()}
     picture = convert(message, Picture)
     assert picture == Picture(
@@ -24,7 +24,7 @@ def test_a_picture_is_read_from_a_message() -> None:
     )
 
 
-def test_a_non_picture_is_refused() -> None:
+def test_a_message_that_is_not_an_image_is_refused() -> None:
     with pytest.raises(ValueError, match="3 bytes are not 2 x 1 cells"):
         convert({**MESSAGE, "cells": "AAAA"}, Picture)
     with pytest.raises(ValueError, match="base64"):
@@ -46,7 +46,7 @@ def test_image_fits_an_area_and_keeps_its_aspect_ratio(room: tuple[int, int], si
     assert (fitted.columns, fitted.rows) == size
 
 
-def test_visible_point_maps_to_its_cell_or_none() -> None:
+def test_visible_point_maps_to_its_cell_and_any_other_to_none() -> None:
     picture = Picture("half", 10, 10, bytes(700), seen=(0.2, 0.1, 0.8, 0.9))
     assert picture.cell_at(0.5, 0.5) == (5, 5)
     assert picture.cell_at(0.01, 0.01) == (2, 1)

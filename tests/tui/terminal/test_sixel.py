@@ -1,4 +1,4 @@
-"""Sixel: the pixels of an image, and of any part of a line in place of its placeholders."""
+"""Sixel: the pixels of an image, or of any part of a row, replace its placeholders."""
 
 import re
 from typing import Any
@@ -89,7 +89,7 @@ def written(strip: Strip) -> str:
     return "".join(style.render(text) if style else text for text, style, _ in strip)
 
 
-def test_a_picture_writes_its_pixels_and_keeps_the_text_around_it(photo: np.ndarray[Any, Any]) -> None:
+def test_an_image_writes_its_pixels_and_keeps_the_text_around_it(photo: np.ndarray[Any, Any]) -> None:
     graphics = Graphics()
     picture = shown(photo, 5, graphics)
     line = cells.segments(placeholders(picture, Style(bgcolor="#102030"))[2])
@@ -106,7 +106,7 @@ def test_a_picture_writes_its_pixels_and_keeps_the_text_around_it(photo: np.ndar
     assert "     " in gone
 
 
-def test_wide_row_is_drawn_in_pieces_for_xterm() -> None:
+def test_wide_row_is_drawn_in_chunks_for_xterm() -> None:
     photo = np.zeros((51, 2000, 3), dtype=np.uint8)
     graphics = Graphics()
     picture = shown(photo, 100, graphics)

@@ -1,4 +1,4 @@
-"""Answers of a terminal are removed from the typed keys, and decide how images are drawn."""
+"""Answers from a terminal are removed from typed keys, and determine how images are drawn."""
 
 import os
 import re
@@ -15,7 +15,7 @@ ANSWERS = "\x1bP1$r0;48:2::1:2:3m\x1b\\\x1bP>|XTerm(379)\x1b\\\x1b[6;17;8t\x1b[?
 
 
 @pytest.mark.parametrize("cut", range(1, len(ANSWERS)))
-def test_terminal_answers_are_removed_from_typed_input_wherever_they_are_cut(cut: int) -> None:
+def test_terminal_answers_are_removed_from_typed_input_wherever_they_are_split(cut: int) -> None:
     answers = Answers()
     parts = [answers.taken(part) for part in ("a" + ANSWERS[:cut], ANSWERS[cut:] + "b")]
     found = [answer for _, some in parts for answer in some]
@@ -30,7 +30,7 @@ def test_terminal_answers_are_removed_from_typed_input_wherever_they_are_cut(cut
     assert [answer.can for answer in found if answer.can] == [("63", "1", "4", "22")]
 
 
-def test_terminal_that_changes_a_colour_has_no_true_colour() -> None:
+def test_terminal_that_changes_a_colour_does_not_support_true_colour() -> None:
     for style in ("\x1bP1$r0;48:5:16m\x1b\\", "\x1bP0$r\x1b\\"):
         assert [answer.has_true_colour for answer in Answers().taken(style)[1]] == [False]
 
@@ -68,7 +68,7 @@ def test_terminal_answers_select_the_drawing_mode(name: str, can: str, in_tmux: 
         (b"\x1bP>|XTerm(379)\x1b\\\x1b[6;18;9t\x1b[?63;4c", rb'\x1bP0;1q"1;1;\d+;18#'),
     ],
 )
-def test_the_app_asks_once_and_draws_pixels(private_state: Path, answers: bytes, drawn: bytes) -> None:
+def test_the_app_queries_the_terminal_once_and_draws_pixels(private_state: Path, answers: bytes, drawn: bytes) -> None:
     master, slave = os.openpty()
     environ = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TMUX")}
     app = subprocess.Popen(

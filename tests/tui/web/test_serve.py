@@ -1,4 +1,4 @@
-"""`frn-tui --web` as people start it: a process that serves a page."""
+"""`frn-tui --web` as users start it: a process that serves a page."""
 
 import asyncio
 import os
@@ -57,7 +57,7 @@ async def visit(address: str, origin: str) -> bytes:
 
 
 def children(pid: int) -> set[int]:
-    """Return the processes below a process."""
+    """Return all descendants of a process."""
     found = processes.run(["ps", "-eo", "pid=,ppid="], check=True).stdout.split()
     parents = dict(zip(map(int, found[::2]), map(int, found[1::2]), strict=True))
     below = {pid}
@@ -89,7 +89,7 @@ def test_page_responds_and_leaves_no_processes(server: tuple[subprocess.Popen[st
             below = children(process.pid)
             assert below
             process.send_signal(signal.SIGTERM)
-            async for _ in socket:  # confirm the end, like a browser
+            async for _ in socket:  # confirm closing, as a browser does
                 pass
             await asyncio.to_thread(process.wait, 20)
             return below
@@ -103,11 +103,11 @@ def test_page_responds_and_leaves_no_processes(server: tuple[subprocess.Popen[st
     assert not any(map(running, below))
 
 
-def test_keys_and_images_work_at_once_and_reload_ends_the_old_session(
+def test_keys_and_images_work_immediately_and_reloading_ends_the_old_session(
     server: tuple[subprocess.Popen[str], str],
 ) -> None:
     process, address = server
-    assert "googleapis" not in page(address)  # nothing is loaded from other hosts
+    assert "googleapis" not in page(address)  # nothing is loaded from external hosts
 
     async def come_and_come_again() -> None:
         import aiohttp
@@ -130,12 +130,12 @@ def test_keys_and_images_work_at_once_and_reload_ends_the_old_session(
 
 
 def engines(pid: int) -> set[int]:
-    """Return the engines below a process."""
+    """Return the engines among the descendants of a process."""
     found = processes.run(["ps", "-eo", "pid=,args="], check=True).stdout.splitlines()
     return {int(line.split()[0]) for line in found if "frn_tui.engine" in line} & children(pid)
 
 
-def test_every_visitor_has_an_engine_and_other_origins_are_refused(
+def test_every_visitor_gets_an_engine_and_other_origins_are_refused(
     server: tuple[subprocess.Popen[str], str],
 ) -> None:
     process, address = server
@@ -182,14 +182,14 @@ def test_every_visitor_has_an_engine_and_other_origins_are_refused(
     asyncio.run(visits())
 
 
-def test_missing_extra_gives_one_line_with_the_install_command() -> None:
+def test_missing_extra_gives_a_one_line_error_with_the_install_command() -> None:
     code = "import sys; sys.modules['textual_serve'] = None; sys.argv = ['frn-tui', '--web', '--port', '0']; "
     found = processes.run([sys.executable, "-c", code + "from frn_tui.main import run; run()"])
     assert found.returncode == 1
     assert found.stderr == f"error: --web needs textual-serve, which is not installed: {install_command('web')}\n"
 
 
-def test_used_port_gives_one_line(server: tuple[subprocess.Popen[str], str]) -> None:
+def test_used_port_gives_a_one_line_error(server: tuple[subprocess.Popen[str], str]) -> None:
     _, address = server
     page(address)
     port = address.rpartition(":")[2]

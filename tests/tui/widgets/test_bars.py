@@ -38,11 +38,11 @@ def seen(lines: Lines, pilot: Pilot[None]) -> list[str]:
     ("share", "drawn"),
     [(0.0, "    "), (1.0, "████"), (0.5, "██  "), (1 / 32, "▏   "), (7 / 32, "▉   "), (9 / 32, "█▏  "), (2.0, "████")],
 )
-def test_bars_have_a_resolution_of_an_eighth_cell(share: float, drawn: str) -> None:
+def test_bars_have_a_resolution_of_an_eighth_of_a_cell(share: float, drawn: str) -> None:
     assert bar(share, 4) == drawn
 
 
-def test_bar_of_nan_is_empty() -> None:
+def test_bar_for_nan_is_empty() -> None:
     assert bar(float("nan"), 3) == "   "
 
 
@@ -64,7 +64,7 @@ def test_answer_classes_and_gauge_are_shown(play: Play, lines: Lines) -> None:
     play(bars, scenario, size=(48, 8))
 
 
-def test_unknown_is_printed_as_a_word(play: Play, lines: Lines) -> None:
+def test_unknown_photo_is_labelled_unknown(play: Play, lines: Lines) -> None:
     bars = Bars()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -75,7 +75,7 @@ def test_unknown_is_printed_as_a_word(play: Play, lines: Lines) -> None:
     play(bars, scenario, size=(48, 8))
 
 
-def test_equal_rounded_shares_get_a_decimal(play: Play, lines: Lines) -> None:
+def test_shares_that_round_to_the_same_value_get_a_decimal(play: Play, lines: Lines) -> None:
     bars = Bars()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -169,7 +169,9 @@ def test_a_click_sets_the_mark(play: Play) -> None:
 
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "ansi-dark", "ansi-light"])
-def test_no_color_shows_everything(play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str) -> None:
+def test_everything_is_shown_without_colours(
+    play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str
+) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     bars = Bars()
 

@@ -38,7 +38,7 @@ def ground(style: Style) -> tuple[int, ...]:
         ({"TERM": "xterm-256color"}, "256", "half"),
     ],
 )
-def test_the_picture_mode_follows_the_terminals_answer(
+def test_drawing_mode_follows_the_answer_from_the_terminal(
     environ: dict[str, str], color_system: str | None, mode: Mode
 ) -> None:
     assert default_mode(environ, color_system) == mode
@@ -93,19 +93,19 @@ def test_the_frame_marks_exactly_what_the_network_sees() -> None:
     assert ["".join(char for char, _ in line) for line in near] == [plain] * 10
 
 
-def test_error_map_digits_are_deciles() -> None:
+def test_digits_in_the_error_map_are_deciles() -> None:
     assert [decile(v, 0.0, 1.0) for v in (-1.0, 0.0, 0.099, 0.1, 0.55, 0.999, 1.0, 7.0)] == list("00015999")
     assert decile(3.0, 3.0, 3.0) == "0"
     assert decile(float("nan"), 0.0, 1.0) == "?"
 
 
-def test_segments_join_cells_of_one_style() -> None:
+def test_segments_join_cells_of_the_same_style() -> None:
     other = Style(bold=True)
     joined = cells.segments([("a", PLAIN), ("b", PLAIN), ("c", other)])
     assert [segment.text for segment in joined] == ["ab", "c"]
 
 
-def test_colours_equal_those_of_rich() -> None:
+def test_colours_equal_those_from_rich() -> None:
     style = draw(Picture("half", 1, 1, bytes([1, 1, 2, 3, 254, 16, 0])), PLAIN, dark=True)[0][0][1]
     assert style == Style(color="#010203", bgcolor="#fe1000")
     assert style.color == Color.from_rgb(1, 2, 3)

@@ -30,7 +30,7 @@ def chosen(told: Told) -> list[int]:
     return [message.class_id for message in told if isinstance(message, ClassList.Chosen)]
 
 
-def test_a_line_per_class(play: Play, lines: Lines) -> None:
+def test_each_class_has_a_line(play: Play, lines: Lines) -> None:
     classes = ClassList()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -137,7 +137,7 @@ def test_click_chooses_a_class(play: Play) -> None:
     play(classes, scenario, size=(26, 10))
 
 
-def test_new_counts_do_not_scroll(play: Play) -> None:
+def test_updating_counts_does_not_scroll_the_list(play: Play) -> None:
     classes = ClassList()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
@@ -154,7 +154,7 @@ def test_new_counts_do_not_scroll(play: Play) -> None:
     play(classes, scenario, size=(26, 10))
 
 
-def test_odd_names_stay_on_their_line(play: Play, lines: Lines) -> None:
+def test_unusual_names_stay_on_one_line(play: Play, lines: Lines) -> None:
     classes = ClassList()
     names = ["\x1b[2J", "a\nb", "\u202eb", "[bold red]x[/]", "\udcff", "[@click=app.quit]x"]
 

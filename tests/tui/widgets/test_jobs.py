@@ -84,7 +84,7 @@ def test_control_characters_in_text_are_escaped(play: Play, lines: Lines) -> Non
     play(job, scenario, size=(80, 2))
 
 
-def test_durations_have_a_fitting_unit() -> None:
+def test_durations_have_a_suitable_unit() -> None:
     assert [duration(s) for s in (-1, 0, 1.94, 9.97, 45.4, 89, 100, 3600, 7200)] == [
         "0.0 s",
         "0.0 s",

@@ -1,4 +1,4 @@
-"""Keys that arrive before a list is laid out, or after a screen was closed."""
+"""Keys that arrive before a list is laid out or after a screen is closed."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.tui.conftest import Drive, Driver
 
 
-def test_page_keys_do_nothing_without_space(play: Callable[..., None]) -> None:
+def test_page_keys_do_nothing_in_a_hidden_list(play: Callable[..., None]) -> None:
     options = Options("a", "b", "c")
     options.display = False
 
@@ -33,7 +33,7 @@ def test_page_keys_do_nothing_without_space(play: Callable[..., None]) -> None:
     play(options, scenario)
 
 
-def test_page_keys_do_nothing_in_a_palette_without_space(drive: "Drive") -> None:
+def test_page_keys_do_nothing_in_a_palette_before_layout(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         for show in (app.action_command_palette, app.search_themes):
@@ -51,7 +51,7 @@ def test_page_keys_do_nothing_in_a_palette_without_space(drive: "Drive") -> None
     drive(scenario, size=(80, 24))
 
 
-def test_closed_palette_does_not_search(drive: "Drive") -> None:
+def test_a_closed_palette_does_not_search(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         app.action_command_palette()

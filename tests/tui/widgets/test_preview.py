@@ -46,7 +46,7 @@ def test_every_mode_fills_every_size(play: Play, lines: Lines, size: tuple[int, 
     play(preview, scenario, size=size)
 
 
-def test_preview_requests_its_size_again_only_when_it_changes(play: Play) -> None:
+def test_preview_requests_a_new_image_only_when_its_size_or_mode_changes(play: Play) -> None:
     preview = Preview(mode="half")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
@@ -68,7 +68,7 @@ def test_preview_requests_its_size_again_only_when_it_changes(play: Play) -> Non
     play(preview, scenario)
 
 
-def test_image_of_another_size_is_shown_until_the_right_one_arrives(play: Play, styles: Styles) -> None:
+def test_image_of_a_different_size_is_shown_until_the_right_one_arrives(play: Play, styles: Styles) -> None:
     preview = Preview(mode="half")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
@@ -114,7 +114,7 @@ def test_wheel_zooms_around_the_pointer_and_dragging_moves(play: Play) -> None:
         await pilot._post_mouse_events([events.MouseScrollUp], offset=(20, 6))
         assert preview.zoom == 1.25
         x, y = preview.centre
-        share = (20.5 / 80, 6.5 / 24)  # the part of the photo under the pointer, before and after
+        share = (20.5 / 80, 6.5 / 24)  # the part of the photo under the pointer before and after
         assert x - 0.4 + 0.8 * share[0] == pytest.approx(share[0])
         assert y - 0.4 + 0.8 * share[1] == pytest.approx(share[1])
         preview.look_at(2.0)
@@ -128,7 +128,7 @@ def test_wheel_zooms_around_the_pointer_and_dragging_moves(play: Play) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES[:-1])
-def test_numbers_stand_at_the_centre_of_their_parts(play: Play, lines: Lines, mode: Mode) -> None:
+def test_numbers_are_centred_in_their_blocks(play: Play, lines: Lines, mode: Mode) -> None:
     preview = Preview(mode=mode)
     grid = [[5.0 * i + j for j in range(5)] for i in range(5)]
 
@@ -170,7 +170,7 @@ def test_numbers_contrast_with_the_image(
 def test_no_color_gives_ascii_without_a_crash(
     play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str
 ) -> None:
-    """A segment without a style ends the app there."""
+    """A segment without a style would end the app there."""
     monkeypatch.setenv("NO_COLOR", "1")
     preview = Preview(mode="ascii")
 

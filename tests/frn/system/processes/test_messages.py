@@ -1,4 +1,4 @@
-"""Messages to another process and back are unchanged, for any file name."""
+"""Messages to a child process and back are unchanged, for any file name."""
 
 import io
 import os
@@ -23,7 +23,7 @@ STATE = State(
 
 
 @pytest.mark.parametrize("state", [State(), STATE, State(STATE.classes, None, 99)])
-def test_state_survives_a_round_trip(state: State) -> None:
+def test_state_is_unchanged_by_a_round_trip(state: State) -> None:
     line = encode({"state": state})
     assert line.isascii()
     assert line.count(b"\n") == 1
@@ -36,7 +36,7 @@ class Cells:
     at: tuple[int, int] = (0, 0)
 
 
-def test_bytes_and_tuples_survive_a_round_trip() -> None:
+def test_bytes_and_tuples_are_unchanged_by_a_round_trip() -> None:
     cells = Cells(bytes(range(256)), (3, 4))
     assert convert(decode(encode({"cells": cells}))["cells"], Cells) == cells
 
@@ -53,7 +53,7 @@ def test_bytes_and_tuples_survive_a_round_trip() -> None:
         {"classes": [{"id": 1e999, "name": "x", "supports": []}], "threshold": None, "next_id": 2},
     ],
 )
-def test_invalid_state_is_refused_with_its_place(document: object) -> None:
+def test_invalid_state_is_refused_with_its_location(document: object) -> None:
     with pytest.raises(ValueError, match=r"Expected|missing"):
         convert(document, State)
 

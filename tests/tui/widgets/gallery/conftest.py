@@ -1,4 +1,4 @@
-"""A gallery and its messages."""
+"""A gallery and the messages that it sends."""
 
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +49,7 @@ def gallery() -> Gallery:
 
 
 def picture(path: str, colour: bytes = bytes(3), mode: Mode = "half") -> tuple[RenderPreview, Picture]:
-    """Request a tile of the gallery above, and return the result."""
+    """Request a tile from the gallery above, and return the result."""
     return RenderPreview(path, 16, 7, mode), Picture(mode, 16, 7, (b"\x01" + 2 * colour) * 16 * 7)
 
 

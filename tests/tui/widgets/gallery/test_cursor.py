@@ -64,7 +64,7 @@ def test_space_selects_and_moves_on(play: Play, gallery: Gallery) -> None:
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_range_selection_follows_the_cursor(play: Play, gallery: Gallery) -> None:
+def test_range_selection_follows_the_cursor_keys(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.focus()
         gallery.set_items(items(20))
@@ -80,7 +80,7 @@ def test_range_selection_follows_the_cursor(play: Play, gallery: Gallery) -> Non
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_select_all_and_none(play: Play, gallery: Gallery) -> None:
+def test_all_photos_can_be_selected_and_deselected(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.focus()
         gallery.set_items(items(20))
@@ -105,7 +105,7 @@ def test_cursor_and_selection_stay_with_their_paths(play: Play, gallery: Gallery
         assert gallery.selection == paths(8, 6, 2)
         gallery.set_items(items(5))
         await pilot.pause()
-        assert gallery.cursor == 3  # the position of the cursor before
+        assert gallery.cursor == 3  # the previous position of the cursor
         assert choices(told)[-1] == paths(2)
         gallery.set_items([])
         await pilot.pause()
@@ -140,7 +140,7 @@ def test_keys_do_nothing_without_items(play: Play, gallery: Gallery, lines: Line
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_enter_opens(play: Play, gallery: Gallery) -> None:
+def test_enter_opens_the_item(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.focus()
         gallery.set_items(items(5))

@@ -19,7 +19,7 @@ def test_positions_outside_the_items_are_empty() -> None:
     assert TEN.at(0, 27) is None
 
 
-def test_items_count_as_visible_when_a_part_of_them_is() -> None:
+def test_items_count_as_visible_if_part_of_them_is() -> None:
     assert TEN.within(0, 9) == range(4)
     assert TEN.within(8, 2) == range(8)
     assert TEN.within(9, 9) == range(4, 8)
@@ -27,7 +27,7 @@ def test_items_count_as_visible_when_a_part_of_them_is() -> None:
     assert Grid(0, 4, Size(17, 9)).within(0, 100) == range(0)
 
 
-def test_moving_down_stops_at_the_last_item_and_up_in_the_first_line() -> None:
+def test_moving_down_stops_at_the_last_item_and_moving_up_in_the_first_line() -> None:
     assert TEN.below(1, 1) == 5
     assert TEN.below(7, 1) == 9
     assert TEN.below(0, 50) == 9

@@ -1,4 +1,4 @@
-"""The images that the gallery requests, and its appearance."""
+"""Images that the gallery requests, and its appearance."""
 
 from frn_tui.client.protocol import RenderPreview
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
@@ -123,7 +123,7 @@ def test_names_and_marks_are_below_the_tiles(play: Play, gallery: Gallery, lines
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_the_list_has_a_line_per_item_with_its_note(play: Play, gallery: Gallery, lines: Lines) -> None:
+def test_the_list_shows_a_line_per_item_with_its_note(play: Play, gallery: Gallery, lines: Lines) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.view = "list"
         gallery.set_items([GalleryItem("/a", "a.jpg", mark="broken", note="image file is truncated"), *items(50)])
@@ -136,7 +136,7 @@ def test_the_list_has_a_line_per_item_with_its_note(play: Play, gallery: Gallery
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_gallery_without_images_is_a_list(play: Play, gallery: Gallery, lines: Lines) -> None:
+def test_gallery_without_images_is_shown_as_a_list(play: Play, gallery: Gallery, lines: Lines) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.mode = "none"
         gallery.set_items(items(5))

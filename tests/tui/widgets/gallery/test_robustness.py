@@ -1,4 +1,4 @@
-"""Every size, odd names, many items."""
+"""Every size, unusual names, many items."""
 
 import statistics
 import time
@@ -45,7 +45,7 @@ def test_no_color_gives_ascii_without_a_crash(
 
 
 @pytest.mark.parametrize("view", ["grid", "list"])
-def test_odd_names_stay_in_their_cells(play: Play, lines: Lines, view: Any) -> None:
+def test_unusual_names_stay_within_their_cells(play: Play, lines: Lines, view: Any) -> None:
     names = ["\x1b[2J.jpg", "a\nb.jpg", "\u202egpj", "[bold red]m[x].jpg", "\udcff.jpg", "🦜" * 20, "\x9b", "\u200b"]
     gallery = Gallery(mode="half")
 
@@ -61,7 +61,7 @@ def test_odd_names_stay_in_their_cells(play: Play, lines: Lines, view: Any) -> N
 
 
 def scroll(play: Play, count: int) -> tuple[float, int]:
-    """Go ten pages down; return the median processor time of a page and the number of image requests."""
+    """Go ten pages down; return the median processor time per page and the number of image requests."""
     gallery = Gallery(mode="half")
     result = []
 
