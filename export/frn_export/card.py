@@ -38,9 +38,9 @@ MEANINGS = {
     "class_error": "mean squared error of the class's reconstruction; the smallest is the answer",
     "image": "RGB of any size, upright; resizing and cropping are included",
     "label": "the class that reconstructs the image best",
-    "probability": "softmax over the classes; sums to 1, even for an image of no class",
+    "probability": "softmax over the classes; sums to 1, even for an image that belongs to no class",
     "explained": "share of the image's feature energy that the class reconstructs, 1 - class_error / mean \\|q\\|^2",
-    "threshold": "share that a class must explain; below it the image is unknown",
+    "threshold": "minimum share that a class must explain; below it the image is unknown",
     "error_map": "squared error of each location for each class; its mean is `class_error`",
 }
 

@@ -76,7 +76,7 @@ class Cost:
             raise FrnError(
                 f"int8 loses {self.drop:.2f} points of {self.shape} accuracy on {self.folder} ({self.before:.2f} to "
                 f"{self.after:.2f} %); at most {max_drop:g} is allowed. Use --precision fp16, calibrate on "
-                "photos like those that you will classify, or allow more with --max-drop. Nothing was written."
+                "photos like those you will classify, or allow more with --max-drop. Nothing was written."
             )
 
 
@@ -90,12 +90,12 @@ def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress
     images = load_images(ClassFolders(found.root, found.names, thinned), transform, progress=progress)
     if len(images.names) < 2:
         raise FrnError(
-            f"{folder}: has 1 class, but judging int8 takes at least 2 with {NEEDED} images each. Add another."
+            f"{folder}: has 1 class, but checking int8 needs at least 2 with {NEEDED} images each. Add another."
         )
     size, name = min(zip(images.sizes, images.names, strict=True))
     if size < NEEDED:
         raise FrnError(
-            f"{folder}: class {name!r} has {size} readable images, but int8 needs {NEEDED} images of every class (2 "
+            f"{folder}: class {name!r} has {size} readable images, but int8 needs {NEEDED} images per class (2 "
             f"to calibrate, {SHOT + QUERIES} for an episode). Add some, or remove the class."
         )
     calibrates = np.concatenate([np.arange(size) % SHARE == 0 for size in images.sizes])

@@ -71,7 +71,8 @@ def int8(features: bytes, pixels: Pixels) -> bytes:
             graph = onnx.load_model(path, load_external_data=False).graph
     except OSError as error:
         raise FrnError(
-            f"{error.filename or tempfile.gettempdir()}: temporary files of int8 cannot be written ({error.strerror}). "
+            f"{error.filename or tempfile.gettempdir()}: temporary files for int8 cannot be written "
+            f"({error.strerror}). "
             "Free some space, or set TMPDIR to another folder."
         ) from error
     return _replace(model, list(graph.node), list(graph.initializer))

@@ -75,7 +75,11 @@ class Pretrained(ForeignBackbone):
         expected = self.maps.net.state_dict()
         missing, surplus = sorted(expected.keys() - fitted.keys()), sorted(fitted.keys() - expected.keys())
         odd = [key for key in expected.keys() & fitted.keys() if expected[key].shape != fitted[key].shape]
-        for what, keys in (("lacks", missing), ("has an unknown", surplus), ("has the wrong shape for", sorted(odd))):
+        for what, keys in (
+            ("lacks", missing),
+            ("has the unexpected weight", surplus),
+            ("has the wrong shape for", sorted(odd)),
+        ):
             if keys:
                 more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
                 raise FrnError(f"{where}: does not match this network: it {what} {keys[0]}{more}")

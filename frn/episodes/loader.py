@@ -65,9 +65,9 @@ class EpisodeSampler(Sampler[list[int]]):
         self.episodes, self.seed, self.epoch = episodes, seed, 0
         known = np.asarray(labels_of(dataset) if labels is None else labels)
         if len(known) != len(dataset):
-            raise FrnError(f"the dataset has {len(dataset)} images, but there are {len(known)} labels")
+            raise FrnError(f"the dataset has {len(dataset)} images but {len(known)} labels")
         if known.ndim != 1:
-            raise FrnError(f"labels have the shape {known.shape}. Pass one label per image to EpisodeSampler.")
+            raise FrnError(f"labels have shape {known.shape}. Pass one label per image to EpisodeSampler.")
         names, of_each = np.unique(known, return_inverse=True)
         members = [np.flatnonzero(of_each == index) for index in range(len(names))]
         check_classes(

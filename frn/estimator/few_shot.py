@@ -120,7 +120,7 @@ class FewShotClassifier(Estimator):
         """
         listed, given = _flat(X, _one_of(y, labels))
         if classes is not None and (odd := set(given.tolist()) - set(as_labels(classes).tolist())):
-            raise FrnError(f"the label {min(map(repr, odd))} is not in classes")
+            raise FrnError(f"the label {min(map(repr, odd))} is not one of the classes")
         with self._writing:
             self._enroll(self._now, listed, given)
         return self
@@ -195,7 +195,7 @@ class FewShotClassifier(Estimator):
         if sample_weight is not None and len(sample_weight) != len(photos):
             raise FrnError(f"{len(photos)} photos but {len(sample_weight)} weights")
         if sample_weight is not None and not np.sum(sample_weight):
-            raise FrnError("the weights sum to zero: give at least one photo a weight")
+            raise FrnError("the weights sum to zero: at least one must be positive")
         check_kind(truth, fitted.labels)
         found = fitted.labels_of(answer.label for answer in fitted.predictions(photos))
         return float(np.average(found == as_known(truth, fitted.labels), weights=sample_weight))
@@ -301,7 +301,9 @@ class FewShotClassifier(Estimator):
         """Enroll photos together with the examples of existing classes."""
         extractor, before = self._open(), State() if fitted is None else fitted.classifier.state
         if fitted and extractor.sha256 != fitted.classifier.extractor.sha256:
-            raise FrnError("the classes belong to another model or tta: fit them again, or restore the parameters")
+            raise FrnError(
+                "the classes were fitted with a different model or tta: fit them again, or restore the parameters"
+            )
         found = list(embed_all(extractor, photos))
         together = joined(fitted.labels, labels) if fitted else labels
         all_labels = distinct(together)  # of one type: with 2.5, 1 becomes 1.0
@@ -345,7 +347,7 @@ class FewShotClassifier(Estimator):
 def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[Any] | None:
     """Return the labels, which may be given as `y` or as `labels`. Raises FrnError if both are given."""
     if y is not None and labels is not None:
-        raise FrnError("y and labels mean the same: give only one")
+        raise FrnError("y and labels mean the same: pass only one")
     return labels if y is None else y
 
 
@@ -356,10 +358,10 @@ def _flat(
     if not isinstance(photos, Mapping):
         listed = list_photos(photos)
         if labels is None:  # with the words of scikit-learn's own message
-            raise FrnError("a list of photos requires y to be passed, but the target y is None")
+            raise FrnError("a list of photos requires y, but y is None")
         given = as_labels(labels)
         if len(given) != len(listed):
-            raise FrnError(f"{len(listed)} photos need as many labels, not {len(given)}")
+            raise FrnError(f"{len(listed)} photos need the same number of labels, not {len(given)}")
     elif labels is not None:
         raise FrnError("labels are for a list of photos; a mapping has labels as its keys")
     else:

@@ -20,7 +20,7 @@ def features_file(weights: Path) -> bytes:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise FrnError(needs_torch(f"{weights}: is not exported yet, and exporting it")) from error
+        raise FrnError(needs_torch(f"{weights}: has not been exported yet, and exporting it")) from error
     return features_graph(load_model(weights)).SerializeToString(deterministic=True)
 
 

@@ -214,8 +214,8 @@ def score_labelled(
     truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
     if not called:
         raise FrnError(
-            f"none of its folders ({_some(members)}) has the name of a class ({_some(names)}), so no answer "
-            "could be right"
+            f"none of its folders ({_some(members)}) is named after a class ({_some(names)}), so no answer "
+            "could be correct"
         )
     if missing := [repr(name) for name in names if name not in called.values()]:
         notes.append(f"the folder has no photo of the class{'es' * (len(missing) > 1)} {', '.join(missing)}")
@@ -247,8 +247,8 @@ def score_labelled(
             answers[truth in classifier.classes].append(Answer(path, truth, prediction))
     if not answers[True]:
         raise FrnError(
-            f"no photos to score: {len(examples)} are examples, {len(near_copies)} are near copies of one, "
-            f"{len(broken)} cannot be read. Give photos that are not examples."
+            f"no photos to score: {len(examples)} are examples, {len(near_copies)} are near copies of an example, "
+            f"{len(broken)} cannot be read. Pass photos that are not examples."
         )
     return LabelledScore(
         names,

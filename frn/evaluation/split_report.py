@@ -85,7 +85,7 @@ def evaluate_images(
     def extract(whole: StoredImages) -> Tensor:
         maps = ranks.gather(extractor.extract(whole.portion(ranks.share(len(whole))), extracting), len(whole))
         if not all(numbers.sum().isfinite() for numbers in (maps, *head.state_dict().values())):  # argmax of NaN is 0
-            raise FrnError("the model has weights, or made feature maps, that are not finite: it is damaged")
+            raise FrnError("the model is damaged: its weights or feature maps are not finite")
         return maps
 
     def whole(shares: NDArray[np.float64]) -> Accuracy:

@@ -19,7 +19,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the command-line parser."""
     parser = argparse.ArgumentParser(
         prog="frn-tui",
-        description="Build classes from a few photos each, classify other photos, review and correct the answers.",
+        description="Build classes from a few photos each, classify other photos, and review and correct the answers.",
         epilog="Without arguments, it opens the sample photos.",
     )
     parser.add_argument("place", nargs="?", help="class folders (folder, zip or CSV), a project or a bundle")

@@ -84,7 +84,7 @@ def classifier_graph(
         score_logits(graph, logits, names, graph.constant(1.0), rule, axis=0)
     else:
         if extractor.head is None:
-            raise FrnError(f"this model was trained as {extractor.method}; its classes need their head")
+            raise FrnError(f"this model was trained as {extractor.method}; its classes need that model's head")
         _score(graph, classes, extractor.grid, extractor.head.gamma if gamma is None else gamma, rule)
         outputs["error_map"] = (FLOAT, (way, h, w))
     return graph.model(

@@ -261,7 +261,7 @@ class EngineClient:
                 with contextlib.suppress(EngineDiedError):
                     await self._ask(replace(request, paths=[path]), note)
                     continue
-            note({"event": file_event, "path": path, "reason": f"{path}: the engine stopped while it read this file"})
+            note({"event": file_event, "path": path, "reason": f"{path}: the engine stopped while reading this file"})
             break
         if rest := paths[answered:]:
             await self._ask(replace(request, paths=rest), note)

@@ -46,7 +46,7 @@ async def hear_hello(process: Process) -> None:
         raise EngineError("the engine did not start") from error
     if hello.get("protocol") != PROTOCOL_VERSION:
         await end(process, 0)
-        raise EngineError(f"the engine speaks protocol {hello.get('protocol')}, the app {PROTOCOL_VERSION}")
+        raise EngineError(f"the engine uses protocol {hello.get('protocol')}, but the app uses {PROTOCOL_VERSION}")
 
 
 async def end(process: Process, timeout: float) -> None:

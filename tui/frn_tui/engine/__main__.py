@@ -22,8 +22,8 @@ AUTOGROUP = Path("/proc/self/autogroup")
 def main() -> None:
     """Serve the app that started this process until it closes the pipe."""
     parser = argparse.ArgumentParser(prog="python -m frn_tui.engine")
-    parser.add_argument("--log", type=Path, default=Path(os.devnull), help="What libraries print, and tracebacks.")
-    parser.add_argument("--app", type=int, default=os.getppid(), help="Process that the journal belongs to.")
+    parser.add_argument("--log", type=Path, default=Path(os.devnull), help="File for library output and tracebacks.")
+    parser.add_argument("--app", type=int, default=os.getppid(), help="Process that owns the journal.")
     options = parser.parse_args()
     send = Sender(redirect_stdout(options.log))
     send({"event": "hello", "protocol": PROTOCOL_VERSION, "pid": os.getpid()})

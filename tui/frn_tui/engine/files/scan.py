@@ -119,7 +119,7 @@ def scan_folder(root: str, check: Check) -> Found:
         return {"kind": "folder", "files": sorted(files, key=natural_order), "classes": {}}
     if not folders:
         return _nothing(f"{root}: has no images")
-    return _nothing(f"{root}: contains no images, nor do its folders ({', '.join(names[:8])})")
+    return _nothing(f"{root}: contains no images, and neither do its folders ({', '.join(names[:8])})")
 
 
 def look_inside(request: LookInside, job: Job) -> Inside:
