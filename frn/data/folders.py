@@ -223,8 +223,8 @@ def find_splits(data: Path) -> dict[str, Path]:
     Raises FrnError if two folders stand for the same split, or `data` cannot be listed.
     """
     named = {name: split for name in _list(data)[1] if (split := split_named(name))}
-    plain = {split for name, split in named.items() if name.lower() in SPLIT_NAMES}  # they take precedence over longer
-    names found: dict[str, Path] = {}
+    plain = {split for name, split in named.items() if name.lower() in SPLIT_NAMES}  # they precede longer names
+    found: dict[str, Path] = {}
     for name, split in named.items():
         if name.lower() not in SPLIT_NAMES and (split in plain or not _list(data / name)[1]):
             continue

@@ -308,7 +308,7 @@ class _Trainer:
             weight.copy_(after)
 
     def validate(self) -> Accuracy:
-        """Validate now; keep the model if it is strictly better than every earlier one and the split is for selection."""
+        """Validate now; keep the model if it is strictly better than every earlier one and the split may select."""
         assert self.val_images is not None
         assert self.val_shape is not None
         position, protocol = self.position, self.preset.validation
