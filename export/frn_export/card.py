@@ -1,6 +1,6 @@
 """Model card: a README next to the exported files, for users of onnxruntime without this library.
 
-It is generated from the files, so it always describes them, and the same files give the same card.
+It is generated from the files, so it always describes them, and the same files always give the same card.
 """
 
 import json
@@ -127,5 +127,5 @@ def _resized(transform: EvaluationTransform) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Return text that stays within a table cell."""
+    """Return text that does not break a table cell."""
     return " ".join(str(value).split()).replace("|", "\\|")

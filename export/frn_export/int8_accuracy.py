@@ -1,7 +1,7 @@
 """Cost of int8: accuracy before and after, on the same random episodes of held-out images.
 
-One shot is the hardest case and needs the fewest images. Other kinds of images may exceed the calibrated range of the
-activations, so changed labels are also counted on rendered moths.
+One shot is the hardest case and needs the fewest images. Different kinds of images may exceed the calibrated range of
+the activations, so changed labels are also counted on rendered moths.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ EPISODES = 1000
 SHARE = 6
 """Every sixth image of a class is used for calibration; the others are held out."""
 PER_CLASS = 60
-"""Images used per class, evenly spread: more would only take longer."""
+"""Images used per class, evenly spread; more would only take longer."""
 MOTHS, OF_EACH = 10, 8
 """Species of rendered moths, and images of each."""
 LABELS = 1000

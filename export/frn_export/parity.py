@@ -84,7 +84,7 @@ def compare_head(model: Model, graph: bytes) -> Difference:
 
 
 def verified_head(model: Model) -> tuple[bytes, Difference]:
-    """Return `head.onnx` of any head, and its difference from torch in float64 on episodes of other sizes.
+    """Return `head.onnx` for any head, and its difference from torch in float64 on episodes of different sizes.
 
     Raises FrnError if the head cannot be exported.
     """

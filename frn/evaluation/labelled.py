@@ -1,7 +1,7 @@
 """Classifier results on photos of known classes: accuracy, calibration, unknown photos. Does not need torch.
 
-A photo that is an example, or a near copy of one, is skipped, because it would be trivially right. Photos
-of classes that are not enrolled have no right answer; they show how many such photos are rejected as unknown.
+A photo that is an example, or a near copy of one, is skipped, because it would be trivially correct. Photos
+of classes that are not enrolled have no correct answer; they show how many such photos are rejected as unknown.
 """
 
 import math
@@ -59,13 +59,13 @@ class Answer:
 
     @property
     def right(self) -> bool:
-        """Whether the prediction is right."""
+        """Whether the prediction is correct."""
         return self.label == self.truth
 
 
 @dataclass(frozen=True, slots=True)
 class NearCopy:
-    """A photo that is a near copy of an example: saved again, or resized."""
+    """A photo that is a near copy of an example: re-saved or resized."""
 
     path: Path
     example: Path

@@ -43,7 +43,7 @@ class EvaluationPlan:
     seed: int = 0
     """Seed of the random episodes."""
     head: Head | None = None
-    """Scorer that replaces the model's own."""
+    """Scorer that replaces the model's."""
     tune: bool = False
     """Also enroll each episode's classes as `frn classify` does: alpha and gamma chosen by leave-one-out."""
     transductive: bool = False
@@ -52,7 +52,7 @@ class EvaluationPlan:
     """Processes that share images and episodes."""
 
     def check(self, images: StoredImages, where: str) -> None:
-        """Raise FrnError, naming the class, if the images are too few for one of the shapes."""
+        """Raise FrnError, naming the class, if there are too few images for one of the shapes."""
         for shape in self.shapes:
             check_classes(images.names, images.sizes, shape, where=where, every_class=True)
 

@@ -95,7 +95,7 @@ def _require_model(name: str) -> None:
 
 
 def _without_terminal(chosen: argparse.Namespace) -> NoReturn:
-    """Exit with a hint to `frn classify`; without a place, run it on the samples."""
+    """Exit with a hint about `frn classify`; without a place, the hint uses the samples."""
     reason = "frn-tui needs a terminal that can move its cursor. Without one, use `frn classify`."
     if chosen.place is not None:
         sys.exit(reason)

@@ -1,5 +1,4 @@
-"""Groups of unlabelled photos that probably show one class each. The method is that of `transductive`, without
-examples.
+"""Groups of unlabelled photos that probably show one class each. The method is `transductive` without examples.
 
 Only one photo from each set of near copies is used. The groups start as Ward's clusters of the pooled maps (Ward, 1963;
 by nearest-neighbour chains and the formula of Lance and Williams). Then, for some rounds, each group is the pool of its

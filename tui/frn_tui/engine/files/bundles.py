@@ -71,7 +71,7 @@ class Bundles:
 def unpack(request: UnpackBundle, job: Job) -> str:
     """Unpack a bundle's project, photos and model, completely or not at all; other entries are ignored.
 
-    Raises FrnError if it is not a bundle, or leads out of its folder.
+    Raises FrnError if it is not a bundle, or has paths that lead out of its folder.
     """
     folder = Path(request.folder)
     if folder.exists():

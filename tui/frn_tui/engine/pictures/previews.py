@@ -20,7 +20,7 @@ from frn_tui.terminal.modes import PARTS, PIXELS
 from frn_tui.terminal.rendered_picture import Picture
 
 MAX_CELLS = 1024
-"""Most columns or rows of an image."""
+"""Maximum number of columns or rows of an image."""
 MAX_ZOOM = 64
 MAX_CELL = 64
 """Largest side of a cell in pixels."""
