@@ -358,7 +358,7 @@ def _flat(
     if not isinstance(photos, Mapping):
         listed = list_photos(photos)
         if labels is None:  # in the wording of scikit-learn's own message
-            raise FrnError("a list of photos requires y, but y is None")
+            raise FrnError("a list of photos requires y to be passed, but the target y is None")
         given = as_labels(labels)
         if len(given) != len(listed):
             raise FrnError(f"{len(listed)} photos need the same number of labels, not {len(given)}")

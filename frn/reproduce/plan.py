@@ -159,7 +159,7 @@ def run_status(run: RunSpec, locations: Locations) -> RunStatus | None:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FrnError(
-            f"{folder}: its last.safetensors does not belong to a run. Move it elsewhere, or give another --runs."
+            f"{folder}: its last.safetensors does not belong to a run. Move it away, or give another --runs."
         ) from error
     if differing := changes(settings, run.decides):
         raise FrnError(

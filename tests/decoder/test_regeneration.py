@@ -78,7 +78,7 @@ def test_used_folder_other_settings_and_other_models_are_refused(images: StoredI
     train_decoder(small(), images, run, schedule, RunSettings())
     with pytest.raises(FrnError, match=r"already contains a run\. Add --resume"):
         train_decoder(small(), images, run, schedule, RunSettings())
-    with pytest.raises(FrnError, match=r"other settings .*seed was 0 and is 1"):
+    with pytest.raises(FrnError, match=r"different settings .*seed was 0 and is 1"):
         train_decoder(small(), images, run, schedule, RunSettings(seed=1, resume=True))
     other = small()
     with torch.no_grad():

@@ -175,7 +175,7 @@ def test_partial_fit_with_another_model_is_refused(small: FewShotClassifier) -> 
     x, y = photos()
     fitted = clone(small).fit(x[:8], y[:8])
     for changed in ({"tta": "hflip"}, {"model": "resnet12-small"}):
-        with pytest.raises(FrnError, match="belong to another model or tta: fit them again"):
+        with pytest.raises(FrnError, match="fitted with a different model or tta: fit them again"):
             clone(small).fit(x[:8], y[:8]).set_params(**changed).partial_fit(x[8:], y[8:])
     assert fitted.set_params(device="auto").partial_fit(x[8:], y[8:]).classes_.tolist() == [0, 1, 2]
 

@@ -164,7 +164,7 @@ def test_images_with_few_used_bits_are_scaled_and_reported_once(tmp_path: Path, 
     ramp = np.linspace(0, most, 256).round().astype(np.uint16).reshape(16, 16)
     for name in ("a", "b"):
         Image.fromarray(ramp).save(tmp_path / f"{name}{suffix}")
-    with pytest.warns(ShallowDataWarning, match=f"uses {bits} of 16 bits") as told:
+    with pytest.warns(ShallowDataWarning, match=f"uses only {bits} of its 16 bits") as told:
         opened = [np.asarray(open_image(tmp_path / f"{name}{suffix}"))[..., 0] for name in ("a", "b")]
     assert len(told) == 1
     for grey in opened:

@@ -121,7 +121,7 @@ def flood_of_metadata(model: onnx.ModelProto) -> None:
         (no_opset, "the shapes in its graph contradict each other"),
         (own_function, "uses its own functions"),
         (sparse_tensor, "contains sparse tensors"),
-        (other_format, "not one of frn"),
+        (other_format, "not one that frn wrote"),
         (flood_of_metadata, "over 4 MiB of metadata"),
     ],
 )

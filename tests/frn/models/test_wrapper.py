@@ -155,7 +155,7 @@ def test_missing_labels_are_reported() -> None:
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1)
     with pytest.raises(FrnError, match="has 6 images, but there are 2 labels"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[0, 1])
-    with pytest.raises(FrnError, match=r"labels have the shape \(6, 2\)"):
+    with pytest.raises(FrnError, match=r"labels have shape \(6, 2\)"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[(0, 1), (1, 0)] * 3)
     with pytest.raises(FrnError, match="class 'b' has 1 images"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=["a"] * 5 + ["b"])

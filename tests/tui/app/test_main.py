@@ -68,7 +68,7 @@ def test_app_ends_when_its_terminal_is_gone_without_a_signal(private_state: Path
 
 @pytest.mark.parametrize(
     ("model", "reason"),
-    [("nomodel", "no model file, run folder or model has this name"), ("run", "is not exported yet")],
+    [("nomodel", "no model file, run folder or model has this name"), ("run", "has not been exported yet")],
 )
 def test_unopenable_model_ends_the_program_with_one_line(tmp_path: Path, model: str, reason: str) -> None:
     (tmp_path / "run").mkdir()
