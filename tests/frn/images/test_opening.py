@@ -103,7 +103,7 @@ def test_too_many_pixels_are_refused_before_they_are_decoded(tmp_path: Path, mon
     path = save(tmp_path / "wide.png", Image.new("1", (30_000, 40)))
     assert open_image(path).size == (30_000, 40)
     monkeypatch.setattr(decoding, "MAX_PIXELS", 1_000_000)
-    with pytest.raises(FrnError, match="has 30000 x 40 pixels; the limit is 1 megapixels"):
+    with pytest.raises(FrnError, match="is 30000 x 40 pixels; the limit is 1 megapixels"):
         open_image(path)
 
 
