@@ -74,7 +74,7 @@ class Augmentation:
         return np.concatenate([corner, np.full((len(extents), 2), float(self.size))], axis=1)
 
     def _resized_boxes(self, extents: NDArray[np.int64], generator: np.random.Generator) -> Array:
-        """Draw boxes like torchvision's RandomResizedCrop: ten tries for area and aspect, then the central crop."""
+        """Draw boxes as torchvision's RandomResizedCrop does: ten tries for area and aspect, then the central crop."""
         b = len(extents)
         height, width = extents[:, :1].astype(float), extents[:, 1:].astype(float)
         area = height * width * generator.uniform(*self.scale, (b, 10))

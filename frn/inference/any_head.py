@@ -78,7 +78,7 @@ class OtherHeadClassifier(Classifier):
             session = head
             found = {name: tuple(shape[-2:]) for name, _, shape in session.inputs}
             if found != dict.fromkeys(("support", "query"), extractor.shape):
-                raise FrnError(f"{extractor.where}: the {HEAD_FILE} beside it is not the head of this model")
+                raise FrnError(f"{extractor.where}: the {HEAD_FILE} next to it is not the head of this model")
             self.logits: Logits = lambda support, query: session.run({"support": support, "query": query})
         else:
             self.logits = head

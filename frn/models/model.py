@@ -215,7 +215,7 @@ def import_reference(
 
     Its keys reveal the model unless `config` gives it, but not how images were prepared; `transform` gives that. An
     image that already has the transform's size is not resized, as those that the authors prepare in advance. Without
-    `transform`, photos are resized and cropped like the authors' uncropped data sets, and an `FrnWarning` says so.
+    `transform`, photos are resized and cropped as for the authors' uncropped data sets, and an `FrnWarning` says so.
     Raises FrnError if the file contains anything but tensors, or unknown keys.
     """
     weights = read_reference(path)

@@ -18,7 +18,7 @@ from frn.system.processes.locks import Lock, lock
 LONGEST_NAME = 240
 """Longest name in bytes that leaves room for the names of lock and part files; systems allow 255."""
 LOCK, PART = "frn-lock", "frn-part"
-"""Suffixes of the files beside a file or folder while it is written: its lock and its new content."""
+"""Suffixes of the files next to a file or folder while it is written: its lock and its new content."""
 MAX_JSON = 64 << 20
 """Default size limit of a small file of ours."""
 MAX_LINES = 1 << 30
@@ -84,7 +84,7 @@ def replacing(
 
 
 def beside(path: Path, ending: str) -> Path:
-    """Return the path of a lock or part file beside a file or folder that is being written."""
+    """Return the path of a lock or part file for a file or folder that is being written."""
     name = path.name
     if len(encoded := os.fsencode(name)) > LONGEST_NAME:
         name = f"{name[:40]}-{zlib.crc32(encoded):08x}"

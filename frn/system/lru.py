@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Sized(Protocol):
-    """A value that knows its size in bytes, like an array."""
+    """A value that knows its size in bytes, such as an array."""
 
     @property
     def nbytes(self) -> int:

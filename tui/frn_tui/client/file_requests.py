@@ -1,6 +1,6 @@
 """Requests about files: folders, projects, bundles, results, and the journal of unsaved work.
 
-The classes are `Request`s of `frn_tui.client.protocol`, or their results; requests on photos and classes are there.
+The classes are `Request`s of `frn_tui.client.protocol`, or their results; that module has the other requests.
 """
 
 from dataclasses import dataclass

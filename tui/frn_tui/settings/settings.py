@@ -109,7 +109,7 @@ def settings_path() -> Path:
 
 
 def config_folder() -> Path:
-    """Return the folder of files that a user writes: beside the settings with $FRN_STATE, else ~/.config/frn."""
+    """Return the folder of files that a user writes: that of the settings with $FRN_STATE, otherwise ~/.config/frn."""
     if override := os.environ.get("FRN_STATE"):
         return Path(override)
     from platformdirs import user_config_path
