@@ -47,7 +47,7 @@ MEANINGS = {
 OTHER_MEANINGS = MEANINGS | {
     "support": "feature maps of each class's examples, repeated if a class has fewer than the others",
     "class_error": "negative logarithm of the probability; the smallest is the answer",
-    "label": "the likeliest class",
+    "label": "the most likely class",
     "explained": "1 - class_error, at least 0",
 }
 """Meanings that differ for heads other than FRN's."""

@@ -92,7 +92,7 @@ class FewShotClassifier(Estimator):
 
         Raises:
             FrnError: if a photo cannot be read or is given to two classes, a class has no photo, or the model is
-                refused.
+                rejected.
         """
         listed, given = _flat(X, _one_of(y, labels))
         with self._writing:

@@ -78,7 +78,7 @@ class FeatureStore:
         self._open()
 
     def _open(self) -> None:
-        """Open the file; replace it first if it is ours and damaged or of another version."""
+        """Open the file; replace it first if it is ours and damaged or from another version."""
         for _ in range(2):
             try:
                 path = self._path = self._path or make_cache_folder() / FEATURES

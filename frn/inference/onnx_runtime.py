@@ -207,7 +207,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def parse_json(metadata: Mapping[str, str], key: str, where: str, kind: type[Kind]) -> Kind:
-    """Return a metadata entry that contains JSON. Raises FrnError if it is missing, damaged, or of another kind."""
+    """Return a metadata entry that contains JSON. Raises FrnError if it is missing, damaged, or of the wrong type."""
     try:
         return msgspec.json.decode(metadata.get(key, ""), type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

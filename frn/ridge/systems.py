@@ -35,7 +35,7 @@ def ridge_factor(columns: Tensor, lam: Tensor) -> Tensor:
 def residual_operator(system: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
     """Return B = I - rho (S^T S + lam I)^-1 S^T S = (1 - rho) I + rho lam (S^T S + lam I)^-1, which is symmetric.
 
-    The input is S^T S of every class, (..., d, d); `query @ B` is the query minus its reconstruction. Raises like
+    The input is S^T S of every class, (..., d, d); `query @ B` is the query minus its reconstruction. Raises as
     `_checked`.
     """
     ridge = _ridge(system, lam)

@@ -189,7 +189,7 @@ def is_tar(path: Path) -> bool:
 
 
 class _Bounded(io.RawIOBase):
-    """A file that refuses reads larger than `MAX_READ`."""
+    """A file that rejects reads larger than `MAX_READ`."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file

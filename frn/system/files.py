@@ -140,12 +140,12 @@ def is_folder(path: Path | str) -> bool:
 
 
 def is_file(path: Path | str) -> bool:
-    """Return `path.is_file()`, but never raise, like `is_folder`."""
+    """Return `path.is_file()`, but never raise, as `is_folder`."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_there(path: Path | str) -> bool:
-    """Return `path.exists()`, but never raise, like `is_folder`."""
+    """Return `path.exists()`, but never raise, as `is_folder`."""
     return os.path.exists(path)  # noqa: PTH110
 
 

@@ -3,7 +3,7 @@
 The app sends `{"id": 7, "op": "embed", ...}`: a `Request` below, or of `file_requests`. The engine answers with any
 number of events for that id, `{"id": 7, "event": "progress", ...}`, and a final message: `{"id": 7, "end": "done",
 "result": ...}` of the request's type, `{"id": 7, "end": "failed", "reason": ..., "code": ...}` or `{"id": 7, "end":
-"cancelled"}`. Without an id the engine says `{"event": "hello", "protocol": 1, "pid": ...}` once and `{"event":
+"cancelled"}`. Without an id the engine sends `{"event": "hello", "protocol": 1, "pid": ...}` once and `{"event":
 "alive"}` every second. `{"op": "cancel", "target": 7}` cancels.
 
 Two worker queues run side by side, so that a preview does not wait behind an embedding. Each processes its jobs in
