@@ -87,9 +87,7 @@ def balanced_shares(lengths: Sequence[int], balance: Balance) -> list[int]:
     Raises FrnError if the number of weights differs from the number of sets.
     """
     if isinstance(balance, tuple) and len(balance) != len(lengths):
-        raise FrnError(
-            f"{len(balance)} weights were given for {len(lengths)} data sets. Pass every data set with --data."
-        )
+        raise FrnError(f"{len(balance)} weights for {len(lengths)} data sets. Pass every data set with --data.")
     weights = np.array(balance) if isinstance(balance, tuple) else np.asarray(lengths, dtype=np.float64) ** balance
     return [max(1, round(share)) for share in sum(lengths) * weights / weights.sum()]
 

@@ -80,7 +80,7 @@ def _from_archive(path: Path) -> Runtime:
                     found[member.name] = content.read()
     except (OSError, tarfile.TarError, EOFError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise FrnError(f"{path}: is not a {PACKAGE} archive ({reason}). {FETCH}.") from error
+        raise FrnError(f"{path}: is not an archive of {PACKAGE} ({reason}). {FETCH}.") from error
     if missing := [name for name in wanted if name not in found]:
         raise FrnError(f"{path}: has no {missing[0]}. {FETCH}.")
     description, script, binary = (found[name] for name in wanted)

@@ -79,7 +79,7 @@ def test_an_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             patch.setattr(archives, name, limit)
             with pytest.raises(FrnError, match="unpacks to more than an image data set needs"):
                 prepare("folder", [source], tmp_path / "out")
-    with sources.Sources([source]) as opened, pytest.raises(FrnError, match=r"0\.png: has more than 0 MiB, the limit"):
+    with sources.Sources([source]) as opened, pytest.raises(FrnError, match=r"0\.png: is larger than 0 MiB, the limit"):
         opened.files()[0].read(limit=100)
 
 

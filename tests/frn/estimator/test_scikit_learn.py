@@ -156,7 +156,7 @@ def test_partial_fit_equals_one_fit(small: FewShotClassifier, tmp_path: Path) ->
 
     with pytest.raises(FrnError, match="is in class '0' and in class '2'"):
         parts.partial_fit(x[:1], [2])
-    with pytest.raises(ValueError, match="the label 5 is not in classes"):
+    with pytest.raises(ValueError, match="the label 5 is not one of the classes"):
         parts.partial_fit(x[:1], [5], classes=[0, 1])
     np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))  # unchanged
 

@@ -168,7 +168,9 @@ def test_model_with_other_inputs_or_outputs_is_refused(
 ) -> None:
     other = copy(graph)
     harm(other)
-    with pytest.raises(FrnError, match=r"m\.onnx: its inputs and outputs do not match an extractor of 32-pixel images"):
+    with pytest.raises(
+        FrnError, match=r"m\.onnx: its inputs and outputs do not match an extractor for 32-pixel images"
+    ):
         Extractor(other.SerializeToString(), "m.onnx", trusted=True)
 
 

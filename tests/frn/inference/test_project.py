@@ -204,7 +204,7 @@ def test_older_versions_are_migrated_step_by_step(tmp_path: Path, monkeypatch: p
 
 def test_features_of_another_model_are_refused() -> None:
     with pytest.raises(
-        FrnError, match=r"x.frn.json: was made with conv4 \(abababab\), but mine is another model \(cdcdcdcd\)"
+        FrnError, match=r"x.frn.json: was made with conv4 \(abababab\), but mine is a different model \(cdcdcdcd\)"
     ):
         MODEL.check("cd" * 32, Path("x.frn.json"), "mine")
     MODEL.check("ab" * 32, Path("x.frn.json"), "conv4")

@@ -37,7 +37,7 @@ def test_results_file_is_not_overwritten_or_mixed_with_other_runs(tmp_path: Path
     write(path, "ab")
     with pytest.raises(FrnError, match=r"already exists\. Add --resume"):
         write(path, "cd")
-    with pytest.raises(FrnError, match="line 1 was written with other classes, another model or another threshold"):
+    with pytest.raises(FrnError, match="line 1 was written with different classes, another model or another threshold"):
         write(path, "cd", resume=True, run="b")
     assert images(path) == "ab"
     for text in ("no answer\n", "a note without an end", "{}", '{"image": 5'):

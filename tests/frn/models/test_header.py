@@ -155,7 +155,7 @@ def test_checkpoint_without_time_or_memory_bound_is_refused(tmp_path: Path, monk
         import_reference(wide)
     with zipfile.ZipFile(full, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", bytes(1 << 20))
-    with pytest.raises(FrnError, match=r"full\.pth: unpacks to 1,048,576 bytes, more than its size"):
+    with pytest.raises(FrnError, match=r"full\.pth: unpacks to 1,048,576 bytes, more than the file's size"):
         weights.read_weights(full)
 
 
