@@ -186,7 +186,7 @@ def test_sixteen_bit_images_are_not_scaled(tmp_path: Path) -> None:
 def test_twelve_bit_colours_are_read_exactly(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).integers(0, 4096, (20, 20, 3)).astype(np.uint16)
     rows[0, 0] = 4095
-    with pytest.warns(ShallowDataWarning, match="uses 12 of 16 bits"):
+    with pytest.warns(ShallowDataWarning, match="uses only 12 of its 16 bits"):
         opened = np.asarray(open_image(png(tmp_path / "x.png", rows, 16)))
     np.testing.assert_array_equal(opened, (rows * (255 / 4095)).round())
 
