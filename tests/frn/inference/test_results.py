@@ -42,7 +42,7 @@ def test_results_file_is_not_overwritten_or_mixed_with_other_runs(tmp_path: Path
     assert images(path) == "ab"
     for text in ("no answer\n", "a note without an end", "{}", '{"image": 5'):
         path.write_text(text)
-        with pytest.raises(FrnError, match="line 1 is not an answer"):
+        with pytest.raises(FrnError, match="line 1 was not written by"):
             write(path, "ab", resume=True)
         assert path.read_text() == text
 
