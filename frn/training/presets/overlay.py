@@ -49,5 +49,5 @@ def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: 
             except msgspec.ValidationError as error:
                 choices = get_args(hints[name]) if get_origin(hints[name]) is Literal else [before]
                 like = " or ".join(map(repr, choices))
-                raise FrnError(f"{where}: {name} is {value!r}, but must have the same type as {like}") from error
+                raise FrnError(f"{where}: {name} is {value!r}, but must have the type of {like}") from error
     return replace(settings, **changed)  # type: ignore[type-var]
