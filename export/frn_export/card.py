@@ -1,6 +1,6 @@
 """Model card: a README next to the exported files, for users of onnxruntime without this library.
 
-It is generated from the files, so it always describes them, and the same files give the same card.
+It is generated from the files, so it always describes them, and the same files always give the same card.
 """
 
 import json
@@ -38,16 +38,16 @@ MEANINGS = {
     "class_error": "mean squared error of the class's reconstruction; the smallest is the answer",
     "image": "RGB of any size, upright; resizing and cropping are included",
     "label": "the class that reconstructs the image best",
-    "probability": "softmax over the classes; sums to 1, even for an image of no class",
+    "probability": "softmax over the classes; sums to 1, even for an image that belongs to no class",
     "explained": "share of the image's feature energy that the class reconstructs, 1 - class_error / mean \\|q\\|^2",
-    "threshold": "share that a class must explain; below it the image is unknown",
+    "threshold": "minimum share that a class must explain; below it the image is unknown",
     "error_map": "squared error of each location for each class; its mean is `class_error`",
 }
 
 OTHER_MEANINGS = MEANINGS | {
     "support": "feature maps of each class's examples, repeated if a class has fewer than the others",
     "class_error": "negative logarithm of the probability; the smallest is the answer",
-    "label": "the likeliest class",
+    "label": "the most likely class",
     "explained": "1 - class_error, at least 0",
 }
 """Meanings that differ for heads other than FRN's."""
@@ -127,5 +127,5 @@ def _resized(transform: EvaluationTransform) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Return text that stays within a table cell."""
+    """Return text that does not break a table cell."""
     return " ".join(str(value).split()).replace("|", "\\|")

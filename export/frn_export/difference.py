@@ -10,7 +10,7 @@ CLASSIFIER_TOLERANCE = 2e-3
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The largest difference found and the largest allowed one, both as a fraction of `unit`."""
+    """The largest difference found and the largest allowed, both as fractions of `unit`."""
 
     what: str
     share: float

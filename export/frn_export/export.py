@@ -1,4 +1,4 @@
-"""Verified export: every file is compared with its original, and nothing is written unless all agree."""
+"""Verified export: every file is checked against its original, and nothing is written unless all agree."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 
 GRAPHS = ("preprocess", "features", "head", "classifier", "classifier-batch")
 FILES = (*(f"{name}{ending}" for name in GRAPHS for ending in (".onnx", *ENDINGS)), "model.safetensors")
-"""Possible files of an export besides its README.md."""
+"""Files that an export may contain besides its README.md."""
 MARKED = (".onnx", ".safetensors", ".md")
 """Types of files that record which program wrote them."""
 COMPARED = 5
@@ -56,7 +56,7 @@ class ExportOptions:
     weights: bool = False
     """Also write model.safetensors for torch; fp16 halves its size."""
     replace: bool = False
-    """Also overwrite files of other programs."""
+    """Also overwrite files that frn did not write."""
     tta: Tta = "none"
     """`hflip` builds test-time augmentation into features.onnx and the files made from it."""
     format: Format = "onnx"
@@ -66,7 +66,8 @@ class ExportOptions:
         if self.precision == "int8" and self.calibrate is None:
             raise FrnError(
                 "--precision int8 needs --calibrate FOLDER: class folders with at least 8 images each, with "
-                "photos like those that you will classify. Some of them calibrate int8, the others measure its cost."
+                "photos like those you will classify. Some of them calibrate int8, the others measure its loss "
+                "of accuracy."
             )
         if self.precision != "int8" and self.calibrate is not None:
             raise FrnError(f"--calibrate is for --precision int8; {self.precision} needs no images. Remove it.")
@@ -85,7 +86,7 @@ class Exported:
     card: Path
     weights: Path | None
     removed: list[Path]
-    """Removed files of the earlier export."""
+    """Files removed from the earlier export."""
 
 
 def export_model(
@@ -161,7 +162,7 @@ def export_model(
 
 
 def _require_writable(out: Path, names: Iterable[str], options: ExportOptions) -> None:
-    """Raise FrnError if files of other programs would be overwritten.
+    """Raise FrnError if files that frn did not write would be overwritten.
 
     If the README is ours, so are all files except `MARKED`.
     """
@@ -172,7 +173,7 @@ def _require_writable(out: Path, names: Iterable[str], options: ExportOptions) -
 
 
 def _compare_preprocess(transform: EvaluationTransform, graph: bytes) -> Difference:
-    """Compare preprocessing on images to shrink or enlarge and on strips; one grey level of difference is allowed."""
+    """Compare preprocessing on images to shrink or enlarge and on strips; a difference of one grey level is allowed."""
     session = open_session(graph, "preprocess.onnx", device="cpu", threads=1)
     random, largest = np.random.default_rng(0), 0.0
     for width, height in (

@@ -19,10 +19,10 @@ Values = Mapping[str, NDArray[Any]]
 Converter = Callable[[bytes, Path], tuple[dict[str, bytes], Callable[[Values], Values]]]
 
 TOLERANCE = 2e-5
-"""Tolerance, as a fraction of an output's largest value: other kernels sum in another order."""
+"""Tolerance, as a fraction of an output's largest value: other kernels sum in a different order."""
 ENDINGS = (".ort", ".xml", ".bin")
 RESIZED_OTHERWISE = ("preprocess", "classifier")
-"""Graphs not converted to OpenVINO, which shrinks photos unlike Pillow (by up to 21 grey levels)."""
+"""Graphs not converted to OpenVINO, whose resizing differs from Pillow's by up to 21 grey levels."""
 
 
 def converted(graphs: Mapping[str, bytes], kind: Format) -> tuple[dict[str, bytes], dict[str, Difference]]:

@@ -1,7 +1,7 @@
 """Cost of int8: accuracy before and after, on the same random episodes of held-out images.
 
-One shot is the hardest case and needs the fewest images. Other kinds of images may exceed the calibrated range of the
-activations, so changed labels are also counted on rendered moths.
+One shot is the hardest case and needs the fewest images. Different kinds of images may exceed the calibrated range of
+the activations, so changed labels are also counted on rendered moths.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ EPISODES = 1000
 SHARE = 6
 """Every sixth image of a class is used for calibration; the others are held out."""
 PER_CLASS = 60
-"""Images used per class, evenly spread: more would only take longer."""
+"""Images used per class, evenly spread; more would only take longer."""
 MOTHS, OF_EACH = 10, 8
 """Species of rendered moths, and images of each."""
 LABELS = 1000
@@ -76,7 +76,7 @@ class Cost:
             raise FrnError(
                 f"int8 loses {self.drop:.2f} points of {self.shape} accuracy on {self.folder} ({self.before:.2f} to "
                 f"{self.after:.2f} %); at most {max_drop:g} is allowed. Use --precision fp16, calibrate on "
-                "photos like those that you will classify, or allow more with --max-drop. Nothing was written."
+                "photos like those you will classify, or allow more with --max-drop. Nothing was written."
             )
 
 
@@ -90,12 +90,12 @@ def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress
     images = load_images(ClassFolders(found.root, found.names, thinned), transform, progress=progress)
     if len(images.names) < 2:
         raise FrnError(
-            f"{folder}: has 1 class, but judging int8 takes at least 2 with {NEEDED} images each. Add another."
+            f"{folder}: has 1 class, but checking int8 needs at least 2 with {NEEDED} images each. Add another."
         )
     size, name = min(zip(images.sizes, images.names, strict=True))
     if size < NEEDED:
         raise FrnError(
-            f"{folder}: class {name!r} has {size} readable images, but int8 needs {NEEDED} images of every class (2 "
+            f"{folder}: class {name!r} has {size} readable images, but int8 needs {NEEDED} images per class (2 "
             f"to calibrate, {SHOT + QUERIES} for an episode). Add some, or remove the class."
         )
     calibrates = np.concatenate([np.arange(size) % SHARE == 0 for size in images.sizes])

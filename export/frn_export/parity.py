@@ -84,7 +84,7 @@ def compare_head(model: Model, graph: bytes) -> Difference:
 
 
 def verified_head(model: Model) -> tuple[bytes, Difference]:
-    """Return `head.onnx` of any head, and its difference from torch in float64 on episodes of other sizes.
+    """Return `head.onnx` for any head, and its difference from torch in float64 on episodes of different sizes.
 
     Raises FrnError if the head cannot be exported.
     """
@@ -122,7 +122,7 @@ def compare_classifier(
         share = max(share, float(np.abs(errors - list(truth.values())).max()) / whole)
         if not truth[str(label)] - truth[expected.label] <= 2 * allowed * whole:
             raise FrnError(
-                f"classifier.onnx labels {path} {str(label)!r}, but its classes say {expected.label!r}. "
+                f"classifier.onnx labels {path} {str(label)!r}, but the project's classes give {expected.label!r}. "
                 "Nothing was written."
             )
     return Difference("classifier.onnx", share, allowed, "the photo's energy")

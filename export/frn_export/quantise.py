@@ -1,7 +1,7 @@
 """Smaller extractors: weights stored in half precision, or convolutions computed in int8.
 
-Only the weights and the values between them change. Names, shapes and metadata are the same, so the result can replace
-any `features.onnx`. The cost of int8 depends on the model: `int8_accuracy` measures it.
+Only the weights and the intermediate values change. Names, shapes and metadata are the same, so the result can replace
+any `features.onnx`. The accuracy lost with int8 depends on the model: `int8_accuracy` measures it.
 """
 
 import tempfile
@@ -71,7 +71,8 @@ def int8(features: bytes, pixels: Pixels) -> bytes:
             graph = onnx.load_model(path, load_external_data=False).graph
     except OSError as error:
         raise FrnError(
-            f"{error.filename or tempfile.gettempdir()}: temporary files of int8 cannot be written ({error.strerror}). "
+            f"{error.filename or tempfile.gettempdir()}: temporary files for int8 cannot be written "
+            f"({error.strerror}). "
             "Free some space, or set TMPDIR to another folder."
         ) from error
     return _replace(model, list(graph.node), list(graph.initializer))
@@ -90,7 +91,7 @@ class _Batches:
 
 
 def _replace(model: onnx.ModelProto, nodes: list[onnx.NodeProto], tensors: list[onnx.TensorProto]) -> bytes:
-    """Return the model with other nodes and tensors, without the quantiser's notes about itself and the machine."""
+    """Return the model with these nodes and tensors, without the quantiser's notes about itself and the machine."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     for field, entries in ((result.graph.node, nodes), (result.graph.initializer, tensors)):

@@ -1,7 +1,7 @@
 """Feature extractors. A new backbone needs a file here, a line in `BACKBONES`, and a test.
 
-All backbones implement `backbone.Backbone`. Frozen networks of other libraries are named `torchvision:NAME` and
-`timm:NAME` (`pretrained.py`). Other packages register theirs by entry points (`registered.py`).
+All backbones implement `backbone.Backbone`. Frozen networks from other libraries are named `torchvision:NAME` and
+`timm:NAME` (`pretrained.py`). Other packages register theirs through entry points (`registered.py`).
 """
 
 from functools import partial
@@ -33,7 +33,7 @@ BACKBONES: dict[str, BackboneFactory] = {
 
 
 def build_backbone(name: str, *, last_pool: bool = True, size: int = 84) -> Backbone:
-    """Return a new backbone with random weights; only backbones of other packages use `size`.
+    """Return a new backbone with random weights; only backbones from other packages use `size`.
 
     Raises FrnError if no backbone has that name.
     """

@@ -30,10 +30,10 @@ class Backbone(nn.Module):
 
 
 class ForeignBackbone(Backbone):
-    """A network of another package, whose map shape is found with an image of `size` pixels."""
+    """A network from another package, whose map shape is determined with an image of `size` pixels."""
 
     def probe(self, make: Callable[[], Network], name: str, size: int) -> Network:
-        """Build the network and inspect its map of a black image.
+        """Build the network and inspect its map for a black image.
 
         Raises FrnError, starting with `name`, if it has none.
         """

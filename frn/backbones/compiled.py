@@ -3,7 +3,7 @@
 On a processor these operations wait for memory, not for arithmetic: torch's separate functions read and write a map a
 dozen times. Here y = act(pool(sum of s_i x_i + t)), with s_i and t from the moments of a batch. The loops below compute
 y and its gradient in one pass each; `torch.compile` turns them into C++. This needs a C++ compiler, and takes half a
-minute at first use. Sums are in float32, and only the results are rounded to the format of the maps; the plain
+minute at first use. Sums are in float32, and only the results are rounded to the maps' number format; the plain
 functions round after each operation.
 """
 
@@ -138,7 +138,7 @@ def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     from torch._dynamo.exc import TorchDynamoException  # imported here: it takes a second and is rarely needed
 
-    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns about a missing GPU
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns if there is no GPU
     compiled = torch.compile(function, dynamic=True, options=dict(ONE_PASS))
 
     def call(*tensors: Any) -> Any:
@@ -152,7 +152,7 @@ def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
-"""Corners of a 2 x 2 window; if values are equal, the first corner wins."""
+"""Corners of a 2 x 2 window; in a tie, the first corner wins."""
 NONE = 4
 """Corner of locations in the last row or column of an odd map, which are in no window."""
 

@@ -29,7 +29,7 @@ class ConvBlock(nn.Module):
 
     @staticmethod
     def finish(maps: Sequence[Tensor], norms: Sequence[nn.Module], *, pool: bool) -> Tensor:
-        """Apply the operations after the convolution; `compile_blocks` replaces them by one function."""
+        """Apply the operations after the convolution; `compile_blocks` replaces them with one function."""
         x: Tensor = norms[0](maps[0])
         return F.relu(F.max_pool2d(x, 2) if pool else x)
 

@@ -1,4 +1,4 @@
-"""A 3 x 3 convolution with a fast gradient of the weights for small maps with many channels."""
+"""A 3 x 3 convolution whose weight gradient is fast for small maps with many channels."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 WEIGHTS_PER_LOCATION = 1300
-"""Weights per location above which the gradient of the weights is faster as one matrix product.
+"""Weights per location above which the weight gradient is faster as one matrix product.
 
 This is the number of weights of one filter tap (channels in times channels out) divided by the locations of a map. The
 product is compared with the library's gradient in bf16 on a processor; both take the same time at about 1,000.

@@ -14,7 +14,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from frn.backbones.backbone import Backbone
 
 TOLERANCE = 1e-3
-"""Tolerance, as a fraction of the feature map's largest value; rounding errors are a thousandth of that."""
+"""Tolerance, as a fraction of the feature map's largest value; rounding errors are a thousandth of it."""
 
 
 @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""Networks of other libraries as frozen extractors: `torchvision:NAME` (classification) and `timm:NAME`.
+"""Networks from other libraries as frozen extractors: `torchvision:NAME` (classification) and `timm:NAME`.
 
 A convolutional network returns the map before its pooling. A vision transformer returns its patch tokens after the last
 norm, without class and register tokens. Nothing is trained, and downloads happen only on request.
@@ -67,15 +67,19 @@ class Pretrained(ForeignBackbone):
         return maps / maps.square().mean((1, 2, 3), keepdim=True).sqrt().clamp_min(1e-6)
 
     def fill(self, weights: Mapping[str, Tensor], where: Path) -> None:
-        """Load the pretrained weights without those of the classifier.
+        """Load the pretrained weights, except those of the classifier.
 
-        Raises FrnError if one is missing, unexpected, or has another shape.
+        Raises FrnError if a weight is missing, unexpected, or has a different shape.
         """
         fitted = self.maps.fitted(weights)
         expected = self.maps.net.state_dict()
         missing, surplus = sorted(expected.keys() - fitted.keys()), sorted(fitted.keys() - expected.keys())
         odd = [key for key in expected.keys() & fitted.keys() if expected[key].shape != fitted[key].shape]
-        for what, keys in (("lacks", missing), ("has an unknown", surplus), ("has the wrong shape for", sorted(odd))):
+        for what, keys in (
+            ("lacks", missing),
+            ("has the unexpected weight", surplus),
+            ("has the wrong shape for", sorted(odd)),
+        ):
             if keys:
                 more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
                 raise FrnError(f"{where}: does not match this network: it {what} {keys[0]}{more}")
@@ -93,7 +97,7 @@ class TorchvisionMaps(nn.Module):
         from torchvision import models
 
         super().__init__()
-        _torchvision_entries(name)  # refuses an unknown name
+        _torchvision_entries(name)  # rejects an unknown name
         self.side = size
         self.tokens = name.startswith("vit_")
         self.net = models.get_model(name, weights=None, **({"image_size": size} if self.tokens else {}))
@@ -240,7 +244,7 @@ class TimmMaps(nn.Module):
 def _named_by_order(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """Rename weights of the `efficientnet_lite_pytorch` package to timm's names; the order of layers is the same.
 
-    If any shapes differ, the weights keep their names and are refused later.
+    If any shapes differ, the weights keep their names and are rejected later.
     """
     if [value.shape for value in weights.values()] != [value.shape for value in expected.values()]:
         return weights

@@ -1,4 +1,4 @@
-"""Backbones of other packages, which register them by entry points.
+"""Backbones from other packages, which register them through entry points.
 
 In the `pyproject.toml` of such a package:
 
@@ -19,7 +19,7 @@ GROUP = "frn.backbones"
 
 
 class Registered(ForeignBackbone):
-    """A network of another package, trained like the built-in ones."""
+    """A network from another package, trained like the built-in ones."""
 
     def __init__(self, network: nn.Module, name: str, size: int) -> None:
         """Inspect the feature map of images of `size` pixels. Raises FrnError if the output is not one."""

@@ -38,7 +38,7 @@ class ResidualBlock(nn.Module):
 
     @staticmethod
     def finish(maps: Sequence[Tensor], norms: Sequence[nn.Module], *, pool: bool) -> Tensor:
-        """Apply the operations after the convolutions; `compile_blocks` replaces them by one function."""
+        """Apply the operations after the convolutions; `compile_blocks` replaces them with one function."""
         x, *shortcut = (norm(each) for norm, each in zip(norms, maps, strict=True))
         for other in shortcut:
             x = x + other
@@ -49,7 +49,7 @@ class ResidualBlock(nn.Module):
 WIDE = (64, 160, 320, 640)
 """Channels of the four blocks, as in the paper."""
 SMALL = (32, 64, 128, 256)
-"""A sixth of the parameters and operations: trainable and usable on two processor cores."""
+"""A sixth of the parameters and operations: can be trained and used on two processor cores."""
 
 
 PATCHES = (64, 128, 256)

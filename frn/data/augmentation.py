@@ -1,4 +1,4 @@
-"""Random numbers of the training augmentation; `frn.data.batch_augmentation` applies them to pixels.
+"""Random numbers for the training augmentation; `frn.data.batch_augmentation` applies them to pixels.
 
 This module does not need torch. The paper's augmentation is a crop, colour jitter and a flip, in the order of the
 authors' code.
@@ -46,10 +46,10 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         if self.size < 8 or self.padding < 0 or not 0 <= self.jitter < 1 or not 0 < self.scale[0] <= self.scale[1] <= 1:
-            raise FrnError(f"these augmentation settings are invalid: {self}")
+            raise FrnError(f"invalid augmentation settings: {self}")
 
     def whole(self, size: int, least: float) -> "Augmentation":
-        """Return an augmentation for images of `size` that shows at least that fraction, without colour jitter."""
+        """Return an augmentation to `size` that keeps at least that fraction of the image, without colour jitter."""
         return replace(self, size=size, scale=(least, 1.0), jitter=0.0)
 
     def draw(self, extents: NDArray[np.int64], generator: np.random.Generator) -> Draw:
@@ -74,7 +74,7 @@ class Augmentation:
         return np.concatenate([corner, np.full((len(extents), 2), float(self.size))], axis=1)
 
     def _resized_boxes(self, extents: NDArray[np.int64], generator: np.random.Generator) -> Array:
-        """Draw boxes like torchvision's RandomResizedCrop: ten tries for area and aspect, then the central crop."""
+        """Draw boxes as torchvision's RandomResizedCrop does: ten tries for area and aspect, then the central crop."""
         b = len(extents)
         height, width = extents[:, :1].astype(float), extents[:, 1:].astype(float)
         area = height * width * generator.uniform(*self.scale, (b, 10))

@@ -125,12 +125,12 @@ def _column(values: NDArray[np.generic], device: torch.device) -> Tensor:
 def jitter_colours(images: Tensor, draw: Draw) -> Tensor:
     """Change brightness, contrast and saturation of each image (b, 3, s, s) in its own order, in place.
 
-    All three blend the image with another one: black, its mean grey, or its grey version.
+    All three blend the image with a second one: black, its mean grey, or its grey version.
     """
     if images.device.type != "cpu":
         return jitter_together(images, draw)
     luma = torch.tensor(LUMA)
-    # One image at a time stays in the processor's cache: a seventh of the time of the whole batch at once.
+    # One image at a time stays in the processor's cache and takes a seventh of the time of a whole batch at once.
     for image, order, factors in zip(images, draw.order.tolist(), draw.factors.tolist(), strict=True):
         for kind in order:
             factor = factors[kind]

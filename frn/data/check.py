@@ -25,7 +25,7 @@ class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
     too_small: dict[str, int]
     """Classes with too few images for an episode."""
     skipped: list[Broken]
-    """Entries that are not images, named by path."""
+    """Paths of entries that are not images."""
 
     def __str__(self) -> str:
         counts = self.classes.values()
@@ -36,7 +36,7 @@ class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_split(folder: Path, per_class: int, progress: Progress | None = None) -> SplitReport:
-    """Decode every image of a split and count those of each class; an episode needs `per_class` of them.
+    """Decode every image of a split and count those of each class; an episode needs `per_class` images of a class.
 
     Raises:
         FrnError: if the folder has no class folders, or one is empty.

@@ -22,7 +22,7 @@ class ConcatImages:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Class names of all data sets; two sets may have classes of the same name."""
+        """Class names of all data sets; different sets may have classes with the same name."""
         return tuple(name for part in self.parts for name in part.names)
 
     @property

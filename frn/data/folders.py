@@ -26,12 +26,12 @@ SPLIT_NAMES = {
 BESIDE_SPLIT = frozenset(
     {"set", "data", "dataset", "image", "images", "img", "imgs", "photo", "photos", "split", "meta", "seg"}
 )
-"""Words that may stand beside the name of a split."""
+"""Words that may appear next to the name of a split."""
 SYSTEM_FOLDERS = frozenset(
     {*("__macosx", "@eadir", "@recycle", "@recently-snapshot", "@tmp", "#recycle", "#snapshot"),
      *("$recycle.bin", "system volume information", "lost+found", "found.000", "lost.dir", "__pycache__")}
 )  # fmt: skip
-"""Folders of systems and servers to ignore, in lower case; names that begin with a dot are also ignored."""
+"""System and server folders to ignore, in lower case; names that begin with a dot are also ignored."""
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
 """Files that file managers leave in a folder of photos, in lower case."""
 
@@ -116,7 +116,8 @@ def _refuse_twins(root: Path, names: Sequence[str]) -> None:
     for name in names:
         if (twin := seen.setdefault(normal(name).strip(), name)) is not name:
             raise FrnError(
-                f"{root}: has two folders named {normal(name).strip()!r}, which differ only in blanks or in how their "
+                f"{root}: has two folders named {normal(name).strip()!r}, which differ only in whitespace or in "
+                f"how their "
                 f"letters are encoded ({twin!a} and {name!a}). Move their photos into one."
             )
 
@@ -125,16 +126,20 @@ def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
     """Describe the content of a class folder without photos, and say what to do."""
     folder = root / name
     if not found.skipped:
-        return f"{folder}: is empty. Put photos of this class there, or remove the folder."
+        return f"{folder}: is empty. Put photos of this class in it, or remove the folder."
     deeper = [inner for inner in _list(folder)[1] if list_images(folder / inner).images]
     if deeper:
         shown = ", ".join(deeper[:5]) + (", ..." if len(deeper) > 5 else "")
         return (
-            f"{folder}: has no photos itself, but its folders do ({shown}). If these are the classes, give {folder}; "
-            f"if {name!r} is the class, move their photos up."
+            f"{folder}: has no photos itself, but its folders do ({shown}). If these subfolders are the "
+            f"classes, pass {folder}; "
+            f"if {name!r} is the class, move their photos into {name!r} itself."
         )
     if deepest := next((path for path, _, files in os.walk(folder) if any(map(looks_like_image, files))), None):
-        return f"{folder}: has no photos itself; they are in {deepest}, for example. Give the folder of class folders."
+        return (
+            f"{folder}: has no photos itself; they are in {deepest}, for example. Pass the folder that "
+            f"contains the class folders."
+        )
     return (
         f"{folder}: has no readable photos ({', '.join(sorted(EXTENSIONS))}). "
         f"It has {len(found.skipped)} other files; the first: {found.skipped[0].reason}"
@@ -213,12 +218,12 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 
 
 def find_splits(data: Path) -> dict[str, Path]:
-    """Return the folders of a data set by split; names such as `valid` and `Validation` mean val.
+    """Return the folders of a data set by split; names such as `valid` and `Validation` stand for val.
 
-    Raises FrnError if two folders mean the same split, or `data` cannot be listed.
+    Raises FrnError if two folders stand for the same split, or `data` cannot be listed.
     """
     named = {name: split for name in _list(data)[1] if (split := split_named(name))}
-    plain = {split for name, split in named.items() if name.lower() in SPLIT_NAMES}  # they win over longer names
+    plain = {split for name, split in named.items() if name.lower() in SPLIT_NAMES}  # they precede longer names
     found: dict[str, Path] = {}
     for name, split in named.items():
         if name.lower() not in SPLIT_NAMES and (split in plain or not _list(data / name)[1]):
@@ -230,7 +235,7 @@ def find_splits(data: Path) -> dict[str, Path]:
 
 
 def split_named(name: str) -> str | None:
-    """Return the split that a folder name means, such as `val` for `Validation` and `valid_set`, or None."""
+    """Return the split that a folder name stands for, such as `val` for `Validation` and `valid_set`, or None."""
     spaced = unicodedata.normalize("NFD", re.sub("(?<=[a-z])(?=[A-Z])", " ", name))
     words = re.findall(r"[^\W\d_]+", "".join(c for c in spaced if not unicodedata.combining(c)).lower())
     found = [word for word in words if word not in BESIDE_SPLIT]

@@ -5,9 +5,9 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 SAME = str.maketrans({"ı": "i", "\u0307": None, "\ufe0e": None, "\ufe0f": None})
-"""Turkish i in both cases, and the selectors of coloured emoji."""
+"""Both cases of the Turkish i, and the variation selectors of coloured emoji."""
 DROPPED = frozenset({"Cc", "Cf", "Pd", "Pc", "Zs"})
-"""Unicode categories of controls, invisible characters, dashes, `_` and blanks."""
+"""Unicode categories of control and invisible characters, dashes, `_` and whitespace."""
 
 
 def normal(name: str) -> str:
@@ -16,13 +16,13 @@ def normal(name: str) -> str:
 
 
 def loose(name: str) -> str:
-    """Remove case, blanks, dashes, `_`, invisible characters, and dots at the end from a name."""
+    """Remove case, whitespace, dashes, `_`, invisible characters and trailing dots from a name."""
     folded = unicodedata.normalize("NFKC", name).casefold().translate(SAME).rstrip(". ")
     return "".join(c for c in folded if unicodedata.category(c) not in DROPPED)
 
 
 def by_loose_name(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return names by their loose form; those of one list differ only in what `loose` removes."""
+    """Return names by their loose form; those in one list differ only in what `loose` removes."""
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(loose(name), []).append(name)

@@ -1,7 +1,7 @@
 """Cache of decoded pixels: one memory-mapped file per split.
 
 A cache folder is named after its input: each file's path, size and times of change, the transform, and the format
-version. A changed data set therefore gets another cache. A cache is written to a temporary folder, synced and renamed.
+version. A changed data set therefore gets a new cache. A cache is written to a temporary folder, synced and renamed.
 Its lengths and checksums are verified, and a damaged cache is built again. If several ranks or runs need the same
 cache, one builds it while the others wait. All pixels are verified at first use, and again after their file has
 changed. If the caches exceed their limit, the least recently used pixels are removed (`frn.system.caches`).
@@ -48,7 +48,7 @@ from frn.system.processes.locks import lock
 
 PIXEL_CACHE_VERSION = 3
 Progress = Callable[[int, int], None]
-"""Callback with the number of finished images and of all images."""
+"""Callback with the number of finished images and the total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def load_images(
         except OSError as error:
             raise FrnError(
                 f"{home.parent}: the decoded images cannot be stored there ({error.strerror}). Free some space, or "
-                "set FRN_CACHE to another folder. `frn cache` shows what is there."
+                "set FRN_CACHE to another folder. `frn cache` lists its contents."
             ) from error
         trim(limit)
     if stored is None:
@@ -144,7 +144,7 @@ def load_images(
     for name, size in zip(stored.names, stored.sizes, strict=True):
         if size == 0:
             first = next(entry.reason for entry in stored.broken if Path(entry.path).parent == Path(name))
-            raise FrnError(f"{folders.root / name}: none of its images can be read, the first: {first}")
+            raise FrnError(f"{folders.root / name}: none of its images can be read; the first: {first}")
     return replace(stored, broken=stored.broken + folders.skipped)
 
 
@@ -183,7 +183,7 @@ def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransfor
     digest = hashlib.sha256(json.dumps([PIXEL_CACHE_VERSION, what, str(folders.root.resolve()), *made_by]).encode())
     for path in paths:
         status = path.stat()
-        # Programs cannot reset the change time, so it reveals a file that was rewritten under its old date.
+        # Programs cannot reset the change time, so it reveals a file that was rewritten with its old date.
         digest.update(
             f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n".encode(errors="replace")
         )
@@ -201,7 +201,7 @@ def _build(
     broken: list[Broken] = []
     checksum = 0
     with _pool() as pool, open(work / PIXELS, "wb") as file:
-        for start in range(0, len(paths), 1024):  # in pieces to bound the memory
+        for start in range(0, len(paths), 1024):  # in chunks to bound the memory
             piece = paths[start : start + 1024]
             for offset, result in enumerate(pool.map(decode, piece)):
                 if isinstance(result, Broken):
@@ -252,7 +252,7 @@ def _open(home: Path) -> StoredImages | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a malformed index means a damaged cache
         return None
     with contextlib.suppress(OSError):  # the cache may be read-only
-        stamp.write_text(state, encoding="utf-8")  # its date shows when the cache was last used
+        stamp.write_text(state, encoding="utf-8")  # its date records the last use of the cache
     return StoredImages(
         names=tuple(body["names"]),
         sizes=tuple(body["sizes"]),

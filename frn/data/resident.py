@@ -1,4 +1,4 @@
-"""Pixels of a split in the memory of the training device, where episodes gather their images."""
+"""Pixels of a split in the memory of the training device, from which episodes gather their images."""
 
 from collections.abc import Sequence
 

@@ -32,7 +32,8 @@ class EpisodeSampler(Sampler[list[int]]):
     >>> for images, _ in DataLoader(dataset, batch_sampler=sampler):
     ...     support, labels, query, target = sampler.split(images)
 
-    An epoch depends only on the seed and on the number of epochs before it, so all workers and machines draw the same.
+    An epoch depends only on the seed and on the number of epochs before it, so all workers and machines draw the same
+    episodes.
     """
 
     def __init__(
@@ -51,12 +52,12 @@ class EpisodeSampler(Sampler[list[int]]):
         Args:
             dataset: a dataset with its labels as `targets`, `labels` or `samples`, as in torchvision; or a `Subset`
                 or `ConcatDataset` of such.
-            way: classes of an episode.
+            way: classes per episode.
             shot: supports per class.
             queries: queries per class.
-            episodes: episodes of an epoch.
+            episodes: episodes per epoch.
             seed: seed of the random episodes.
-            labels: labels of the images, if the dataset does not have them.
+            labels: labels of the images, if the dataset has none.
 
         Raises:
             FrnError: if the labels are unknown, an image has several, or fewer than `way` classes have enough images.
@@ -65,9 +66,9 @@ class EpisodeSampler(Sampler[list[int]]):
         self.episodes, self.seed, self.epoch = episodes, seed, 0
         known = np.asarray(labels_of(dataset) if labels is None else labels)
         if len(known) != len(dataset):
-            raise FrnError(f"the dataset has {len(dataset)} images, but there are {len(known)} labels")
+            raise FrnError(f"the dataset has {len(dataset)} images but {len(known)} labels")
         if known.ndim != 1:
-            raise FrnError(f"labels have the shape {known.shape}. Pass one label per image to EpisodeSampler.")
+            raise FrnError(f"labels have shape {known.shape}. Pass one label per image to EpisodeSampler.")
         names, of_each = np.unique(known, return_inverse=True)
         members = [np.flatnonzero(of_each == index) for index in range(len(names))]
         check_classes(

@@ -20,13 +20,13 @@ Episode = NDArray[np.int64]
 def check_classes(
     names: Sequence[str], sizes: Sequence[int], shape: EpisodeShape, *, where: str, every_class: bool
 ) -> None:
-    """Refuse a data set that is too small for `shape`; the message calls it `where`.
+    """Reject a data set that is too small for `shape`; the message calls it `where`.
 
     Evaluation draws from every class, so each must be large enough. Training skips small classes if at least `way`
     others are large enough.
 
     Raises:
-        FrnError: if it is too small; the message has the smallest class, its count and the required count.
+        FrnError: if it is too small; the message gives the smallest class, its count and the required count.
     """
     small = [i for i, size in enumerate(sizes) if size < shape.per_class]
     enough = len(sizes) - len(small) >= shape.way
@@ -47,8 +47,8 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
     """Draw one epoch as the authors' sampler does: images without replacement, classes by their remaining images.
 
     Classes are drawn with probability proportional to their remaining images. A class with too few left is not drawn
-    again, and the epoch ends when fewer than `way` classes are left. Unused images wait for the next epoch. An epoch of
-    several passes over the images draws each pass separately, with passes counted from 0.
+    again, and the epoch ends when fewer than `way` classes are left. Unused images are left for the next epoch. An
+    epoch of several passes over the images draws each pass separately, with passes counted from 0.
 
     Raises:
         FrnError: if fewer than `way` classes have enough images for a single episode.
@@ -87,7 +87,7 @@ def balanced_shares(lengths: Sequence[int], balance: Balance) -> list[int]:
     Raises FrnError if the number of weights differs from the number of sets.
     """
     if isinstance(balance, tuple) and len(balance) != len(lengths):
-        raise FrnError(f"data sets have {len(balance)} weights, but there are {len(lengths)} of them. Give all --data.")
+        raise FrnError(f"{len(balance)} weights for {len(lengths)} data sets. Pass every data set with --data.")
     weights = np.array(balance) if isinstance(balance, tuple) else np.asarray(lengths, dtype=np.float64) ** balance
     return [max(1, round(share)) for share in sum(lengths) * weights / weights.sum()]
 

@@ -11,7 +11,7 @@ from frn.system.files import read_regular
 
 PATHS = ("path", "image", "file", "filename", "photo")
 LABELS = ("truth", "label", "class", "category")
-"""Accepted column names, in order of preference: `frn score --csv` writes `truth` beside its own `label`."""
+"""Accepted column names, in order of preference: `frn score --csv` writes `truth` next to its own `label`."""
 DELIMITERS = ",;\t"
 MAX_BYTES = 256 << 20
 
@@ -22,10 +22,10 @@ def is_table(path: Path) -> bool:
 
 
 def read_table(path: Path) -> tuple[dict[str, list[Path]], list[str]]:
-    """Return the files of each class of a CSV, relative to its folder, and why other rows are skipped.
+    """Return the files of each class in a CSV, relative to its folder, and the reasons for skipped rows.
 
-    The first row names the columns; without names, the first column has the paths and the second the labels. Raises
-    FrnError if it cannot be read, has other columns, or no row has a photo with a label.
+    The first row names the columns; without names, the first column contains the paths and the second the labels.
+    Raises FrnError if it cannot be read, lacks these columns, or no row has both a photo and a label.
     """
     try:
         text = read_regular(path, MAX_BYTES).decode("utf-8-sig")

@@ -30,13 +30,13 @@ class ModelComparison:
     photos: int
     """Number of examples in classes with at least two; if there are more than 1,000, an even selection is used."""
     auroc: float
-    """Chance that an example is more familiar than a photo of an unknown class; NaN with a single class."""
+    """Probability that an example is more familiar than a photo of an unknown class; NaN with a single class."""
     milliseconds: float
     """Time of the extractor for one photo, without decoding."""
     bytes: int
     """Size of the extractor."""
     answers: Mapping[Path, str]
-    """Label of each of those examples by leave-one-out."""
+    """Leave-one-out label of each of those examples."""
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -34,7 +34,7 @@ class FewShotClassifier(Estimator):
     """Few-shot classifier, a scikit-learn estimator (`clone`, `cross_val_score`, `Pipeline`, `pickle`).
 
     Photos are a list of files, bytes, open files, Pillow images, tensors or arrays (`frn.estimator.photos`), or one
-    array (n, h, w, 3). A single photo or array (h, w, 3) is refused: put it in a list.
+    array (n, h, w, 3). A single photo or array (h, w, 3) is rejected: put it in a list.
 
     Any number of threads may use one classifier. Each call uses the classes as they were when it started; `fit` and
     `partial_fit` run one after the other.
@@ -88,11 +88,11 @@ class FewShotClassifier(Estimator):
         Args:
             X: the photos of each class by its label; or a list of photos, together with `y`.
             y: label of each photo of a list: text or numbers, as returned by `predict`.
-            labels: another name of `y`.
+            labels: another name for `y`.
 
         Raises:
             FrnError: if a photo cannot be read or is given to two classes, a class has no photo, or the model is
-                refused.
+                rejected.
         """
         listed, given = _flat(X, _one_of(y, labels))
         with self._writing:
@@ -112,15 +112,15 @@ class FewShotClassifier(Estimator):
         Args:
             X: as for `fit`.
             y: as for `fit`.
-            classes: all labels, as in scikit-learn; those without a photo are not classes yet.
-            labels: another name of `y`.
+            classes: all labels, as in scikit-learn; those without a photo do not become classes yet.
+            labels: another name for `y`.
 
         Raises:
-            FrnError: like `fit`, or if a label is not in `classes`. The classes are then unchanged.
+            FrnError: as for `fit`, or if a label is not in `classes`. The classes are then unchanged.
         """
         listed, given = _flat(X, _one_of(y, labels))
         if classes is not None and (odd := set(given.tolist()) - set(as_labels(classes).tolist())):
-            raise FrnError(f"the label {min(map(repr, odd))} is not in classes")
+            raise FrnError(f"the label {min(map(repr, odd))} is not one of the classes")
         with self._writing:
             self._enroll(self._now, listed, given)
         return self
@@ -160,7 +160,7 @@ class FewShotClassifier(Estimator):
     def answers(self, photos: Iterable[Photo]) -> Iterator[Answer]:
         """Yield the complete result for each photo, in constant memory.
 
-        If a photo cannot be read, its answer has an `error`, and the others continue. Later fits do not affect the
+        A photo that cannot be read gets an `error` field; the others are still classified. Later fits do not affect the
         answers.
         """
         return self._fitted.each(several(photos))
@@ -179,7 +179,7 @@ class FewShotClassifier(Estimator):
         *,
         labels: Iterable[Any] | None = None,
     ) -> float:
-        """Return the share of photos with the right label, each with its weight.
+        """Return the weighted fraction of photos with the correct label.
 
         Raises:
             FrnError: if the numbers of photos, labels and weights differ or are zero, the weights sum to zero, or
@@ -195,7 +195,7 @@ class FewShotClassifier(Estimator):
         if sample_weight is not None and len(sample_weight) != len(photos):
             raise FrnError(f"{len(photos)} photos but {len(sample_weight)} weights")
         if sample_weight is not None and not np.sum(sample_weight):
-            raise FrnError("the weights sum to zero: give at least one photo a weight")
+            raise FrnError("the weights sum to zero: at least one must be positive")
         check_kind(truth, fitted.labels)
         found = fitted.labels_of(answer.label for answer in fitted.predictions(photos))
         return float(np.average(found == as_known(truth, fitted.labels), weights=sample_weight))
@@ -240,7 +240,7 @@ class FewShotClassifier(Estimator):
         return loaded
 
     def export_onnx(self, path: str | Path) -> None:
-        """Write the classifier as one ONNX file: image in; label, probabilities and error maps out.
+        """Write the classifier as one ONNX file, from an image to label, probabilities and error maps.
 
         Raises:
             FrnError: if no class is fitted, or the file cannot be written.
@@ -251,7 +251,7 @@ class FewShotClassifier(Estimator):
         return self._now is not None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state with the extractor's file, so that a pickle opens without the model's file."""
+        """Return the state with the extractor's bytes, so that a pickle opens without the model file."""
         state: dict[str, Any] = {"params": self.get_params()}
         if (fitted := self._now) is not None:
             classifier = fitted.classifier
@@ -278,7 +278,7 @@ class FewShotClassifier(Estimator):
         self._now: Fitted | None = None
         """The classes that each call uses; a fit replaces them."""
         self._writing = threading.RLock()
-        """Lock of `fit` and `partial_fit`, so that no update is lost."""
+        """Lock for `fit` and `partial_fit`, so that no update is lost."""
 
     @property
     def _fitted(self) -> Fitted:
@@ -301,10 +301,12 @@ class FewShotClassifier(Estimator):
         """Enroll photos together with the examples of existing classes."""
         extractor, before = self._open(), State() if fitted is None else fitted.classifier.state
         if fitted and extractor.sha256 != fitted.classifier.extractor.sha256:
-            raise FrnError("the classes belong to another model or tta: fit them again, or restore the parameters")
+            raise FrnError(
+                "the classes were fitted with a different model or tta: fit them again, or restore the parameters"
+            )
         found = list(embed_all(extractor, photos))
         together = joined(fitted.labels, labels) if fitted else labels
-        all_labels = distinct(together)  # of one type: with 2.5, 1 becomes 1.0
+        all_labels = distinct(together)  # a common type: with 2.5, 1 becomes 1.0
         named = names(together, all_labels)
         examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}
         for entry, name in zip(before.classes, named, strict=False):
@@ -345,7 +347,7 @@ class FewShotClassifier(Estimator):
 def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[Any] | None:
     """Return the labels, which may be given as `y` or as `labels`. Raises FrnError if both are given."""
     if y is not None and labels is not None:
-        raise FrnError("y and labels mean the same: give only one")
+        raise FrnError("y and labels mean the same: pass only one")
     return labels if y is None else y
 
 
@@ -355,11 +357,11 @@ def _flat(
     """Return photos and the label of each, from a mapping of classes or from two lists."""
     if not isinstance(photos, Mapping):
         listed = list_photos(photos)
-        if labels is None:  # with the words of scikit-learn's own message
+        if labels is None:  # in the wording of scikit-learn's own message
             raise FrnError("a list of photos requires y to be passed, but the target y is None")
         given = as_labels(labels)
         if len(given) != len(listed):
-            raise FrnError(f"{len(listed)} photos need as many labels, not {len(given)}")
+            raise FrnError(f"{len(listed)} photos need the same number of labels, not {len(given)}")
     elif labels is not None:
         raise FrnError("labels are for a list of photos; a mapping has labels as its keys")
     else:
@@ -382,7 +384,7 @@ def _renumbered(state: State, before: State) -> State:
 
 
 def _refuse_contradictions(duplicates: Sequence[Duplicate], examples: Mapping[str, Sequence[Support]]) -> None:
-    """Refuse a photo given to two classes; repeats within a class are fine."""
+    """Reject a photo given to two classes; repeats within a class are allowed."""
     for duplicate in duplicates:
         holders = [name for name, members in examples.items() if any(duplicate.key == m.key for m in members)]
         if len(holders) > 1:

@@ -81,7 +81,7 @@ def embed(extractor: Extractor, photos: Iterable[Photo]) -> Iterator[Embedded | 
 
 
 def embed_all(extractor: Extractor, photos: Iterable[Photo]) -> Iterator[Embedded]:
-    """Embed a list of photos, like `embed`. Raises FrnError if one of them cannot be read."""
+    """Embed a list of photos as `embed` does. Raises FrnError if one of them cannot be read."""
     for found in embed(extractor, list_photos(photos)):
         if isinstance(found, FrnError):
             raise found

@@ -14,7 +14,7 @@ from frn.data.names import match_names, normal
 from frn.errors import FrnError, FrnWarning
 
 Labels: TypeAlias = NDArray[Any]
-"""Labels (n,), of one type."""
+"""Labels (n,) of one type."""
 
 
 def as_labels(given: Iterable[Any]) -> Labels:
@@ -42,7 +42,7 @@ def as_labels(given: Iterable[Any]) -> Labels:
 
 
 def as_known(labels: Labels, classes: Labels) -> Labels:
-    """Replace text labels that differ from a class only in case, blanks, `_` and `-` by the class's label.
+    """Replace text labels that differ from a class only in case, whitespace, `_` and `-` with the class's label.
 
     Warns about each replaced label, and about each label that is not a class.
     """
@@ -82,7 +82,7 @@ def names(labels: Labels, classes: Labels | None = None) -> list[str]:
 
 
 def check_kind(labels: Labels, classes: Labels) -> None:
-    """Raise FrnError for text labels of numeric classes, or the other way round, since none of them could match."""
+    """Raise FrnError for text labels with numeric classes, or vice versa, since none of them could match."""
     text = [array.dtype.kind in "US" for array in (labels, classes)]
     numbers = [array.dtype.kind in "biuf" for array in (labels, classes)]
     if (text[0] and numbers[1]) or (numbers[0] and text[1]):

@@ -1,4 +1,4 @@
-"""Open the models that users name, and their classes in a folder, zip, CSV or project."""
+"""Open models that users specify, and their classes in a folder, zip, CSV or project."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +19,9 @@ from frn.system.files import read_regular
 
 
 def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none") -> Extractor:
-    """Open a model in onnxruntime; a model that is not exported yet is exported on demand.
+    """Open a model in onnxruntime; a model that has not been exported yet is exported on demand.
 
-    Raises FrnError if the model, device or tta does not exist, or the model is refused.
+    Raises FrnError if the model, device or tta does not exist, or the model is rejected.
     """
     for name, given, known in (("device", device, get_args(Device)), ("tta", tta, get_args(Tta))):
         if given not in known:
@@ -62,7 +62,7 @@ def is_file_of_classes(path: Path) -> bool:
 
 
 def class_files(classes: Path) -> ClassFiles:
-    """Return the files of each class of a folder or zip of class folders, a CSV of paths and labels, or a project.
+    """Return the files of each class in a folder or zip of class folders, a CSV of paths and labels, or a project.
 
     Raises FrnError if there are no classes, or it cannot be read.
     """

@@ -9,7 +9,7 @@ from frn.system.extras import needs_torch
 
 
 def features_file(weights: Path) -> bytes:
-    """Return `features.onnx` of a model that is not exported yet.
+    """Return `features.onnx` for a model that has not been exported yet.
 
     Raises FrnError if the model cannot be read, or torch is not installed.
     """
@@ -20,7 +20,7 @@ def features_file(weights: Path) -> bytes:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise FrnError(needs_torch(f"{weights}: is not exported yet, and exporting it")) from error
+        raise FrnError(needs_torch(f"{weights}: has not been exported yet, and exporting it")) from error
     return features_graph(load_model(weights)).SerializeToString(deterministic=True)
 
 
@@ -32,7 +32,7 @@ def mirrored_file(features: bytes) -> bytes:
 
 
 def classifier_file(classifier: Classifier) -> bytes:
-    """Return `classifier.onnx` of enrolled classes. Raises FrnError without classes, or if the head has no export."""
+    """Return `classifier.onnx` for enrolled classes. Raises FrnError without classes or if the head has no export."""
     from frn_export.graphs.classifier import classifier_graph
     from frn_export.graphs.enrolled_head import enrolled
 

@@ -4,7 +4,7 @@
 - a Pillow image;
 - pixels as an array or a torch tensor: (h, w), (h, w, 1), (h, w, 3) or (h, w, 4), or with the channels first
   if the last axis cannot be channels. If both axes could be, a tensor is read as channels first. `uint8` from 0 to 255,
-  or floats from 0 to 1. The fourth channel is opacity, over a white background.
+  or floats from 0 to 1. The fourth channel is opacity, on a white background.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def path_of(photo: Photo) -> Path:
 
 
 def list_photos(photos: Iterable[Photo]) -> list[Photo]:
-    """Return the photos of a list, a column of a table, or an array (n, h, w, 3). Raises FrnError like `several`."""
+    """Return the photos of a list, a column of a table, or an array (n, h, w, 3). Raises FrnError as `several` does."""
     return list(several(photos))
 
 

@@ -18,7 +18,7 @@ def not_fitted(message: str) -> FrnError:
 
 
 class Estimator:
-    """A classifier whose parameters are its constructor's arguments, stored unchanged.
+    """A classifier whose parameters are its constructor arguments, stored unchanged.
 
     This is what `clone`, `cross_val_score`, `GridSearchCV` and `Pipeline` need.
     """

@@ -23,7 +23,7 @@ class Accuracy:
 
 
 def summarise(correct: Sequence[float] | np.typing.NDArray[np.float64]) -> Accuracy:
-    """Summarise each episode's fraction of right answers, in [0, 1].
+    """Summarise each episode's fraction of correct answers, in [0, 1].
 
     The interval is 1.96 sqrt(variance / n) with the population variance, as in the authors' code.
     """
@@ -42,9 +42,9 @@ class Result(TypedDict):
     ci95: float
     seconds: float
     tuned: NotRequired[dict[str, float]]
-    """Accuracy and ci95 of the same episodes, enrolled as in `frn classify`."""
+    """Accuracy and ci95 for the same episodes, enrolled as in `frn classify`."""
     transductive: NotRequired[dict[str, dict[str, float]]]
-    """Accuracy and ci95 with classes refined by the queries, for the same episodes and for unequal classes."""
+    """Accuracy and ci95 with classes refined by the queries, for the same episodes and for unequal class sizes."""
     head: NotRequired[dict[str, float]]
     """Parameters chosen on the validation split for an untrained head."""
 

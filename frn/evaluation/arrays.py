@@ -50,15 +50,15 @@ def evaluate(
     """Measure a head's accuracy over random episodes of features; return one result for each shot.
 
     Args:
-        features: vectors (n, d), maps (n, r, d) or maps (n, d, h, w); or a file of them.
+        features: vectors (n, d), maps (n, r, d) or maps (n, d, h, w); or a file that contains them.
         labels: class of each image, (n,), or a file; None takes the column `labels` of a Parquet file.
-        way: classes of an episode.
+        way: classes per episode.
         shot: supports per class.
         queries: queries per class.
         episodes: number of episodes.
         seed: seed of the random episodes.
         method: a head without trainable layers: frn, proto, simpleshot, cosine, ...
-        validation: features and labels of other classes, from which FRN's lambda, rho and gamma are chosen for
+        validation: features and labels of other classes, on which FRN's lambda, rho and gamma are chosen for
             each shot; without them lambda = p / d and rho = 1, for features of mean energy 1.
 
     Raises:

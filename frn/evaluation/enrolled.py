@@ -26,10 +26,10 @@ def enrolled_accuracies(
     transductive: bool = False,
     progress: Progress | None = None,
 ) -> Array:
-    """Return the share of right answers in each episode, (e, 1), from the maps (n, r, d) of all images by class.
+    """Return the fraction of correct answers in each episode, (e, 1), from the maps (n, r, d) of all images by class.
 
     `transductive` adds three columns, (e, 4): with classes refined by the same queries; for as many queries with
-    unequal class sizes; and for these with classes refined by them.
+    unequal class sizes; and for these again, with classes refined by them.
     """
     shares = np.empty((len(episodes), 4 if transductive else 1))
     for place, index in enumerate(episodes):
@@ -56,7 +56,7 @@ def enrolled_accuracies(
 def _unequal(
     drawn: NDArray[np.int64], sizes: Sequence[int], shape: EpisodeShape, generator: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """Draw as many queries with class shares from a Dirichlet distribution, or fewer if images are missing."""
+    """Draw as many queries, with class shares from a Dirichlet distribution; fewer if there are not enough images."""
     counts = generator.multinomial(shape.way * shape.queries, generator.dirichlet(np.full(shape.way, CONCENTRATION)))
     ends = np.cumsum(sizes)
     owners = np.searchsorted(ends, drawn[:, 0], side="right")

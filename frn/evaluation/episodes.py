@@ -1,6 +1,6 @@
 """Scoring of thousands of episodes from cached feature maps.
 
-Shape letters: e episodes of a chunk, way, r, d; q = way * queries query images of an episode.
+Shape letters: e episodes in a chunk, way, r, d; q = way * queries query images of an episode.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ from frn.ridge.moments import second_moment
 from frn.ridge.systems import residual_operator
 
 Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32]], None]
-"""Receives the number of a chunk's first episode, its image indices (e, way, shot + queries) and logits (e, q, way)."""
+"""Receives the index of a chunk's first episode, its image indices (e, way, shot + queries) and logits (e, q, way)."""
 Scorer = Callable[[Tensor], Tensor]
 """Function from image indices (e, way, shot + queries) of a chunk of episodes to logits (e, q, way)."""
 
 CHUNK = 8
-"""Episodes scored at a time, few enough that temporaries stay in the processor's cache."""
+"""Episodes scored at a time, few enough that temporaries fit in the processor's cache."""
 MOMENT_CHANNELS = 128
 """Maximum number of channels for which cached second moments (d x d per image) replace the query maps."""
 
@@ -61,7 +61,7 @@ def episode_accuracies(
     progress: Progress | None = None,
     observe: Observer | None = None,
 ) -> NDArray[np.float64]:
-    """Return the fraction of right answers in each episode with these numbers; see `evaluate_episodes`."""
+    """Return the fraction of correct answers in each episode with these numbers; see `evaluate_episodes`."""
     with torch.inference_mode():
         score = episode_scorer(head, feature_maps, shape)
     target = torch.arange(shape.way, device=feature_maps.device).repeat_interleave(shape.queries)

@@ -56,7 +56,7 @@ class EvaluationOptions:
     """Image preparation for an authors' `.pth`, which does not contain it."""
     tta: Tta = "none"
     method: str | None = None
-    """Another, untrained head on the model's backbone: SimpleShot is centred on train/, FRN is tuned on val/.
+    """A different, untrained head on the model's backbone: SimpleShot is centred on train/, FRN is tuned on val/.
 
     One of `CLASSICAL` is fitted to each episode.
     """

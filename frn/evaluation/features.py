@@ -43,7 +43,7 @@ class FeatureExtractor(Protocol):
 class TorchExtractor:
     """A torch model in evaluation mode, which is moved to `device`.
 
-    With `mirror`, a map is the mean of the maps of the image and of its mirror image, flipped back.
+    With `mirror`, a map is the mean of the maps of the image and its mirror image, flipped back.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class TorchExtractor:
 
 
 class OnnxExtractor:
-    """An exported model, run by onnxruntime."""
+    """An exported model, run in onnxruntime."""
 
     def __init__(self, extractor: Extractor, *, mirror: bool = False) -> None:
         self.extractor, self.mirror = extractor, mirror

@@ -1,7 +1,7 @@
 """Classifier results on photos of known classes: accuracy, calibration, unknown photos. Does not need torch.
 
-A photo that is an example, or a near copy of one, is skipped, because it would be trivially right. Photos
-of classes that are not enrolled have no right answer; they show how many such photos are rejected as unknown.
+A photo that is an example, or a near copy of one, is skipped, because it would be trivially correct. Photos
+of classes that are not enrolled have no correct answer; they show how many such photos are rejected as unknown.
 """
 
 import math
@@ -59,13 +59,13 @@ class Answer:
 
     @property
     def right(self) -> bool:
-        """Whether the prediction is right."""
+        """Whether the prediction is correct."""
         return self.label == self.truth
 
 
 @dataclass(frozen=True, slots=True)
 class NearCopy:
-    """A photo that is a near copy of an example: saved again, or resized."""
+    """A photo that is a near copy of an example: re-saved or resized."""
 
     path: Path
     example: Path
@@ -214,8 +214,8 @@ def score_labelled(
     truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
     if not called:
         raise FrnError(
-            f"none of its folders ({_some(members)}) has the name of a class ({_some(names)}), so no answer "
-            "could be right"
+            f"none of its folders ({_some(members)}) is named after a class ({_some(names)}), so no answer "
+            "could be correct"
         )
     if missing := [repr(name) for name in names if name not in called.values()]:
         notes.append(f"the folder has no photo of the class{'es' * (len(missing) > 1)} {', '.join(missing)}")
@@ -247,8 +247,8 @@ def score_labelled(
             answers[truth in classifier.classes].append(Answer(path, truth, prediction))
     if not answers[True]:
         raise FrnError(
-            f"no photos to score: {len(examples)} are examples, {len(near_copies)} are near copies of one, "
-            f"{len(broken)} cannot be read. Give photos that are not examples."
+            f"no photos to score: {len(examples)} are examples, {len(near_copies)} are near copies of an example, "
+            f"{len(broken)} cannot be read. Pass photos that are not examples."
         )
     return LabelledScore(
         names,

@@ -20,7 +20,7 @@ class Calibration:
     confidence: Shares
     """Mean probability of a bin's answers; 0 for an empty bin."""
     accuracy: Shares
-    """Fraction of a bin's answers that are right; 0 for an empty bin."""
+    """Fraction of a bin's answers that are correct; 0 for an empty bin."""
 
     @classmethod
     def of(cls, probability: Shares, right: NDArray[np.bool_], bins: int = BINS) -> "Calibration":

@@ -43,7 +43,7 @@ class EvaluationPlan:
     seed: int = 0
     """Seed of the random episodes."""
     head: Head | None = None
-    """Scorer that replaces the model's own."""
+    """Scorer that replaces the model's."""
     tune: bool = False
     """Also enroll each episode's classes as `frn classify` does: alpha and gamma chosen by leave-one-out."""
     transductive: bool = False
@@ -52,7 +52,7 @@ class EvaluationPlan:
     """Processes that share images and episodes."""
 
     def check(self, images: StoredImages, where: str) -> None:
-        """Raise FrnError, naming the class, if the images are too few for one of the shapes."""
+        """Raise FrnError, naming the class, if there are too few images for one of the shapes."""
         for shape in self.shapes:
             check_classes(images.names, images.sizes, shape, where=where, every_class=True)
 
@@ -85,7 +85,7 @@ def evaluate_images(
     def extract(whole: StoredImages) -> Tensor:
         maps = ranks.gather(extractor.extract(whole.portion(ranks.share(len(whole))), extracting), len(whole))
         if not all(numbers.sum().isfinite() for numbers in (maps, *head.state_dict().values())):  # argmax of NaN is 0
-            raise FrnError("the model has weights, or made feature maps, that are not finite: it is damaged")
+            raise FrnError("the model is damaged: its weights or feature maps are not finite")
         return maps
 
     def whole(shares: NDArray[np.float64]) -> Accuracy:

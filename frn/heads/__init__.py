@@ -1,6 +1,6 @@
-"""Few-shot heads. Each is one file with one contract: `(support, query) -> logits`.
+"""Few-shot heads. Each is one file with the same interface: `(support, query) -> logits`.
 
-A new head is a file here, a line in `HEADS`, and a test. Other packages register heads by entry points; in the
+A new head is a file here, a line in `HEADS`, and a test. Other packages register heads through entry points, in the
 `pyproject.toml` of such a package:
 
     [project.entry-points."frn.heads"]
@@ -79,14 +79,14 @@ def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
 
 
 def networks_for(name: str) -> int:
-    """Return how many networks compute the maps of a head. Raises like `build_head`."""
+    """Return how many networks compute the maps of a head. Raises as `build_head` does."""
     with _named(name):
         networks: int = getattr(HEADS.get(name) or _registered(name), "networks", 1)
         return networks
 
 
 def blocks_for(name: str) -> tuple[int, ...]:
-    """Return the blocks of the backbone that compute the maps of a head. Raises like `build_head`."""
+    """Return the blocks of the backbone that compute the maps of a head. Raises as `build_head` does."""
     with _named(name):
         return tuple(getattr(HEADS.get(name) or _registered(name), "maps", Head.maps))
 
@@ -102,7 +102,7 @@ def _registered(name: str) -> Callable[[int | Sizes], object]:
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Turn any exception of another package into one line."""
+    """Turn any exception from another package into a one-line error."""
     try:
         yield
     except FrnError:

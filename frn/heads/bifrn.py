@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from frn.heads.head import Head
 
 DROPOUT = 0.1
-"""Dropout of the attention between maps in training (the authors' code)."""
+"""Dropout of the attention between maps in training (from the authors' code)."""
 
 
 class BiFRNHead(Head):

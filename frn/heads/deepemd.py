@@ -23,7 +23,7 @@ from frn.system.extras import install_command
 
 Array = NDArray[np.float64]
 Plan = tuple[Array, Array, Array]
-"""An optimal flow (r, r), and the marginal costs of each supply (r) and of each demand (r)."""
+"""An optimal flow (r, r), and the marginal costs of each supply (r) and each demand (r)."""
 
 TEMPERATURE = 12.5
 """Temperature: fixed in the authors' code, not learned."""

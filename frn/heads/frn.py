@@ -52,7 +52,7 @@ class FRNHead(Head):
     def divergence_reason(self) -> str:
         """Return the reason why training cannot recover, or an empty string."""
         if self.gamma <= 0:
-            return f"gamma is {self.gamma.item():.2f}: the class with the worst reconstruction wins"
+            return f"gamma is {self.gamma.item():.2f}: the class with the worst reconstruction is predicted"
         if self.rho() < MIN_RHO:
             return f"rho is {self.rho().item():.0e}: no class reconstructs anything"
         return ""

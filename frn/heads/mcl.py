@@ -20,7 +20,7 @@ TO_CLASSES, TO_QUERY = 20.0, 10.0
 
 
 class MCLHead(Head):
-    """Scores a query by the log share of centrality that each class's locations get. A class is its mean map."""
+    """Scores a query by the log share of centrality of each class's locations. A class is its mean map."""
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""

@@ -1,6 +1,6 @@
 """Heads over all classes at once, for pre-training (Sec. 3.6) or in addition to episodes; discarded afterwards.
 
-Shape letters: b images of a batch, r locations, d channels.
+Shape letters: b images in a batch, r locations, d channels.
 """
 
 import torch
@@ -29,7 +29,7 @@ class DummyMapHead(nn.Module):
 
 
 class CosineHead(nn.Module):
-    """Classifier by the cosine of average-pooled maps with one vector per class, initialised to its mean map.
+    """Cosine classifier of average-pooled maps, with one vector per class, initialised to the class's mean map.
 
     The lengths affect only the learning rate: the direction of a shorter vector changes faster.
     """

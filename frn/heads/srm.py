@@ -17,7 +17,7 @@ from frn.ridge.reconstruction import reconstruct
 
 
 class SRMHead(Head):
-    """Scores a query by the distance of each class's reconstruction from it and from its self-reconstruction."""
+    """Scores a query by the distance from each class's reconstruction to it and to its self-reconstruction."""
 
     scaled_maps = True
 

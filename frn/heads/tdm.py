@@ -15,7 +15,7 @@ from frn.heads.head import Head
 from frn.ridge.reconstruction import reconstruct
 
 NOISE = 0.2
-"""Largest random change of the weights in training (the authors' code)."""
+"""Largest random change of the weights in training (from the authors' code)."""
 
 
 class ChannelWeights(nn.Module):

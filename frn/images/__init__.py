@@ -1,1 +1,1 @@
-"""Image files; all other packages open images through this one."""
+"""Image files; all other packages open images through this package."""

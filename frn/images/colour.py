@@ -1,4 +1,4 @@
-"""Conversion to sRGB and upright orientation, a few rows at a time, without a second full-size image."""
+"""Conversion to upright sRGB, a few rows at a time, without a second full-size image."""
 
 from collections.abc import Iterator
 
@@ -43,7 +43,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
 def converter(image: Image.Image) -> Convert:
     """Return a function that converts any part of an image to sRGB.
 
-    Deep grey values are rescaled, colours are converted by the ICC profile, and transparency is put on white.
+    High-bit-depth grey values are rescaled, colours are converted by the ICC profile, and transparency becomes white.
     """
     see_through = image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info
     deep = image.mode in DEEP
@@ -96,7 +96,7 @@ def strips(box: Box) -> Iterator[Box]:
 
 
 def upright(image: Image.Image, box: Box, orientation: int) -> Image.Image:
-    """Return a part of an image by its place in the upright image."""
+    """Return a part of an image, given by its box in the upright image."""
     if orientation not in UPRIGHT:
         return image.crop(box)
     left, top, right, bottom = box

@@ -16,11 +16,11 @@ FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM")
 """Pillow's names of the formats. HEIC is also read if the extra `heif` is installed."""
 MAX_PIXELS = 120_000_000
 MAX_JPEG_PIXELS = 4 * MAX_PIXELS
-"""Pixel limit of a JPEG; above `MAX_PIXELS` it is decoded `COARSE` times smaller."""
+"""Pixel limit for a JPEG; above `MAX_PIXELS` it is decoded at `COARSE` times lower resolution."""
 MAX_MEMORY = 600 << 20
 """Bytes that a file and its decoded image may take together."""
 LARGE = 24_000_000
-"""Pixels above which an image is decoded alone."""
+"""Pixels above which images are decoded one at a time."""
 ROW = 16
 """Bytes of the pointers that Pillow keeps per row, for the decoded image and for the RGB one."""
 COARSE = 4
@@ -55,7 +55,7 @@ class DecodeRequest:
 def decode_in_process(
     data: bytes, where: str, request: DecodeRequest, alone: contextlib.AbstractContextManager[object]
 ) -> tuple[Image.Image, tuple[int, int]]:
-    """Decode like `_decode` in this process; a large image enters `alone` first."""
+    """Decode as `_decode` does in this process; a large image enters `alone` first."""
     if kind := kinds.describe(data, where):
         raise FrnError(f"{where}: is {kind}.")
     try:
@@ -64,7 +64,7 @@ def decode_in_process(
             most = MAX_JPEG_PIXELS if image.format == "JPEG" else MAX_PIXELS
             if width * height > most:
                 raise FrnError(
-                    f"{where}: has {width} x {height} pixels; the limit is {most // 1_000_000} megapixels. "
+                    f"{where}: is {width} x {height} pixels; the limit is {most // 1_000_000} megapixels. "
                     "Scale it down."
                 )
             with alone if width * height > LARGE else contextlib.nullcontext():
@@ -74,7 +74,7 @@ def decode_in_process(
                     image.draft(None, (width // COARSE, height // COARSE))
                 if (needed := len(data) + _memory(image, width * height)) > MAX_MEMORY:
                     raise FrnError(
-                        f"{where}: decoding {width} x {height} pixels of this type of {image.format} takes "
+                        f"{where}: decoding {width} x {height} pixels of this kind of {image.format} takes "
                         f"{needed >> 20} MiB; the limit is {MAX_MEMORY >> 20} MiB. Scale it down."
                     )
                 raw = depth.raw_mode(image)
@@ -157,6 +157,6 @@ def _orientation(image: Image.Image) -> int:
 
 
 def upright_rgb(image: Image.Image) -> Image.Image:
-    """Convert a whole image of any mode to upright sRGB, by its EXIF tag and its profile."""
+    """Convert a whole image of any mode to upright sRGB, using its EXIF tag and profile."""
     image, orientation = to_rgb(image), _orientation(image)
     return image.transpose(UPRIGHT[orientation]) if orientation in UPRIGHT else image

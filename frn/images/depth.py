@@ -41,13 +41,16 @@ def white_level(image: Image.Image, most: float) -> float:
         return 1.0
     white = float(max(255, 2 ** int(most).bit_length() - 1))
     if 255 < white < WHITE:
-        say(f"an image uses {int(most).bit_length()} of 16 bits: values of such images are scaled to the full range")
+        say(
+            f"an image uses only {int(most).bit_length()} of its 16 bits: the values of such images are scaled "
+            f"to the full range"
+        )
     return white
 
 
 @functools.cache
 def say(message: str) -> None:
-    """Warn once per program."""
+    """Warn once per process."""
     warnings.warn(message, ShallowDataWarning, stacklevel=2)
 
 
@@ -100,7 +103,7 @@ def rescale(image: Image.Image, raw: str, data: bytes) -> Image.Image:
 
 
 def shallow(values: NDArray[Any], white: float) -> Image.Image:
-    """Convert deep grey values (h, w) to eight bits."""
+    """Convert high-bit-depth grey values (h, w) to eight bits."""
     return Image.fromarray((values.clip(0, white) * (255 / white)).round().astype(np.uint8))
 
 
@@ -110,7 +113,7 @@ def _joined(upper: Image.Image, lower: Image.Image | None) -> NDArray[np.uint16]
 
 
 def _lower_bytes(data: bytes, raw: str) -> Image.Image:
-    """Decode again in the other byte order."""
+    """Decode again in the opposite byte order."""
     native = "L" if sys.byteorder == "little" else "B"
     order = "B" if raw[-1].replace("N", native) == "L" else "L"
     with Image.open(io.BytesIO(data)) as image:

@@ -1,4 +1,4 @@
-"""Near copies: photos saved again as another file or in another size, found by a perceptual hash.
+"""Near copies: re-saved or resized photos, found by a perceptual hash.
 
 The hash contains the signs of the lowest frequencies of a crop's brightness, and the mean colours of its quarters,
 which distinguish objects that differ only in colour.
@@ -21,9 +21,9 @@ MOST_BITS, MOST_LEVELS = 8, 36
 """Largest differences between near copies, in signs and in colours.
 
 Measured on photos of birds, dogs, butterflies and mini-ImageNet. All copies are found if they are saved as PNG or as
-JPEG of quality 30, or resized to a quarter up to twice the size (differences of at most 5 bits and 4 levels). Of copies
-cropped to 97 and 95 % of each side, 99 and 91 % are found; of copies that are 20 % brighter, 95 %. Of 1.6 million pairs
-of 3,630 original photos, ten count as copies, most of them the same photo.
+JPEG of quality 30, or resized to between a quarter and twice the size (differences of at most 5 bits and 4 levels). Of
+copies cropped to 97 and 95 % of each side, 99 and 91 % are found; of copies that are 20 % brighter, 95 %. Of 1.6
+million pairs of 3,630 original photos, ten count as copies, most of them the same photo.
 """
 BLOCK = 256
 

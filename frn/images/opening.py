@@ -75,7 +75,7 @@ def decode_crop(data: bytes, where: Path, transform: EvaluationTransform) -> Pix
 
 
 def decode_preview(data: bytes, where: Path, transform: EvaluationTransform) -> tuple[Pixels, tuple[int, int]]:
-    """Decode like `decode_crop`, for display: a JPEG only at the resolution of the crop, three times as fast.
+    """Decode as `decode_crop` does, for display: a JPEG only at the resolution of the crop, three times as fast.
 
     Returns the crop, and the (width, height) of the whole upright image. Raises FrnError as `decode` does.
     """

@@ -12,20 +12,20 @@ Convert = Callable[[Image.Image], Image.Image]
 CHANNELS = {"RGB": 3, "L": 1, "CMYK": 4}
 """Modes whose colours a profile can describe."""
 MAX_BYTES = 8 << 20
-"""Size limit of a profile; profiles of printing presses have two million bytes."""
+"""Size limit of a profile; profiles of printing presses are up to 2 MB."""
 CONTRAST = 64
-"""Least range of grey levels that a profile leaves of all colours; a damaged one may map them all to black."""
+"""Minimum range of grey levels to which a profile maps all colours; a damaged one may map them all to black."""
 SAME = 2
 """Largest difference in grey levels between sRGB and a profile that counts as sRGB."""
 STEPS = 9
 SRGB = Path(__file__).with_name("srgb.icc")
-"""The sRGB profile of libvips (Compact ICC Profiles, CC0); littleCMS's own leads to other rounding."""
+"""The sRGB profile of libvips (Compact ICC Profiles, CC0); littleCMS's own rounds differently."""
 
 
 def srgb_converter(profile: object, mode: str) -> Convert:
     """Return the conversion of an image with a mode of `CHANNELS` to sRGB.
 
-    If the profile is missing, damaged or of another colour space, sRGB is assumed, as in viewers.
+    If the profile is missing, damaged or for another colour space, sRGB is assumed, as in viewers.
     """
     found = _transform(profile, mode) if isinstance(profile, bytes) and 0 < len(profile) <= MAX_BYTES else None
     return found or _plain

@@ -1,4 +1,4 @@
-"""Evaluation geometry: resize and centre crop, byte for byte as for training the networks."""
+"""Evaluation geometry: resize and centre crop, identical byte for byte to that used in training the networks."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class EvaluationTransform:
     resize: int | None = None
     """Length to resize to first.
 
-    None: an image of `size` x `size` is unchanged, any other is resized to `size` * 92 / 84, the paper's ratio.
+    None: an image of `size` x `size` is unchanged; any other is resized to `size` * 92 / 84, the paper's ratio.
     """
     square: bool = False
     """Whether to resize both sides to `resize` (changing the aspect) instead of the shorter one."""
@@ -76,7 +76,7 @@ class EvaluationTransform:
         width, height = (length, length) if self.square else shorter_side_to((across, down), length)
         if is_plain(convert) and orientation not in UPRIGHT and box == (0, 0, *image.size):
             scaled = resize_bytes(image, width, height)
-        else:  # the same by strips, without a second full-size image
+        else:  # the same in strips, without a second full-size image
             narrow = Image.new("RGB", (width, down))
             for strip in strips(box):
                 part = convert(upright(image, strip, orientation))
@@ -90,7 +90,7 @@ def resize_bytes(image: Image.Image, width: int, height: int) -> Image.Image:
     """Resize with antialiased bilinear weights, rows first, rounding to bytes after each pass.
 
     From version 13 on, a single Pillow call resizes columns first for some sizes, which changes a quarter of the pixels
-    by one grey level. This is the order of earlier versions, and of ONNX's Resize.
+    by one grey level. This is the order in earlier versions, and in ONNX's Resize.
     """
     return image.resize((width, image.height), Image.Resampling.BILINEAR).resize(
         (width, height), Image.Resampling.BILINEAR

@@ -17,20 +17,20 @@ from frn.system.processes.messages import Message, convert
 from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
 SECONDS = 8.0
-"""Time limit of one image in seconds; 120 megapixels of compressed TIFF take one or two."""
+"""Time limit for one image in seconds; 120 megapixels of compressed TIFF take one or two."""
 MEMORY = 1536 << 20
-"""Memory limit of a child: the bytes that `frn.images` allows a file, plus the converted image."""
+"""Memory limit for a child: the bytes that `frn.images` allows a file, plus the converted image."""
 MAX_WORKERS = 4
 
 
 class _Children:
-    """Pool of idle child processes, with a limit on working ones."""
+    """Pool of idle child processes, with a limit on busy ones."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Reset after a fork: the children belong to the parent, and a lost thread may hold a place."""
+        """Reset after a fork: the children belong to the parent, and a lost thread may occupy a slot."""
         self.idle: list[SandboxedWorker] = []
         self.places = threading.BoundedSemaphore(min(cores(), MAX_WORKERS))
 

@@ -1,8 +1,8 @@
-"""Classification with heads other than FRN's: the head compares the maps, everything else is the same.
+"""Classification with heads other than FRN's: only the comparison of maps differs.
 
 The error of a class is its negative log-probability, and a photo's energy is 1. A class explains one minus its error,
-at least 0, and the threshold is calibrated on these values. The head of an exported model is the `head.onnx` beside it;
-that of a model file runs in torch.
+at least 0, and the threshold is calibrated on these values. The head of an exported model is the `head.onnx` next to
+it; the head of a model file runs in torch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from frn.system.files import read_regular
 
 HEAD_FILE = "head.onnx"
 Logits = Callable[[Maps, Maps], Floats]
-"""A head: logits (n, way) of supports (way, k, r, d) and queries (n, r, d)."""
+"""A head: logits (n, way) from supports (way, k, r, d) and queries (n, r, d)."""
 
 
 def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> Classifier:
@@ -44,15 +44,16 @@ def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> 
     path = Path(extractor.where).with_name(HEAD_FILE)
     if not path.is_file():
         raise FrnError(
-            f"{extractor.where}: its {extractor.method} head must be beside it, as {HEAD_FILE}. Export the model "
-            "again, or give the model file or the run folder."
+            f"{extractor.where}: its {extractor.method} head must be in the same folder, as {HEAD_FILE}. Export "
+            f"the model "
+            "again, or pass the model file or the run folder."
         )
     graph = read_regular(path, MAX_BYTES)
     return OtherHeadClassifier(extractor, ForeignModel(graph, str(path), "cpu", extractor.threads), store, graph)
 
 
 def as_shots(pools: Sequence[Maps]) -> Maps:
-    """Return supports (way, k, r, d) of classes of different sizes; photos of smaller classes are repeated."""
+    """Return supports (way, k, r, d) for classes of different sizes; photos of smaller classes are repeated."""
     most = max(map(len, pools))
     return np.stack([pool[np.arange(most) % len(pool)] for pool in pools])
 
@@ -77,7 +78,7 @@ class OtherHeadClassifier(Classifier):
             session = head
             found = {name: tuple(shape[-2:]) for name, _, shape in session.inputs}
             if found != dict.fromkeys(("support", "query"), extractor.shape):
-                raise FrnError(f"{extractor.where}: the {HEAD_FILE} beside it is not the head of this model")
+                raise FrnError(f"{extractor.where}: the {HEAD_FILE} next to it is not the head of this model")
             self.logits: Logits = lambda support, query: session.run({"support": support, "query": query})
         else:
             self.logits = head
@@ -104,7 +105,7 @@ class OtherHeadClassifier(Classifier):
         }
 
     def error_maps(self, feature_maps: Maps, key: str | None = None) -> Floats:
-        """Raise FrnError: only FRN can show where a photo is badly reconstructed."""
+        """Raise FrnError: only FRN can show which parts of a photo are badly reconstructed."""
         raise FrnError(f"a {self.extractor.method} model has no error maps. Use one trained with --method frn.")
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
@@ -115,7 +116,7 @@ class OtherHeadClassifier(Classifier):
         return np.ones(len(maps))
 
     def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
-        """Return 1 for each map and class, because a head need not compare mean locations."""
+        """Return 1 for each map and class, because other heads need not compare mean locations."""
         return np.ones((len(maps), len(self.pools)))
 
     def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
@@ -129,7 +130,7 @@ class OtherHeadClassifier(Classifier):
         return errors
 
     def _compare(self, pools: Sequence[Maps], maps: Maps) -> Array:
-        """Return negative log-probabilities (n, way) of maps (n, r, d) by the supports of each class."""
+        """Return negative log-probabilities (n, way) of maps (n, r, d) from the supports of each class."""
         if len(pools) == 1:
             return np.zeros((len(maps), 1))
         logits = self.logits(as_shots(pools), maps).astype(np.float64)

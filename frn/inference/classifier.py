@@ -34,7 +34,7 @@ from frn.ridge.tuning import tune_by_leave_one_out
 from frn.ridge.unlabelled.transductive import refine
 
 CHUNK = 64
-"""Number of examples that are compared with all classes at a time."""
+"""Number of examples that are compared with all classes at once."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Prediction:
     familiarity: float
     """Statistic that separates known from unknown images (`unknown`)."""
     example_of: str | None = None
-    """The class that already has the image as an example; the image was then judged by leave-one-out."""
+    """The class that already has the image as an example; the image was then scored by leave-one-out."""
     near_copy_of: Support | None = None
-    """The example that is nearly the same image: saved again, or in another size."""
+    """The example that is nearly the same image, for example re-saved or resized."""
     transductive: bool = False
-    """Whether the answer depends on the other images that were classified together with this one."""
+    """Whether the answer depends on the other images classified together with this one."""
 
     @cached_property
     def label(self) -> str:
@@ -75,7 +75,7 @@ class Classifier:
     def __init__(
         self, extractor: Extractor, store: FeatureStore | None = None, head: HeadParameters | None = None
     ) -> None:
-        """Start without classes. The store keeps feature maps of example images between programs.
+        """Start without classes. The store keeps the feature maps of example images from one run to the next.
 
         Raises:
             FrnError: if neither the extractor nor `head` gives the learned parameters of FRN's head.
@@ -120,7 +120,7 @@ class Classifier:
 
     @property
     def threshold(self) -> float:
-        """Fraction that a class must typically explain of an image for it to be known."""
+        """Fraction of an image that a class must typically explain for it to be known."""
         return self.calibration.typical if self.threshold_override is None else self.threshold_override
 
     @property
@@ -141,8 +141,8 @@ class Classifier:
         Files whose content keys are in `known` are not opened if their maps are stored; `read` replaces the extractor
         in embedding files.
 
-        Returns why some files were skipped (unreadable, or a repeated photo); the rest of their class is used. Raises
-        FrnError if a class has no readable image.
+        Returns the reasons why files were skipped (unreadable, or a repeated photo); the rest of their class is used.
+        Raises FrnError if a class has no readable image.
         """
         labels = [name for name, paths in classes.items() for _ in paths]
         broken: dict[str, list[FrnError]] = {name: [] for name in classes}
@@ -171,8 +171,8 @@ class Classifier:
     def enroll_state(self, state: State) -> list[FrnError]:
         """Enroll the classes of a session or project; unchanged files with stored feature maps are not opened.
 
-        Returns the notes of `enroll`, and one for each file that has changed since it was added; its current content is
-        used. Raises FrnError if a class has no readable image.
+        Returns the notes from `enroll`, and one for each file that has changed since it was added; its current content
+        is used. Raises FrnError if a class has no readable image.
         """
         supports = [support for entry in state.classes for support in entry.supports]
         known = {support.path: support.key for support in supports if support.is_unchanged()}
@@ -206,7 +206,7 @@ class Classifier:
         return familiarity(self._class_errors(maps, keys), self.energy(maps), self._distances(maps, keys))
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
-        """Return the classes of a state from the store, or None if it does not have them."""
+        """Return the classes of a state from the store, or None if they are not stored."""
         if self.store is None:
             return None
         data = self.store.get_bytes(self.extractor.sha256, form_key(state, self.extractor.prior))
@@ -271,7 +271,7 @@ class Classifier:
 
     @property
     def left_out_photos(self) -> list[Support]:
-        """Return the examples for leave-one-out: those of classes with at least two, or an even selection of many."""
+        """Return the examples for leave-one-out: all in classes of two or more, or an even selection of many."""
         supports = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
         return supports[:: stride(len(supports))]
 
@@ -289,7 +289,7 @@ class Classifier:
     def answers(
         self, embedded: Iterable[Embedded | FrnError], *, transductive: bool = False
     ) -> Iterator[Prediction | FrnError]:
-        """Yield predictions of embedded images, a batch at a time; examples are judged by leave-one-out."""
+        """Yield predictions of embedded images, a batch at a time; examples are scored by leave-one-out."""
         remaining = iter(embedded)
         while batch := list(islice(remaining, None if transductive else self.extractor.batch)):
             found = [outcome for outcome in batch if isinstance(outcome, Embedded)]
@@ -300,7 +300,7 @@ class Classifier:
                 yield outcome if isinstance(outcome, FrnError) else next(predictions)
 
     def near_copies(self, looks: Sequence[bytes]) -> list[Support | None]:
-        """Return the example that each image is a near copy of, or None, from perceptual hashes."""
+        """Return the example that each image is a near copy of, or None, by comparing perceptual hashes."""
         if not self.looks:  # the classes were adopted without hashes
             return [None] * len(looks)
         holders, keys = self.state.holders(), list(self.looks)
@@ -325,7 +325,7 @@ class Classifier:
         return self.maps
 
     def predict(self, feature_maps: Maps, key: str | None = None, look: bytes | None = None) -> Prediction:
-        """Classify one feature map (r, d). If its content key is that of an example, it is judged by leave-one-out."""
+        """Classify one feature map (r, d). If its content key is that of an example, it is scored by leave-one-out."""
         return self.predict_all([feature_maps], [key], None if look is None else [look])[0]
 
     def predict_all(
@@ -336,7 +336,7 @@ class Classifier:
         *,
         transductive: bool = False,
     ) -> list[Prediction]:
-        """Classify feature maps (r, d); examples, recognised by their content keys, are judged by leave-one-out.
+        """Classify feature maps (r, d); examples, recognised by their content keys, are scored by leave-one-out.
 
         Near copies of examples are recognised by their perceptual hashes.
 
@@ -399,7 +399,7 @@ class Classifier:
         return errors
 
     def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
-        """Return distances (n, way) of maps (n, r, d) from the classes' centres; examples by leave-one-out."""
+        """Return distances (n, way) from maps (n, r, d) to the classes' centres; examples by leave-one-out."""
         columns = {name: column for column, name in enumerate(self.classes)}
         labels = [columns[self._own_errors[key][0]] if key in self._own_errors else None for key in keys]
         counts = [len(entry.supports) for entry in self.state.classes]
@@ -417,7 +417,7 @@ class Classifier:
 
     @property
     def scorer(self) -> ClassScorer:
-        """Return the scorer of all classes together."""
+        """Return the scorer for all classes together."""
         if self._scorer is None:
             if not self.classes:
                 raise FrnError("no classes yet: enroll some first")

@@ -1,8 +1,8 @@
-"""Enrolled classes as bytes, so that reopening a project computes nothing.
+"""Enrolled classes as bytes, so that reopening a project needs no computation.
 
-The form holds everything that enrolment computes from the feature maps of the examples, so answers are the same to the
+The form holds everything that enrolment computes from the feature maps of the examples, so answers are identical to the
 last bit. The feature cache stores it. Its key covers the class names, the content of the photos and the code that
-computes it, so a change of any of them leads to another form.
+computes it, so a change to any of them leads to a different form.
 
 Shape letters: way classes, m rows of all classes together, k supports of all classes together, r locations, d channels,
 n examples that calibrate the threshold.
@@ -34,7 +34,7 @@ COMPUTED_BY = (enrolment, leave_one_out, parameters, tuning, unknown, near_copie
 
 @dataclass(frozen=True, slots=True)
 class EnrolledForm:
-    """Everything that a classifier knows about its classes."""
+    """Everything that a classifier stores about its classes."""
 
     head: HeadParameters
     """Alpha, beta and gamma, chosen for these classes."""
@@ -103,7 +103,7 @@ def to_bytes(form: EnrolledForm) -> bytes:
 
 
 def from_bytes(data: bytes, state: State) -> EnrolledForm:
-    """Return the form of a state from the bytes that `to_bytes` made of it."""
+    """Return the form of a state from the bytes that `to_bytes` returned."""
     with np.load(io.BytesIO(data), allow_pickle=False) as held:
         cuts = np.cumsum(held["lengths"])[:-1]
         rows, signs = np.split(held["rows"], cuts), np.split(held["signs"], cuts)

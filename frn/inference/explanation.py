@@ -1,6 +1,6 @@
 """Error map of a photo over the network's crop: how well each class reconstructs each part.
 
-The photo is grey; the error is coloured from violet over red to yellow. Colours are more opaque where the error is
+The photo is grey; the error is coloured from violet through red to yellow. Colours are more opaque where the error is
 larger, so well explained parts stay visible. The blocks are the locations of the feature map (about 5 x 5), its full
 resolution.
 """
@@ -73,7 +73,7 @@ def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, smooth: bool = F
 
 
 def marked(file_format: str) -> dict[str, Any]:
-    """Return the arguments for saving an image with a note of its creator."""
+    """Return the arguments for saving an image with a note that names its creator."""
     if file_format == "PNG":
         chunks = PngInfo()
         chunks.add_text("Software", MARK)

@@ -28,15 +28,15 @@ FEATURES_VERSION = "1"
 PLAIN = "frn.plain"
 """Metadata key of an extractor with test-time augmentation; its value is the SHA-256 of the plain extractor."""
 Tta = Literal["none", "hflip"]
-"""Test-time augmentation: none, or the mean of the maps of a photo and of its mirror image."""
+"""Test-time augmentation: none, or the mean of the maps of a photo and its mirror image."""
 BATCH = 16
 """Images per run: enough to be fast, few enough for an early first answer."""
 AHEAD = 3
-"""Batches in progress: one at the caller, one in the network, one being decoded."""
+"""Batches in progress: one with the caller, one in the network, one being decoded."""
 PIXELS = 16 * 256 * 256
 """Maximum pixels in a run: larger images run in smaller batches, which saves gigabytes of memory in the layers."""
 MAX_FEATURE = 1e12
-"""Largest value of a feature; squared sums of larger ones overflow float32."""
+"""Largest allowed feature value; sums of squares of larger ones overflow float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Extractor:
 
     @classmethod
     def open(cls, path: Path, *, trusted: bool = False, device: Device = "auto", threads: int = 0) -> "Extractor":
-        """Open a file. Raises FrnError if it cannot be read or is refused."""
+        """Open a file. Raises FrnError if it cannot be read or is rejected."""
         return cls(read_regular(path, MAX_BYTES), str(path), trusted=trusted, device=device, threads=threads)
 
     def _check_signature(self, where: str) -> None:
@@ -103,7 +103,7 @@ class Extractor:
             or found_out != [("feature_map", "tensor(float)", [int, int])]
             or outputs[0][2][1:] != [r, max(outputs[0][2][2], 1)]
         ):
-            raise FrnError(f"{where}: its inputs and outputs do not match an extractor of {side}-pixel images")
+            raise FrnError(f"{where}: its inputs and outputs do not match an extractor for {side}-pixel images")
         self.shape: tuple[int, int] = (r, outputs[0][2][2])
         """Locations r and channels d of a feature map."""
 
@@ -152,7 +152,7 @@ class Extractor:
             paths: image files.
             store: cache to read feature maps from and write new ones to.
             known: content keys of files that are not opened if the store has their maps.
-            opening: called with each file before it is read; an exception from it ends the reading.
+            opening: called with each file before it is read; an exception from it stops the reading.
         """
         remaining = iter(paths)
         # If the caller may stop between two files, no file is read ahead.

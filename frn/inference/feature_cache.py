@@ -1,12 +1,12 @@
 """Cache of feature maps by image content: a photo is embedded only once, regardless of its file name.
 
-The cache is one SQLite file in the user's cache folder. A row belongs to an extractor (hash of its file) and an image
+The cache is one SQLite file in the user's cache folder. A row is keyed by extractor (hash of its file) and image
 (hash of its bytes), so a changed photo or another model never matches an old row. If the cache is damaged, locked, full
 or not permitted, results are the same, only slower; deleting it is always safe. Every row has a checksum; a damaged row
-is computed again and replaced. A file not marked as ours is left alone.
+is computed again and replaced. A file that is not marked as ours is left alone.
 
-Maps are stored in float32 as computed, after the image's perceptual hash, so a cached result equals a fresh one to the
-last bit.
+Maps are stored in float32 as computed, after the image's perceptual hash, so a cached result is identical to a fresh
+one to the last bit.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ from frn.images.near_copies import BYTES as LOOK
 from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 
 FEATURE_CACHE_VERSION = 4
-"""Version of the table and of image decoding; a file of another version is replaced."""
+"""Version of the table and of image decoding; a file with another version is replaced."""
 MAX_BYTES = 2 << 30
 BUSY = 5.0
 """Seconds to wait for another process."""
 TOUCH = 3600.0
-"""Seconds before a use is recorded again, so that not every read causes a write."""
+"""Minimum seconds between two recorded uses, so that not every read causes a write."""
 
 Maps = NDArray[np.float32]
 
@@ -58,7 +58,7 @@ _BUSY_OR_FULL = {
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_INTERRUPT,
 }
-"""Errors that do not mean a damaged file; any other error does."""
+"""Errors that do not indicate a damaged file; any other error does."""
 
 
 def content_key(data: bytes) -> str:
@@ -70,7 +70,7 @@ class FeatureStore:
     """Feature maps (r, d) by extractor and content key, shared safely between processes and threads."""
 
     def __init__(self, path: Path | None = None, *, limit: int = MAX_BYTES) -> None:
-        """Open or create a store of at most `limit` bytes of maps; the least recently used are deleted first."""
+        """Open or create a store for at most `limit` bytes of maps; the least recently used are deleted first."""
         self.limit = limit
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
@@ -78,7 +78,7 @@ class FeatureStore:
         self._open()
 
     def _open(self) -> None:
-        """Open the file; replace it first if it is ours and damaged or of another version."""
+        """Open the file; replace it first if it is ours and damaged or from another version."""
         for _ in range(2):
             try:
                 path = self._path = self._path or make_cache_folder() / FEATURES
@@ -97,7 +97,7 @@ class FeatureStore:
                 return
 
     def get(self, extractor: str, key: str, shape: tuple[int, int]) -> Maps | None:
-        """Return the map (r, d) of an image, or None if the store does not have it."""
+        """Return the map (r, d) of an image, or None if it is not stored."""
         found = self.get_with_look(extractor, key, shape)
         return found and found[0]
 
@@ -116,7 +116,7 @@ class FeatureStore:
         )
 
     def get_bytes(self, extractor: str, key: str) -> bytes | None:
-        """Return the bytes that `put_bytes` stored, or None if the store does not have them."""
+        """Return the bytes that `put_bytes` stored, or None if they are not stored."""
         return self._find(extractor, key, None)
 
     def put_bytes(self, extractor: str, key: str, data: bytes) -> None:
@@ -164,7 +164,7 @@ class FeatureStore:
                 self._give_up(error)
 
     def close(self) -> None:
-        """Close the file; from then on nothing is found or stored."""
+        """Close the file; afterwards nothing is found or stored."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -214,7 +214,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _is_damage(error: Exception) -> bool:
     """Return whether the file is damaged.
 
-    The lowest byte of an error code is its kind; a UnicodeDecodeError has no code and counts as damage.
+    The lowest byte of an error code gives its kind; a UnicodeDecodeError has no code and counts as damage.
     """
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _BUSY_OR_FULL
 
@@ -226,5 +226,5 @@ def _discard(path: Path) -> None:
 
 
 def _crc32(extractor: str, key: str, r: object, d: object, data: bytes) -> int:
-    """Return a checksum of the whole row except its time of use."""
+    """Return a checksum of the whole row except its last-use time."""
     return zlib.crc32(data, zlib.crc32(repr((extractor, key, r, d)).encode()))

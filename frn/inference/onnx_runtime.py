@@ -1,6 +1,6 @@
 """Check and run ONNX files with onnxruntime: quietly, and only on a device that exists.
 
-An ONNX file from an unknown source may refer to other files, ask for unbounded loops or memory, or carry code. Its
+An ONNX file from an unknown source may refer to other files, request unbounded loops or memory, or contain code. Its
 graph is therefore parsed before it runs and must consist of plain tensors and known operators.
 """
 
@@ -32,7 +32,7 @@ MAX_METADATA = 4 << 20
 MAX_ELEMENTS = 1 << 25
 """Maximum number of values that a layer may compute for one image: 128 MiB in float32.
 
-ResNet-12 computes half a million at 84 pixels.
+At 84 pixels, ResNet-12 computes half a million.
 """
 MAX_TOTAL = 1 << 30
 """Maximum number of values that all layers together may compute for one image."""
@@ -46,25 +46,25 @@ Log MatMul Max MaxPool Min Mul Neg PRelu Pad Pow QuantizeLinear Reciprocal Reduc
 Resize Round Shape Sigmoid Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose Unsqueeze Where
 """
 OPERATORS = frozenset(_OPERATORS.split())
-"""Operators that an extractor may use: no loops, branches, random numbers or allocation by value."""
+"""Operators that an extractor may use: no loops, branches, random numbers or allocation of data-dependent size."""
 _OF_HEADS = """
 Abs ConstantOfShape Cos Equal EyeLike GatherND IsNaN LessOrEqual Mod NonZero Not OneHot Range ReduceL2 ReduceMax
 ReduceMin Sign Sin Tile
 """
 HEAD_OPERATORS = OPERATORS | frozenset(_OF_HEADS.split())
-"""Operators of a head. Its sizes follow those of the episode; its process has limited memory."""
+"""Additional operators for a head. Its sizes follow those of the episode; its process has limited memory."""
 
 
 def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:
     """Check that an ONNX file, given by its bytes, can do nothing but compute; return its metadata.
 
-    Raises FrnError, naming `where`, if it could do anything else or its `frn.format` is not one of `formats`.
+    Raises FrnError, mentioning `where`, if it could do anything else or its `frn.format` is not one of `formats`.
     """
     import onnx
     from google.protobuf.message import DecodeError
 
     if len(data) > MAX_BYTES:
-        raise FrnError(f"{where}: has {len(data) >> 20} MiB; the limit is {MAX_BYTES >> 20} MiB")
+        raise FrnError(f"{where}: is {len(data) >> 20} MiB; the limit is {MAX_BYTES >> 20} MiB")
     try:
         model = onnx.load_model_from_string(data)
     except DecodeError as error:
@@ -72,7 +72,7 @@ def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, st
     metadata = {entry.key: entry.value for entry in model.metadata_props}
     if metadata.get("frn.format") not in set(formats):
         raise FrnError(
-            f"{where}: is an ONNX file, but not one of frn (frn.format is {metadata.get('frn.format')!r}, "
+            f"{where}: is an ONNX file, but not one that frn wrote (frn.format is {metadata.get('frn.format')!r}, "
             f"expected {' or '.join(sorted(formats))})"
         )
     if sum(map(len, metadata.values())) > MAX_METADATA:
@@ -163,7 +163,7 @@ def open_session(
 
 
 def cuda_answers() -> bool:
-    """Return whether onnxruntime has a CUDA provider and the driver a device; quick and silent."""
+    """Return whether onnxruntime has a CUDA provider and the driver a device; fast, without output."""
     import onnxruntime
 
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
@@ -207,7 +207,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def parse_json(metadata: Mapping[str, str], key: str, where: str, kind: type[Kind]) -> Kind:
-    """Return a metadata entry that holds JSON. Raises FrnError if it is missing, damaged, or of another kind."""
+    """Return a metadata entry that contains JSON. Raises FrnError if it is missing, damaged, or of the wrong type."""
     try:
         return msgspec.json.decode(metadata.get(key, ""), type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -1,8 +1,8 @@
 """Sessions of extractors: trusted ones in this process, untrusted ones in a child with limited time and memory.
 
-The operators of a graph are checked first (`onnx_runtime`), but allowed operators can still ask for far too much, and a
-runtime computes constants before any limit of its own applies. So an untrusted file is parsed, checked and run in a
-child process, and one image is tried before the file counts as opened.
+The operators of a graph are checked first (`onnx_runtime`), but allowed operators can still request far too much memory
+or time, and a runtime computes constants before any limit of its own applies. So an untrusted file is parsed, checked
+and run in a child process, and one image is tried before the file counts as opened.
 """
 
 import ctypes
@@ -33,14 +33,14 @@ SECONDS = 8.0
 """Seconds to open an untrusted file and embed one image; as many again for each `PER_BYTES` of its size."""
 PER_BYTES = 64 << 20
 TIMEOUT_FACTOR = 5.0
-"""Largest time of a run, relative to the time expected from the one image embedded on opening."""
+"""Time limit of a run, relative to the time expected from the one image embedded on opening."""
 MEMORY = 1280 << 20
-"""Bytes that a child may use, plus `PER_FILE` times the file's size and a stack for each thread."""
+"""Bytes that a child may use, in addition to `PER_FILE` times the file's size and a stack for each thread."""
 PER_FILE, PER_THREAD = 4, 16 << 20
 FREE = 2
 """Size of a free dimension (images, classes, shots) in the first run."""
 CUDA_MEMORY = 8 << 30
-"""Bytes that a child may use with CUDA, which maps its own memory."""
+"""The same with CUDA, which maps its own memory."""
 
 Maps = NDArray[np.float32]
 Value: TypeAlias = tuple[str, str, list[Any]]

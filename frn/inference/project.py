@@ -1,8 +1,8 @@
 """Project files, `X.frn.json`: which photos make up which classes, and the model.
 
-They hold no pixels or features. Paths are relative to the file and use `/`, so a project can be moved together with its
-photos. A name that is not UTF-8 is stored in base64. Keys that this version does not know are kept when the project is
-saved. Saving is atomic, keeps the previous version as `X.frn.json.bak`, and never overwrites changes that another
+They contain no pixels or features. Paths are relative to the file and use `/`, so a project can be moved together with
+its photos. A name that is not UTF-8 is stored in base64. Keys that this version does not know are kept when the project
+is saved. Saving is atomic, keeps the previous version as `X.frn.json.bak`, and never overwrites changes that another
 program has made.
 """
 
@@ -41,13 +41,13 @@ class ModelReference:
     sha256: str
     """Hash of the extractor's bytes."""
     preprocess: EvaluationTransform
-    """Transform of its photos, for readers only: the extractor carries its own."""
+    """Transform of its photos, for information only: the extractor contains its own."""
     tta: Tta = "none"
     """Test-time augmentation, which changes results."""
 
     @classmethod
     def of(cls, model: str, extractor: Extractor, folder: Path) -> "ModelReference":
-        """Return a model as a project in `folder` stores it: its name, or its path relative to that folder.
+        """Return how a project in `folder` refers to a model: by its name, or its path relative to that folder.
 
         Raises FrnError if the path is not valid text.
         """
@@ -62,14 +62,15 @@ class ModelReference:
         return self.id if self.id in named_extractors() else str(folder / self.id)
 
     def check(self, sha256: str, where: Path, name: str) -> None:
-        """Raise FrnError if an extractor is not this project's: its features would not fit the threshold and results.
+        """Raise FrnError if an extractor is not this project's: its features would not match the threshold and results.
 
         The message names both models and says what to do.
         """
         if sha256 != self.sha256:
             raise FrnError(
-                f"{where}: was made with {self.id} ({self.sha256[:8]}), but {name} is another model ({sha256[:8]}). "
-                f"`frn enroll {where} --model {name} --replace --out {where}` enrolls it again with that one."
+                f"{where}: was made with {self.id} ({self.sha256[:8]}), but {name} is a different model "
+                f"({sha256[:8]}). "
+                f"`frn enroll {where} --model {name} --replace --out {where}` enrolls it again with that model."
             )
 
 
@@ -104,7 +105,7 @@ def load_project(path: Path) -> Project:
         raise FrnError(f"{path}: is JSON, but not a project (its format is not {PROJECT_FORMAT!r})")
     version = document.get("version")
     if not isinstance(version, int) or version < 1:
-        raise FrnError(f"{path}: is a project of an unknown version ({version!r}).{_backup_hint(path)}")
+        raise FrnError(f"{path}: is a project with an unknown version ({version!r}).{_backup_hint(path)}")
     if version > PROJECT_VERSION:
         raise FrnError(
             f"{path}: is a project of version {version}; this program reads up to {PROJECT_VERSION}. "
@@ -207,7 +208,7 @@ def read_path(document: Mapping[str, Any], folder: Path) -> Path:
     if "path_b64" in document:
         return folder / os.fsdecode(base64.b64decode(document["path_b64"], validate=True))
     if "\0" in document["path"]:
-        raise ValueError("a path with a NUL in it")
+        raise ValueError("a path that contains a NUL character")
     os.fsencode(document["path"])  # no file name has a lone surrogate: UnicodeEncodeError is a ValueError
     return folder / PurePosixPath(document["path"])
 

@@ -1,7 +1,7 @@
 """Results of classifying many photos, appended to a file line by line so that a stopped run can be resumed.
 
 Each line is one JSON object for a photo. Its `run` is a digest of everything that determines the result, so that a file
-never mixes results of different classes or models.
+never mixes results from different classes or models.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from frn.system.overwriting import require_writable
 from frn.system.processes.locks import Lock, holder
 
 MAX_LINE = 64 << 20
-"""Largest line in bytes; ten thousand classes need one this long."""
+"""Maximum line length in bytes; ten thousand classes need one this long."""
 BEGINNING = b'{"image": "'
-"""Start of each line. An incomplete last line with another start is not ours, so it is not removed."""
+"""Start of each line. An incomplete last line with a different start is not ours, so it is not removed."""
 
 
 class ResultsFile:
@@ -87,10 +87,11 @@ class ResultsFile:
                 break
             found = _parsed(line)
             if found is None:
-                raise FrnError(f"{self.path}: line {number} is not an answer of `frn classify`. Give another --out.")
+                raise FrnError(f"{self.path}: line {number} was not written by `frn classify`. Give another --out.")
             if found["run"] != self.run:
                 raise FrnError(
-                    f"{self.path}: line {number} was written with other classes, another model or another threshold. "
+                    f"{self.path}: line {number} was written with different classes, another model or another "
+                    f"threshold. "
                     "Use the same ones, or another --out."
                 )
             self.done.add(found["image"])

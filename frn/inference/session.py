@@ -1,6 +1,6 @@
-"""The user's classes of example photos: plain frozen data in which every edit can be undone.
+"""The user's classes of example photos: plain frozen data; every edit can be undone.
 
-An edit creates a new `State` that shares everything unchanged with the old one, so undo and redo are a stack of states.
+An edit creates a new `State` that shares everything unchanged with the old one, so undo and redo are stacks of states.
 Photos are identified by content (`Support.key`), so the same photo is never an example twice, regardless of its file
 name.
 """
@@ -71,7 +71,7 @@ class Moves:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All classes, and the threshold of unknown photos."""
+    """All classes, and the threshold for unknown photos."""
 
     classes: tuple[ClassEntry, ...] = ()
     threshold: float | None = None
@@ -82,7 +82,7 @@ class State:
     others: tuple[Support, ...] = ()
     """Photos that the user marked as none of the classes."""
     moves: Moves | None = field(default=None, compare=False)
-    """Most recent moves of photos. Undoing to a state with other moves moves the photos back."""
+    """Most recent moves of photos. Undoing to a state with different moves moves the photos back."""
     dropped: frozenset[str] = field(default=frozenset(), compare=False)
     """Paths of photos that were removed from the list of answers."""
     act: str = field(default="", compare=False)
@@ -110,7 +110,7 @@ class Duplicate:
     path: Path
     key: str
     class_name: str
-    """Class that already has it."""
+    """Class that already contains it."""
     twin: Path
     """File of the existing example."""
 
@@ -119,7 +119,7 @@ class Duplicate:
 
 
 class Session:
-    """The current state, with the states to undo and redo."""
+    """The current state, with the states for undo and redo."""
 
     def __init__(self, state: State | None = None, *, is_saved: bool = True) -> None:
         """Start with a state; `is_saved` says whether it is on disk."""
@@ -134,7 +134,7 @@ class Session:
 
     @property
     def is_saved(self) -> bool:
-        """Return whether nothing was edited since `mark_saved`."""
+        """Return whether nothing has been edited since `mark_saved`."""
         return self.state == self._saved
 
     def mark_saved(self, state: State | None = None) -> None:
@@ -172,7 +172,7 @@ class Session:
 
     @contextmanager
     def one_edit(self) -> Iterator[None]:
-        """Group the edits made inside, so that they are undone together; if one is refused, none is applied."""
+        """Group the edits made inside, so that they are undone together; if one is rejected, none is applied."""
         before, at = self._states, self._at
         try:
             yield
@@ -267,7 +267,7 @@ class Session:
         self._states = [*self._states[: self._at], state, *self._states[self._at + 1 :]]
 
     def amend_all(self, change: Callable[[State], State]) -> None:
-        """Apply `change` to this state and to all states to undo and redo."""
+        """Apply `change` to this state and to all states for undo and redo."""
         self._states = [change(state) for state in self._states]
 
     def note_moves(self, moves: Moves) -> None:

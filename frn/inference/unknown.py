@@ -6,8 +6,8 @@ and its reconstruction Q_c by class c
     explained = R^2 = 1 - <Q, Q_c> / energy,    energy = mean |q|^2
 
 with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred. However, some photos are easy for every class.
-So the error of the best class is compared with the energy and with the mean error of the next classes. An unknown photo
-is also farther from every class in its mean location, so its squared distance from the nearest class also counts:
+So the error of the best class is compared with the energy and with the mean error of the runner-up classes. An unknown
+photo is also farther from every class in its mean location, so its squared distance to the nearest class also counts:
 
     familiarity = 1 - best / (energy^(1 - w) (rivals / distance)^w)
 
@@ -33,11 +33,11 @@ from frn.ridge.enrolment import energy
 FALSE_REJECTIONS = 0.05
 """Fraction of leave-one-out supports that may be rejected."""
 RIVALS = 5
-"""Number of next-best classes that the best class is compared with."""
+"""Number of runner-up classes that the best class is compared with."""
 WEIGHT = 0.5
 """Weight w of the rivals and the distance; the energy has weight 1 - w."""
 LEAST_DISTANCE = 1e-6
-"""Distance at which a photo counts as equal to a class."""
+"""Distance below which a photo counts as equal to a class."""
 MAX_SAMPLED = 1000
 """Maximum number of leave-one-out supports to calibrate on; if there are more, an even selection is used."""
 
@@ -61,7 +61,7 @@ def share_of(whole: Shares, errors: Errors) -> Shares:
 
 
 def rivals_error(errors: Errors, whole: Shares, distances: Shares) -> Shares:
-    """Return the mean error (q,) of the classes after the best one over the distance from the nearest class.
+    """Return the mean error (q,) of the classes after the best one divided by the distance to the nearest class.
 
     The inputs are errors and distances (q, way) and energies (q,). With a single class, the energy is its rival.
     """
@@ -75,7 +75,7 @@ def rivals_error(errors: Errors, whole: Shares, distances: Shares) -> Shares:
 
 
 def familiarity(errors: Errors, whole: Shares, distances: Shares, weight: float = WEIGHT) -> Shares:
-    """Return the familiarity of queries, (q,): the best class's error against energy and rivals; 1 is perfect."""
+    """Return the familiarity of queries, (q,): the best class's error compared with energy and rivals; 1 is perfect."""
     reference = whole ** (1 - weight) * rivals_error(errors, whole, distances).clip(0) ** weight
     best = errors.min(1).clip(0)
     known: Shares = 1 - np.divide(best, reference, out=np.ones(len(best)), where=reference > 0)
@@ -124,7 +124,7 @@ class Calibration:
     def rule(self) -> RejectRule:
         """Return the rule that rejects the stated fraction of known photos, or none without two supports of a class.
 
-        It rejects more if that costs fewer known photos than it gains rejected photos marked as none of the classes.
+        It rejects more if this loses fewer known photos than it rejects of those marked as none of the classes.
         """
         if not len(self.known):
             return NEVER
@@ -151,7 +151,7 @@ class Calibration:
             return (
                 "unknown photos can hardly be distinguished from these classes: rejecting "
                 f"{self.false_rejections:.0%} of your "
-                f"photos catches {self.caught:.0%} of others (AUROC {self.auroc:.2f})"
+                f"photos catches {self.caught:.0%} of other photos (AUROC {self.auroc:.2f})"
             )
         return (
             f"rejects about {self.false_rejections:.0%} of your photos and {self.caught:.0%} of other photos "
@@ -170,7 +170,7 @@ def calibrate(
     """Calibrate from supports: their errors and distances (n, way), classes and energies (n,).
 
     A support's error and distance for its own class must be computed without the support. `others` is the familiarity
-    of photos that are known to be of none of the classes.
+    of photos that are known to belong to none of the classes.
     """
     others = np.zeros(0) if others is None else others
     if not len(errors):
@@ -185,7 +185,7 @@ def calibrate(
 
 
 def without_itself(distances: Shares, labels: Iterable[int | None], counts: Sequence[int] | NDArray[np.intp]) -> Shares:
-    """Return distances (n, way) of photos; an example's distance from its own class ignores the example.
+    """Return distances (n, way) of photos; an example's distance to its own class ignores the example.
 
     `labels` holds the class of each example and None for other photos; `counts` are the examples of each class.
     """
@@ -198,7 +198,7 @@ def without_itself(distances: Shares, labels: Iterable[int | None], counts: Sequ
 
 
 def stride(count: int) -> int:
-    """Return the step for an even selection of supports from `count` of them."""
+    """Return the step for an even selection from `count` supports."""
     return max(1, -(-count // MAX_SAMPLED))
 
 

@@ -19,7 +19,7 @@ class Network:
     package: str | None = None
     """Installed package that contains the weights; None looks in the library's cache and on its hub."""
     sha256: str | None = None
-    """Hash of the weight file; any other file is refused."""
+    """Hash of the weight file; any other file is rejected."""
 
 
 @cache

@@ -1,6 +1,6 @@
 """Check in a child process that a torch checkpoint can be unpickled safely, with a dummy for every tensor.
 
-Torch reads a checkpoint as weights only, so the file runs no code. But a few hundred bytes of nested tuples take
+Torch reads a checkpoint as weights only, so the file runs no code. But a few hundred bytes of nested tuples can take
 forever to hash, and an archive can unpack to more than fits in memory. Unpickling without the tensors takes the same
 steps and does not need torch, so the child starts quickly.
 """
@@ -19,7 +19,7 @@ from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledEr
 MAX_BYTES = 8 << 30
 """Size limit of a checkpoint."""
 MAX_PICKLE = 64 << 20
-"""Size limit of everything in a checkpoint except the tensors."""
+"""Size limit for everything in a checkpoint except the tensors."""
 SECONDS = 8.0
 MEMORY = 1 << 30
 
@@ -61,11 +61,13 @@ def _pickle_in(path: Path, where: str) -> bytes:
         entries = archive.infolist()
         total = sum(entry.file_size for entry in entries)
         if total > path.stat().st_size:  # torch stores entries uncompressed
-            raise FrnError(f"{where}: unpacks to {total:,} bytes, more than its size. torch never writes such a file.")
+            raise FrnError(
+                f"{where}: unpacks to {total:,} bytes, more than the file's size. torch never writes such a file."
+            )
         for entry in entries:
             if entry.filename.endswith("data.pkl"):
                 if entry.file_size > MAX_PICKLE:
-                    raise FrnError(f"{where}: has {entry.file_size >> 20} MiB beside its tensors")
+                    raise FrnError(f"{where}: has {entry.file_size >> 20} MiB of data besides its tensors")
                 return archive.read(entry)
     raise FrnError(f"{where}: is not a readable torch checkpoint (it has no data.pkl)")
 

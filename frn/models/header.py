@@ -43,7 +43,7 @@ class ModelConfig:
     backbone: str
     method: str
     last_pool: bool = True
-    """Whether the backbone has its last max-pooling; without it, r is four times larger."""
+    """Whether the backbone has its last max-pooling; without it, r is four times as large."""
     transform: EvaluationTransform = field(default_factory=lambda: EvaluationTransform(size=84, resize=92))
     """Resizing and cropping of an image before the network."""
     mean: tuple[float, float, float] = IMAGENET_MEAN
@@ -52,11 +52,11 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for numbers in (self.mean, self.std):
             if not all(map(math.isfinite, numbers)):
-                raise FrnError(f"mean and std are three numbers each, not {numbers}")
+                raise FrnError(f"mean and std must be three numbers each, not {numbers}")
 
     @property
     def untrained_head(self) -> bool:
-        """Return whether the head is untrained, over a pretrained backbone `torchvision:NAME` or `timm:NAME`."""
+        """Return whether the head is untrained, on a pretrained backbone `torchvision:NAME` or `timm:NAME`."""
         return ":" in self.backbone
 
 

@@ -79,10 +79,10 @@ class Model(nn.Module):
         The maps are at least float32, even under autocast, because the closed form follows.
 
         Raises:
-            FrnError: if the images are not of floating point, or too small to leave a single location.
+            FrnError: if the images are not floating-point, or too small for a single location.
         """
         if not images.is_floating_point():
-            raise FrnError(f"images are {images.dtype}, but must be in [0, 1]: pass images.float() / 255")
+            raise FrnError(f"images have dtype {images.dtype}, but must be floats in [0, 1]: pass images.float() / 255")
         stride = self.backbone.stride
         if min(images.shape[-2:]) < stride:
             raise FrnError(f"images of {tuple(images.shape[-2:])} pixels are too small; the minimum is {stride}")
@@ -111,7 +111,7 @@ class Model(nn.Module):
 def load_model(model: str | Path, *, transform: EvaluationTransform | None = None) -> Model:
     """Load a model in evaluation mode: a model file, an authors' `.pth` file, a run folder or a shipped name.
 
-    `transform` is for a `.pth` alone, see `import_reference`.
+    `transform` is only for a `.pth`; see `import_reference`.
 
     Raises:
         FrnError: if the model does not exist, or the file is not a model.
@@ -141,7 +141,7 @@ def from_pretrained(name: str | Path) -> Model:
     huggingface_hub downloads the repository's `model.safetensors` into its own cache.
 
     Raises:
-        FrnError: if the model or repository does not exist, or does not contain a model of this program.
+        FrnError: if the model or repository does not exist, or does not contain a model that frn wrote.
     """
     try:
         return load_model(name)
@@ -153,7 +153,7 @@ def from_pretrained(name: str | Path) -> Model:
         from huggingface_hub import hf_hub_download
     except ImportError as error:
         raise FrnError(
-            f"{name}: a model of a hub needs the huggingface_hub package: pip install huggingface_hub"
+            f"{name}: loading a model from the hub needs the huggingface_hub package: pip install huggingface_hub"
         ) from error
     try:
         path = Path(hf_hub_download(str(name), "model.safetensors"))
@@ -201,8 +201,9 @@ def differs_in_head(model: Model, record: Mapping[str, object]) -> bool:
 
 
 UNTOLD = (
-    "{}: weights alone do not record how images were preprocessed. Images of other sizes than 84 x 84 are resized to a "
-    "shorter side of 92 pixels and cropped to the middle 84 x 84. --preset NAME changes this (cub-cropped-resnet12 and "
+    "{}: weights alone do not record how images were preprocessed. Images that are not 84 x 84 are resized to a "
+    "shorter side of 92 pixels and cropped to the central 84 x 84. --preset NAME changes this "
+    "(cub-cropped-resnet12 and "
     "aircraft-resnet12 resize both sides to 92)."
 )
 
@@ -210,11 +211,11 @@ UNTOLD = (
 def import_reference(
     path: Path, config: ModelConfig | None = None, *, transform: EvaluationTransform | None = None
 ) -> Model:
-    """Read a checkpoint of the authors' code (FRN or ProtoNet) or of Bi-FRN, in evaluation mode.
+    """Read a checkpoint from the authors' code (FRN or ProtoNet) or from Bi-FRN's, in evaluation mode.
 
-    Its keys reveal the model unless `config` gives it, but not how images were prepared; `transform` says that. An
-    image that already has the transform's size is not resized, like those that the authors prepare in advance. Without
-    `transform`, photos are resized and cropped like the authors' uncropped data sets, and an `FrnWarning` says so.
+    Its keys reveal the model unless `config` gives it, but not how images were prepared; `transform` gives that. An
+    image that already has the transform's size is not resized, as those that the authors prepare in advance. Without
+    `transform`, photos are resized and cropped as for the authors' uncropped data sets, and an `FrnWarning` says so.
     Raises FrnError if the file contains anything but tensors, or unknown keys.
     """
     weights = read_reference(path)
@@ -232,7 +233,7 @@ def import_reference(
 
 
 def import_pretrained(name: str, weights: Path, *, size: int | None = None, method: str = "frn") -> Model:
-    """Import a frozen pretrained backbone under an untrained head, in evaluation mode.
+    """Import a frozen pretrained backbone with an untrained head, in evaluation mode.
 
     The name is `torchvision:NAME` or `timm:NAME`; `size=None` uses the image size of the weights' own recipe. Raises
     FrnError if the backbone does not exist or the file does not belong to it.

@@ -1,6 +1,6 @@
 """Read tensors from weight files: ours, torch's, and the authors' checkpoints, renamed to our names.
 
-A torch checkpoint is read as weights only; any other pickle is refused.
+A torch checkpoint is read as weights only; any other pickle is rejected.
 """
 
 import pickle
@@ -36,7 +36,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 SCALARS = {"scale": "head.gamma", "w1": "head.weight_back", "w2": "head.weight_forth"}
 LEFT_OUT = ("cat_mat", "fsrm.transformer.positional_emb")
-"""Keys to skip: dummy maps of pre-training, which the authors also drop for fine-tuning, and fixed sines."""
+"""Keys to skip: dummy maps from pre-training, which the authors also drop for fine-tuning, and fixed sine encodings."""
 SELF_RECONSTRUCTION = {
     "blocks.0.pre_norm": "before_attention",
     "blocks.0.self_attn.qkv": "attention",
@@ -50,7 +50,7 @@ SELF_RECONSTRUCTION = {
 
 
 def read_reference(path: Path) -> dict[str, Tensor]:
-    """Read a checkpoint of the authors' code, or of Bi-FRN, under our names (theirs: `scale`, `r`, ...).
+    """Read a checkpoint from the authors' code or Bi-FRN's, under our names (theirs: `scale`, `r`, ...).
 
     Raises FrnError if the file cannot be read or contains anything but tensors.
     """
@@ -61,7 +61,7 @@ def read_reference(path: Path) -> dict[str, Tensor]:
         elif key == "r" and value.numel() == 2:
             weights["head.alpha"], weights["head.beta"] = value.flatten().clone()
         elif key == "r" or key in SCALARS:
-            raise FrnError(f"{path}: is not a checkpoint of the authors ({key!r} has the shape {tuple(value.shape)})")
+            raise FrnError(f"{path}: is not a checkpoint from the authors ({key!r} has the shape {tuple(value.shape)})")
         elif key not in LEFT_OUT:
             weights[_rename(key.removeprefix("module."))] = value
     return weights

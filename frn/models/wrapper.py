@@ -14,7 +14,7 @@ class FRN(nn.Module):
     """A backbone with a head that compares its feature maps.
 
     The backbone takes images (b, 3, H, W), normalised as it requires, and returns maps (b, d, h, w), tokens (b, r, d)
-    or vectors (b, d), which are maps of one location. The support set is given with each call or in
+    or vectors (b, d), which are maps with one location. The support set is given with each call or in
     advance:
 
     >>> logits = model(support, labels, query)  # images, their classes, images to (queries, way)
@@ -28,7 +28,7 @@ class FRN(nn.Module):
 
         Args:
             backbone: any image network.
-            head: one of `frn.heads`; FRN's own by default.
+            head: one of `frn.heads`; FRN's by default.
             scale: divisor of the maps; None uses sqrt(d), as the paper does for ResNet-12 (SM, Hyperparameters).
         """
         super().__init__()
@@ -53,16 +53,16 @@ class FRN(nn.Module):
         return self
 
     def forward(self, support: Tensor, labels: Tensor | None = None, query: Tensor | None = None) -> Tensor:
-        """Return logits (queries, way) of queries (q, 3, H, W) by a support set; both are normalised as one batch.
+        """Return logits (queries, way) of queries (q, 3, H, W) for a support set; both are normalised as one batch.
 
-        A single argument is the queries; the processed support set is then used.
+        A single argument contains the queries; the processed support set is then used.
 
         Raises:
             FrnError: if there is no support set.
         """
         if labels is None or query is None:
             if labels is not query or not self.pools:
-                raise FrnError("pass support, labels and query; or only query, after process_support_set")
+                raise FrnError("pass support, labels and query, or after process_support_set only query")
             return self.score(self.pools, self.feature_maps(support))
         if support.shape[1:] == query.shape[1:]:
             maps = self.feature_maps(torch.cat([support, query]))
@@ -70,22 +70,22 @@ class FRN(nn.Module):
         return self.score(by_class(self.feature_maps(support), labels), self.feature_maps(query))
 
     def score(self, pools: list[Tensor], query: Tensor) -> Tensor:
-        """Return logits (queries, way) of maps (q, r, d) by the maps of each class, (k, r, d).
+        """Return logits (queries, way) of maps (q, r, d) from the maps of each class, (k, r, d).
 
         Raises:
-            FrnError: if classes have different numbers of shots and the head needs equal ones.
+            FrnError: if classes have different numbers of supports and the head needs equal ones.
         """
         logits: Tensor
         if len({len(pool) for pool in pools}) == 1:
             logits = self.head(torch.stack(pools), query)
             return logits
         if not isinstance(self.head, FRNHead):
-            raise FrnError(f"{type(self.head).__name__} needs the same number of supports in each class")
+            raise FrnError(f"{type(self.head).__name__} needs the same number of supports for each class")
         return torch.cat([self.head(pool[None], query) for pool in pools], dim=1)
 
 
 def by_class(maps: Tensor, labels: Tensor) -> list[Tensor]:
     """Return maps (n, r, d) of each class, in the order of the labels (n,). Raises FrnError if their numbers differ."""
     if labels.shape != maps.shape[:1]:
-        raise FrnError(f"{len(maps)} images, but labels of shape {tuple(labels.shape)}")
+        raise FrnError(f"{len(maps)} images, but labels have shape {tuple(labels.shape)}")
     return [maps[labels == label] for label in labels.unique()]

@@ -1,6 +1,6 @@
 """Model zoo: resolves the name or path of a model to its files, without torch.
 
-A model is given as a shipped name, a name added by `frn models add`, a model file (also an authors' `.pth`), a run
+A model is given as a shipped name, a name added by `frn models add`, a model file (including an authors' `.pth`), a run
 folder, or an exported `.onnx`.
 """
 
@@ -72,7 +72,7 @@ def require_exported(model: str) -> Path:
     files = resolve(model)
     if files.extractor is None:
         raise FrnError(
-            f"{model}: is not exported yet, but the app only runs exported models. Export it with "
+            f"{model}: has not been exported yet, and the app only runs exported models. Export it with "
             f"`frn export --onnx --model {model} --out DIR`."
         )
     return files.extractor
@@ -84,7 +84,7 @@ def is_exported(path: Path) -> bool:
 
 
 def is_bare(path: Path) -> bool:
-    """Return whether a path has a suffix of bare weights, as the authors share them."""
+    """Return whether a path has a suffix of bare weights, which the authors publish."""
     return path.suffix in (".pth", ".pt")
 
 
@@ -134,7 +134,7 @@ def place_for(name: str, backbone: str) -> Path:
         FrnError: if the name is not valid, already exists, or is a short name for another backbone.
     """
     if not NAME.fullmatch(name):
-        raise FrnError(f"{name!r}: names have only letters, digits, '.', '_' and '-'. Give another with --name.")
+        raise FrnError(f"{name!r}: names may contain only letters, digits, '.', '_' and '-'. Give another with --name.")
     known = catalogue().get(name)
     if known is not None and known.backbone != backbone:
         raise FrnError(f"{name}: is a short name for {known.backbone}. Give {backbone} another name with --name.")
@@ -161,14 +161,16 @@ def remove_model(name: str) -> None:
     """
     if name not in added_models():
         what = (
-            "is part of the program and cannot be removed"
+            "is part of frn and cannot be removed"
             if name in shipped_models()
             else "no model with that name has been added"
         )
         raise FrnError(f"{name}: {what}. Added: {', '.join(added_models()) or 'none'}.")
     folder = models_folder() / name
     if folder.is_symlink():
-        raise FrnError(f"{folder}: is a link to {folder.readlink()}. Remove the link yourself; this keeps the model.")
+        raise FrnError(
+            f"{folder}: is a link to {folder.readlink()}. Remove the link yourself; the model itself is kept."
+        )
     try:
         if others := {entry.name for entry in folder.iterdir()} - {WEIGHTS, EXTRACTOR, NOTES}:
             raise FrnError(f"{folder}: also holds {min(others)}, which `frn models` did not write. Move it away first.")

@@ -1,7 +1,7 @@
 """Self-contained HTML pages rendered from templates: frame, style and images.
 
-The templates escape all external text, such as file and class names. A content policy in the page forbids all requests,
-so a page cannot load images or scripts from other places.
+The templates escape all external text, such as file and class names. A content security policy in the page forbids all
+requests, so a page cannot load images or scripts from elsewhere.
 """
 
 import base64
@@ -26,12 +26,12 @@ from frn.system.files import replacing
 from frn.system.overwriting import MARK
 
 SMALL = 64
-"""Side in pixels below which an image is stored without loss: a JPEG would be blurred and not smaller."""
+"""Side in pixels below which an image is stored losslessly: a JPEG would be blurred and no smaller."""
 LIBRARIES = ("torch", "onnxruntime-gpu", "onnxruntime", "numpy", "pillow")
 
 
 def render(template: str | Path, title: str, command: str, facts: Mapping[str, str], **values: object) -> Iterator[str]:
-    """Render a page piece by piece; it ends with the command, the versions and `facts`.
+    """Render a page in chunks; it ends with the command, the versions and `facts`.
 
     The template is one of ours by name, or another file, which may use ours.
     """

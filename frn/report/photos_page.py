@@ -22,7 +22,7 @@ from frn.report.page import own_file, render, render_part, write_page
 SIDE = 160
 """Side of a thumbnail in pixels."""
 PER_PAGE = 5_000
-"""Largest number of photos on a page: 70 MB, which a browser can still open."""
+"""Largest number of photos on a page: about 70 MB, which a browser can still open."""
 CARD_BYTES = 14_000
 """Approximate bytes that a photo takes in a page."""
 
@@ -49,7 +49,7 @@ class Album:
         weakref.finalize(self, self._cards.close)
 
     def classify(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Prediction | FrnError]]:
-        """Classify image files like the classifier."""
+        """Classify image files as the classifier does."""
         classifier, names = self.classifier, list(self.classifier.classes)
         for path, outcome in classifier.extractor.read(paths):
             if isinstance(outcome, FrnError):
@@ -96,7 +96,7 @@ class Album:
         self._kept.append(Kept(key, sureness, start, len(card)))
 
     def write(self, report: Path, command: str) -> list[Path]:
-        """Write the photos, most certain first, into pages that state the command to reproduce them.
+        """Write the photos, most certain first, into pages that contain the command to reproduce them.
 
         Returns the pages.
 
@@ -141,6 +141,6 @@ def _thumbnail(image: Image.Image) -> Image.Image:
 
 
 def page_paths(report: Path, photos: int) -> list[Path]:
-    """Return the files of a report of this many photos: `photos.html`, `photos-2.html`, ..."""
+    """Return the files of a report on this many photos: `photos.html`, `photos-2.html`, ..."""
     pages = max(1, -(-photos // PER_PAGE))
     return [report, *(report.with_name(f"{report.stem}-{n}{report.suffix}") for n in range(2, pages + 1))]

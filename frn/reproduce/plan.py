@@ -37,7 +37,7 @@ class Locations:
         return self.runs / run.name
 
     def result(self, run: RunSpec | None) -> str:
-        """Return the path of the run's result; empty without a run."""
+        """Return the path of the run's result; empty if there is no run."""
         return str(self.folder(run) / "best.safetensors") if run else ""
 
     def answer(self, measurement: Measurement) -> Path:
@@ -45,7 +45,7 @@ class Locations:
         return self.runs / f"{measurement.name}.json"
 
     def data_for(self, prepare: str) -> Path:
-        """Return the folder of a data set. Raises MissingDataError, which says how to make it."""
+        """Return the folder of a data set. Raises MissingDataError, which says how to prepare it."""
         name = data_name(prepare)
         if name not in self.data:
             raise MissingDataError(
@@ -111,7 +111,7 @@ class Answer:
 
     @classmethod
     def from_json(cls, found: Any) -> "Answer":
-        """Read output of `frn eval --json`. Raises KeyError, TypeError, IndexError or ValueError if it is not such."""
+        """Read output of `frn eval --json`. Raises KeyError, TypeError, IndexError or ValueError if it is not valid."""
         results = found["results"]
         shape = {key: results[0][key] for key in ("way", "queries", "episodes")}
         figures = {str(one["shot"]): {"mean": one["accuracy"], "ci95": one["ci95"]} for one in results}

@@ -11,7 +11,7 @@ from frn.training.runs.run_options import RunOptions
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """A training run of a preset; its folder has its name."""
+    """A training run of a preset; its folder has the same name."""
 
     name: str
     options: RunOptions
@@ -21,7 +21,7 @@ class RunSpec:
 
     @property
     def prepare(self) -> str:
-        """Return the data set as `frn data prepare` calls it; for `folder`, a name follows."""
+        """Return the data set's name for `frn data prepare`; for `folder`, its own name follows."""
         data = PRESETS[self.options.preset].data
         return " ".join(word for word in (data.prepare, data.name) if word)
 
@@ -52,7 +52,7 @@ class Measurement:
     run: RunSpec
     flags: tuple[str, ...] = ()
     prepare: str
-    """Data set of the test, as `frn data prepare` calls it."""
+    """Test data set, by its name for `frn data prepare`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A row measured by another command: seconds, megabytes, pixels."""
+    """A row measured by a different command: seconds, megabytes, pixels."""
 
     label: str
     published: str
@@ -125,7 +125,7 @@ def data_name(prepare: str) -> str:
 
 
 def prepared_by(prepare: str) -> str:
-    """Return the arguments of `frn data prepare` that make a data set."""
+    """Return the arguments of `frn data prepare` that prepare a data set."""
     return "folder" if prepare.startswith("folder ") else prepare
 
 

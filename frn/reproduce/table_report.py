@@ -67,7 +67,7 @@ class Report(Struct, frozen=True):
     note: str
     version: str
     machine: str
-    """Machine on which the table was made."""
+    """Machine on which the table was generated."""
     rows: list[Line]
     runs: dict[str, FinishedRun]
     measurements: dict[str, Measured]
@@ -76,7 +76,7 @@ class Report(Struct, frozen=True):
     """Results that the paper quotes from other papers."""
 
     def has(self, row: Row) -> bool:
-        """Return whether the table has every figure of a row, made by its current commands."""
+        """Return whether the table has every figure of a row, produced by its current commands."""
         line = next((line for line in self.rows if line.row == row.name), None)
         if line is None or any(figure.accuracy is None for figure in line.figures.values()):
             return False

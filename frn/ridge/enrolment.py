@@ -1,9 +1,9 @@
 """Enrolled classes: each is a few directions, so one matrix product scores a query against all classes.
 
 In the eigenbasis of S S^T (singular values s_j, right singular vectors v_j) the squared error of a query location is
-|q|^2 - sum_j w_j (q . v_j)^2 with w_j = rho h_j (2 - rho h_j) and h_j = s_j^2 / (s_j^2 + lam). A class is thus the rows
-sqrt|w_j| v_j with the signs of w_j (negative only where rho h_j > 2) or, without negative signs, any rotation of these
-rows. A class is computed in float64.
+|q|^2 - sum_j w_j (q . v_j)^2 with w_j = rho h_j (2 - rho h_j) and h_j = s_j^2 / (s_j^2 + lam). A class is thus stored
+as the rows sqrt|w_j| v_j with the signs of w_j (negative only where rho h_j > 2) or, without negative signs, any
+rotation of these rows. A class is computed in float64.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, p = k r pool rows, m = min(p, d), M rows of
 all classes together.
@@ -74,11 +74,11 @@ def _rows_by_svd(pool: Array, lam: float, rho: float) -> tuple[Array, Array]:
 
 
 BLOCK = 1 << 19
-"""Number of values of class rows that are joined for one product: few enough for the processor's cache."""
+"""Number of values in the class rows joined for one product: few enough for the processor's cache."""
 OPERATORS = 1 << 28
 """Maximum number of values of residual operators to keep, unless the rows take at least as many."""
 READ_COST = 20
-"""Multiplications in the time that it takes to read a value from memory."""
+"""Number of multiplications that take as long as reading a value from memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class JoinedClasses:
         return first
 
     def energy(self, locations: Floats) -> Floats:
-        """Return the amount that each class subtracts from the squared length of locations: (..., d) to (..., way)."""
+        """Return how much each class subtracts from the squared length of locations: (..., d) to (..., way)."""
         energy: Floats = locations @ self.rows.T
         energy *= energy
         if (self.signs < 0).any():
@@ -116,7 +116,7 @@ class JoinedClasses:
 
 @dataclass(frozen=True, slots=True)
 class Centres:
-    """Mean locations of classes, for the distance of a photo's mean location."""
+    """Mean locations of classes, for the distance to a photo's mean location."""
 
     origin: Array
     """Mean of the centres, (d,)."""
@@ -133,7 +133,7 @@ class Centres:
         return cls(origin, centres - origin, float(np.square(centres).sum(1).mean()) or 1.0)
 
     def distance(self, feature_maps: NDArray[np.floating]) -> Array:
-        """Return the squared distance of each map's mean location from each centre: (q, r, d) to (q, way)."""
+        """Return the squared distance from each map's mean location to each centre: (q, r, d) to (q, way)."""
         offsets = feature_maps.mean(1, dtype=np.float64) - self.origin
         squares = np.square(offsets).sum(1)[:, None] + np.square(self.offsets).sum(1) - 2 * offsets @ self.offsets.T
         distance: Array = squares.clip(0) / self.scale
@@ -143,7 +143,7 @@ class Centres:
 class ClassScorer:
     """Scores queries against several enrolled classes, each with any number of supports.
 
-    Ten thousand classes need no more memory than their rows and a few blocks. Many classes of many supports are scored
+    Ten thousand classes need only memory for their rows and a few blocks. Many classes with many supports are scored
     by a query's second moment against each class's operator I - G^T G if that is less work than its r rows against the
     m rows of each class: it is exact and takes r m / (d / 2) times less. The operators are computed after enough
     queries to make up for their cost.

@@ -1,4 +1,4 @@
-"""Choice of the form of the class error (Eq. 4) that takes the least work, from the sizes alone.
+"""Choice of the cheapest form of the class error (Eq. 4), from the sizes alone.
 
 Work is counted in multiplications of large float32 products on one core, as measured by assets/benchmarks/head.py.
 Products whose result is as large as their factors count twice, because they wait for memory. Gradients take about twice

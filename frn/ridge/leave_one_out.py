@@ -23,7 +23,7 @@ def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParame
     With A = S S^T + lam I, B = A^-1 and the blocks of image i, the ridge weights of its rows on the others' are -B_i^-1
     B_(i, rest), so z.w and w.w of the low-rank distance are the diagonals of A_i - B_i^-1 and of B_i^-1 (B B)_i B_i^-1
     - I. Lambda is that of k - 1 supports. Raises FrnError if there are fewer than two supports, or the maps are not
-    finite, and like `_inverse`.
+    finite, and as for `_inverse`.
     """
     k, r, d = feature_maps.shape
     if k < 2:

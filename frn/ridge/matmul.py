@@ -1,4 +1,4 @@
-"""Matrix products of the closed form, by the fastest kernel of torch and numpy on this processor."""
+"""Matrix products of the closed form, with the fastest torch or numpy kernel on this processor."""
 
 import functools
 import os
@@ -30,7 +30,7 @@ def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
 def matmul_small(a: Tensor, b: Tensor) -> Tensor:
     """Return A_i B_i of stacks of matrices, (..., n, k) and (..., k, m), that may be small.
 
-    Torch only has MKL for these; on an AMD processor numpy's OpenBLAS takes half the time on one thread. But OpenBLAS
+    Torch has only MKL for these; on an AMD processor numpy's OpenBLAS takes half the time on one thread. But OpenBLAS
     has no gradient and does not divide the stack among many threads. For larger matrices it starts its own threads,
     which then contend with each other.
     """
@@ -45,7 +45,7 @@ def matmul_small(a: Tensor, b: Tensor) -> Tensor:
 
 
 def transformed() -> bool:
-    """Return whether torch compiles, exports or traces, or a `torch.func` transform is active.
+    """Return whether torch is compiling, exporting or tracing, or a `torch.func` transform is active.
 
     Only plain operations work then: values cannot be inspected, and kernels of other libraries cannot be called.
     """

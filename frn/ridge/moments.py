@@ -1,7 +1,7 @@
-"""Errors of whole query maps from their second moments: no array has a value for each location and class.
+"""Errors of whole query maps from their second moments, without an array over locations and classes.
 
 A map enters Eq. 4 only through C_q = Q^T Q / r: its mean error is <C_q, B_c^2> with the class's residual operator B_c.
-This pays off if channels are few or supports many.
+This pays off if there are few channels or many supports.
 
 Shape letters: way classes, p pool rows, r locations per map, d channels.
 """
@@ -13,7 +13,7 @@ from frn.ridge.matmul import matmul_nt, matmul_small
 from frn.ridge.systems import squared_operator
 
 BLOCK = 1 << 23
-"""Number of second moments' values in memory at once; those of a large episode would exceed the network's maps."""
+"""Number of second-moment values in memory at once; a large episode would need more than the network's maps."""
 
 
 def second_moment(feature_maps: Tensor) -> Tensor:
@@ -23,7 +23,7 @@ def second_moment(feature_maps: Tensor) -> Tensor:
 
 
 def moment_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
-    """Return the mean squared error of query maps (queries, r, d) by pools (way, p, d): (queries, way)."""
+    """Return the mean squared error of query maps (queries, r, d) for pools (way, p, d): (queries, way)."""
     squared = squared_operator(pool, lam, rho).flatten(1)
     blocks = query.split(max(1, BLOCK // query.shape[-1] ** 2))
     return torch.cat([matmul_nt(squared, second_moment(maps).flatten(1)).mT for maps in blocks])

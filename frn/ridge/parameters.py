@@ -18,7 +18,7 @@ from frn.errors import FrnError
 MAX_PARAMETER = {"alpha": 50.0, "beta": 50.0, "gamma": 1e5}
 """Largest plausible magnitude of a learned parameter; with larger ones, classes cannot be enrolled."""
 LAMBDA_FLOOR = 1e-6
-"""Added to lambda by the authors' released code, not by the paper; kept so that published weights give their logits."""
+"""Added to lambda by the authors' released code, not by the paper; kept so that published weights give equal logits."""
 
 Scalar = TypeVar("Scalar")
 
@@ -69,9 +69,9 @@ USUAL_SHOTS = 5
 
 
 def temperature(gamma: float, shots: float) -> float:
-    """Return gamma for classes with this many supports; it grows with their square root and does not change labels.
+    """Return gamma for classes with this many supports; it grows with the square root and does not change labels.
 
-    More supports make errors more informative; docs/lab/recipes.md has the measurement.
+    More supports make errors more informative; see docs/lab/recipes.md for the measurement.
     """
     return gamma * math.sqrt(shots / USUAL_SHOTS)
 

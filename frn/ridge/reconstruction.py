@@ -1,8 +1,8 @@
 """Ridge-regression reconstruction of query feature maps from class pools (Eq. 4, 8, 10).
 
 The two formulations of the paper give the same result; every function here solves whichever system is smaller. The
-class's side is computed in float64 (`systems`), the queries' side in their own precision. Everything is
-differentiable, and nothing but plain torch operations runs under a compiler, an exporter or a transform.
+class side is computed in float64 (`systems`), the query side in the queries' own precision. Everything is
+differentiable, and only plain torch operations run under a compiler, an exporter or a transform.
 
 Shape letters: way classes, p pool rows (p = shot * r), r locations per map, d channels, n query
 locations (n = queries * r).
@@ -47,12 +47,12 @@ def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
     """Return the squared distance (way, n) of query locations from their reconstructions (the summand of Eq. 4).
 
-    No reconstruction is formed. The result is |q|^2 minus a term of the class's whitened pool or, for many supports,
-    |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Both are one product of all queries with all classes. The
+    No reconstruction is computed. The result is |q|^2 minus a term from the class's whitened pool or, for many
+    supports, |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Both are one product of all queries with all classes. The
     arguments are those of `reconstruct`.
 
     Raises:
-        FrnError: like `reconstruct`.
+        FrnError: as for `reconstruct`.
     """
     with torch.autocast(query.device.type, enabled=False):
         query, pool, lam, rho = _prepared(query, pool, lam, rho)
@@ -72,7 +72,7 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
     The other arguments are those of `reconstruct`.
 
     Raises:
-        FrnError: like `reconstruct`.
+        FrnError: as for `reconstruct`.
     """
     queries, r, d = query.shape
     way, p, _ = pool.shape
@@ -86,7 +86,7 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 def _prepared(
     query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Convert features to one dtype, at least float32, and lambda and rho to float64. Raises like `reconstruct`."""
+    """Convert features to one dtype, at least float32, and lambda and rho to float64. Raises as `reconstruct` does."""
     if query.shape[-1] != pool.shape[-1]:
         raise FrnError(f"query has {query.shape[-1]} channels but pool has {pool.shape[-1]}")
     dtype = torch.promote_types(torch.promote_types(query.dtype, pool.dtype), torch.float32)

@@ -1,4 +1,4 @@
-"""The class's side of the closed form: Gram matrices, Cholesky factors and the residual operator, in float64.
+"""The class side of the closed form: Gram matrices, Cholesky factors and the residual operator, in float64.
 
 They are small, and in float32, lambda would vanish next to large or repeated features. Their results have a norm of at
 most about one, so queries can use them in their own precision.
@@ -27,7 +27,7 @@ def gram(rows: Tensor) -> Tensor:
 
 
 def ridge_factor(columns: Tensor, lam: Tensor) -> Tensor:
-    """Return the lower Cholesky factor of X^T X + lam I, (way, n, m) to (way, m, m). Raises like `_checked`."""
+    """Return the lower Cholesky factor of X^T X + lam I, (way, n, m) to (way, m, m). Raises as `_checked` does."""
     factor, failed = torch.linalg.cholesky_ex(_ridge(gram(columns), lam))
     return _checked(factor, failed != 0, lam)
 
@@ -35,7 +35,7 @@ def ridge_factor(columns: Tensor, lam: Tensor) -> Tensor:
 def residual_operator(system: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
     """Return B = I - rho (S^T S + lam I)^-1 S^T S = (1 - rho) I + rho lam (S^T S + lam I)^-1, which is symmetric.
 
-    The input is S^T S of every class, (..., d, d); `query @ B` is the query minus its reconstruction. Raises like
+    The input is S^T S of every class, (..., d, d); `query @ B` is the query minus its reconstruction. Raises as
     `_checked`.
     """
     ridge = _ridge(system, lam)
@@ -50,7 +50,7 @@ def _inverse(ridge: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Inverse(torch.autograd.Function):
-    """Compute `_inverse` with the gradient of an inverse; torch's, through the factor, is several times slower."""
+    """`_inverse` with the gradient of an inverse; torch's own, through the factor, is several times slower."""
 
     @staticmethod
     def forward(ctx: Any, ridge: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,7 +91,7 @@ def squared_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
     if not whitened_pays(*pool.shape[1:]):
         residual = residual_operator(gram(pool), lam, rho).to(pool.dtype)
         return matmul_small(residual, residual)
-    # Stay in float64 up to here; rounding earlier would lose the gradient of lambda if there are few rows.
+    # Stay in float64 up to here; rounding earlier would lose the gradient of lambda with few rows.
     rows, _ = whiten(pool, lam)
     small = gram(rows.mT)
     taken = rows.mT @ (rho * (2 * identity_like(small) - rho * small)) @ rows

@@ -1,10 +1,10 @@
 """Choose alpha and gamma for the given classes, without torch.
 
 Training fixes a single alpha for one episode shape, and lambda = p / d exp(alpha) then grows with every further shot,
-although the best lambda hardly does. So both parameters are chosen again on enrolment: each support is scored by
-leave-one-out against its own class and the others, and the right classes are made most likely (Eq. 9). The prior is the
-model's lambda for one photo, for any number of shots, and its gamma times the square root of the shots. It counts as
-much as a few photos, so that one shot stays as trained and a hundred photos outweigh it.
+although the best lambda hardly grows. So both parameters are chosen again on enrolment: each support is scored by
+leave-one-out against its own class and the others, and the likelihood of the correct classes is maximised (Eq. 9). The
+prior is the model's lambda for one photo, for any number of shots, and its gamma times the square root of the shots. It
+counts as much as a few photos, so that one-shot classes keep the trained values and a hundred photos outweigh it.
 
 Beta is not tuned: choosing it as well gained nothing on validation classes (docs/lab/recipes.md).
 
@@ -29,7 +29,7 @@ from frn.ridge.leave_one_out import rebuilt_by_others
 from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
 
 ALPHAS = np.linspace(-4, 4, 9)
-"""Alphas to try first, relative to the prior's mean and spread; the search continues between the best's neighbours."""
+"""Alphas to try first, relative to the prior's mean and spread; the search continues around the best."""
 GAMMAS = 8.0
 """Maximum distance of log gamma from the prior's mean, in multiples of its spread."""
 GOLDEN_SECTION_STEPS = 24
@@ -40,7 +40,7 @@ FEW = 10
 MAX_CLASSES = 64
 MAX_QUERIES = 400
 MAX_WORK = 30 * 10**9
-"""Maximum classes, leave-one-out supports and multiplications with class directions; above, a selection is used."""
+"""Maximum classes, leave-one-out supports and multiplications with class directions; beyond it, a selection is used."""
 
 Maps = NDArray[np.floating]
 
@@ -50,10 +50,10 @@ class Prior:
     """Prior of the parameters, before leave-one-out; normal in alpha and in log gamma."""
 
     alpha: float
-    """Alpha of classes of one photo; lambda stays that of one photo."""
+    """Alpha for classes with one photo; lambda stays at its value for one photo."""
     beta: float
     gamma: float
-    """Gamma of classes of `USUAL_SHOTS` photos."""
+    """Gamma for classes with `USUAL_SHOTS` photos."""
     alpha_spread: float = 0.5
     gamma_spread: float = 0.25
 
@@ -63,7 +63,7 @@ class Prior:
         return cls(head.alpha, head.beta, head.gamma)
 
     def head(self, shots: float) -> HeadParameters:
-        """Return the most likely parameters for classes of this many photos."""
+        """Return the most likely parameters for classes with this many photos."""
         return HeadParameters(self.alpha - math.log(shots), self.beta, temperature(self.gamma, shots))
 
     def surprise(self, head: HeadParameters, shots: float) -> float:
@@ -77,12 +77,12 @@ class Prior:
 UNTRAINED = Prior(4.0, 0.0, 40 * math.sqrt(USUAL_SHOTS), alpha_spread=1.0, gamma_spread=0.7)
 """Prior of pretrained backbones, whose maps have a mean energy of one: typical values, not trained ones."""
 FLAT = Prior(0.0, 0.0, 1.0, alpha_spread=2.5, gamma_spread=2.5)
-"""Uninformative prior: hundreds of queries of other classes decide."""
+"""Uninformative prior: hundreds of queries from other classes decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuningEpisode:
-    """Queries of known class, and the pools of all classes."""
+    """Queries with known classes, and the pools of all classes."""
 
     pools: Sequence[Maps]
     """Maps (k, r, d) of each class."""
@@ -96,7 +96,7 @@ class TuningEpisode:
 
 
 def tune_by_leave_one_out(pools: Sequence[Maps], prior: Prior) -> HeadParameters:
-    """Choose alpha and gamma for classes of these supports, (k, r, d) each.
+    """Choose alpha and gamma for classes with these supports, (k, r, d) each.
 
     Leave-one-out needs two classes, one of them with two photos; otherwise the prior decides.
     """
@@ -150,7 +150,7 @@ def tune(episodes: Sequence[TuningEpisode], prior: Prior, shots: float) -> HeadP
 
 
 def _log_likelihood(errors: Array, labels: NDArray[np.int64], gamma: float) -> float:
-    """Return the log-likelihood of the right classes (Eq. 9), from errors (q, way)."""
+    """Return the log-likelihood of the correct classes (Eq. 9), from errors (q, way)."""
     logits = -gamma * errors
     logits -= logits.max(axis=1, keepdims=True)
     right = logits[np.arange(len(labels)), labels]

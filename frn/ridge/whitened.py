@@ -1,10 +1,10 @@
-"""Errors of query locations by a class's whitened pool.
+"""Errors of query locations from a class's whitened pool.
 
 With S S^T + lam I = L L^T, V = L^-1 S and M = sqrt(lam) L^-1, whose norms are at most one, the error of Eq. 4 is
 
 |q - rho S^T (L L^T)^-1 S q|^2 = |q|^2 - rho (2 - rho) |V q|^2 - rho^2 |M^T V q|^2,
 
-so no reconstruction is formed, and one product of all queries with all classes does nearly all the work.
+so no reconstruction is computed, and one product of all queries with all classes does nearly all the work.
 
 Shape letters: way classes, p pool rows, d channels, n query locations.
 """
@@ -20,7 +20,7 @@ CACHED = 1024
 
 
 def whitened_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
-    """Return the squared error of query locations (n, d) by pools (way, p, d): (way, n)."""
+    """Return the squared error of query locations (n, d) for pools (way, p, d): (way, n)."""
     rows, damping = (part.to(pool.dtype) for part in whiten(pool, lam))
     onto, damped = [], []
     for block in in_blocks(query):

@@ -1,1 +1,1 @@
-"""Files, processors and processes, used by all other packages."""
+"""Access to files, processors and processes, used by all other packages."""

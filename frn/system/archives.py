@@ -24,11 +24,11 @@ from frn.errors import FrnError, shorten
 MAX_ENTRIES = 3_000_000
 """Maximum number of entries of an archive; all of ImageNet has 1.3 million images."""
 MAX_ENTRY = 16 << 30
-"""Maximum size of one entry in bytes; the largest known, tiered-ImageNet's training pickle, has 6 GB."""
+"""Maximum size of one entry in bytes; the largest known, tiered-ImageNet's training pickle, is 6 GB."""
 MAX_ARCHIVE = 1 << 40
 """Maximum size of all entries together in bytes."""
 FREE_ENTRIES, BYTES_PER_ENTRY = 100_000, 512
-"""Number of entries allowed for any archive, and the bytes that each further entry requires."""
+"""Number of entries allowed in any archive, and the archive bytes required for each further entry."""
 FREE_BYTES, MAX_RATIO = 1 << 30, 50
 """Unpacked bytes allowed for any archive, and the additional multiple of its own size."""
 MAX_READ = 64 << 20
@@ -75,7 +75,7 @@ class Limits:
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
             raise FrnError(f"{self.archive}: {name!r} points outside the archive. The archive is not used.")
         if size < 0:
-            raise FrnError(f"{self.archive}: is not a complete archive ({name!r} has {size} bytes). Download it again.")
+            raise FrnError(f"{self.archive}: is not a complete archive ({name!r} is {size} bytes). Download it again.")
         self.entries += 1
         self.size += size
         most = min(MAX_ENTRIES, FREE_ENTRIES + self.length // BYTES_PER_ENTRY)
@@ -95,13 +95,13 @@ def open_zip(path: Path) -> zipfile.ZipFile:
     directory = _directory_size(path, size)
     if directory > max(MAX_DIRECTORY, size // DIRECTORY_SHARE):
         raise FrnError(
-            f"{path}: contains almost only file names ({directory:,} of {size:,} bytes), unlike any image data set"
+            f"{path}: is almost only file names ({directory:,} of {size:,} bytes), unlike any image data set"
         )
     return zipfile.ZipFile(path)
 
 
 class ZippedFiles:
-    """Files of a zip by the parts of their paths; several threads may use it."""
+    """Files of a zip by the parts of their paths; safe for several threads."""
 
     def __init__(self, path: Path) -> None:
         """List a zip. Raises FrnError if it is damaged or exceeds the limits."""
@@ -120,11 +120,11 @@ class ZippedFiles:
             raise FrnError(f"{path}: is not a complete zip ({shorten(error)})") from error
 
     def read(self, parts: tuple[str, ...], where: Path, most: int) -> bytes:
-        """Return the bytes of a file. Raises FrnError if it does not exist, is damaged or has more than `most`."""
+        """Return the bytes of a file. Raises FrnError if it does not exist, is damaged or is larger than `most`."""
         if (info := self._files.get(parts)) is None:
             raise FrnError(f"{where}: cannot be read (the zip has no such file)")
         if info.file_size > most:
-            raise FrnError(f"{where}: has {info.file_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
+            raise FrnError(f"{where}: is {info.file_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
         try:
             with self._lock, self._zip.open(info) as file:
                 return file.read(info.file_size)
@@ -157,7 +157,7 @@ def _name(info: zipfile.ZipInfo) -> str:
 
 
 def _directory_size(path: Path, size: int) -> int:
-    """Return the size in bytes of a zip's entry list, as its end record says."""
+    """Return the size in bytes of a zip's entry list, according to its end record."""
     with path.open("rb") as file:
         file.seek(max(0, size - (1 << 16) - 100))
         end = file.read()
@@ -189,7 +189,7 @@ def is_tar(path: Path) -> bool:
 
 
 class _Bounded(io.RawIOBase):
-    """A file that refuses reads larger than `MAX_READ`."""
+    """A file that rejects reads larger than `MAX_READ`."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
@@ -202,7 +202,7 @@ class _Bounded(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= MAX_READ:
-            raise tarfile.ReadError(f"a piece of {size} bytes")
+            raise tarfile.ReadError(f"a chunk of {size} bytes")
         return self.file.read(size)
 
     def seek(self, place: int, whence: int = 0) -> int:

@@ -23,14 +23,14 @@ from frn.system.processes.locks import Lock
 LIMIT = 10.0
 """GiB of decoded images to keep, unless $FRN_CACHE_LIMIT sets another limit."""
 RECENT = 3600.0
-"""Seconds since its last use for which a split is kept despite the limit, because a run reads several splits."""
+"""Seconds since its last use during which a split is kept despite the limit, because a run reads several splits."""
 MAX_INDEX = 1 << 30
 """Largest index of a split's cache in bytes, enough for ten million images."""
 IMAGES, FEATURES, PIXELS, INDEX, USED = "images", "features.sqlite", "pixels", "index.json", "used"
 """Names of the two caches, and of a split's files: pixels, index, and a stamp dated by the last use."""
-TAG, OURS = "CACHEDIR.TAG", "# This folder is a cache of frn."
+TAG, OURS = "CACHEDIR.TAG", "# This folder is a cache that frn created."
 SIGNATURE = f"Signature: 8a477f597d28d172789f06886806bc55\n{OURS} Everything in it may be deleted.\n"
-"""Content of `TAG`: https://bford.info/cachedir/ and a line of ours."""
+"""Content of `TAG`: the signature from https://bford.info/cachedir/ and a line of ours."""
 OWN_FOLDER = "frn-cache"
 """Name of the caches' folder inside a folder that holds other things."""
 KEY = re.compile("[0-9a-f]{24}")
@@ -72,7 +72,7 @@ def make_cache_folder() -> Path:
     folder = cache_folder()
     if not _is_free(folder):
         raise FrnError(
-            f"{folder}: contains other files, and caches need a separate folder. Set FRN_CACHE to a new folder."
+            f"{folder}: contains other files, but a cache needs its own folder. Set FRN_CACHE to a new folder."
         )
     if not _is_tagged(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -189,7 +189,7 @@ def trim(limit: int | None = None) -> int:
         discard(split.path)
         total, freed = total - split.size, freed + split.size
     if (images := cache_folder() / IMAGES).is_symlink():
-        warnings.warn(f"{images}: is a link, so its content is never removed", FrnWarning, stacklevel=2)
+        warnings.warn(f"{images}: is a link, so its contents are never removed", FrnWarning, stacklevel=2)
     return freed
 
 

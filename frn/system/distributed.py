@@ -27,11 +27,11 @@ PIECE = 64
 """Items per rank between two gathers, because the maps of photos are sent through memory."""
 
 RENDEZVOUS_TIMEOUT = timedelta(hours=1)
-"""Timeout of the other ranks: rank 0 may be decoding a data set."""
+"""Timeout for the other ranks: rank 0 may be decoding a data set."""
 
 MEETING = "frn/meeting"
 ANSWER = timedelta(seconds=5)
-"""Timeout of a connection to the rendezvous store."""
+"""Timeout for a connection to the rendezvous store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ProcessGroup:
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """Let rank 0 do work first that the others then need not do, such as decoding into the cache."""
+        """Let rank 0 first do work that the others then need not repeat, such as decoding into the cache."""
         if not self.is_main:
             self.wait()
         yield
@@ -81,7 +81,7 @@ class ProcessGroup:
         said = self._all(what)
         if other := _odd(said):
             raise FrnError(
-                f"rank {other} has different data, settings or version from rank 0 ({shorten(said[other], 200)}; "
+                f"rank {other} has different data, settings or frn version from rank 0 ({shorten(said[other], 200)}; "
                 f"{shorten(said[0], 200)}). Start all ranks with the same ones."
             )
 
@@ -122,7 +122,7 @@ class ProcessGroup:
         return range(total * self.rank // self.world, total * (self.rank + 1) // self.world)
 
     def each(self, things: Sequence[Thing], work: Callable[[Sequence[Thing]], Iterable[Made]]) -> Iterator[Made]:
-        """Yield the results of `work` for things on rank 0, in order; each rank works on a share of each piece."""
+        """Yield the results of `work` for things on rank 0, in order; each rank works on a share of each chunk."""
         size = PIECE * self.world
         for start in range(0, len(things), size):
             piece = things[start : start + size]

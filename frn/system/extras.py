@@ -1,4 +1,4 @@
-"""Optional packages: the requirements of each extra, and a command that installs it however `frn` was installed."""
+"""Optional packages: the requirements of each extra, and a command that installs it for however `frn` was installed."""
 
 import shlex
 import sys

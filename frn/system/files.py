@@ -1,4 +1,4 @@
-"""File access: writes that survive kills, full disks and power cuts as the old or new file, and bounded reads."""
+"""File access: bounded reads, and writes that leave the old or the new file even if killed or the disk fills up."""
 
 import contextlib
 import hashlib
@@ -16,13 +16,13 @@ from frn.system.overwriting import refuse_photo
 from frn.system.processes.locks import Lock, lock
 
 LONGEST_NAME = 240
-"""Longest name in bytes that leaves room for those of lock and part files; systems allow 255."""
+"""Longest name in bytes that leaves room for the names of lock and part files; systems allow 255."""
 LOCK, PART = "frn-lock", "frn-part"
-"""Suffixes of the files beside a file or folder while it is written: its lock and its new content."""
+"""Suffixes of the files next to a file or folder while it is written: its lock and its new content."""
 MAX_JSON = 64 << 20
 """Default size limit of a small file of ours."""
 MAX_LINES = 1 << 30
-"""Size limit of a file of lines that grows: the metrics of ten million steps."""
+"""Size limit for a growing file of lines: the metrics of ten million steps."""
 _PIECE = 1 << 20
 """Bytes by which a file may exceed its stated size (0 for those of /proc) and still be read at once."""
 
@@ -59,7 +59,7 @@ def replacing(
     """
     try:
         if is_there(path) and not path.is_file() and not path.is_dir():
-            raise FrnError(f"{path}: is a device or pipe, and a file would replace it. Give another name.")
+            raise FrnError(f"{path}: is a device or pipe, which writing would replace. Give another name.")
         place = Path(os.path.realpath(path)) if path.is_symlink() else path
         place.parent.mkdir(parents=True, exist_ok=True)
         part = beside(place, PART)
@@ -84,7 +84,7 @@ def replacing(
 
 
 def beside(path: Path, ending: str) -> Path:
-    """Return the path of a lock or part file beside a file or folder that is being written."""
+    """Return the path of a lock or part file for a file or folder that is being written."""
     name = path.name
     if len(encoded := os.fsencode(name)) > LONGEST_NAME:
         name = f"{name[:40]}-{zlib.crc32(encoded):08x}"
@@ -121,7 +121,7 @@ def remove(path: Path) -> None:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what a killed program left beside a file or folder, unless another program is writing it."""
+    """Remove what a killed program left next to a file or folder, unless another program is writing it."""
     part, lock_file = beside(path, PART), beside(path, LOCK)
     if not (os.path.lexists(part) or os.path.lexists(lock_file)):
         return  # a kill while the lock is held would leave its file
@@ -140,19 +140,19 @@ def is_folder(path: Path | str) -> bool:
 
 
 def is_file(path: Path | str) -> bool:
-    """Return `path.is_file()`, but never raise, like `is_folder`."""
+    """Return `path.is_file()`, but never raise, as `is_folder`."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_there(path: Path | str) -> bool:
-    """Return `path.exists()`, but never raise, like `is_folder`."""
+    """Return `path.exists()`, but never raise, as `is_folder`."""
     return os.path.exists(path)  # noqa: PTH110
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """Return the bytes of a regular file; pipes and devices, which may have no end, are refused.
+    """Return the bytes of a regular file; pipes and devices, which may have no end, are rejected.
 
-    Raises FrnError if it is missing, cannot be read, is not a regular file, or has more than `most` bytes.
+    Raises FrnError if it is missing, cannot be read, is not a regular file, or is larger than `most` bytes.
     """
     try:
         # O_NONBLOCK: otherwise opening a pipe without a writer would block.
@@ -168,7 +168,7 @@ def read_regular(path: Path, most: int) -> bytes:
             raise
         raise FrnError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if max(size, len(data)) > most:
-        raise FrnError(f"{path}: has {max(size, len(data)) / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
+        raise FrnError(f"{path}: is {max(size, len(data)) / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
     return data
 
 
@@ -190,7 +190,7 @@ def sha256(path: Path) -> str:
 def require_regular(path: Path, most: int) -> Path:
     """Return the path of a file for a library to open; it is not read here.
 
-    Raises FrnError as `read_regular`.
+    Raises FrnError as `read_regular` does.
     """
     try:
         status = path.stat()
@@ -199,12 +199,12 @@ def require_regular(path: Path, most: int) -> Path:
     if not stat.S_ISREG(status.st_mode):
         raise FrnError(f"{path}: is not a regular file")
     if status.st_size > most:
-        raise FrnError(f"{path}: has {status.st_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
+        raise FrnError(f"{path}: is {status.st_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
     return path
 
 
 def read_json(path: Path, most: int = MAX_JSON) -> Any:
-    """Return the value of a JSON file. Raises FrnError as `read_regular`, or if it is not JSON."""
+    """Return the value of a JSON file. Raises FrnError as `read_regular` does, or if it is not JSON."""
     data = read_regular(path, most)
     try:
         return decode_json(data)

@@ -69,5 +69,5 @@ def _number(name: str) -> int:
         return int(said)
     except ValueError as error:
         raise FrnError(
-            f"{name} is {said!r}, but torchrun sets it to a number. Use torchrun, or unset the variable."
+            f"{name} is {said!r}, but must be a number, as torchrun sets it. Use torchrun, or unset the variable."
         ) from error

@@ -1,4 +1,4 @@
-"""A cache in memory that is limited by bytes, not by entries."""
+"""An in-memory cache limited by bytes, not by number of entries."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Sized(Protocol):
-    """A value that knows its size in bytes, like an array."""
+    """A value that knows its size in bytes, such as an array."""
 
     @property
     def nbytes(self) -> int:
@@ -17,7 +17,7 @@ Kept = TypeVar("Kept", bound=Sized)
 
 
 class ByteLimitedCache(Generic[Kept]):
-    """Drops the least recently used entries if all together exceed `limit` bytes; the last entry always stays."""
+    """Drops the least recently used entries if the total exceeds `limit` bytes; the last entry always stays."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -7,10 +7,10 @@ from pathlib import Path
 from frn.errors import FrnError
 
 MARK = "Written by frn"
-"""Mark in every page and image that we write; models and exported graphs name the program in their own fields."""
+"""Mark in every page and image that we write; models and exported graphs record the program in their own fields."""
 
 _READ = 1 << 16
-"""Bytes at the start and end of a file that are searched for the mark."""
+"""Bytes at the start and end of a file in which the mark is searched."""
 _OURS = re.compile(
     rb'Written by frn|\A.{8}\{"__metadata__":.*?"format": ?"frn-model"'
     rb"|\A\x08.\x12\x03frn|\A# An exported few-shot classifier",
@@ -25,7 +25,7 @@ _PHOTO = re.compile(
 
 
 def require_writable(path: Path, *, replace: bool = False) -> None:
-    """Refuse a path whose file must not be overwritten.
+    """Reject a path whose file must not be overwritten.
 
     Raises:
         FrnError: if it is a folder, a photo, or, without `replace`, a file that `frn` did not write.
@@ -38,7 +38,7 @@ def require_writable(path: Path, *, replace: bool = False) -> None:
     except (OSError, ValueError) as error:
         raise FrnError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
     if stat.S_ISDIR(status.st_mode):
-        raise FrnError(f"{path}: is a folder; give the name of a file")
+        raise FrnError(f"{path}: is a folder; give a file name")
     if stat.S_ISREG(status.st_mode) and status.st_size and not (replace or is_ours(path)):
         raise FrnError(
             f"{path}: already exists, and frn did not write it. Give another name, or add --replace.",
@@ -47,7 +47,7 @@ def require_writable(path: Path, *, replace: bool = False) -> None:
 
 
 def is_ours(path: Path) -> bool:
-    """Return whether a file carries the mark of `frn`."""
+    """Return whether a file has the mark of `frn`."""
     return _OURS.search(_ends(path)) is not None
 
 

@@ -34,7 +34,7 @@ def choose_precision(name: str, device: torch.device) -> Precision:
 
 @functools.cache
 def has_native_bf16(device: str) -> bool:
-    """Return whether bf16 products run in hardware (AMX, AVX512-BF16, CUDA from Ampere on)."""
+    """Return whether bf16 products run in hardware (AMX, AVX512-BF16, CUDA since Ampere)."""
     if device == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if hasattr(torch.cpu, "get_capabilities"):  # torch 2.15

@@ -1,7 +1,7 @@
 """Download of a file in a child process, which is killed if no more data arrives.
 
 A socket's timeout restarts at every byte, and a library may have no timeout. A process can always be killed, even if it
-waits for a name server, a silent proxy, or one that sends single bytes.
+waits for a name server, a silent proxy, or a proxy that sends single bytes.
 """
 
 import os
@@ -41,7 +41,7 @@ print(hf_hub_download(*sys.argv[1:]))
 def fetch_url(url: str, path: Path, check: Callable[[Path], None], progress: Progress | None = None) -> None:
     """Download a file to `path`, where it appears once `check` has accepted it.
 
-    Raises FrnError if it cannot be downloaded or written, or from `check`; nothing is left behind.
+    Raises FrnError if it cannot be downloaded or written, or if `check` rejects it; nothing is left behind.
     """
     with replacing(path) as file:
         _run([_URL, url], file, lambda: os.fstat(file.fileno()).st_size, progress)
@@ -88,4 +88,4 @@ def _run(words: Sequence[str], out: IO[bytes], size: Callable[[], int], progress
         if child.returncode:
             told.seek(0)
             lines = told.read().decode(errors="replace").strip().splitlines()
-            raise FrnError(lines[-1] if lines else f"the download program ended with status {child.returncode}")
+            raise FrnError(lines[-1] if lines else f"the download process exited with status {child.returncode}")

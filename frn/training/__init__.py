@@ -1,1 +1,1 @@
-"""Training: presets, schedule, run folder and the loop."""
+"""Training: presets, schedule, run folder and training loop."""

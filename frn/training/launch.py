@@ -1,4 +1,4 @@
-"""From options to a run: reads the images, chooses device and precision, trains, and tests the demo."""
+"""From options to a run: read the images, choose device and precision, train, and test the demo."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ class PreparedRun:
     images: StoredImages | ConcatImages
     val_images: StoredImages
     init: Model | None = None
-    """Model that it starts from."""
+    """Model that the run starts from."""
     classifier: Mapping[str, Tensor] | None = None
     """Classifier of the run that produced `init`, if it is distilled."""
 
@@ -122,7 +122,7 @@ def prepare_run(
     preset = options.overridden()
     settings = replace(_settings(options, command), ranks=ranks)
     init = None if options.init is None else load_model(options.init)
-    model = new_model(preset, options.seed, init)  # refuses options that do not fit, before images are decoded
+    model = new_model(preset, options.seed, init)  # rejects options that do not fit before images are decoded
     for method in preset.aux_heads:
         build_head(method, model.d)
     with ranks.main_process_first():
@@ -170,7 +170,7 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
     }
     precision = choose_precision(options.wanted_precision, device)
     if options.compiled and device.type != "cpu":
-        raise FrnError(f"--compile is for processors, but this run is on {device}: remove it, or add --device cpu")
+        raise FrnError(f"--compile is for processors, but this run uses {device}: remove it, or add --device cpu")
     return RunSettings(
         seed=options.seed,
         precision=precision,

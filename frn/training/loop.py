@@ -1,4 +1,4 @@
-"""The training loop: one forward pass per episode, validation on cached features, checkpoints that survive a kill."""
+"""The training loop: one forward pass per episode, validation on cached features, crash-safe checkpoints."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class StepReport:
     steps_in_epoch: int
     loss: float
     accuracy: float
-    """Percentage of its queries (or images) that were classified correctly."""
+    """Percentage of its queries (or images) classified correctly."""
     divergence: str = ""
     """Reason why the head cannot recover; empty if it can."""
     total_steps: int = 0
@@ -101,12 +101,12 @@ def train(
     report: Callable[[StepReport | ValidationReport], None] = lambda event: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
-    """Train a model by a preset; `best.safetensors` in `out` is the result.
+    """Train a model as a preset specifies; `best.safetensors` in `out` is the result.
 
     Without validation images, prepared by the preset's transform, the last weights are the result. With `init`,
     training starts from that model's weights instead of random ones; distillation also needs the `classifier` of its
     run. `report` is called after every episode and validation. `stop` is called after every episode; if it returns
-    True, the run is saved and ends. Raises FrnError if the classes are too small for the episodes, the folder is taken
+    True, the run is saved and stops. Raises FrnError if the classes are too small for the episodes, the folder is taken
     or cannot be written, or training diverges.
     """
     keep_freed_memory()
@@ -191,7 +191,7 @@ class _Trainer:
             raise self.diverged(str(error)) from error
 
     def look_first(self) -> None:
-        """Validate the initial model, then fit what needs no training steps to the photos."""
+        """Validate the initial model, then fit everything that needs no training steps to the photos."""
         self.position.start = self.validate().mean
         if self.preset.validation.start and self.position.start >= 100:
             raise FrnError(
@@ -206,7 +206,8 @@ class _Trainer:
     def tune_head(self) -> None:
         """Initialise an FRN head on the first episodes for a backbone that was trained with another objective.
 
-        At the small learning rates after pre-training, alpha and gamma would need most of the run to get there.
+        At the small learning rates after pre-training, alpha and gamma would need most of the run to reach these
+        values.
         """
         head = self.model.head
         if not isinstance(head, FRNHead):
@@ -226,7 +227,7 @@ class _Trainer:
         fix_regularisers(self.model, self.preset)
 
     def fit_statistics(self) -> None:
-        """Mix the photos' statistics into batch normalisation by the fraction that validates best, possibly zero."""
+        """Mix the photos' statistics into batch normalisation, with the fraction that validates best, possibly zero."""
         best = own = statistics_of(self.model)
         photos = measure_statistics(self.model, self.images, self.preset, self.settings)
         for share in SHARES:
@@ -284,7 +285,7 @@ class _Trainer:
     def validate_if_due(self) -> None:
         """Validate after an epoch; keep the model if it is strictly better than every earlier one.
 
-        Accuracy on the test split selects nothing; then, and without any images, the last weights are kept.
+        Accuracy on the test split is not used for selection; then, and without any images, the last weights are kept.
         """
         position, protocol = self.position, self.preset.validation
         last = position.epoch == self.preset.schedule.epochs
@@ -316,7 +317,7 @@ class _Trainer:
         ranks.sync_buffers(self.model)
         part = self.val_images.portion(ranks.share(len(self.val_images)))
         own = extract_features(self.model, part, precision=settings.precision, device=settings.device)
-        maps = ranks.gather(own, len(self.val_images))  # with few episodes, each rank scores all
+        maps = ranks.gather(own, len(self.val_images))  # with few episodes, each rank scores all of them
         accuracy = evaluate_episodes(
             self.model.head, maps, self.val_images.sizes, self.val_shape, episodes=protocol.episodes, seed=0
         )

@@ -1,4 +1,4 @@
-"""Training losses of an episode: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
+"""Training losses of an episode: cross-entropy over the queries, and the auxiliary loss (Eq. 9, Eq. 11)."""
 
 from typing import Literal
 
@@ -28,9 +28,9 @@ def episode_loss(logits: Tensor, support: Tensor, queries: int, aux: AuxMode = "
 def auxiliary_loss(support: Tensor, mode: AuxMode = "reference") -> Tensor:
     """Return the loss that makes supports (way, shot, r, d) of different classes orthogonal (Eq. 11), unweighted.
 
-    "paper" projects every feature to the unit sphere and sums over all ordered pairs i != j. "reference" follows the
+    "paper" projects every feature onto the unit sphere and sums over all ordered pairs i != j. "reference" follows the
     authors' code: the whole support tensor is divided by one Frobenius norm, and each pair counts once. The two differ
-    by orders of magnitude (the first would dominate the cross-entropy), so the code's is the default.
+    by orders of magnitude (the first would dominate the cross-entropy), so "reference" is the default.
     """
     with torch.autocast(support.device.type, enabled=False):
         pool = support.flatten(1, 2).to(torch.promote_types(support.dtype, torch.float32))  # way, p, d
@@ -49,7 +49,7 @@ def auxiliary_loss(support: Tensor, mode: AuxMode = "reference") -> Tensor:
 
 
 def distillation_loss(logits: Tensor, taught: Tensor, temperature: float = SOFTENED) -> Tensor:
-    """Return the divergence of softened probabilities from a teacher's, both from logits (b, classes).
+    """Return the divergence between softened probabilities and a teacher's, both from logits (b, classes).
 
     It is multiplied by the squared temperature, so that its gradient is about as large as that of cross-entropy.
     """

@@ -1,4 +1,4 @@
-"""Objectives: the data of an optimiser step, an episode or a pre-training batch of all classes, and its loss."""
+"""Objectives: the data for an optimiser step (an episode, or a pre-training batch over all classes) and its loss."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ class Objective(nn.Module, ABC):
     """Draws the images of each step and scores their feature maps; its parameters are not part of the model."""
 
     teacher: "Teacher | None"
-    """Model whose logits are also learned, if any."""
+    """Model whose logits are also a training target, if any."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class EpisodicObjective(Objective):
     def __init__(
         self, shape: EpisodeShape, aux: AuxMode, aux_heads: Sequence[nn.Module] = (), balance: Balance = 1.0
     ) -> None:
-        """Take the episode shape, the auxiliary loss, and heads trained on the same maps as the model's own."""
+        """Take the episode shape, the auxiliary loss, and heads trained on the same maps as the model's head."""
         super().__init__()
         self.shape, self.aux, self.balance = shape, aux, balance
         self.aux_heads = nn.ModuleList(aux_heads)
@@ -78,7 +78,7 @@ class EpisodicObjective(Objective):
 
 
 class PretrainingObjective(Objective):
-    """Shuffled batches of all classes; an incomplete last batch is dropped, like the authors' `drop_last=True`."""
+    """Shuffled batches of all classes; an incomplete last batch is dropped, as with the authors' `drop_last=True`."""
 
     def __init__(
         self, model: Model, sizes: Sequence[int], *, batch: int, average: bool, balance: Balance = 1.0
@@ -102,16 +102,14 @@ class PretrainingObjective(Objective):
     def learn_from(self, model: Model, classifier: Mapping[str, Tensor] | None) -> None:
         """Start from a run's linear classifier, and use it with `model` as the teacher.
 
-        With None, the classifier is restored later. Raises FrnError if it has other classes.
+        With None, the classifier is restored later. Raises FrnError if it was trained on different classes.
         """
         assert isinstance(self.head, AveragePoolHead)  # guaranteed by the preset
         if classifier is not None:
             given, own = ({n: t.shape for n, t in part.items()} for part in (classifier, self.head.state_dict()))
             if given != own:
                 classes = self.head.classifier.out_features
-                raise FrnError(
-                    f"--init: distillation needs a run of classical pre-training on the same {classes} classes"
-                )
+                raise FrnError(f"--init: distillation needs a classical pre-training run on the same {classes} classes")
             self.head.load_state_dict(dict(classifier))
         self.teacher = Teacher(model, self.head)
 

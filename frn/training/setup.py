@@ -1,4 +1,4 @@
-"""Parts that a run starts from: model, optimiser, validation episodes, and identifiers of its images."""
+"""Starting point of a run: model, optimiser, validation episodes, and identifiers of its images."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -68,7 +68,7 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
             )
         if blocks_for(init.config.method) != blocks_for(preset.method):
             raise FrnError(
-                f"--init is a {init.config.method} model, and {preset.method} takes the maps of other blocks. "
+                f"--init is a {init.config.method} model, and {preset.method} uses the maps of different blocks. "
                 "Remove --init."
             )
         model.backbone.load_state_dict(init.backbone.state_dict())
@@ -102,7 +102,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], schedule: Schedule) -> t
 
 @contextmanager
 def drawing_from(generator: np.random.Generator, device: torch.device | str) -> Iterator[None]:
-    """Seed torch's random numbers from `generator`, so that a step draws the same numbers after a resume."""
+    """Seed torch's random numbers from `generator`, so that a step draws the same numbers after resuming."""
     devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(int(generator.integers(2**63)))

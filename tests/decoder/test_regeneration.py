@@ -78,7 +78,7 @@ def test_a_used_folder_and_different_settings_or_models_are_refused(images: Stor
     train_decoder(small(), images, run, schedule, RunSettings())
     with pytest.raises(FrnError, match=r"already contains a run\. Add --resume"):
         train_decoder(small(), images, run, schedule, RunSettings())
-    with pytest.raises(FrnError, match=r"other settings .*seed was 0 and is 1"):
+    with pytest.raises(FrnError, match=r"different settings .*seed was 0 and is 1"):
         train_decoder(small(), images, run, schedule, RunSettings(seed=1, resume=True))
     other = small()
     with torch.no_grad():

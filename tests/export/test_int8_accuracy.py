@@ -91,8 +91,8 @@ def test_nan_accuracy_loss_is_refused() -> None:
 @pytest.mark.parametrize(
     ("classes", "images", "reason"),
     [
-        (1, 12, "has 1 class, but judging int8 takes at least 2 with 8 images each"),
-        (3, 7, "class 'moth 00' has 7 readable images, but int8 needs 8 images of every class"),
+        (1, 12, "has 1 class, but checking int8 needs at least 2 with 8 images each"),
+        (3, 7, "class 'moth 00' has 7 readable images, but int8 needs 8 images per class"),
     ],
 )
 def test_too_few_classes_or_images_are_reported_with_the_required_number(

@@ -101,7 +101,9 @@ def test_classifier_file_with_swapped_names_is_refused(classifier: Classifier, p
     names = list(classifier.classes)
     mixed = dict(zip([*names[1:], names[0]], classifier.classes.values(), strict=True))
     graph = classifier_graph(classifier.extractor.data, mixed).SerializeToString()
-    with pytest.raises(FrnError, match=r"classifier.onnx labels .* 'moth 41', but its classes say 'moth 40'"):
+    with pytest.raises(
+        FrnError, match=r"classifier.onnx labels .* 'moth 41', but the project's classes give 'moth 40'"
+    ):
         compare_classifier(classifier, graph, photos)
 
 

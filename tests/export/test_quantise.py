@@ -118,7 +118,7 @@ def test_full_temporary_folder_gives_a_one_line_error(
     features: bytes, pixels: Pixels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(FrnError, match=r"temporary files of int8 cannot be written .* set TMPDIR"):
+    with pytest.raises(FrnError, match=r"temporary files for int8 cannot be written .* set TMPDIR"):
         int8(features, pixels)
 
 

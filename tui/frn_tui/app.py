@@ -45,17 +45,17 @@ from frn_tui.widgets.options import Palette
 
 BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
 BORDER_CONTRAST, TEXT_CONTRAST = 3.3, 5.0
-"""On the surface; on panels, which are a little lighter or darker, these are 3 and 4.5 then."""
+"""Minimum contrasts on the surface; on panels, which are a little lighter or darker, they are then 3 and 4.5."""
 CHECK_INTERVAL = 2.0
 """Seconds between checks for unsaved work and for the terminal."""
 FIRST_SAMPLE = "eyed footman 7.jpg"
 """Sample shown first: every shipped model classifies it correctly."""
 UNLISTED = ("class-", "cancel", "next-pane", "previous-pane")
-"""Starts of names that the palette omits, because they have no effect there."""
+"""Prefixes of names that the palette omits, because they have no effect there."""
 
 
 class FrnApp(CellApp):
-    """App to enroll few-shot classes, classify photos, see why, correct, and save."""
+    """App to enroll few-shot classes, classify photos, explain and correct the answers, and save."""
 
     TITLE = "frn-tui"
     CSS_PATH = "app.tcss"
@@ -82,7 +82,7 @@ class FrnApp(CellApp):
         self.controller = Controller(self.engine)
         self.settings = self.settings_at_start = Settings.read()
         self.opened: list[str] = []
-        """Opened projects and folders, the latest first."""
+        """Opened projects and folders, latest first."""
         # Without colours Textual has already chosen how to paint, and an ansi theme would be unreadable.
         if self.settings.theme in self.available_themes and not (self.no_color and "ansi" in self.settings.theme):
             self.theme = self.settings.theme
@@ -103,10 +103,10 @@ class FrnApp(CellApp):
         self._last_input = monotonic()
         self._input = InputQueue(self, super().on_event)
         self._wanted: dict[tuple[Gallery, str], RenderPreview] = {}
-        """Pictures that galleries lack."""
+        """Images that galleries still need."""
 
     def get_default_screen(self) -> Workspace:
-        """Return the workspace itself: another screen below it would be styled and painted in vain."""
+        """Return the workspace itself: another screen below it would be styled and painted for nothing."""
         self.workspace = Workspace(self.controller, self._mode(self._chosen_images()))
         self.workspace.set_query_share(self.settings.query_share)
         self.workspace.photos_pane.gallery.tile_width = self.settings.tile_width
@@ -125,7 +125,7 @@ class FrnApp(CellApp):
         self.call_after_refresh(self._begin)
 
     def read_keys(self) -> list[str]:
-        """Use the user's own keys as they are in the file now; return what is wrong with it."""
+        """Load the user's own keys from the file again; return the errors in it."""
         self._keys_stamp = stamp_of(keys_path())
         self.workspace.own_keys, troubles = read_own_keys()
         self.set_keymap(self.workspace.own_keys)
@@ -138,7 +138,7 @@ class FrnApp(CellApp):
             self.workspace.refresh_all()
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys go through a queue; note when one, or the mouse, was last touched."""
+        """Pass keys through a queue; record the time of the last key or mouse event."""
         if isinstance(event, events.InputEvent | events.Paste):
             if not self.screen_stack:  # at the end no screen can handle events, and Textual fails
                 return
@@ -154,7 +154,7 @@ class FrnApp(CellApp):
         self.exit(return_code=128 + number)
 
     def get_css_variables(self) -> dict[str, str]:
-        """Return the theme's colours, with those of borders and of the cursor mended to be readable."""
+        """Return the theme's colours, with border and cursor colours adjusted to be readable."""
         colours = super().get_css_variables()
         if "ansi" in self.theme:
             return colours
@@ -226,12 +226,12 @@ class FrnApp(CellApp):
             self.graphics.cell = cell_size() or self.graphics.cell
 
     def _chosen_images(self) -> str:
-        if self.images != "auto" or self.graphics.in_page:  # what was set for a terminal is not for a page
+        if self.images != "auto" or self.graphics.in_page:  # settings for a terminal do not apply to a page
             return self.images
         return self.settings.images
 
     def _begin(self) -> None:
-        if not self.is_headless:  # a headless host manages its own collector
+        if not self.is_headless:  # a headless host manages its own garbage collector
             self._ask_terminal()
             gc_policy.begin()
             self.set_interval(gc_policy.IDLE, self._collect_garbage)
@@ -326,11 +326,11 @@ class FrnApp(CellApp):
         self.settings = self.settings.opened(absolute(path))
 
     def action_help_quit(self) -> None:
-        """Say how to quit: people press ctrl+c or q for it, but nobody should leave by accident."""
+        """Show how to quit: people press ctrl+c or q for it, but nobody should quit by accident."""
         self.notify("press ctrl+q to quit", timeout=3)
 
     async def action_leave(self) -> None:
-        """Quit, after a question if unsaved work would be lost."""
+        """Quit, after confirmation if unsaved work would be lost."""
         if self._leaving in self.screen_stack:
             return
         at_stake = self.workspace.project_bar.at_stake
@@ -356,7 +356,7 @@ class FrnApp(CellApp):
         guided = self.workspace.classes_pane.guide.followed
         share, tile = self.workspace.query_share, self.workspace.photos_pane.gallery.tile_width
         settings = replace(self.settings, theme=self.theme, guided=guided, query_share=share, tile_width=tile)
-        if self.workspace.mode_was_chosen:  # the next terminal chooses its own kind of pixels
+        if self.workspace.mode_was_chosen:  # the next terminal chooses its own pixel mode
             settings = replace(settings, images="auto" if self.context.mode in PIXELS else self.context.mode)
         settings.beside(self.settings_at_start, self.opened).write()
         await self.engine.close()
@@ -424,7 +424,7 @@ class FrnApp(CellApp):
 
 
 def contrast(one: Color, other: Color) -> float:
-    """Return the contrast of two colours as WCAG has it, 1 to 21."""
+    """Return the contrast of two colours as defined by WCAG, 1 to 21."""
 
     def luminance(colour: Color) -> float:
         parts = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized)
@@ -435,7 +435,7 @@ def contrast(one: Color, other: Color) -> float:
 
 
 def stamp_of(path: Path) -> tuple[int, int] | None:
-    """Return the size and time of a file, or None if there is none."""
+    """Return the size and modification time of a file, or None if it does not exist."""
     try:
         status = path.stat()
     except OSError:

@@ -19,7 +19,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the command-line parser."""
     parser = argparse.ArgumentParser(
         prog="frn-tui",
-        description="Build classes from a few photos each, classify other photos, review and correct the answers.",
+        description="Build classes from a few photos each, classify other photos, and review and correct the answers.",
         epilog="Without arguments, it opens the sample photos.",
     )
     parser.add_argument("place", nargs="?", help="class folders (folder, zip or CSV), a project or a bundle")
@@ -95,7 +95,7 @@ def _require_model(name: str) -> None:
 
 
 def _without_terminal(chosen: argparse.Namespace) -> NoReturn:
-    """Exit with a hint to `frn classify`; without a place, run it on the samples."""
+    """Exit with a hint about `frn classify`; without a place, the hint uses the samples."""
     reason = "frn-tui needs a terminal that can move its cursor. Without one, use `frn classify`."
     if chosen.place is not None:
         sys.exit(reason)

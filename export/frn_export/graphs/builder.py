@@ -1,6 +1,6 @@
 """Builder of ONNX graphs: a thin layer over `onnx.helper` that names values in order.
 
-A file contains no paths, times or source lines of the machine, so the same model gives the same bytes.
+Files contain no machine-specific paths, timestamps or source lines, so the same model gives the same bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from frn._version import __version__
 OPSET = 18
 """Newest opset whose Resize, Pad, MaxPool, If and Loop all have CUDA kernels in onnxruntime."""
 IR_VERSION = 8
-"""IR version of the opset: older runtimes refuse a newer one, which would add nothing."""
+"""IR version of the opset: older runtimes reject newer ones, which would add nothing."""
 PRODUCER = "frn"
 
 Shape = Sequence[int | str]
@@ -88,7 +88,7 @@ class GraphBuilder:
     ) -> onnx.ModelProto:
         """Close the graph, with the element type and shape of each input and output; strings are free dimensions.
 
-        Its metadata also says what `kind` of file it is, in which version, and which version of frn wrote it.
+        Its metadata also states the `kind` of file, its version, and the version of frn that wrote it.
 
         Raises: onnx.checker.ValidationError: if the graph is not valid, which would be a bug.
         """

@@ -1,4 +1,4 @@
-"""A whole enrolled classifier in one ONNX file: image of any size in; label, probabilities and error map out.
+"""A whole enrolled classifier in one ONNX file, from an image of any size to label, probabilities and error map.
 
 It extends an exported extractor, so it does not need torch: resize and crop precede its `images`, the enrolled classes
 follow its `feature_map`. Resizing works on bytes, as in Pillow, with the geometry of `EvaluationTransform`.
@@ -24,16 +24,16 @@ from frn_export.graphs.sums import class_sums, join
 
 CLASSIFIER_FORMAT = "frn-classifier"
 EXACT = 128
-"""Longest shorter side of images resized bit for bit as in Pillow, which costs more.
+"""Largest shorter side up to which images are resized with results bit-identical to Pillow's, at a higher cost.
 
-In larger images, rare pixels are off by one grey level.
+In larger images, a few pixels are off by one grey level.
 """
 STEPS = float(1 << 22)
-"""Steps of Pillow's weights, which are multiples of its reciprocal."""
+"""Pillow's weights are multiples of the reciprocal of this number."""
 
 
 def require_text(names: Iterable[str]) -> None:
-    """Raise FrnError for class names that are not UTF-8, as folder names may be: graphs and pages hold text."""
+    """Raise FrnError for class names that are not UTF-8, as folder names may be: graphs and pages contain text."""
     for name in names:
         try:
             name.encode()
@@ -61,7 +61,7 @@ def classifier_graph(
         gamma: the temperature chosen with the classes; None uses that of the extractor's head.
 
     Raises:
-        FrnError: if the extractor is refused, there are no classes or too many for a file, or a name is not text.
+        FrnError: if the extractor is rejected, there are no classes or too many for a file, or a name is not text.
     """
     names = list(classes.pools if isinstance(classes, HeadClasses) else classes)
     require_text(names)
@@ -84,7 +84,7 @@ def classifier_graph(
         score_logits(graph, logits, names, graph.constant(1.0), rule, axis=0)
     else:
         if extractor.head is None:
-            raise FrnError(f"this model was trained as {extractor.method}; its classes need their head")
+            raise FrnError(f"this model was trained as {extractor.method}; its classes need that model's head")
         _score(graph, classes, extractor.grid, extractor.head.gamma if gamma is None else gamma, rule)
         outputs["error_map"] = (FLOAT, (way, h, w))
     return graph.model(
@@ -139,7 +139,7 @@ def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: st
     start = graph.node("Gather", offsets, wanted)
     end = graph.node("Add", start, graph.ints(transform.size))
     planes = _planes(graph, "image")
-    how: dict[str, Any] = {"mode": "linear", "antialias": 1, "exclude_outside": 1}  # ignore pixels outside, like Pillow
+    how: dict[str, Any] = {"mode": "linear", "antialias": 1, "exclude_outside": 1}  # ignores outside pixels
     pixels = graph.node("Resize", planes, "", "", wanted, axes=[2, 3], **how)
     pixels = graph.node("Slice", pixels, start, end, graph.ints(2, 3))
     return _branch(graph, pixels, transform)
@@ -173,7 +173,7 @@ def _any_image(transform: EvaluationTransform, length: int, offsets: str, whole:
     down, across = (_weights(graph, *each, axis=axis) for each, axis in zip(ends, (1, 0), strict=True))
     # No Transpose: onnxruntime 1.17 would fuse it with the next product, and lacks that fused product for doubles.
     rows = graph.node("Squeeze", graph.node("Concat", *graph.split(window, 3, axis=2), axis=0), graph.ints(2))
-    narrow = _rounded(graph, graph.node("MatMul", _shares(graph, rows), across))  # rows first, like `resize_bytes`
+    narrow = _rounded(graph, graph.node("MatMul", _shares(graph, rows), across))  # rows first, as in `resize_bytes`
     planes = graph.node("Reshape", graph.node("Floor", narrow), graph.ints(3, -1, transform.size))
     pixels = _rounded(graph, graph.node("MatMul", down, _shares(graph, planes)))
     pixels = graph.node("Cast", pixels, to=UINT8)  # truncates the fraction
@@ -285,7 +285,7 @@ def explain(graph: GraphBuilder, energy: str) -> None:
 
 
 def nearest(graph: GraphBuilder, mean: str, classes: Mapping[str, EnrolledClass], *, axis: int) -> str:
-    """Return the distance of a mean location (d,) from the nearest class, like `Centres.distance`."""
+    """Return the distance from a mean location (d,) to the nearest class, as `Centres.distance` does."""
     centres = Centres.of(classes.values())
     own = graph.node("Sub", mean, graph.constant(centres.origin.astype(np.float32)))
     products = graph.node("MatMul", own, graph.constant((-2 * centres.offsets.T).astype(np.float32)))

@@ -12,22 +12,23 @@ from frn.ridge.enrolment import EnrolledClass, JoinedClasses
 from frn_export.graphs.builder import GraphBuilder
 
 MATRIX = 64
-"""Maximum number of classes whose sums are a product with a matrix of signs, (way, M).
+"""Up to this many classes, the per-class sums are computed as one product with a (way, M) sign matrix.
 
-For a thousand classes the matrix would dominate the time and the file.
+For a thousand classes the matrix would dominate the time and the file size.
 """
 MAX_CLASS_BYTES = 1_900_000_000
 """Maximum size of the rows in bytes: an ONNX file has at most 2 GiB, including the network."""
 
 
 def join(classes: Mapping[str, EnrolledClass]) -> JoinedClasses:
-    """Join all classes' rows. Raises FrnError if there are no classes, or they exceed a file."""
+    """Join all classes' rows. Raises FrnError if there are no classes, or they do not fit in a file."""
     if not classes:
         raise FrnError("a classifier needs at least one class")
     if (size := sum(enrolled.rows.nbytes for enrolled in classes.values())) > MAX_CLASS_BYTES:
         raise FrnError(
-            f"the {len(classes):,} classes take {size / 1e9:.1f} GB, but an ONNX file holds 2. Export fewer classes, "
-            "or fewer photos of each; `frn classify` takes as many as memory holds."
+            f"the {len(classes):,} classes take {size / 1e9:.1f} GB, but an ONNX file can hold only 2 GB. "
+            f"Export fewer classes, "
+            "or fewer photos of each; `frn classify` is limited only by memory."
         )
     return JoinedClasses.of(classes.values())
 

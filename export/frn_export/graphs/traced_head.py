@@ -2,7 +2,7 @@
 
 The numbers of classes, shots and queries stay free. A positive definite system A = L L^T is solved by Z = A^-1/2
 instead of its factor L; Z can replace L^-1 in everything that heads compute. Z comes from the scaled Newton-Schulz
-iteration of `graphs.head`, with a fixed number of steps instead of a Loop, which the checks of untrusted files forbid.
+iteration of `graphs.head`, with a fixed number of steps instead of a Loop, which the checks for untrusted files forbid.
 
 Shape letters: way classes, r locations per map, d channels, q queries, m side of a system.
 """
@@ -32,7 +32,7 @@ EXAMPLE = (3, 2, 4)
 
 
 def traced_head_graph(model: Model) -> onnx.ModelProto:
-    """Build `head.onnx` of any head: `support` (way, shot, r, d), `query` (q, r, d) to `logits` (q, way).
+    """Build `head.onnx` for any head: `support` (way, shot, r, d), `query` (q, r, d) to `logits` (q, way).
 
     Raises FrnError if the head cannot be traced.
     """

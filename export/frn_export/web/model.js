@@ -96,7 +96,7 @@ export class Model {
     return Math.max(0, 1 - (1 - least) * (energy ? rivals / near / energy : 1) ** weight);
   }
 
-  // Squared distance of a map's mean location from the nearest class, as `Centres.distance` of frn/ridge/enrolment.py.
+  // Squared distance from a map's mean location to the nearest class, as `Centres.distance` of frn/ridge/enrolment.py.
   #nearest(map, classes) {
     const mean = this.#mean([map]);
     const centres = classes.map(({ centre, maps }) => centre ?? this.#mean(maps));
@@ -105,7 +105,7 @@ export class Model {
     return Math.max(1e-6, Math.min(...centres.map(distance)));
   }
 
-  // The mean location (d) of maps.
+  // The mean feature vector (d) over all locations of the maps.
   #mean(maps) {
     const sum = new Float64Array(this.d);
     for (const map of maps) map.forEach((value, i) => (sum[i % this.d] += value));

@@ -19,7 +19,7 @@ SCRIPT, BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
 OLDEST = (1, 20)
 """Oldest version with `SCRIPT`."""
 MAX_BYTES = 64 << 20
-"""Size limit of one file; the binary has about 14 MB."""
+"""Size limit of one file; the binary is about 14 MB."""
 MAX_ARCHIVE = 1 << 30
 """Size limit of the package with its other binaries."""
 FETCH = f"Download it once with `npm pack {PACKAGE}`, and pass that file to --runtime"
@@ -41,10 +41,10 @@ class Runtime:
 
 
 def find_runtime(given: Path | None) -> Runtime:
-    """Read the runtime from a folder of the npm package or from the archive of `npm pack`.
+    """Read the runtime from a folder with the npm package or from an archive made by `npm pack`.
 
     By default, look in `node_modules` of the current folder and its parents, where npm installs it. Raises FrnError if
-    it is not found, or it is another package or too old.
+    it is not found, is a different package, or is too old.
     """
     if given is None:
         here = Path.cwd()
@@ -74,7 +74,7 @@ def _from_archive(path: Path) -> Runtime:
         require_regular(path, MAX_ARCHIVE)
     try:
         with tarfile.open(path, "r:gz") as archive:
-            for member in archive:  # read by name and never unpacked: no path of the archive reaches the disk
+            for member in archive:  # read by name and never unpacked: no path in the archive reaches the disk
                 content = archive.extractfile(member) if member.isfile() and member.size <= MAX_BYTES else None
                 if member.name in wanted and content is not None:
                     found[member.name] = content.read()

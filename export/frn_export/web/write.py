@@ -35,7 +35,7 @@ WORKER = "sw.js"
 It contains their checksum, so that browsers notice a new export.
 """
 SERVED = "ort.wasm.bundle.min.js"
-"""Name of the runtime's script in a page: some file servers do not know `.mjs`, and browsers then refuse it."""
+"""Name of the runtime's script in a page: some file servers do not know `.mjs`, and browsers then reject it."""
 PAGE = "page.json"
 COMPARED = 5
 """Photos on which the written graphs are tested."""
@@ -49,13 +49,13 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
             photos.
         out: folder; the files of an earlier page are replaced.
         runtime: onnxruntime-web, which runs the graphs.
-        replace: also overwrite files of other programs.
+        replace: also overwrite files that frn did not write.
 
     Returns:
         Difference between the page's graphs and the classifier, over some of its examples.
 
     Raises:
-        FrnError: if the folder holds another page, or the graphs differ from the classifier; then nothing is
+        FrnError: if the folder contains another page, or the graphs differ from the classifier; then nothing is
             written.
     """
     if classifier.extractor.head is None:
@@ -86,7 +86,7 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
 
 
 def require_writable_page(out: Path, names: Iterable[str] = (*SOURCES, WORKER, PAGE), *, replace: bool = False) -> None:
-    """Raise FrnError if files of other programs would be overwritten. A page of ours marks the folder as ours."""
+    """Raise FrnError if files that frn did not write would be overwritten. A page of ours marks the folder as ours."""
     page = out / "index.html"
     try:
         earlier = page.exists() and b"frn export --web" in read_regular(page, MAX_JSON)

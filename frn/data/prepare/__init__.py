@@ -1,7 +1,7 @@
 """Preparation of data sets: one module per benchmark assigns images to splits, `writer` writes them.
 
-Images keep the size of the authors' preparation. The authors' `val_pre` and `test_pre` folders, which are resized
-again, are not needed: the evaluation transform gives the same pixels, and the cache keeps them.
+Images keep the size that the authors' preparation gives them. The authors' `val_pre` and `test_pre` folders, which are
+resized again, are not needed: the evaluation transform gives the same pixels, and the cache keeps them.
 """
 
 import difflib
@@ -51,7 +51,7 @@ def prepare(
         sources: archives as released, folders that contain them, or their unpacked contents.
         out: the data set's folder; complete files in it are kept.
         split: name of the class split if a benchmark has several; the first by default.
-        unofficial: accept archives with other checksums, and other numbers of classes and images.
+        unofficial: accept archives with different checksums, and different numbers of classes and images.
         download: first download the archives with torchvision to the only source, a folder.
         sampled: for "folder", the random split of the classes; by default, folder names define the splits if they can.
         progress: called with the finished and total MiB while archives are read, then with finished and total images.
@@ -101,7 +101,7 @@ def prepare(
 def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmark, dict[str, object]]:
     if name == "folder":
         if split is not None:
-            raise FrnError("your own folder has no named split: use --val, --test and --seed")
+            raise FrnError("your own folder has no named splits: use --val, --test and --seed")
 
         def plan(sources: Sources, _: str) -> Plan:
             return folder.plan(sources, sampled)
@@ -113,7 +113,7 @@ def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmar
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"There are: {', '.join(names)}."
         raise FrnError(f"unknown data set {name!r}. {hint}")
     if sampled.asked_for:
-        raise FrnError(f"--val, --test and --seed split your own folder; {name} has a published split")
+        raise FrnError(f"--val, --test and --seed are for your own folder; {name} has a published split")
     benchmark = BENCHMARKS[name]
     split = split or benchmark.splits[0]
     if split not in benchmark.splits:

@@ -67,7 +67,7 @@ class Benchmark:
 
 
 def interleaved(index: int) -> str:
-    """Return the split of a class by its number: train for even numbers, validation and test in turn for odd ones."""
+    """Return the split of a class by its number: train if even, alternately validation and test if odd."""
     return "train" if index % 2 == 0 else "val" if index % 4 == 1 else "test"
 
 
@@ -103,7 +103,7 @@ def read_boxes(file: Found, form: str) -> dict[str, Box]:
     """Return four numbers per image, by its name.
 
     Raises:
-        FrnError: if a line has another form.
+        FrnError: if a line has a different format.
     """
     boxes = {}
     for line in lines(file):

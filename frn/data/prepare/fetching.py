@@ -16,7 +16,7 @@ class Download(NamedTuple):
 
 
 def downloads(name: str) -> list[Download]:
-    """Return the files of a data set that torchvision has: CIFAR-100 (161 MB), Omniglot (16 MB), Aircraft (2.7 GB)."""
+    """Return the files that torchvision can download: CIFAR-100 (161 MB), Omniglot (16 MB), Aircraft (2.7 GB)."""
     from torchvision.datasets import CIFAR100, FGVCAircraft, Omniglot
 
     home = Omniglot.download_url_prefix
@@ -31,7 +31,7 @@ def downloads(name: str) -> list[Download]:
 def fetch(downloads: Sequence[Download], folder: Path) -> list[Path]:
     """Download the files that are missing in `folder`, and return all of them.
 
-    Raises FrnError if the network or the disk fails, or a file has another checksum.
+    Raises FrnError if the network or the disk fails, or a file has a different checksum.
     """
     from torchvision.datasets.utils import download_url
 

@@ -63,7 +63,7 @@ def _text(value: str | bytes) -> str:
 
 
 KNOWN: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): None,  # named by pickled arrays, but never called
+    ("numpy", "ndarray"): None,  # referenced by pickled arrays, but never called
     ("numpy", "dtype"): _DType,
     ("numpy._core.multiarray", "_reconstruct"): lambda *_: _Array(),
     ("numpy._core.multiarray", "scalar"): lambda dtype, data: _array(data, dtype, (1,))[0],
@@ -82,11 +82,11 @@ class _ArraysOnly(_Unpickler):  # type: ignore[misc]
         try:
             return KNOWN[module.replace("numpy.core", "numpy._core"), name]
         except KeyError:
-            asked = f"it asks for {module}.{name}, which an image archive does not need"
+            asked = f"it refers to {module}.{name}, which an image archive does not need"
             raise pickle.UnpicklingError(asked) from None
 
     def load_build(self) -> None:
-        """Set the state of a placeholder; otherwise a pickle could modify any object that it names."""
+        """Set the state of a placeholder; otherwise a pickle could modify any object that it refers to."""
         if type(self.stack[-2]) not in (_DType, _Array):
             raise pickle.UnpicklingError("it changes an object that is not an array")
         super().load_build()
@@ -98,7 +98,7 @@ def _with_arrays(value: Any, seen: set[int]) -> Any:
     """Return the value with arrays in place of their placeholders."""
     if type(value) is _Array:
         if value.value is None:
-            raise pickle.UnpicklingError("it has an array without numbers")
+            raise pickle.UnpicklingError("it has an array that is not numeric")
         return value.value
     if type(value) is tuple:
         return tuple(_with_arrays(each, seen) for each in value)

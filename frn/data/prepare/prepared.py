@@ -1,4 +1,4 @@
-"""`prepared.json`: a record of a data set's sources. It makes repeated calls quick and prevents mixed data sets."""
+"""`prepared.json`: a record of a data set's sources. It makes repeated calls fast and prevents mixing data sets."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class Record(Struct):
         return known and bool(self.holding) and hold(out, [*self.holding]) == self.holding
 
     def write(self, out: Path) -> None:
-        """Write the record to the data set's folder, unless it is already there."""
+        """Write the record to the data set's folder, unless it already exists."""
         record = to_builtins(self)
         text = json.dumps({**record, "crc32": _checksum(record)}, indent=1, ensure_ascii=True) + "\n"
         path = out / NAME
@@ -52,7 +52,7 @@ class Record(Struct):
 
 
 def read_record(out: Path) -> Record | None:
-    """Return the record of a data set; None if it is missing, damaged or of another version."""
+    """Return the record of a data set; None if it is missing, damaged or from another version."""
     try:
         raw = read_json(out / NAME)
         if raw.pop("crc32") != _checksum(raw):
@@ -67,7 +67,7 @@ def _checksum(record: dict[str, Any]) -> int:
 
 
 def refuse_another(record: Record | None, benchmark: str, options: dict[str, object], out: Path) -> None:
-    """Raise FrnError if `out` already holds another data set."""
+    """Raise FrnError if `out` already contains a different data set."""
     if record is not None and (record.benchmark, record.options) != (benchmark, options):
         what = " ".join([record.benchmark, *(f"{key}={value}" for key, value in record.options.items())])
         raise FrnError(f"{out}: already contains something else ({what}). Give another --out.")

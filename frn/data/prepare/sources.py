@@ -42,7 +42,7 @@ class Found:
     """(archive, offset): reading files in this order passes through a compressed archive once."""
 
     def read(self, limit: int = MAX_BYTES) -> bytes:
-        """Return the content. Raises FrnError if it has more than `limit` bytes or is damaged."""
+        """Return the content. Raises FrnError if it is larger than `limit` bytes or damaged."""
         try:
             if self.size <= limit:
                 with self.open() as file:
@@ -55,7 +55,7 @@ class Found:
             raise FrnError(
                 f"{self.where}: cannot be read, or is damaged ({shorten(error)}). Download it again."
             ) from error
-        raise FrnError(f"{self.where}: has more than {limit >> 20} MiB, the limit for such a file")
+        raise FrnError(f"{self.where}: is larger than {limit >> 20} MiB, the limit for such a file")
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Sources:
     checksums: Mapping[str, str] = field(default_factory=dict)
     """MD5 of released archives, by file name."""
     unofficial: bool = False
-    """Whether another checksum is accepted."""
+    """Whether a different checksum is accepted."""
     digests: dict[str, str] = field(default_factory=dict)
     """MD5 of the files read, by `fingerprint` alone; known values are not computed again."""
     progress: Progress = lambda done, total: None

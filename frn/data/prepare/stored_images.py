@@ -18,7 +18,7 @@ from frn.images.transforms import resize_bytes
 
 PNG_MODES = frozenset({"1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"})
 MAX_PIXELS = 64_000_000
-"""Pixel limit of a written image, because encoding in this process cannot be stopped.
+"""Pixel limit for a written image, because in-process encoding cannot be stopped.
 
 For modes that are converted first, the limit is `LARGE`.
 """
@@ -33,7 +33,7 @@ def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image
     most = MAX_PIXELS if image.mode in PNG_MODES else LARGE
     if image.width * image.height > most:
         raise FrnError(
-            f"{where}: has {image.width} x {image.height} pixels in mode {image.mode}; the limit for an image of "
+            f"{where}: is {image.width} x {image.height} pixels in mode {image.mode}; the limit for an image in "
             f"a data set is {most // 1_000_000} megapixels. Scale it down."
         )
     try:

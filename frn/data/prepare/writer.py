@@ -19,7 +19,7 @@ PIECE = 64
 
 
 def write_items(items: Sequence[Item], out: Path, progress: Progress | None = None, *, upright: bool = True) -> None:
-    """Write every item to `out/split/label/file`; complete files are kept, and others are replaced.
+    """Write every item to `out/split/label/file`; complete files are kept, others are replaced.
 
     Unless `upright`, the EXIF rotation of copied JPEG files is disabled.
 
@@ -72,8 +72,8 @@ def _is_whole(item: Item, out: Path) -> bool:
 def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> None:
     """Check that every item has its own place, and that the folder has no other files.
 
-    Raises FrnError if two items share a place, a name is invalid, or `out` has other files; without `replace`, also if
-    files of the same names differ.
+    Raises FrnError if two items share a place, a name is invalid, or `out` contains other files; without `replace`,
+    also if files with the same names differ.
     """
     wanted = Counter((item.split, item.label, item.file) for item in items)
     twice = [place for place, count in wanted.items() if count > 1]
@@ -86,8 +86,8 @@ def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> 
     names = {name for _, label, file in wanted for name in (label, file)}
     unfit = sorted(name for name in names if name in ("", ".", "..") or set(name) & set("/\\\0"))
     if unfit:
-        raise FrnError(f"the source contains the name {unfit[0]!r}, which is not valid for a file or folder")
-    # Training uses everything in the splits' folders, so other files are refused.
+        raise FrnError(f"the source contains the name {unfit[0]!r}, which is not a valid file or folder name")
+    # Training uses everything in the splits' folders, so other files are rejected.
     files: dict[tuple[str, str], set[str]] = {}
     for item in items:
         files.setdefault((item.split, item.label), set()).add(item.file)

@@ -22,7 +22,7 @@ from frn.heads.head import Head
 from frn.heads.vectors import squared_distances, vectors
 
 USUAL = 1.0
-"""C and the ridge penalty for classes of one support."""
+"""C and the ridge penalty for classes with one support."""
 CS = (1.0, 10.0, 100.0, 1000.0)
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 FOLDS = 3
@@ -33,11 +33,11 @@ SCALE = 2.0
 NEIGHBOURS = 5
 
 Fit = Callable[[Tensor, Tensor], Tensor]
-"""Scores queries (q, d) by supports (way, shot, d): (q, way). All have length one, except for `baseline`."""
+"""Scores queries (q, d) against supports (way, shot, d): (q, way). All have length one, except for `baseline`."""
 
 
 def nearest_mean(support: Tensor, query: Tensor) -> Tensor:
-    """Score by the negative squared distance from the mean of each class."""
+    """Score by the negative squared distance to the mean of each class."""
     return -squared_distances(query, support.mean(1))
 
 

@@ -2,8 +2,8 @@
 
 Gidaris and Komodakis (CVPR 2018) classify by cosines. Meta-Baseline (Chen et al., ICCV 2021) trains a nearest cosine
 prototype in episodes, with a learned temperature that starts at 10. Its prototype is the mean of the supports'
-features; here it is the mean of their directions. Baseline++ (Chen et al., ICLR 2019) is another method: it fits a
-layer to the supports by gradient descent.
+features; here it is the mean of the L2-normalised features. Baseline++ (Chen et al., ICLR 2019) is another method: it
+fits a layer to the supports by gradient descent.
 """
 
 import torch

@@ -13,7 +13,7 @@ from frn.heads.vectors import squared_distances
 
 
 class CovarianceHead(Head):
-    """Head that scores a query by the squared distance of its second moments from each class's mean ones.
+    """Head that scores a query by the squared distance from its second moments to each class's mean second moments.
 
     Logits are divided by d and multiplied by the temperature gamma, as in the paper's baselines; the cited code has no
     temperature.

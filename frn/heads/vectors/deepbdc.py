@@ -19,7 +19,7 @@ ROOT_FLOOR = 1e-5
 
 
 class DeepBDCHead(Head):
-    """Scores a query by the distance of its matrix from a class's mean matrix; at 1 shot by their product."""
+    """Scores a query by the distance from its matrix to a class's mean matrix; at 1 shot by their product."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from frn.ridge.reconstruction import location_error
 
 
 class DSNHead(Head):
-    """Head that scores a query by its squared distance from the subspace of each class's supports.
+    """Head that scores a query by its squared distance to the subspace of each class's supports.
 
     Every subspace contains the origin; the original method moves it to the class's mean. Logits are divided by the
     number of dimensions and multiplied by the temperature gamma.

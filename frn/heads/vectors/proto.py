@@ -8,7 +8,7 @@ from frn.heads.vectors import squared_distances, vectors
 
 
 class ProtoHead(Head):
-    """Head that scores a query by its squared distance from the mean of each class's supports.
+    """Head that scores a query by its squared distance to the mean of each class's supports.
 
     Logits are divided by the number of dimensions and multiplied by the temperature gamma.
     """

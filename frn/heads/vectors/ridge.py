@@ -4,9 +4,9 @@ FRN regresses a query's features on the supports; this head regresses the labels
 penalty and a scale and offset of the logits are learned, as in R2-D2's paper. The offset is the same for all classes,
 so it does not change the answer.
 
-Only the head is R2-D2's. The backbone is that of the other methods, with one map; R2-D2 concatenates its last two.
-R2-D2's code has a bias per class (a column of ones) and a fixed penalty of 50. It also divides features and labels by
-the root of the number of supports, so the penalty grows with that number; here, as in the paper, it does not.
+Only the head is R2-D2's. The backbone is shared with the other methods and gives one map; R2-D2 concatenates its last
+two. R2-D2's code has a bias per class (a column of ones) and a fixed penalty of 50. It also divides features and labels
+by the root of the number of supports, so the penalty grows with that number; here, as in the paper, it does not.
 """
 
 import torch

@@ -9,7 +9,7 @@ from frn.heads.vectors import squared_distances, vectors
 
 
 class SimpleShotHead(Head):
-    """Head that scores a query by its squared distance from each class's centroid on the unit sphere.
+    """Head that scores a query by its squared distance to each class's centroid on the unit sphere.
 
     The centre is the mean of the training images' features: a running mean, saved with the weights.
     """

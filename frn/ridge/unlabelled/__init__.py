@@ -1,1 +1,1 @@
-"""Use of photos without labels: they refine given classes, or are grouped into new ones."""
+"""Unlabelled photos: they refine given classes, or are grouped into new ones."""

@@ -1,7 +1,7 @@
-"""Groups of unlabelled photos that probably show one class each. The method is that of `transductive` without examples.
+"""Groups of unlabelled photos that probably show one class each. The method is `transductive` without examples.
 
-Only one photo of a set of near copies is used. The groups start as Ward's clusters of the pooled maps (Ward, 1963; by
-nearest-neighbour chains and the formula of Lance and Williams). Then, for some rounds, each group is the pool of its
+Only one photo from each set of near copies is used. The groups start as Ward's clusters of the pooled maps (Ward, 1963;
+by nearest-neighbour chains and the formula of Lance and Williams). Then, for some rounds, each group is the pool of its
 photos with their weights, and each photo goes to the groups that reconstruct it best by leave-one-out.
 
 If the number of groups is not given, it is the smallest number of clusters for which photos are reconstructed by the
@@ -31,7 +31,7 @@ MAX_PHOTOS = 5000
 SHIFTS = (-0.8,) * 4 + (-1.8,) * 4
 """Offsets of alpha from the trained one, round by round."""
 SLACK = 0.03
-"""Fraction of the best number's gain over one group that a smaller number of groups may miss."""
+"""Fraction of the best number's gain over one group that a smaller number of groups may lose."""
 LEAST_SIZE, MOST_GROUPS = 3, 200
 """Limits of the search for the number of groups: photos per group on average, and number of groups."""
 
@@ -42,7 +42,7 @@ def group(maps: Floats, looks: Sequence[bytes], prior: Prior, count: int | None 
     """Group photos by maps (n, r, d) and perceptual hashes; return each group's photos, followed by their near copies.
 
     Photos are numbers from 0 to n - 1. The largest group comes first, and the most central photo of each group. Raises
-    FrnError if there are fewer different photos than `count`, or too many photos.
+    FrnError if there are fewer distinct photos than `count`, or too many photos.
     """
     if len(maps) > MAX_PHOTOS:
         raise FrnError(f"{len(maps):,} photos are too many for one grouping; the limit is {MAX_PHOTOS:,}")

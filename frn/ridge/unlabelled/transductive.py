@@ -1,6 +1,6 @@
 """Transductive inference: the queries refine the classes that they are compared with. Does not need torch.
 
-A query that probably belongs to a class is also an example of it. So a class becomes its pool and all queries, each
+A query that probably belongs to a class is also an example of it. So a class becomes its pool plus all queries, each
 query with its weight w = w_qc, and the queries are scored again, a few times:
 
     A_c = S^T S + sum_q w_qc Q^T Q + lam I
@@ -15,7 +15,7 @@ because those probably belong to no class. Gamma grows with the classes, as it d
 not examples.
 
 Refined errors are also smaller for queries of unknown classes. So the errors before refinement decide whether a query
-is unknown. All answers depend on the queries that are given together.
+is unknown. Each answer depends on all queries passed together.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries, n of them.
 """
@@ -34,7 +34,7 @@ TRUST = 0.5
 STRANGERS = 0.3
 """Fraction of the queries whose gate is below one half."""
 GROWTH = 0.25
-"""Power of the classes' growth that gamma follows; with the square root, as for shots, it was overconfident."""
+"""Exponent with which gamma follows the classes' growth; the square root, as for shots, was overconfident."""
 NEGLIGIBLE = 0.01
 """Weights below this are set to 0, so that most queries need no r x r inverse for most classes."""
 BLOCK = 1 << 25
@@ -71,7 +71,7 @@ def _weights(errors: Array, whole: Array, gamma: float) -> Array:
 def mixture_errors(
     grams: Array, shots: NDArray[np.intp], queries: Floats, weights: Array, head: HeadParameters
 ) -> Array:
-    """Return leave-one-out class errors (q, way) by pools of S^T S (way, d, d) and weighted queries."""
+    """Return leave-one-out class errors (q, way) from pools' S^T S (way, d, d) and weighted queries."""
     r, d = queries.shape[1:]
     rho, lams = head.rho(), head.lam(r, d) * (shots + weights.sum(0)).clip(1)
     systems = grams + lams[:, None, None] * np.eye(d)

@@ -1,6 +1,6 @@
 """Locks between processes: one file each, which contains the name of its holder and is removed on release.
 
-A lock ends with its process. On a file system without locks, all processes are admitted.
+A lock is released when its process ends. On a file system without locks, no process is kept waiting.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ from pathlib import Path
 from frn.errors import FrnError, FrnWarning, shorten
 
 WARN_AFTER = 2.0
-"""Seconds of waiting after which a warning names the holder."""
+"""Seconds of waiting before a warning names the holder."""
 GIVE_UP_AFTER = 60.0
-"""Seconds of waiting after which an error names the holder."""
+"""Seconds of waiting before an error names the holder."""
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 

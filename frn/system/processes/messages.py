@@ -1,8 +1,8 @@
 """Messages between processes of this program: a line of JSON followed by plain bytes.
 
-Only JSON and bytes cross a pipe, so a compromised process can do no more than give a wrong answer. Lines are ASCII:
-names that are not UTF-8 survive as lone surrogates, and no character in a message ends its line. Dataclasses are sent
-as objects.
+Only JSON and bytes cross a pipe, so the worst that a compromised process can do is give a wrong answer. Lines are
+ASCII: names that are not UTF-8 survive as lone surrogates, and no character in a message ends its line. Dataclasses are
+sent as objects.
 """
 
 import json
@@ -14,7 +14,7 @@ Message = dict[str, Any]
 Kind = TypeVar("Kind")
 
 MAX_BYTES = 4 << 30
-"""Size limit of a message in bytes; a process that claims more is not believed."""
+"""Size limit of a message in bytes; larger claims are rejected."""
 
 
 def encode(message: Mapping[str, object]) -> bytes:
@@ -35,7 +35,7 @@ def decode(line: bytes) -> Message:
 
 def convert(data: object, kind: type[Kind]) -> Kind:
     """Return JSON data as a dataclass or another type. Raises ValueError with the part that does not fit."""
-    import msgspec  # imported here because no question is asked before the app's first paint
+    import msgspec  # imported here because the app sends no request before its first paint
 
     try:
         return msgspec.convert(data, kind, dec_hook=lambda kind, value: kind(value))

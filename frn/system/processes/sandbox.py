@@ -1,7 +1,7 @@
-"""Work on untrusted bytes in a child process with limited time and memory.
+"""Processing of untrusted bytes in a child process with limited time and memory.
 
 Decoders and runtimes are C code, which Python's exceptions and timers cannot stop, but a process can be killed. A child
-answers many questions, because starting one takes a quarter of a second; it ends with the process that started it.
+answers many requests, because starting one takes a quarter of a second; it ends with the process that started it.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from frn.system.processes.messages import Message, read, write
 
 Answer = tuple[Message, Sequence[bytes]]
 Handler = Callable[[Message, list[bytes]], Answer]
-"""Function that runs in the child: from a question and its bytes to an answer and its bytes."""
+"""Function that runs in the child: from a request and its bytes to an answer and its bytes."""
 
 START_SECONDS = 60.0
 """Seconds for a child to import what it needs; torch takes a few."""
 _GRACE = 2.0
-"""Extra seconds after which a child ends itself if its parent did not."""
+"""Extra seconds after which a child exits if its parent has not stopped it."""
 _START = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -39,7 +39,7 @@ class WorkerKilledError(Exception):
 
 
 class SandboxedWorker:
-    """A child process that answers one question at a time."""
+    """A child process that answers one request at a time."""
 
     def __init__(self, target: str, memory: int) -> None:
         """Prepare a child that runs `target` ("module:function", a `Handler`) within `memory` bytes."""
@@ -51,11 +51,11 @@ class SandboxedWorker:
 
     @property
     def lives(self) -> bool:
-        """Return whether a child of this process is running; False after a fork and before the first question."""
+        """Return whether a child of this process is running; False after a fork and before the first request."""
         return self._process is not None and self._owner == os.getpid() and self._process.poll() is None
 
     def ask(self, question: Message, blobs: Sequence[bytes], seconds: float) -> tuple[Message, list[bytes]]:
-        """Ask a question and wait at most `seconds` for the answer.
+        """Send a request and wait at most `seconds` for the answer.
 
         Raises FrnError if the target raises one, and WorkerKilledError if the child exceeded its limits or exited.
         """
@@ -79,8 +79,8 @@ class SandboxedWorker:
                 self.close()
                 if late.is_set():
                     raise WorkerKilledError(f"took longer than {seconds:g} s") from error
-                raise WorkerKilledError("ended without an answer") from error
-            except BaseException:  # on an interrupt, a late answer would go to the next question
+                raise WorkerKilledError("exited without an answer") from error
+            except BaseException:  # after an interrupt, a late answer would be taken for that to the next request
                 self.close()
                 raise
             finally:
@@ -92,7 +92,7 @@ class SandboxedWorker:
         return answer, found
 
     def _await_start(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait until the child has imported its modules, so that this does not count against a question's time."""
+        """Wait until the child has imported its modules, so that this does not count against a request's time."""
         self._let_go = weakref.finalize(self, _end, process, self._owner)
         assert process.stdout is not None
         timer = threading.Timer(START_SECONDS, process.kill)
@@ -103,13 +103,13 @@ class SandboxedWorker:
         except BaseException as error:
             self.close()
             if isinstance(error, EOFError):
-                raise WorkerKilledError("does not start") from error
+                raise WorkerKilledError("did not start") from error
             raise
         finally:
             timer.cancel()
 
     def close(self) -> None:
-        """End the child; the next question starts another."""
+        """Stop the child; the next request starts another."""
         self._let_go()
         self._process = None
 
@@ -147,7 +147,7 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
 
 
 def serve(target: str, memory: int) -> None:
-    """Answer questions until there are no more; this is the main function of a child."""
+    """Answer requests until there are no more; this is the main function of a child."""
     questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):  # output of libraries must not mix with answers

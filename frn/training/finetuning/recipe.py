@@ -21,7 +21,7 @@ from frn.training.presets.preset import TrainingData, ValidationProtocol
 MIN_CLASSES = 10
 """Minimum number of classes. With fewer, or fewer than `PER_CLASS` photos each, training would memorise the photos."""
 HELD_OUT = 0.25
-"""Fraction of classes used for validation without val/; at least three if there are seven or more."""
+"""Fraction of classes used for validation if there is no val/; at least three of seven or more."""
 PER_CLASS = 10
 """Maximum photos of a class in an episode; half of them are supports, at most five."""
 MAX_WAYS = 20
@@ -29,11 +29,11 @@ STEPS = 200
 """Approximate number of episodes, rounded to whole epochs."""
 VALIDATIONS, VALIDATION_EPISODES = 2, 50
 SCHEDULE = Schedule(epochs=8, milestones=(3, 5, 6, 7), learning_rate=0.002, lr_decay=0.4, warm_up=20)
-"""Starts at a fifth of the shipped models' episode rate and ends far below their last one."""
+"""Starts at a fifth of the learning rate of the shipped models' episodes and ends far below their last one."""
 SHARES = (0.25, 0.5, 0.75)
-"""Mixtures to try, as fractions of the way from initial to trained weights; close to 1, old knowledge is lost."""
+"""Mixtures to try, as fractions of the way from initial to trained weights; close to 1, earlier knowledge is lost."""
 CLASSICAL = 0.5
-"""Weight of classifying all classes; episodes alone distinguish only a few at a time."""
+"""Weight of classification among all classes; episodes alone distinguish only a few at a time."""
 
 
 def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolders]:

@@ -1,9 +1,9 @@
 """Measurements on the photos before fine-tuning: batch normalisation statistics and class means.
 
-The running statistics are means and variances of a network's inputs. Training would replace them by those of a few
+The running statistics are means and variances of a network's inputs. Training would replace them with those of a few
 classes' training crops, which differ from the photos that the model is later used on. But the old statistics may not
-fit another kind of photo either. So they are frozen while weights are trained, and may first be mixed with those of the
-photos.
+fit a different kind of photo either. So they are frozen while weights are trained, and may first be mixed with those of
+the photos.
 """
 
 import copy
@@ -23,7 +23,7 @@ from frn.training.presets import Preset
 from frn.training.runs.run import RunSettings
 
 SHARES = (0.3, 0.6, 1.0)
-"""Fractions of the photos' own statistics to try; validation chooses."""
+"""Fractions of the photos' own statistics to try; validation selects one."""
 PHOTOS, BATCH = 512, 64
 PER_CLASS = 12
 """Number of photos that a class mean is computed from."""
@@ -74,7 +74,7 @@ def measure_statistics(
 
 @torch.no_grad()
 def class_means(model: Model, images: StoredImages | ConcatImages, preset: Preset, settings: RunSettings) -> Tensor:
-    """Return mean average-pooled maps (classes, d) of some photos of each class, as seen outside training."""
+    """Return mean average-pooled maps (classes, d) over some photos of each class, as seen outside training."""
     model.eval()
     starts = np.cumsum([0, *images.sizes])
     means = []

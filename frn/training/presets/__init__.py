@@ -1,4 +1,4 @@
-"""Training presets by name: those of the paper, by data set, and our own. Does not need torch."""
+"""Training presets by name: those from the paper, by data set, and our own. Does not need torch."""
 
 import difflib
 from pathlib import Path
@@ -12,7 +12,7 @@ from frn.training.presets.recipes import read_presets, read_stage
 __all__ = ["PAPER", "PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Schedule", "find_preset"]
 
 PAPER = read_presets("paper.toml")
-"""Presets of the paper's recipe; they train in float32, like its authors, unless another precision is requested."""
+"""Presets of the paper's recipe; they train in float32, as its authors did, unless another precision is requested."""
 PRESETS = {**read_presets("general.toml"), **PAPER}
 
 

@@ -30,7 +30,7 @@ def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: 
     """Return a dataclass with fields replaced from a table, and those of nested dataclasses from its subtables.
 
     TOML has no None: a field missing from a `whole` table, as a run writes it, becomes None if its type allows. Raises
-    FrnError, naming `where`, if a field does not exist or a value has another type.
+    FrnError, mentioning `where`, if a field does not exist or a value has the wrong type.
     """
     hints = get_type_hints(type(settings))
     names = [field.name for field in fields(settings) if field.name not in DESCRIPTION]  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ class Schedule:
     nesterov: bool = True
     weight_decay: float = 5e-4
     warm_up: int = 0
-    """Steps in which the learning rate rises to its first value. The paper does not do this."""
+    """Warm-up steps, in which the learning rate rises to its first value. The paper has none."""
 
     def __post_init__(self) -> None:
         if (
@@ -39,9 +39,13 @@ class Schedule:
             or self.warm_up < 0
             or list(self.milestones) != sorted(set(self.milestones))
         ):
-            raise FrnError(f"a schedule needs at least one epoch, a positive rate and increasing milestones: {self}")
+            raise FrnError(
+                f"a schedule needs at least one epoch, a positive learning rate and increasing milestones: {self}"
+            )
         if not (0 < self.lr_decay < math.inf and 0 <= self.momentum < 1 and 0 <= self.weight_decay < math.inf):
-            raise FrnError(f"a schedule needs a positive lr_decay, momentum from 0 to 1 and no negative decay: {self}")
+            raise FrnError(
+                f"a schedule needs a positive lr_decay, momentum from 0 to 1 and no negative weight decay: {self}"
+            )
         if self.optimizer == "sgd" and self.nesterov and not self.momentum:
             raise FrnError(f"Nesterov needs momentum; without momentum set nesterov = false: {self}")
 
@@ -51,7 +55,7 @@ class Schedule:
         return risen * self.learning_rate * self.lr_decay ** sum(epoch >= milestone for milestone in self.milestones)
 
     def scaled_to(self, epochs: int) -> "Schedule":
-        """Return this schedule over another number of epochs, with milestones at the same fractions."""
+        """Return this schedule over a different number of epochs, with milestones at the same fractions."""
         scaled = {round(milestone * epochs / self.epochs) for milestone in self.milestones}
         return replace(self, epochs=epochs, milestones=tuple(sorted(m for m in scaled if 0 < m < epochs)))
 
@@ -73,7 +77,7 @@ class TrainingData:
     """Training images and their stored size."""
 
     prepare: str | None
-    """Data set as `frn data prepare` calls it; None if images are rendered."""
+    """Name of the data set for `frn data prepare`; None if images are rendered."""
     name: str = ""
     """Name in tables of a data set that was prepared with `frn data prepare folder`."""
     max_side: int
@@ -84,16 +88,16 @@ class TrainingData:
     balance: Balance = 1.0
     """Balance of several data sets in an epoch.
 
-    A number is the power of a set's size that its share is proportional to: at 1 every image comes once, at 0.5 small
-    sets come more often. A list gives the weight of each set, in the order of `--data`.
+    A number is the power of a set's size that its share is proportional to: at 1 every image is used once, at 0.5 small
+    sets are used more often. A list gives the weight of each set, in the order of `--data`.
     """
 
     def __post_init__(self) -> None:
         if isinstance(self.balance, tuple):
             if not self.balance or min(self.balance) <= 0:
-                raise FrnError(f"weights of data sets must be positive: {self}")
+                raise FrnError(f"data set weights must be positive: {self}")
         elif not 0 <= self.balance <= 1:
-            raise FrnError(f"the balance of data sets must be a power between 0 and 1: {self}")
+            raise FrnError(f"the data set balance must be an exponent between 0 and 1: {self}")
         if self.max_side < 8:
             raise FrnError(f"training images must have at least 8 pixels per side: {self}")
 
@@ -105,12 +109,12 @@ class ValidationProtocol:
     every: int = 5
     """Epochs between validations."""
     shot: int | None = None
-    """Shot of validation; None uses that of training. The authors validate pre-training at 1 shot."""
+    """Validation shot; None uses the training shot. The authors validate pre-training at 1 shot."""
     episodes: int = 1000
     start: bool = False
     """Whether the initial model is also validated and counts as the first best."""
     interpolation_weights: tuple[float, ...] = ()
-    """Fractions of the way from initial to current weights; such mixtures are validated and may become the best."""
+    """Fractions of the way from initial to current weights; these mixtures are validated and may become the best."""
     split: Literal["val", "test"] = "val"
     """Split for validation. With "test", accuracy is only logged and the last weights are the result."""
 
@@ -126,18 +130,18 @@ class Pretraining:
     """Settings of pre-training, and what episodic training takes from it."""
 
     batch: int = 128
-    """Images per step of pre-training."""
+    """Images per pre-training step."""
     init_from: str | None = None
     """Pre-training preset whose result this one starts from (`--init`)."""
     tune_head_at_start: bool = False
     """Whether the first episodes after pre-training choose the initial lambda, rho and gamma; not in the paper."""
 
     distil: float = 0.0
-    """Weight of agreement with the frozen `--init` run in the loss of classical pre-training."""
+    """Weight of agreement with the frozen `--init` run in the classical pre-training loss."""
 
     def __post_init__(self) -> None:
         if self.batch < 2:
-            raise FrnError(f"a batch of pre-training needs at least two images: {self}")
+            raise FrnError(f"a pre-training batch needs at least two images: {self}")
         if not 0 <= self.distil <= 1:
             raise FrnError(f"distil must be a share of the loss from 0 to 1, not {self.distil}")
 
@@ -158,15 +162,15 @@ class Preset:
     aux_heads: tuple[str, ...] = ()
     """Methods whose heads also score each episode and are dropped after training. The paper has none."""
     classifier_weight: float = 0.0
-    """Weight of a classifier of all classes in the loss; it is dropped after training. The paper has none."""
+    """Loss weight of a classifier over all classes; it is dropped after training. The paper has none."""
     fixed: tuple[Regulariser, ...] = ()
-    """Parameters of FRN that keep their initial value: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
+    """FRN parameters that keep their initial value: alpha = 0 for lambda, beta = 0 for rho (SM, Ablation Study)."""
     data: TrainingData
     episode: EpisodeShape
     schedule: Schedule
     augmentation: Augmentation
     progressive_resizing: tuple[int, int] | None = None
-    """Number of first epochs on smaller images, and the side of these in pixels. The paper does not do this."""
+    """Number of initial epochs on smaller images, and the side of these in pixels. The paper does not do this."""
     freeze_batchnorm: bool = False
     """Whether batch normalisation keeps its initial means and variances. The paper's does not."""
     transform: EvaluationTransform
@@ -193,7 +197,7 @@ class Preset:
         if self.objective == "frn-pretrain" and self.method != "frn":
             raise FrnError(f"FRN pre-training is for --method frn, not {self.method}")
         if self.pretraining.distil and self.objective != "average-pretrain":
-            raise FrnError("distil is for classical pre-training: the teacher is a linear classifier of all classes")
+            raise FrnError("distil is for classical pre-training: the teacher is a linear classifier over all classes")
         larger = self.transform.size > self.augmentation.size  # FRN takes any r, but dummy maps have a fixed one
         if self.transform.size < self.augmentation.size or (larger and self.objective == "frn-pretrain"):
             raise FrnError(
@@ -202,7 +206,7 @@ class Preset:
             )
 
     def augmentation_at(self, epoch: int) -> Augmentation:
-        """Return the augmentation of an epoch, counted from 0."""
+        """Return the augmentation for an epoch, counted from 0."""
         if self.progressive_resizing is None or epoch >= self.progressive_resizing[0]:
             return self.augmentation
         return replace(self.augmentation, size=self.progressive_resizing[1])

@@ -56,7 +56,7 @@ def _build(tables: Mapping[str, Any], stage: str, presets: Mapping[str, Preset],
     while (name := str(tables[chain[-1]].get("over")) if chain else stage) not in presets or not chain:
         if not isinstance(tables.get(name), dict) or name in chain:
             known = ", ".join(name for name in tables if isinstance(tables[name], dict))
-            raise FrnError(f"{where}: no stage {name!r} to start from; choose from {known}")
+            raise FrnError(f"{where}: unknown stage {name!r} to start from; choose from {known}")
         chain.append(name)
     preset = presets[name]
     for name in reversed(chain):
@@ -67,7 +67,7 @@ def _build(tables: Mapping[str, Any], stage: str, presets: Mapping[str, Preset],
 def _variants(
     name: str, base: Preset, entries: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]
 ) -> Iterator[tuple[str, Preset]]:
-    """Yield variants of a run: another training shot, tested at that shot only; another method; or an ablation."""
+    """Yield variants of a run: a different training shot, tested only at that shot; another method; or an ablation."""
     for entry in entries:
         kind, shot = kinds.get(entry.get("of", ""), {"about": "FRN"}), entry["shot"]
         table = {

@@ -14,12 +14,12 @@ LENGTHENING = ("schedule.epochs", "schedule.milestones", "validation.every")
 
 
 def deciding_fields(preset: Preset) -> dict[str, Any]:
-    """Return the settings that a resumed run must share with its start, as in `config.toml`."""
+    """Return the settings that a resumed run must keep, as in `config.toml`."""
     return {name: value for name, value in asdict(preset).items() if name not in DESCRIPTION}
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the differences between a stored run's settings and current ones; settings of only one are ignored."""
+    """Return the differences between a stored run's settings and current ones; settings in only one are ignored."""
     old, new = _flat(before), _flat(json.loads(json.dumps(now)))
     return [
         f"{key} was {old[key]} and is {new[key]}" for key in sorted(old.keys() & new.keys()) if old[key] != new[key]

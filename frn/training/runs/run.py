@@ -37,9 +37,9 @@ class RunSettings:
     save_every: float = 60.0
     """Seconds between resumable checkpoints."""
     compiled: bool = False
-    """Fuse the layers after each convolution; rounding then differs, and is slightly better."""
+    """Fuse the layers after each convolution; rounding then differs slightly, for the better."""
     resume: bool = False
-    """Resume the run in the folder, bit for bit."""
+    """Resume the run in the folder, with bit-identical results."""
     command: str = ""
     """Command to record in `config.toml`."""
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -62,9 +62,9 @@ class TrainingRun:
     ) -> None:
         """Start in a folder without a run, or restore the run in it.
 
-        A resumed run must share `decides` with its start, but may have more epochs; the learning rate then follows the
-        longer schedule. Raises FrnError if the folder is taken or cannot be written, another process trains in it, or
-        its run has other settings.
+        A resumed run must have the same `decides` as at its start, but may have more epochs; the learning rate then
+        follows the longer schedule. Raises FrnError if the folder is taken or cannot be written, another process trains
+        in it, or its run has different settings.
         """
         if folder.writes:
             folder.claim()

@@ -42,7 +42,7 @@ class TrainState:
     start: float | None = None
     """Validation accuracy of the initial model, if measured."""
     seconds: float = 0.0
-    """Training time over all parts of the run."""
+    """Training time, summed over all sessions of the run."""
 
     @property
     def has_begun(self) -> bool:
@@ -51,7 +51,7 @@ class TrainState:
 
 
 _held: dict[Path, Lock] = {}
-"""Locks of the folders in which this process trains."""
+"""Locks on the folders in which this process trains."""
 
 
 class RunFolder:
@@ -95,7 +95,7 @@ class RunFolder:
             remove_unfinished(file)
 
     def require_free(self) -> None:
-        """Raise FrnError if the folder contains a run or other files with its names."""
+        """Raise FrnError if the folder contains a run, or other files with the same names."""
         if self.last.exists():
             raise FrnError(f"{self.path}: already contains a run. Add --resume to continue it, or give another --out.")
         if self.config.exists():
@@ -127,7 +127,7 @@ class RunFolder:
     ) -> TrainState:
         """Restore model, objective and optimiser, and return the position in the run.
 
-        Raises FrnError if the checkpoint is missing, or its run has other settings, apart from fewer epochs.
+        Raises FrnError if the checkpoint is missing, or its run has different settings, apart from fewer epochs.
         """
         if not self.last.is_file():
             raise FrnError(f"{self.path}: has no last.safetensors to resume from. Remove --resume to start.")
@@ -142,7 +142,7 @@ class RunFolder:
         if differing and not lengthens(training["run"], run):
             told = ", ".join(differing[:4])
             raise FrnError(
-                f"{self.path}: was started with other settings ({told}). Use the same settings, or another --out."
+                f"{self.path}: was started with different settings ({told}). Use the same settings, or another --out."
             )
         if training.get("pixels", self.pixels) != self.pixels and self.writes:
             told = "photos have changed since the run last trained; it continues with the current ones"
@@ -214,9 +214,10 @@ class RunFolder:
 
 
 def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
-    """Return the linear classifier that a run of classical pre-training has learned on these images.
+    """Return the linear classifier that a classical pre-training run learned on these images.
 
-    Raises FrnError if it does not exist, or its run used other images or another order: classes are known by position.
+    Raises FrnError if it does not exist, or its run used different images or another order: classes are identified by
+    position.
     """
     last, part = RunFolder(run).last, f"{STAGE}head."
     if not last.is_file():
@@ -226,7 +227,7 @@ def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
     learned = record.get("training", {}).get("run", {}).get("images")
     if learned != list(images):
         raise FrnError(
-            f"--init {run}: distillation needs the data of that run, in its order: {', '.join(learned or [])}"
+            f"--init {run}: distillation needs the data of that run, in the same order: {', '.join(learned or [])}"
         )
     return read_tensors(last, part)
 

@@ -22,7 +22,7 @@ FIXED: dict[str, tuple[Regulariser, ...]] = {
 
 PRECISIONS = ("auto", "fp32", "bf16")
 CXX = "clang++" if sys.platform == "darwin" else "g++"
-"""Compiler that `torch.compile` calls unless the environment variable CXX names another."""
+"""Compiler that `torch.compile` calls unless the environment variable CXX specifies another."""
 OF_EPISODES = ("method", "way", "shot", "queries", "aux", "freeze")
 """Options that pre-training does not use."""
 OF_THE_RUN = ("seed", "precision", "images", "init")
@@ -66,7 +66,7 @@ class RunOptions:
 
     @property
     def wanted_precision(self) -> str:
-        """Return `precision`, with "auto" as float32 for the paper's recipe, like its authors."""
+        """Return `precision`, with "auto" as float32 for the paper's recipe, as its authors used."""
         ours = self.preset.lower().replace("_", "-") not in PAPER
         return self.precision if ours or self.precision != "auto" else "fp32"
 
@@ -137,7 +137,7 @@ class RunOptions:
                 "pass its result with --init RUN"
             )
         if preset.pretraining.distil and self.init is None and not self.resume:
-            raise FrnError("distil needs a teacher: pass the folder of a run of classical pre-training with --init RUN")
+            raise FrnError("distil needs a teacher: pass the folder of a classical pre-training run with --init RUN")
         if self.data and preset.data.prepare is None:
             raise FrnError(
                 f"preset {name!r} renders its own images, so --data has no effect. Remove it, or choose "

@@ -43,7 +43,7 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     assert "1 images could not be read" in again.stderr
     assert classify(classes, photos[0], "--out", out, "--resume").exit_code == 0
     other = classify(*asked, "--out", out, "--resume", "--threshold", 0.5)
-    assert "line 1 was written with other classes, another model or another threshold" in other.stderr
+    assert "line 1 was written with different classes, another model or another threshold" in other.stderr
 
 
 def test_conflicting_options_are_refused(tmp_path: Path) -> None:

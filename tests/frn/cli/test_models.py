@@ -129,10 +129,10 @@ def test_missing_network_gives_a_one_line_error(fetch_from: pytest.MonkeyPatch) 
     [
         (["add", "resnet"], "resnet: unknown. Choose dinov2-small"),
         (["add", "torchvision:nothing"], "torchvision has no such classification network"),
-        (["add", NETWORK, "--name", "../x"], "names have only letters, digits"),
+        (["add", NETWORK, "--name", "../x"], "names may contain only letters, digits"),
         (["add", NETWORK, "--name", "conv4"], "conv4: a model with that name already exists"),
         (["add", NETWORK, "--name", "resnet50"], "resnet50: is a short name for torchvision:resnet50. Give"),
-        (["remove", "conv4"], "conv4: is part of the program and cannot be removed"),
+        (["remove", "conv4"], "conv4: is part of frn and cannot be removed"),
         (["remove", "nothing"], "nothing: no model with that name has been added"),
     ],
 )

@@ -46,7 +46,7 @@ def test_folders_that_differ_only_in_unicode_form_are_reported(tmp_path: Path) -
         scan(tmp_path)
     for name in ("jay", " jay"):
         photos(tmp_path / "blanks" / name)
-    with pytest.raises(FrnError, match=r"two folders named 'jay', which differ only in blanks"):
+    with pytest.raises(FrnError, match=r"two folders named 'jay', which differ only in whitespace"):
         scan(tmp_path / "blanks")
 
 

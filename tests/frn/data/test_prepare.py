@@ -184,7 +184,7 @@ class Hostile:
 
 def test_a_pickle_that_asks_for_more_than_arrays_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, _ = cifar_archive(tmp_path / "evil.tar.gz", "python", meta=Hostile())
-    with pytest.raises(FrnError, match=r"it asks for builtins\.print"):
+    with pytest.raises(FrnError, match=r"it refers to builtins\.print"):
         prepare("cifar-fs", [path], tmp_path / "out")
     assert capsys.readouterr().out == ""
 

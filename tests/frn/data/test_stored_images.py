@@ -70,5 +70,5 @@ def test_image_that_is_slow_to_write_is_refused(mode: str, monkeypatch: pytest.M
     Image.new(mode, (30, 20)).save(file, "TIFF")
     assert to_png(file.getvalue(), "x", lambda image: image)
     monkeypatch.setattr(stored_images, "MAX_PIXELS" if mode == "RGB" else "LARGE", 599)
-    with pytest.raises(FrnError, match=f"x: has 30 x 20 pixels in mode {mode}; the limit for an image"):
+    with pytest.raises(FrnError, match=f"x: is 30 x 20 pixels in mode {mode}; the limit for an image"):
         to_png(file.getvalue(), "x", lambda image: image)

@@ -113,5 +113,5 @@ def test_smaller_exponent_favours_small_data_sets() -> None:
     assert abs(sum(halfway) - sum(once)) <= 1
     first, second = counts((3.0, 1.0))
     assert abs(first - 3 * second) <= 3
-    with pytest.raises(FrnError, match="data sets have 1 weights, but there are 2 of them"):
+    with pytest.raises(FrnError, match="1 weights for 2 data sets"):
         counts((1.0,))

@@ -156,7 +156,7 @@ def test_partial_fit_equals_one_fit(small: FewShotClassifier, tmp_path: Path) ->
 
     with pytest.raises(FrnError, match="is in class '0' and in class '2'"):
         parts.partial_fit(x[:1], [2])
-    with pytest.raises(ValueError, match="the label 5 is not in classes"):
+    with pytest.raises(ValueError, match="the label 5 is not one of the classes"):
         parts.partial_fit(x[:1], [5], classes=[0, 1])
     np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))  # unchanged
 
@@ -175,7 +175,7 @@ def test_partial_fit_with_a_different_model_is_refused(small: FewShotClassifier)
     x, y = photos()
     fitted = clone(small).fit(x[:8], y[:8])
     for changed in ({"tta": "hflip"}, {"model": "resnet12-small"}):
-        with pytest.raises(FrnError, match="belong to another model or tta: fit them again"):
+        with pytest.raises(FrnError, match="fitted with a different model or tta: fit them again"):
             clone(small).fit(x[:8], y[:8]).set_params(**changed).partial_fit(x[8:], y[8:])
     assert fitted.set_params(device="auto").partial_fit(x[8:], y[8:]).classes_.tolist() == [0, 1, 2]
 

@@ -124,7 +124,7 @@ def test_score_command_reports_everything(labelled: Path, tmp_path: Path) -> Non
 
 def test_folders_that_cannot_be_scored_are_reported(tmp_path: Path, labelled: Path) -> None:
     classifier, _ = load_classifier(SAMPLES / "moths", "conv4")
-    with pytest.raises(FrnError, match=r"none of its folders \(jay\) has the name of a class \(banded"):
+    with pytest.raises(FrnError, match=r"none of its folders \(jay\) is named after a class \(banded"):
         score_labelled(classifier, {"jay": []})
     with pytest.raises(FrnError, match="5 are examples, 0 are near copies"):
         score_labelled(classifier, {"eyed footman": sorted((SAMPLES / "moths" / "eyed footman").iterdir())})

@@ -63,5 +63,5 @@ def test_classifier_on_pooled_features_replaces_the_head() -> None:
 def test_model_with_non_finite_values_is_refused(method: str, part: str) -> None:
     model, plan = untrained(method), EvaluationPlan(shapes=[SHAPE], episodes=2)
     next(iter(model.get_submodule(part).state_dict().values())).fill_(torch.nan)
-    with pytest.raises(FrnError, match="not finite: it is damaged"):
+    with pytest.raises(FrnError, match="the model is damaged: its weights or feature maps are not finite"):
         evaluate_images(TorchExtractor(model), draw_classes(4, 6, size=32, seed=1), plan)

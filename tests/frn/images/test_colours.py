@@ -164,7 +164,7 @@ def test_images_with_few_used_bits_are_scaled_and_reported_once(tmp_path: Path, 
     ramp = np.linspace(0, most, 256).round().astype(np.uint16).reshape(16, 16)
     for name in ("a", "b"):
         Image.fromarray(ramp).save(tmp_path / f"{name}{suffix}")
-    with pytest.warns(ShallowDataWarning, match=f"uses {bits} of 16 bits") as told:
+    with pytest.warns(ShallowDataWarning, match=f"uses only {bits} of its 16 bits") as told:
         opened = [np.asarray(open_image(tmp_path / f"{name}{suffix}"))[..., 0] for name in ("a", "b")]
     assert len(told) == 1
     for grey in opened:
@@ -186,7 +186,7 @@ def test_sixteen_bit_images_are_not_scaled(tmp_path: Path) -> None:
 def test_twelve_bit_colours_are_read_exactly(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).integers(0, 4096, (20, 20, 3)).astype(np.uint16)
     rows[0, 0] = 4095
-    with pytest.warns(ShallowDataWarning, match="uses 12 of 16 bits"):
+    with pytest.warns(ShallowDataWarning, match="uses only 12 of its 16 bits"):
         opened = np.asarray(open_image(png(tmp_path / "x.png", rows, 16)))
     np.testing.assert_array_equal(opened, (rows * (255 / 4095)).round())
 

@@ -103,7 +103,7 @@ def test_too_many_pixels_are_refused_before_they_are_decoded(tmp_path: Path, mon
     path = save(tmp_path / "wide.png", Image.new("1", (30_000, 40)))
     assert open_image(path).size == (30_000, 40)
     monkeypatch.setattr(decoding, "MAX_PIXELS", 1_000_000)
-    with pytest.raises(FrnError, match="has 30000 x 40 pixels; the limit is 1 megapixels"):
+    with pytest.raises(FrnError, match="is 30000 x 40 pixels; the limit is 1 megapixels"):
         open_image(path)
 
 
@@ -213,7 +213,7 @@ def test_images_over_the_memory_limit_are_reduced_or_refused(tmp_path: Path, mon
     assert open_image(plain).size == (1600, 1200)
     difference = decode_crop(read_file(jpeg), jpeg, transform).astype(int) - whole
     assert np.abs(difference).max() <= 3
-    with pytest.raises(FrnError, match=r"1600 x 1200 pixels of this type of WEBP takes 29 MiB; the limit is 9 MiB"):
+    with pytest.raises(FrnError, match=r"1600 x 1200 pixels of this kind of WEBP takes 29 MiB; the limit is 9 MiB"):
         open_image(webp)
 
 
@@ -227,7 +227,7 @@ def test_memory_limit_counts_the_rows_of_a_strip(tmp_path: Path) -> None:
     size = struct.pack(">IIBBBBB", 1, 119_000_000, 8, 0, 0, 0, 0)
     path = tmp_path / "strip.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(bytes(99))))
-    with pytest.raises(FrnError, match="1 x 119000000 pixels of this type of PNG takes 2269 MiB; the limit is 600"):
+    with pytest.raises(FrnError, match="1 x 119000000 pixels of this kind of PNG takes 2269 MiB; the limit is 600"):
         open_image(path)
 
 

@@ -202,10 +202,10 @@ def test_extractor_needs_the_head_it_was_exported_with(
 ) -> None:
     copied = tmp_path / "features.onnx"
     copied.write_bytes((exported[1] / "features.onnx").read_bytes())
-    with pytest.raises(FrnError, match=r"its srm head must be beside it, as head\.onnx"):
+    with pytest.raises(FrnError, match=r"its srm head must be in the same folder, as head\.onnx"):
         answer(classes, copied, photo)
     config = ModelConfig(backbone="conv4", method="srm", transform=EvaluationTransform(size=32))
     graph, _ = verified_head(Model(config).eval())
     (tmp_path / "head.onnx").write_bytes(graph)
-    with pytest.raises(FrnError, match=r"head\.onnx beside it is not the head of this model"):
+    with pytest.raises(FrnError, match=r"head\.onnx next to it is not the head of this model"):
         answer(classes, copied, photo)

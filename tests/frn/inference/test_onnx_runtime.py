@@ -121,7 +121,7 @@ def flood_of_metadata(model: onnx.ModelProto) -> None:
         (no_opset, "the shapes in its graph contradict each other"),
         (own_function, "uses its own functions"),
         (sparse_tensor, "contains sparse tensors"),
-        (other_format, "not one of frn"),
+        (other_format, "not one that frn wrote"),
         (flood_of_metadata, "over 4 MiB of metadata"),
     ],
 )
@@ -168,7 +168,9 @@ def test_model_with_unexpected_inputs_or_outputs_is_refused(
 ) -> None:
     other = copy(graph)
     harm(other)
-    with pytest.raises(FrnError, match=r"m\.onnx: its inputs and outputs do not match an extractor of 32-pixel images"):
+    with pytest.raises(
+        FrnError, match=r"m\.onnx: its inputs and outputs do not match an extractor for 32-pixel images"
+    ):
         Extractor(other.SerializeToString(), "m.onnx", trusted=True)
 
 

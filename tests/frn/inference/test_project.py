@@ -153,7 +153,7 @@ def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
     ("damage", "reason"),
     [
         (harm(version=2), "of version 2; this program reads up to 1. Install a newer frn"),
-        (harm(version="x"), "of an unknown version"),
+        (harm(version="x"), "with an unknown version"),
         (harm(format="other"), "is JSON, but not a project"),
         (harm(threshold=7), "the threshold is a share"),
         (harm(threshold=[]), "damaged project"),
@@ -165,7 +165,7 @@ def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
         (lambda d: d["classes"][1].update(name=d["classes"][0]["name"]), "two classes called"),
         (lambda d: d["classes"][1].update(id=3), "two classes with number 3"),
         (lambda d: d["classes"][0]["images"][0].update(key="k2"), "two images with key 'k2'"),
-        (lambda d: d["classes"][0]["images"][0].update(path="a\0b"), "a path with a NUL"),
+        (lambda d: d["classes"][0]["images"][0].update(path="a\0b"), "a path that contains a NUL"),
         (lambda d: d["classes"][0]["images"][0].update(path_b64="%%"), "damaged project"),
         (lambda d: d["classes"][0]["images"][0].update(path="\ud800.jpg"), "damaged project"),
     ],
@@ -204,7 +204,7 @@ def test_older_versions_are_migrated_step_by_step(tmp_path: Path, monkeypatch: p
 
 def test_features_from_a_different_model_are_refused() -> None:
     with pytest.raises(
-        FrnError, match=r"x.frn.json: was made with conv4 \(abababab\), but mine is another model \(cdcdcdcd\)"
+        FrnError, match=r"x.frn.json: was made with conv4 \(abababab\), but mine is a different model \(cdcdcdcd\)"
     ):
         MODEL.check("cd" * 32, Path("x.frn.json"), "mine")
     MODEL.check("ab" * 32, Path("x.frn.json"), "conv4")

@@ -37,12 +37,12 @@ def test_results_file_is_neither_overwritten_nor_mixed_with_other_runs(tmp_path:
     write(path, "ab")
     with pytest.raises(FrnError, match=r"already exists\. Add --resume"):
         write(path, "cd")
-    with pytest.raises(FrnError, match="line 1 was written with other classes, another model or another threshold"):
+    with pytest.raises(FrnError, match="line 1 was written with different classes, another model or another threshold"):
         write(path, "cd", resume=True, run="b")
     assert images(path) == "ab"
     for text in ("no answer\n", "a note without an end", "{}", '{"image": 5'):
         path.write_text(text)
-        with pytest.raises(FrnError, match="line 1 is not an answer"):
+        with pytest.raises(FrnError, match="line 1 was not written by"):
             write(path, "ab", resume=True)
         assert path.read_text() == text
 

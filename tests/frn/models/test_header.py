@@ -157,7 +157,7 @@ def test_checkpoint_that_needs_unbounded_time_or_memory_is_refused(
         import_reference(wide)
     with zipfile.ZipFile(full, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", bytes(1 << 20))
-    with pytest.raises(FrnError, match=r"full\.pth: unpacks to 1,048,576 bytes, more than its size"):
+    with pytest.raises(FrnError, match=r"full\.pth: unpacks to 1,048,576 bytes, more than the file's size"):
         weights.read_weights(full)
 
 

@@ -47,7 +47,7 @@ def test_model_normalises_images_itself() -> None:
 def test_bytes_are_refused_as_images() -> None:
     """Otherwise bytes would be normalised as if they were values in [0, 1]."""
     model = Model(ModelConfig(backbone="conv4", method="frn")).eval()
-    with pytest.raises(ValueError, match=r"images are torch\.uint8, .*: pass images\.float\(\) / 255"):
+    with pytest.raises(ValueError, match=r"images have dtype torch\.uint8, .*: pass images\.float\(\) / 255"):
         model.feature_maps(torch.zeros(1, 3, 84, 84, dtype=torch.uint8))
 
 

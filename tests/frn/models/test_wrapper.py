@@ -117,7 +117,7 @@ def test_classes_with_different_shots_are_scored_identically_together_and_alone(
     both = model.score([one, two], maps[4:])
     alone = torch.cat([model.head(pool[None], maps[4:]) for pool in (one, two)], dim=1)
     torch.testing.assert_close(both, alone)
-    with pytest.raises(ValueError, match="ProtoHead needs the same number of supports in each class"):
+    with pytest.raises(ValueError, match="ProtoHead needs the same number of supports for each class"):
         FRN(small_network(), build_head("proto", 16)).score([one, two], maps[4:])
 
 
@@ -127,7 +127,7 @@ def test_mismatched_weights_are_reported() -> None:
         model(image)
     with pytest.raises(ValueError, match="pass support, labels and query"):
         model(image, torch.arange(2))
-    with pytest.raises(ValueError, match=r"2 images, but labels of shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"2 images, but labels have shape \(3,\)"):
         model(image, torch.arange(3), image)
     assert FRN(nn.Flatten()).feature_maps(image).shape == (2, 1, 3072)
     with pytest.raises(ValueError, match=r"the backbone returns \(4,\)"):
@@ -153,9 +153,9 @@ def test_missing_labels_are_reported() -> None:
     bare = [torch.zeros(3, 8, 8)] * 6
     with pytest.raises(FrnError, match="list has no targets, labels or samples"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1)
-    with pytest.raises(FrnError, match="has 6 images, but there are 2 labels"):
+    with pytest.raises(FrnError, match="has 6 images but 2 labels"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[0, 1])
-    with pytest.raises(FrnError, match=r"labels have the shape \(6, 2\)"):
+    with pytest.raises(FrnError, match=r"labels have shape \(6, 2\)"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[(0, 1), (1, 0)] * 3)
     with pytest.raises(FrnError, match="class 'b' has 1 images"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=["a"] * 5 + ["b"])
@@ -271,7 +271,9 @@ def test_a_name_that_is_neither_local_nor_on_a_hub_is_reported(monkeypatch: pyte
     with pytest.raises(FrnError, match="Did you mean 'conv4'"):
         from_pretrained("conv5")
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
-    with pytest.raises(FrnError, match="nobody/nothing: a model of a hub needs the huggingface_hub package"):
+    with pytest.raises(
+        FrnError, match="nobody/nothing: loading a model from the hub needs the huggingface_hub package"
+    ):
         from_pretrained("nobody/nothing")
 
 

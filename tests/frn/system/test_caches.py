@@ -193,7 +193,7 @@ def test_clearing_does_not_follow_links(tmp_path: Path, private_cache: Path, mon
     for path in (tmp_path / "elsewhere").rglob("*"):
         os.utime(path, (0, 0))
     before = tree(tmp_path / "elsewhere")
-    with pytest.warns(FrnWarning, match="images: is a link, so its content is never removed"):
+    with pytest.warns(FrnWarning, match="images: is a link, so its contents are never removed"):
         caches.trim(0)
     caches.clear()
     assert tree(tmp_path / "elsewhere") == before

@@ -122,7 +122,7 @@ def test_a_file_is_read_up_to_the_size_limit(tmp_path: Path) -> None:
         assert read_regular(tmp_path / "large", limit) == large
     assert require_regular(path, 5) == path
     for read in (read_regular, require_regular):
-        with pytest.raises(FrnError, match=r"x: has 4\.77e-06 MiB; the limit is 3\.81e-06 MiB"):
+        with pytest.raises(FrnError, match=r"x: is 4\.77e-06 MiB; the limit is 3\.81e-06 MiB"):
             read(path, 4)
         for absent in (tmp_path / "none", tmp_path / "a\0b"):
             with pytest.raises(FrnError, match="cannot be read"):

@@ -39,5 +39,5 @@ def test_only_torchrun_starts_several_processes(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv(name, value)
     assert (world(), own_rank(), is_first()) == (2, 1, False)
     monkeypatch.setenv("WORLD_SIZE", "abc")
-    with pytest.raises(FrnError, match="WORLD_SIZE is 'abc', but torchrun sets it to a number"):
+    with pytest.raises(FrnError, match="WORLD_SIZE is 'abc', but must be a number, as torchrun sets it"):
         world()

@@ -186,7 +186,7 @@ def test_mixtures_after_a_resume_use_the_original_initial_weights(tmp_path: Path
     one, other = (new_model(preset, seed) for seed in (1, 2))
     quick(tmp_path / "run", preset, init=one, stop=lambda: True)
     for init in (other, None):
-        with pytest.raises(FrnError, match="started with other settings \\(init was"):
+        with pytest.raises(FrnError, match="started with different settings \\(init was"):
             quick(tmp_path / "run", preset, init=init, resume=True)
     assert quick(tmp_path / "run", preset, init=one, resume=True)[1]
 
@@ -221,7 +221,7 @@ def test_a_run_is_neither_overwritten_nor_resumed_with_different_settings(tmp_pa
     quick(tmp_path / "run", stop=lambda: True)
     with pytest.raises(FrnError, match=r"already contains a run. Add --resume"):
         quick(tmp_path / "run")
-    with pytest.raises(FrnError, match=r"other settings \(seed was 0 and is 1\)"):
+    with pytest.raises(FrnError, match=r"different settings \(seed was 0 and is 1\)"):
         quick(tmp_path / "run", settings=RunSettings(seed=1), resume=True)
     changed = replace(TINY, episode=replace(TINY.episode, way=3))
     with pytest.raises(FrnError, match=r"episode\.way was 4 and is 3"):

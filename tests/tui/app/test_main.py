@@ -68,7 +68,7 @@ def test_app_ends_when_its_terminal_disappears_without_a_signal(private_state: P
 
 @pytest.mark.parametrize(
     ("model", "reason"),
-    [("nomodel", "no model file, run folder or model has this name"), ("run", "is not exported yet")],
+    [("nomodel", "no model file, run folder or model has this name"), ("run", "has not been exported yet")],
 )
 def test_model_that_cannot_be_opened_gives_a_one_line_error(tmp_path: Path, model: str, reason: str) -> None:
     (tmp_path / "run").mkdir()

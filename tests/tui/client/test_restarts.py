@@ -101,7 +101,7 @@ def test_a_file_that_kills_the_engine_is_skipped_and_the_rest_continues(
         told = [event for event in events if event["event"] == "embedded"]
         assert [event["path"] for event in told] == paths
         assert [event["path"] for event in told if "reason" in event] == [paths[6]]
-        assert "the engine stopped while it read this file" in told[6]["reason"]
+        assert "the engine stopped while reading this file" in told[6]["reason"]
         progress = [event["done"] for event in events if event["event"] == "progress"]
         assert progress == sorted(progress)
         assert progress[-1] == 10

@@ -152,7 +152,7 @@ def test_a_file_that_is_not_a_bundle_is_refused(engine: Engine, tmp_path: Path) 
     (tmp_path / "text.zip").write_text("no zip")
     os.mkfifo(tmp_path / "pipe.zip")
     for name, reason in (
-        ("no.zip", "is not a bundle: it should hold one project (.frn.json), not 0"),
+        ("no.zip", "is not a bundle: it should contain one project (.frn.json), not 0"),
         ("deep.zip", "is not a bundle"),
         ("two.zip", "not 2"),
         ("text.zip", "cannot be unpacked"),

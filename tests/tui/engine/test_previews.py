@@ -281,7 +281,7 @@ def test_zero_size_preview_is_refused(bare: Engine, size: object) -> None:
 
 @pytest.mark.parametrize("cell", [(8,), (0, 16), (8, 5000), (8, 16, 1)])
 def test_zero_size_cell_is_refused(bare: Engine, cell: tuple[int, ...]) -> None:
-    assert "a cell's sides should be from 1 to" in bare.ask("preview", path="x", columns=2, rows=3, cell=cell).reason
+    assert "a cell's sides must be from 1 to" in bare.ask("preview", path="x", columns=2, rows=3, cell=cell).reason
 
 
 def test_images_are_dithered_to_the_available_colours(bare: Engine, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ SILENCE_TIMEOUT = 10.0
 EXIT_TIMEOUT = 0.3
 """Seconds that the engine has to exit."""
 CRASHES, WITHIN = 3, 60.0
-"""Number of crashes, and seconds in which they occur, after which the engine is not restarted automatically."""
+"""Number of crashes, and the seconds within which they occur, after which the engine is no longer restarted."""
 REPLAYED = (OpenModel, SetClasses)
 """Requests that a new engine receives first: the last successful one of each type."""
 RESUMED: dict[type[EmbedImages | AskClasses], str] = {EmbedImages: "embedded", AskClasses: "answer"}
@@ -44,7 +44,7 @@ RESUMED: dict[type[EmbedImages | AskClasses], str] = {EmbedImages: "embedded", A
 
 
 class EngineDiedError(EngineError):
-    """The engine ended during a request."""
+    """The engine exited during a request."""
 
     def __init__(self, reason: str, opened: Collection[str], *, was_ended: bool) -> None:
         super().__init__(reason)
@@ -63,7 +63,7 @@ class _Pending:
 
 
 class EngineClient:
-    """Client that starts, calls, restarts and ends the engine."""
+    """Client that starts, calls, restarts and stops the engine."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class EngineClient:
         cancel_timeout: float = CANCEL_TIMEOUT,
         silence_timeout: float = SILENCE_TIMEOUT,
     ) -> None:
-        """Set up the client. `log` receives the output of the engine's libraries; the rest is for tests."""
+        """Set up the client. `log` receives the output of the engine's libraries; the other arguments are for tests."""
         self.on_restart: Callable[[], Awaitable[object] | None] | None = None
         """Called after a new engine has replaced a dead one."""
         self.on_silence: Callable[[], object] | None = None
@@ -98,7 +98,7 @@ class EngineClient:
         return self._process.pid if self._process and self._process.returncode is None else None
 
     async def start(self) -> None:
-        """Start the engine, also after its death. Raises EngineError if it does not start."""
+        """Start the engine, also after a crash. Raises EngineError if it does not start."""
         if self.state in ("new", "dead"):
             self._crashes.clear()
             await self._begin()
@@ -118,7 +118,7 @@ class EngineClient:
         return cast(Result, result)
 
     async def close(self) -> None:
-        """End the engine; pending calls fail."""
+        """Stop the engine; pending calls fail."""
         self._settle("closed")
         self._fail_all("the engine was closed", blame=False)
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
@@ -198,7 +198,7 @@ class EngineClient:
         task.add_done_callback(self._tasks.discard)
 
     def _kill_unless_ended(self, number: int) -> None:
-        """Kill an engine that still works on a request; `_listen` notices it and starts another."""
+        """Kill an engine that is still working on a request; `_listen` notices it and starts another."""
         if number in self._pending and self.state == "ready" and self._process is not None:
             self._stopping = True
             self.state = "starting"
@@ -261,7 +261,7 @@ class EngineClient:
                 with contextlib.suppress(EngineDiedError):
                     await self._ask(replace(request, paths=[path]), note)
                     continue
-            note({"event": file_event, "path": path, "reason": f"{path}: the engine stopped while it read this file"})
+            note({"event": file_event, "path": path, "reason": f"{path}: the engine stopped while reading this file"})
             break
         if rest := paths[answered:]:
             await self._ask(replace(request, paths=rest), note)

@@ -1,4 +1,4 @@
-"""The engine as a process: start with pipes, handshake, and end."""
+"""The engine as a process: start with pipes, handshake, and exit."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ async def spawn(command: Sequence[str]) -> Process:
 
 
 async def hear_hello(process: Process) -> None:
-    """Wait for an engine's first message. If it is not `hello`, end the engine and raise EngineError."""
+    """Wait for an engine's first message. If it is not `hello`, stop the engine and raise EngineError."""
     assert process.stdout is not None
     try:
         hello = decode(await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT))
@@ -46,11 +46,11 @@ async def hear_hello(process: Process) -> None:
         raise EngineError("the engine did not start") from error
     if hello.get("protocol") != PROTOCOL_VERSION:
         await end(process, 0)
-        raise EngineError(f"the engine speaks protocol {hello.get('protocol')}, the app {PROTOCOL_VERSION}")
+        raise EngineError(f"the engine uses protocol {hello.get('protocol')}, but the app uses {PROTOCOL_VERSION}")
 
 
 async def end(process: Process, timeout: float) -> None:
-    """End a process: close its input, and kill it after the timeout."""
+    """Stop a process: close its input, and kill it after the timeout."""
     assert process.stdin is not None
     process.stdin.close()
     try:

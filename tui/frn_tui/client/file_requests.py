@@ -1,6 +1,6 @@
 """Requests about files: folders, projects, bundles, results, and the journal of unsaved work.
 
-The classes are `Request`s of `frn_tui.client.protocol`, or their results; requests on photos and classes are there.
+The classes are `Request`s of `frn_tui.client.protocol`, or their results; that module has the other requests.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class ListFolder(Request[Listing], op="list", queue="files"):
 
 
 class FindFolders(Request[list[str]], op="folders", queue="files"):
-    """List the folders below a folder by their relative paths, those near it first, up to a limit."""
+    """List the folders below a folder by their relative paths, nearest first, up to a limit."""
 
     path: str
 
@@ -104,7 +104,7 @@ class SaveProject(Request[None], op="save", queue="files"):
 
 
 Exported = Literal["classifier", "half", "int8", "openvino", "page", "arrays"]
-"""The whole classifier as ONNX, with weights of half the bytes, or in int8; features for OpenVINO; a page; arrays."""
+"""The whole classifier as ONNX, in half precision or in int8; features for OpenVINO; a page; arrays."""
 
 
 class ExportClasses(Request[None], op="export", queue="compute"):
@@ -116,21 +116,21 @@ class ExportClasses(Request[None], op="export", queue="compute"):
 
 
 class FindMissing(Request[list[str]], op="missing", queue="files"):
-    """Find out which files are missing."""
+    """Determine which files are missing."""
 
     paths: list[str]
 
 
 class StampFiles(Request[dict[str, list[int]]], op="stamp", queue="files"):
-    """Ask for the size in bytes and time of change of files, by path; missing ones are skipped."""
+    """Request the size in bytes and modification time of files, by path; missing ones are skipped."""
 
     paths: list[str]
 
 
 class RelocatePhotos(Request[dict[str, Support]], op="relocate", queue="files"):
-    """Look for photos by their content, in a folder and all below it: those found, by key.
+    """Search a folder and all its subfolders for photos by content: those found, by key.
 
-    Events: `progress` {done, total} of the found.
+    Events: `progress` {done, total} of the photos found.
     """
 
     folder: str
@@ -157,7 +157,7 @@ class SortedPhotos(TypedDict):
     """Result of sorting or moving photos."""
 
     places: dict[str, str]
-    """New paths by the given paths."""
+    """New paths by original path."""
     failed: list[tuple[str, str]]
     """Paths that could not be placed, with the reasons."""
     twins: list[str]
@@ -184,12 +184,12 @@ class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
 
     journal: str
     photos: list[tuple[str, str, bool]]
-    """For each: its first path, the path it was moved to, and whether a twin was there."""
+    """For each: its original path, the path it was moved to, and whether an identical file was already there."""
     back: bool
 
 
 class SettleMoves(Request[SortedPhotos], op="settle", queue="compute"):
-    """Finish the moves of killed programs."""
+    """Finish moves that killed programs left incomplete."""
 
 
 class WriteText(Request[None], op="write", queue="files"):
@@ -201,7 +201,7 @@ class WriteText(Request[None], op="write", queue="files"):
 
 
 class FindHolder(Request[int | None], op="holder", queue="files"):
-    """Ask for the process of another app that has a project open, if any."""
+    """Request the process of another app that has a project open, if any."""
 
     path: str
 
@@ -240,7 +240,7 @@ class Recovered:
 
 
 class Recover(Request[Recovered | None], op="recover", queue="files"):
-    """The newest journal of an app that is gone, if any."""
+    """The newest journal of an app that is no longer running, if any."""
 
 
 class DiscardJournal(Request[None], op="discard", queue="files"):

@@ -1,16 +1,16 @@
-"""What the app asks its engine and what the engine answers: messages of `frn.system.processes.messages`, over pipes.
+"""Requests of the app to its engine, and the answers: messages of `frn.system.processes.messages`, over pipes.
 
-The app asks `{"id": 7, "op": "embed", ...}`: a `Request` below, or of `file_requests`. The engine answers with any
-number of events for that id, `{"id": 7, "event": "progress", ...}`, and one end: `{"id": 7, "end": "done", "result":
-...}` of the request's type, `{"id": 7, "end": "failed", "reason": ..., "code": ...}` or `{"id": 7, "end":
-"cancelled"}`. Without an id the engine says `{"event": "hello", "protocol": 1, "pid": ...}` once and `{"event":
+The app sends `{"id": 7, "op": "embed", ...}`: a `Request` below, or of `file_requests`. The engine answers with any
+number of events for that id, `{"id": 7, "event": "progress", ...}`, and a final message: `{"id": 7, "end": "done",
+"result": ...}` of the request's type, `{"id": 7, "end": "failed", "reason": ..., "code": ...}` or `{"id": 7, "end":
+"cancelled"}`. Without an id the engine sends `{"event": "hello", "protocol": 1, "pid": ...}` once and `{"event":
 "alive"}` every second. `{"op": "cancel", "target": 7}` cancels.
 
-Two worker queues run side by side, so that a preview does not wait behind an embedding. Each serves in order; a
-cancelled request that waits is dropped at once.
+Two worker queues run side by side, so that a preview does not wait behind an embedding. Each processes its jobs in
+order; a cancelled request that waits is dropped at once.
 
-Paths are text as Python's `os.fsdecode` gives it. Feature maps never cross: images are named by the hash of their bytes
-(`key`).
+Paths are text as returned by Python's `os.fsdecode`. Feature maps never cross: images are identified by the hash of
+their bytes (`key`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -52,7 +52,7 @@ REQUESTS: dict[str, type["Request[Any]"]] = {}
 
 @dataclass_transform(frozen_default=True)
 class Request(Generic[Result]):
-    """A request to the engine, a dataclass that nobody changes; `Result` is the type of its result."""
+    """A request to the engine, a dataclass that is never modified; `Result` is the type of its result."""
 
     op: ClassVar[str]
     queue: ClassVar[Queue]
@@ -73,7 +73,7 @@ class Engine(Protocol):
 
 
 class EngineError(FrnError):
-    """A request failed: the engine's reason, in one line. `code` names what the app continues from."""
+    """A request failed: the engine's reason, in one line. `code` identifies failures that the app handles."""
 
 
 class Model(TypedDict):
@@ -134,7 +134,7 @@ class ClassReports(TypedDict):
     """Threshold in effect: the state's own, or the calibrated one."""
     calibrated: float
     expected: str
-    """What to expect of the calibrated threshold, in a line."""
+    """Expected error rates of the calibrated threshold, in a line."""
     missing: list[str]
     """Keys without feature maps in the engine: embed their files, then repeat the request."""
     unranked: int
@@ -173,7 +173,7 @@ class Answer(TypedDict):
     """Fraction that a class must explain of this photo."""
     unknown: NotRequired[bool]
     reason: NotRequired[str]
-    """Why the photo has no answer."""
+    """Reason why the photo has no answer."""
 
 
 class AskClasses(Request[None], op="query", queue="compute"):
@@ -185,7 +185,7 @@ class AskClasses(Request[None], op="query", queue="compute"):
 
 
 class GroupPhotos(Request[list[list[str]]], op="group", queue="compute"):
-    """Group unlabelled photos that are probably of one class each, the largest group first."""
+    """Group unlabelled photos into probable classes, the largest group first."""
 
     paths: list[str]
 
@@ -210,30 +210,30 @@ class HideAndTest(Request[Confusion], op="hide_and_test", queue="compute"):
 
 
 class ModelScore(TypedDict):
-    """How well a model tells the classes apart."""
+    """How well a model distinguishes the classes."""
 
     model: str
     right: int
-    """Examples that get their class, each judged without itself."""
+    """Examples classified correctly by leave-one-out."""
     photos: int
     interval: tuple[float, float]
-    """95 % interval of the share of those, in [0, 1]."""
+    """95 % interval of their fraction, in [0, 1]."""
     auroc: float | None
-    """Chance that an example is more familiar than a photo of an unknown class; None with one class."""
+    """Probability that an example is more familiar than a photo of an unknown class; None with one class."""
     milliseconds: float
     bytes: int
 
 
 class Compared(TypedDict):
-    """Models on the same classes."""
+    """Results of several models on the same classes."""
 
     scores: list[ModelScore]
     differing: list[str]
-    """Paths of examples that they do not all name alike."""
+    """Paths of examples on which they disagree."""
 
 
 class CompareModels(Request[Compared], op="compare", queue="compute"):
-    """Judge every example without itself under each of some models. Events: `progress` {done, total}."""
+    """Score every example by leave-one-out with each of several models. Events: `progress` {done, total}."""
 
     classes: dict[str, list[str]]
     """Paths of the examples by class."""
@@ -270,11 +270,11 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     colours: int = 256
     """Colours that the terminal has for Sixel images."""
     palette: Palette = ""
-    """That a picture of characters is dithered to."""
+    """Palette to which an image made of characters is dithered."""
 
 
 def parse(message: Mapping[str, object]) -> Request[Any]:
-    """Return the request that a message holds. ValueError if there is no such operation, or its arguments differ."""
+    """Return the request in a message. Raises ValueError if there is no such operation, or its arguments differ."""
     kind = REQUESTS.get(str(message.get("op")))
     if kind is None:
         raise ValueError(f"unknown operation {message.get('op')!r}")

@@ -17,5 +17,5 @@ async def render(engine: Engine, request: RenderPreview) -> Picture | None:
 
 
 def numbered(picture: Picture) -> Picture:
-    """Return the picture with the number by which the terminal refers to it, if it consists of pixels."""
+    """Return the image with the number by which the terminal refers to it, if it consists of pixels."""
     return replace(picture, number=next_number()) if picture.is_pixels else picture

@@ -20,7 +20,7 @@ from textual.widgets.option_list import Option
 from frn_tui.terminal.text import display_name
 
 MAX_SHOWN = 1_000
-"""Most options of a list that are laid out; typing finds the others."""
+"""Maximum number of options that are laid out; typing finds the others."""
 
 
 class Dialog(ModalScreen[ScreenResultType]):
@@ -33,18 +33,18 @@ class Dialog(ModalScreen[ScreenResultType]):
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
     def on_mount(self) -> None:
-        if self.children:  # else it was closed before composing
+        if self.children:  # otherwise it was closed before composing
             self.begun = True
             self.begin()
 
     def on_key(self, event: events.Key) -> None:
-        """Put keys into the field that were typed before it had the focus."""
+        """Put keys typed before the field had the focus into it."""
         if isinstance(self.focused, Input) and event.is_printable and event.character is not None:
             event.stop()
             self.focused.insert_text_at_cursor(event.character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Allow only closing before the widgets exist and after they are removed; keys may arrive then."""
+        """Before the widgets exist and after they are removed, allow only closing; keys may arrive then."""
         return action == "leave" or (self.begun and self.is_attached)
 
     def action_leave(self) -> None:
@@ -107,7 +107,7 @@ class Choose(Dialog[int | None]):
             yield Static("enter: choose   esc: back", classes="hint")
 
     def begin(self) -> None:
-        if self.query(OptionList):  # else it was closed while composing
+        if self.query(OptionList):  # otherwise it was closed while composing
             self.query_one(OptionList).can_focus = False
             self._show("")
 

@@ -49,7 +49,7 @@ class _Line(OneLine):
 
 
 class _Finder(Line):
-    """Field for search letters or a path; blanks are text only in a path."""
+    """Field for search letters or a path; spaces are text only in a path."""
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
         return (key != "space" or _is_path(self.value)) and super().check_consume_key(key, character)
@@ -123,7 +123,7 @@ class Picker(Dialog[list[str] | None]):
         self.open(self.folder, rising=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave blanks and arrows to the field while a path is typed."""
+        """Leave spaces and arrows to the field while a path is typed."""
         text = self.query_one(Input).value if self.begun else ""
         if action == "by_letter":  # letters search unless the list has the focus
             return self.list.has_focus
@@ -136,7 +136,7 @@ class Picker(Dialog[list[str] | None]):
     @work(exclusive=True, group="list")
     async def open(self, folder: str, then: str = "", *, rising: bool = False) -> None:
         """List a folder; if `rising`, the nearest readable parent, since folders may be deleted meanwhile."""
-        box = self.query_one("#picker", Vertical)  # now, since the screen may close before the answer
+        box = self.query_one("#picker", Vertical)  # done now, since the screen may close before the answer
         try:
             found = await self._listed(folder, rising=rising)
         except EngineError as error:
@@ -329,7 +329,7 @@ class Picker(Dialog[list[str] | None]):
             self.open(self.path_of(entry["name"]))
 
     def action_accept(self) -> None:
-        """Return a typed path, else the marked entries, else the highlighted one."""
+        """Return a typed path, otherwise the marked entries, otherwise the highlighted one."""
         if _is_path(text := self.query_one(Input).value):
             self.take(self._typed(text))
         elif self.marked:

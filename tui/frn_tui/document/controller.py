@@ -1,6 +1,6 @@
-"""The app's actions, apart from its screens: opening, saving, adding, asking, correcting.
+"""The app's actions, independent of its screens: opening, saving, adding, classifying, correcting.
 
-The app shows what is here and calls its methods; a listener hears of every change. Only this module edits
+The app shows this state and calls its methods; a listener is notified of every change. Only this module edits
 the session.
 """
 
@@ -44,7 +44,7 @@ class Added:
 PART = 64
 """Photos of a folder that are opened together."""
 TOLD_EVERY = 3.0
-"""Seconds after which the engine gets the classes as far as they are, while a folder is being opened."""
+"""Seconds between updates of the engine with the classes read so far, while a folder is being opened."""
 
 
 def not_added(count: int) -> str:
@@ -62,7 +62,7 @@ class Controller(SyncedDocument):
         self.coming: dict[int, int] = {}
         """Photos in the folders of the classes that are being opened, by class id."""
         self._came = asyncio.Event()
-        """Set once some of them have come, or none is to come."""
+        """Set once some of them have arrived, or none will."""
 
     async def scan(self, path: str) -> Found:
         """Return the contents of a path; skipped rows and files become problems."""
@@ -87,9 +87,9 @@ class Controller(SyncedDocument):
     async def open_folder(
         self, path: str | None, classes: dict[str, list[str]], progress: ShowProgress | None = None
     ) -> Added:
-        """Open class folders in place of what is there: no edit, as they are on the disk; None: the samples.
+        """Open class folders in place of the document; not an edit, since they are on disk; None: the samples.
 
-        The classes are there at once, also before the model is. Their photos follow part by part; those that came stay
+        The classes appear at once, even before the model. Their photos follow in batches; those that arrived stay
         if it is cancelled.
         """
         self.begin(State(threshold=self.first_threshold))
@@ -117,7 +117,7 @@ class Controller(SyncedDocument):
     async def _open_photos(
         self, classes: dict[str, list[str]], ids: dict[str, int], outcome: Added, progress: ShowProgress | None
     ) -> Added:
-        """Read the photos of the classes that are being opened, part by part."""
+        """Read the photos of the classes that are being opened, in batches."""
         session = self.session
         photos = [(ids[name], path) for name, paths in classes.items() if name in ids for path in paths]
         what, told = f"Opening {count_of(len(classes), 'class')}", time.monotonic()
@@ -125,7 +125,7 @@ class Controller(SyncedDocument):
             part = photos[first : first + PART]
             told_part = _part_of(progress, first, len(photos))
             supports, broken = await self._embed([path for _, path in part], what, told_part)
-            if session is not self.session:  # another was opened meanwhile
+            if session is not self.session:  # another document was opened meanwhile
                 return Added()
             self._add_part(part, supports, outcome)
             outcome.broken += broken
@@ -137,11 +137,11 @@ class Controller(SyncedDocument):
         return outcome
 
     def _add_part(self, part: Sequence[tuple[int, str]], supports: Sequence[Support], outcome: Added) -> None:
-        """Add some of the photos that are being opened: no edit."""
+        """Add some of the photos that are being opened; not an edit."""
         opening, by_path = Session(self.session.state), {str(support.path): support for support in supports}
         for class_id in dict.fromkeys(class_id for class_id, _ in part):
             found = [by_path[path] for of, path in part if of == class_id and path in by_path]
-            if self.entry(class_id) is not None:  # else it was deleted meanwhile
+            if self.entry(class_id) is not None:  # otherwise it was deleted meanwhile
                 duplicates = opening.add(class_id, found)
                 outcome.added += len(found) - len(duplicates)
                 outcome.duplicates += duplicates
@@ -149,7 +149,7 @@ class Controller(SyncedDocument):
         self._came.set()
 
     def _named_classes(self, session: Session, names: Iterable[str], outcome: Added) -> dict[str, int]:
-        """Make the classes that are missing; the ids of all whose names are good."""
+        """Create missing classes; return the ids of all with valid names."""
         ids = {}
         for name in names:
             there = session.state.named(name.strip())
@@ -184,7 +184,7 @@ class Controller(SyncedDocument):
             state = session.state
             await self.engine.call(file_requests.SaveProject(path, state, replace))
         session.mark_saved(state)
-        if session is self.session:  # no other was opened meanwhile
+        if session is self.session:  # no other project was opened meanwhile
             self.project, self.place, self.sample_classes = path, None, frozenset()
             await self.engine.call(file_requests.LockProject(path))
         self._changed()
@@ -228,7 +228,7 @@ class Controller(SyncedDocument):
         return outcome
 
     def _refuse_another(self, session: Session, count: int) -> None:
-        """Raise FrnError if another document is open now: photos belong to the document they were added to."""
+        """Raise FrnError if a different document is open now: photos belong to the document they were added to."""
         if session is not self.session:
             raise FrnError(f"another project was opened; {not_added(count)}")
 
@@ -248,7 +248,7 @@ class Controller(SyncedDocument):
 
     @contextmanager
     def begun(self, classes: dict[str, list[str]]) -> Iterator[None]:
-        """Register photos being added: if the app is killed, it continues with them later."""
+        """Register photos being added, so that they are recovered if the app is killed."""
         self.adding.append(classes)
         try:
             yield
@@ -262,7 +262,7 @@ class Controller(SyncedDocument):
         return items
 
     def path_after(self, step: int) -> str:
-        """Path of the answer so many steps further in the order that was chosen, round the end."""
+        """Path of the answer that many steps further in the chosen order, wrapping around."""
         self.reviewed()
         paths = self.arrangement.paths
         shown = self.query.answer
@@ -272,7 +272,7 @@ class Controller(SyncedDocument):
         return paths[at % len(paths)]
 
     async def edit(self, change: Callable[[Session], object]) -> None:
-        """Make or undo an edit and update the engine; an FrnError means that nothing changed."""
+        """Apply or undo an edit and update the engine; an FrnError means that nothing changed."""
         change(self.session)
         await self.sync()
 
@@ -287,18 +287,18 @@ class Controller(SyncedDocument):
         return await self.engine.call(HideAndTest(shot))
 
     async def compare(self, models: list[str], progress: ShowProgress | None = None) -> Compared:
-        """How well models do on the classes."""
+        """Compare models on the classes."""
         classes = self.session.state.classes
         examples = {entry.name: [str(s.path) for s in entry.supports] for entry in classes if entry.supports}
         return await self.engine.call(CompareModels(examples, models), told_to("Comparing models", progress))
 
     async def judge_again(self, progress: ShowProgress | None = None) -> None:
-        """Classify all photos again, after a change of how."""
+        """Classify all photos again, after a setting has changed."""
         self._renewed = None
         await self.sync(progress)
 
     async def group(self, paths: Sequence[str], progress: ShowProgress | None = None) -> list[list[str]]:
-        """Make a class of each group of photos that are probably of one, as one edit; return the groups."""
+        """Make a class of each group of photos that probably belong together, as one edit; return the groups."""
         groups = await self.engine.call(GroupPhotos(list(paths)), told_to("Reading photos", progress))
         taken, first = set(self.names.values()), 1
         while any(f"group {first + place}" in taken for place in range(len(groups))):
@@ -346,14 +346,14 @@ class Controller(SyncedDocument):
         return Added(len(supports) - len(there), [], there)
 
     def set_aside(self, answers: Sequence[Answer]) -> int:
-        """Note that photos are of none of the classes, in one edit; returns how many."""
+        """Record that photos belong to none of the classes, in one edit; return how many."""
         supports = [support_of(answer) for answer in answers if "key" in answer]
         self.session.set_aside(supports)
         return len(supports)
 
 
 def _part_of(progress: ShowProgress | None, first: int, count: int) -> ShowProgress | None:
-    """Progress of a part, as that of the whole."""
+    """Progress of a part, reported as progress of the whole."""
     if progress is None:
         return None
     return lambda what, done, total: progress(what, first + done, count)

@@ -16,7 +16,7 @@ from frn_tui.terminal.text import count_of
 
 
 async def relocate(controller: Controller, folder: str, progress: ShowProgress) -> tuple[int, int]:
-    """Find missing examples by content in a folder and its subfolders; return how many were found and were missing."""
+    """Find missing examples by content in a folder and its subfolders; return how many were found and missing."""
     state, missing = controller.session.state, controller.missing
     sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
     request = file_requests.RelocatePhotos(folder, sizes)

@@ -26,17 +26,17 @@ ShowProgress = Callable[[str, int, int], None]
 
 
 class Query:
-    """Queries, one photo or all of a folder, and the shown answer."""
+    """Queries (one photo or a whole folder), and the shown answer."""
 
     def __init__(
         self, engine: Engine, changed: Callable[[], None], dropped: Callable[[], Collection[str]] = frozenset
     ) -> None:
-        """`dropped` gives the paths of answers that a person took off the list."""
+        """`dropped` returns the paths of answers that the user removed from the list."""
         self._engine, self._changed, self._dropped = engine, changed, dropped
         self._answers: dict[str, Answer] = {}
-        """By path, in the order of asking."""
+        """Answers by path, in query order."""
         self.shown = ""
-        """Path of the photo on show."""
+        """Path of the shown photo."""
         self.first: dict[str, Answer] = {}
         """First answer to each photo, by path."""
         self.seen: set[str] = set()
@@ -53,20 +53,20 @@ class Query:
 
     @property
     def answer(self) -> Answer | None:
-        """The one on show."""
+        """The shown answer."""
         if self.shown in self._answers and self.shown not in self._dropped():
             return self._answers[self.shown]
         return next(iter(self.answers), None)
 
     @property
     def at(self) -> int:
-        """Place of the answer on show."""
+        """Position of the shown answer."""
         shown = self.answer
         return next((at for at, answer in enumerate(self.answers) if answer is shown), 0)
 
     @property
     def how(self) -> str:
-        """Return that photos are judged together, if they are."""
+        """Return a note if photos are classified jointly."""
         return " · classified jointly" if self.jointly else ""
 
     @property
@@ -111,7 +111,7 @@ class Query:
         return [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
 
     def _put(self, answer: Answer) -> None:
-        """Put an answer in the place of an older one to the same photo, or behind all."""
+        """Replace an older answer for the same photo, or append it."""
         if "scores" in answer:
             self.first.setdefault(answer["path"], answer)
         self._answers[answer["path"]] = answer
@@ -149,7 +149,7 @@ class Query:
 
     async def _renew(self, shown: Answer) -> None:
         fresh = await self._ask_engine([shown["path"]])
-        if self.answer is shown and fresh:  # among others the photo was judged with them
+        if self.answer is shown and fresh:  # with others, the photo was scored together with them
             self._put({**shown, "maps": fresh[0].get("maps", {})} if self.jointly and "scores" in shown else fresh[0])
             self._changed()
 

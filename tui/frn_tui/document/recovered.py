@@ -1,4 +1,4 @@
-"""Description of the unsaved work of an ended app."""
+"""Description of the unsaved work of an app that has exited."""
 
 from datetime import datetime
 

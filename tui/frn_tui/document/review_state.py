@@ -11,11 +11,11 @@ from frn_tui.terminal.text import percent
 
 UNKNOWN, UNREADABLE = "unknown", "unreadable"
 NO_CLASS = "none of the classes"
-"""Name and folder of unknown photos if a class is itself called unknown."""
+"""Name and folder of unknown photos if a class is itself called "unknown"."""
 DOUBTFUL = 0.7
-"""Lead in probability over the rival below which an answer is in doubt."""
+"""Minimum lead in probability over the rival; below it, an answer is doubtful."""
 OTHER = "none of these"
-"""Label and folder of photos that a person said are of no class."""
+"""Label and folder of photos that the user marked as none of the classes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Reviewed:
 
     answer: Answer
     verdict: str
-    """The classes' answer in a word or two."""
+    """The classifier's answer in a word or two."""
     label: str | None
-    """Class that the photo is an example of, or `OTHER`, once somebody said so."""
+    """Class that the photo is an example of, or `OTHER` if the user said so."""
     first: str | None
     """Verdict of the first answer."""
     is_seen: bool
@@ -39,7 +39,7 @@ class Reviewed:
 
     @property
     def said(self) -> str:
-        """The user's label if there is one, else the classes' verdict."""
+        """The user's label if there is one, otherwise the classifier's verdict."""
         return self.verdict if self.label is None else self.label
 
     @property
@@ -53,31 +53,31 @@ class Reviewed:
 
     @property
     def is_other(self) -> bool:
-        """Return whether a person said that the photo is of none of the classes."""
+        """Return whether the user marked the photo as none of the classes."""
         return self.label == OTHER and self.label_id is None
 
     @property
     def score(self) -> ClassScore | None:
-        """The score of the class that is named; for an unknown photo, of the likeliest."""
+        """Score of the answer's class; for an unknown photo, of the most likely one."""
         scores = self.answer.get("scores", [])
         of = self.label_id if self.label is not None else scores[0]["id"] if scores else None
         return next((score for score in scores if score["id"] == of), None)
 
     @property
     def certainty(self) -> str:
-        """The probability of the class that is said; of an unknown photo nothing, as it is of none of them."""
+        """Probability of the answer's class; nothing for an unknown photo, which belongs to none of them."""
         is_named = self.label is not None or not self.is_unknown
         return f"{self.score['probability']:.2f}" if self.score and is_named else ""
 
     @property
     def words(self) -> str:
-        """The verdict with its certainty, or with the share that is explained of an unknown photo."""
+        """The verdict with its probability or, for an unknown photo, with its explained share."""
         share = percent(self.score["explained"]) if self.score else ""
         return f"{self.said} {self.certainty or (share if self.label is None else '')}".rstrip()
 
     @property
     def is_doubtful(self) -> bool:
-        """Return whether nobody judged the photo yet, and it is unknown or its class hardly surer than the rival."""
+        """Return whether the photo has no label, and is unknown or hardly more probable than the rival class."""
         return self.is_readable and self.label is None and (self.is_unknown or margin(self.answer) < DOUBTFUL)
 
     @property
@@ -192,7 +192,7 @@ KINDS: dict[str, Callable[[Reviewed], bool]] = {
 class Arrangement:
     """Selection and order of the answers to review.
 
-    It does not follow the changes that corrections make to the answers, so stepping through them never goes back.
+    It ignores changes that corrections make to the answers, so stepping through them never goes back.
     """
 
     order: str = "original order"
@@ -224,7 +224,7 @@ class Arrangement:
         self._asked = frozenset(item.path for item in items)
 
     def follow(self, items: Sequence[Reviewed]) -> None:
-        """Arrange again only where other photos were asked about; leave out those that were dropped."""
+        """Arrange again only if different photos were classified; omit those that were removed."""
         paths = {item.path for item in items}
         if not paths <= self._asked:
             self.choose(items)

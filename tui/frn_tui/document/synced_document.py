@@ -1,4 +1,4 @@
-"""A document synchronised with the engine: classes precede queries, and edits repeat the queries."""
+"""A document synchronised with the engine: classes are sent before queries, and edits repeat the queries."""
 
 import asyncio
 import dataclasses
@@ -115,7 +115,7 @@ class SyncedDocument:
         self._changed()
 
     async def change_model(self, name: str, progress: ShowProgress | None = None) -> None:
-        """Switch to another model, as an edit that can be undone."""
+        """Switch to a different model, as an edit that can be undone."""
         async with self._opening:
             await self._open_model(name)
             self.session.replace_state(dataclasses.replace(self.session.state, model=name))
@@ -130,7 +130,7 @@ class SyncedDocument:
             yield
 
     async def find_missing(self) -> None:
-        """Find out which examples are missing."""
+        """Determine which examples are missing."""
         session = self.session
         missing = frozenset(await self.engine.call(file_requests.FindMissing(list(self._paths))))
         if session is self.session:  # otherwise they belong to another project
@@ -157,7 +157,7 @@ class SyncedDocument:
                 await self._renew_answers(state)
 
     async def rank(self) -> None:
-        """Compare the examples with all classes, part by part, as long as the classes stay the same."""
+        """Compare the examples with all classes, in batches, as long as the classes stay the same."""
         state = self.session.state
         while self.unranked and state is self._synced and state is self.session.state:
             async with self._syncing:
@@ -220,7 +220,7 @@ class SyncedDocument:
                 raise
 
     def _take_in(self, state: State) -> None:
-        """Put a state in place of this one that is as the disk has it."""
+        """Replace this state with one that is as on disk."""
         was_saved = self.session.is_saved
         self.session.amend(state)
         if was_saved:
@@ -265,7 +265,7 @@ class SyncedDocument:
 
 
 def support_of(described: Mapping[str, Any]) -> Support:
-    """The photo of an answer, or of an event of embedding."""
+    """The photo of an answer or of an embedding event."""
     return Support(Path(described["path"]), described["key"], described["size"], described["mtime_ns"])
 
 

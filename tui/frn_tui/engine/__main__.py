@@ -1,4 +1,4 @@
-"""`python -m frn_tui.engine`: sends hello first and imports large modules afterwards."""
+"""`python -m frn_tui.engine`: sends `hello` first and imports large modules afterwards."""
 
 import argparse
 import contextlib
@@ -22,8 +22,8 @@ AUTOGROUP = Path("/proc/self/autogroup")
 def main() -> None:
     """Serve the app that started this process until it closes the pipe."""
     parser = argparse.ArgumentParser(prog="python -m frn_tui.engine")
-    parser.add_argument("--log", type=Path, default=Path(os.devnull), help="What libraries print, and tracebacks.")
-    parser.add_argument("--app", type=int, default=os.getppid(), help="Process that the journal belongs to.")
+    parser.add_argument("--log", type=Path, default=Path(os.devnull), help="File for library output and tracebacks.")
+    parser.add_argument("--app", type=int, default=os.getppid(), help="Process that owns the journal.")
     options = parser.parse_args()
     send = Sender(redirect_stdout(options.log))
     send({"event": "hello", "protocol": PROTOCOL_VERSION, "pid": os.getpid()})
@@ -35,7 +35,7 @@ def main() -> None:
         from frn_tui.engine.server import Server
 
         handlers = build_handlers(options.app)
-        handlers["embed"] = after_step_back(handlers["embed"])  # until then the app waits for names of classes
+        handlers["embed"] = after_step_back(handlers["embed"])  # until then the app waits for class names
         Server(handlers, send).run(sys.stdin.buffer)
     os._exit(0)  # a thread blocked by a dead file system must not keep the process
 
@@ -59,7 +59,7 @@ def step_back() -> None:
     for thread in os.listdir(THREADS) if os.path.isdir(THREADS) else [0]:  # noqa: PTH112
         with contextlib.suppress(OSError):  # it has ended
             os.setpriority(os.PRIO_PROCESS, int(thread), os.getpriority(os.PRIO_PROCESS, int(thread)) + BEHIND)
-    if os.getsid(0) == os.getpid():  # own session: this affects no other process
+    if os.getsid(0) == os.getpid():  # its own session: this affects no other process
         with contextlib.suppress(OSError):
             AUTOGROUP.write_text(str(BEHIND))
 

@@ -17,7 +17,7 @@ class LoadedModel:
     """A model and its name."""
 
     def __init__(self, name: str, extractor: Extractor) -> None:
-        """Refuse a model that was not trained to reconstruct."""
+        """Reject a model that was not trained to reconstruct."""
         if extractor.head is None:
             raise FrnError(
                 f"{name}: was trained as {extractor.method}, but classes are enrolled by reconstruction. "
@@ -45,7 +45,7 @@ class Models:
         return self.current
 
     def open(self, request: OpenModel, job: Job) -> Model:
-        """Open a model in place of the current one, which stays open if the new one is refused."""
+        """Open a model in place of the current one, which stays open if the new one is rejected."""
         name = request.model.removesuffix(MIRROR)
         path, trusted = require_exported(name), resolve(name).shipped
         threads = max(1, cores() - 1)  # leave one core for the app

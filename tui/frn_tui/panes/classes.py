@@ -35,11 +35,11 @@ MANY = 500
 
 
 class ClassesPane(Pane):
-    """Lists the classes, one of which is chosen."""
+    """List of the classes, one of which is chosen."""
 
     @dataclass
     class Differing(Message):
-        """Photos that models name differently should be seen."""
+        """Photos on which models disagree should be shown."""
 
         paths: list[str]
 
@@ -218,7 +218,7 @@ class ClassesPane(Pane):
             self.context.say(str(outcome), severity="warning")
 
     def action_sort(self) -> None:
-        """By number, the worst first, the fewest photos first, by name."""
+        """Sort orders: by number, worst first, fewest photos first, by name."""
         orders = list(ORDERS)
         self.order = orders[(orders.index(self.order) + 1) % len(orders)]
         self.show()
@@ -227,7 +227,7 @@ class ClassesPane(Pane):
         self.context.start(self._compare)
 
     async def _compare(self) -> None:
-        """Show what each installed model makes of the classes, and take one of them."""
+        """Compare the installed models on the classes, and switch to one of them."""
         found = await self.controller.compare(list(named_extractors()), self.context.progress)
         now = self.controller.model_name
         options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
@@ -260,7 +260,7 @@ class ClassesPane(Pane):
 
 
 def _compared(score: ModelScore) -> str:
-    """A model's score in a line."""
+    """Return a model's score in one line."""
     low, high = score["interval"]
     auroc = "" if score["auroc"] is None else f"   unknown AUROC {score['auroc']:.2f}"
     right = f"{percent(score['right'] / score['photos'], 1)} right ({percent(low)} to {percent(high)})"

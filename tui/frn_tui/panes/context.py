@@ -35,7 +35,7 @@ class Context:
         """How images are drawn."""
         self.jobs = JobLine(id="jobs")
         self.lines = [self.jobs]
-        """Lines that tell what is going on: of the workspace, and of a screen over it."""
+        """Status lines: that of the workspace, and that of a screen over it."""
         self.remember: Callable[[str], None] = lambda path: None
         """Called with each project that is opened or saved."""
         self.places = Places()
@@ -64,12 +64,12 @@ class Context:
                 self.say("Cancelled")
             raise
         finally:
-            if is_told:  # the next job starts its own time, even after an unfinished one
+            if is_told:  # the next job is timed separately, even after an unfinished one
                 self._job_began = 0.0
             self._each_line(JobLine.clear)
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
-        """Apply an edit at once, because keys arrive faster than the engine follows; a refusal is shown as a message.
+        """Apply an edit at once, because keys arrive faster than the engine follows; a rejection is shown as a message.
 
         A change without effect is not an edit: it cannot be undone and must not interrupt the work of the previous
         edit.
@@ -90,7 +90,7 @@ class Context:
             self.start(self.controller.sync, group="edit")
 
     def step_back(self, *, undo: bool = True) -> str:
-        """Undo the last edit, or redo the last undone one; return the outcome in words."""
+        """Undo the last edit, or redo the last undone one; return a description of the outcome."""
         session = self.controller.session
         if not (session.can_undo if undo else session.can_redo):
             return f"nothing to {'undo' if undo else 'redo'}"
@@ -122,7 +122,7 @@ class Context:
             act(line)
 
     def say(self, text: str, *, severity: str = "information") -> None:
-        """Show a message: success beside the jobs, problems as a toast. Markup is off, as it may hold a name."""
+        """Show a message: success next to the jobs, problems as a toast. Markup is off, since it may contain a name."""
         if severity == "information":
             self._each_line(lambda line: line.say(text))
         else:
@@ -155,7 +155,7 @@ class Context:
         return bool(path.strip())
 
     async def written(self, path: str, write: Callable[..., Awaitable[object]]) -> bool:
-        """Write a file, asking before another is replaced; return whether it was written."""
+        """Write a file, asking before replacing an existing one; return whether it was written."""
         try:
             await write(path)
         except EngineError as error:

@@ -1,4 +1,4 @@
-"""What can be written out: answers, sorted photos, the classifier in several forms, a bundle. One key for all."""
+"""Everything that one key exports: answers, sorted photos, the classifier in several forms, a bundle."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ ONNX = 'run: onnxruntime.InferenceSession({path}).run(None, {{"image": uint8 pix
 
 
 class Form(NamedTuple):
-    """Something that can be written."""
+    """A form of export."""
 
     words: str
     """Description; `{size}` is the model's size in MB, `{half}` and `{quarter}` parts of it."""
     place: str
     """Proposed name."""
     how: str = ""
-    """How it is run, in a line."""
+    """How to run it, in one line."""
 
 
 ANSWERS = {
@@ -53,15 +53,15 @@ BUNDLE = Form("bundle: the project and its photos in one zip or folder", "", "op
 
 
 class Exports:
-    """Action of the key that writes things out."""
+    """Action of the export key."""
 
     def __init__(self, context: Context, answers: Callable[[], Sequence[Reviewed]], file_name: Callable[[], str]):
-        """`answers` gives those that are listed, and `file_name` the proposed name of a bundle."""
+        """`answers` returns the listed answers, and `file_name` the proposed name of a bundle."""
         self.context, self.controller = context, context.controller
         self._answers, self._file_name = answers, file_name
 
     def action_export(self) -> None:
-        """Choose a form, then its place; at the end, say how it is run."""
+        """Choose a form, then its path; at the end, show how to run it."""
         items = self._answers()
         size = self.controller.model["bytes"] / 1e6 if self.controller.model else 0.0
         forms = {**ANSWERS, **CLASSES} if items else dict(CLASSES)

@@ -35,7 +35,7 @@ class Guide(Static):
             reached = (query.at > 0, has_own, has_own and asked)
             while self._done < len(STEPS) and reached[self._done]:
                 self._done += 1
-            if has_own:  # users who are further on need no earlier step
+            if has_own:  # users who are further along need no earlier step
                 self._done = max(self._done, 2)
             self.followed = self._done == len(STEPS)
         self.display = self._begun and not self.followed

@@ -1,4 +1,4 @@
-"""One answer in large: the photo, where the class fails to explain it, and the most similar example."""
+"""One answer, enlarged: the photo, the parts that the class does not explain, and the most similar example."""
 
 from rich.text import Text
 from textual import on, work

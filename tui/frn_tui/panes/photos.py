@@ -29,7 +29,7 @@ class PhotosPane(Pane):
 
     @dataclass
     class Found(Message):
-        """A photo of some class should be shown."""
+        """A photo of a class should be shown."""
 
         class_id: int
         path: str
@@ -41,9 +41,9 @@ class PhotosPane(Pane):
         """Class whose photos are shown."""
         self.by_fit = False
         self.everywhere = ""
-        """Mark of the photos that are shown of all classes, or "differing"; empty: those of one class."""
+        """Mark of the photos shown from all classes, or "differing"; empty: photos of one class."""
         self.differing: Container[str] = ()
-        """Paths of photos that models name differently."""
+        """Paths of photos on which models disagree."""
         self._keys: dict[str, list[str]] = {}
         """Keys of the photos that are shown, by path: a file that has changed and was added again has two."""
         self.wanted_name = ""
@@ -78,7 +78,7 @@ class PhotosPane(Pane):
         self.show_selection()
 
     def _everywhere(self, mark: str) -> list[tuple[int, GalleryItem]]:
-        """Return the photos with a mark, of all classes, with the ids of those; the worst first."""
+        """Return the photos with a mark from all classes, with the class ids, worst first."""
         found = [(entry.id, item) for entry in self.controller.session.state.classes for item in self._items(entry)]
         some = [(of, item) for of, item in found if self._has(item, mark)]
         return sorted(some, key=lambda one: self._misfit(one[1]))
@@ -110,7 +110,7 @@ class PhotosPane(Pane):
         self.context.screen.show_keys()
 
     def digits(self) -> str:
-        """Return what a digit would do now."""
+        """Return what a digit key would do now."""
         count, item = len(self.gallery.selection), self.gallery.cursor_item
         if item is None:
             return ""
@@ -125,7 +125,7 @@ class PhotosPane(Pane):
             choose_class(self.context, "Move to class", self._assign)
 
     def _assign(self, target: ClassEntry) -> None:
-        """Move the selected photos to the class that was named."""
+        """Move the selected photos to the named class."""
         keys = self._selected_keys()
         if keys and (self.everywhere or (self.entry is not None and target.id != self.entry.id)):
             self.context.edit(lambda session: session.move(keys, target.id), f"moved {len(keys)} to {target.name}")
@@ -154,17 +154,17 @@ class PhotosPane(Pane):
         self.show(self.entry)
 
     def action_filter(self) -> None:
-        """Choose which photos are shown: those of the class, or those with a mark, of all classes."""
+        """Choose which photos are shown: those of the class, or those with a mark from all classes."""
         marks = ["", *(mark for mark in TITLES if mark != "differing" or self.differing)]
         options = ["all photos of the class", *(f"{TITLES[mark]}  {len(self._marked(mark))}" for mark in marks[1:])]
         self.context.ask(Choose("Show only photos", options), lambda index: self.show_everywhere(marks[index]))
 
     def action_misfits(self) -> None:
-        """Show what does not fit, of all classes; the same key again: the photos of the chosen class."""
+        """Show misfits from all classes; the same key again: the photos of the chosen class."""
         self.show_everywhere("" if self.everywhere == "outlier" else "outlier")
 
     def show_everywhere(self, mark: str) -> None:
-        """Show the photos of all classes with a mark; if it is empty, those of the chosen class."""
+        """Show the photos from all classes with a mark; if it is empty, those of the chosen class."""
         self.everywhere = mark
         self.context.screen.set_class(bool(mark), "-everywhere")
         self.show(self.entry)
@@ -172,7 +172,7 @@ class PhotosPane(Pane):
         self.gallery.focus()
 
     def action_outlier(self, step: int) -> None:
-        """Go to the next photo that does not fit, the likeliest mistakes first, whatever its class."""
+        """Go to the next misfit of any class, most likely mistakes first."""
         misfits, item = self._marked("outlier"), self.gallery.cursor_item
         paths = [path for _, path in misfits]
         if not misfits:

@@ -1,4 +1,4 @@
-"""The queried photo, and where a class fails to explain it."""
+"""The queried photo, and the parts of it that a class does not explain."""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -165,7 +165,7 @@ class PicturePane(Vertical):
         self.show()
 
     def action_texture(self) -> None:
-        """Smooth, then in the network's blocks, then these with numbers."""
+        """Draw the map smooth, then in the network's blocks, then in blocks with numbers."""
         self.smooth, self.numbers = self.numbers, not self.smooth and not self.numbers
         self.show()
 
@@ -183,7 +183,7 @@ class PicturePane(Vertical):
 
 
 def heat_of(answer: Answer, class_id: int | None, *, smooth: bool) -> Heat | None:
-    """The error map of a class, on the scale of all maps of the photo."""
+    """Return the error map of a class, on a common scale for all maps of the photo."""
     maps = answer.get("maps", {})
     if str(class_id) not in maps:
         return None

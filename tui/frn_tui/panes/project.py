@@ -26,7 +26,7 @@ class ProjectBar(Static):
 
     @dataclass
     class Picked(Message):
-        """Something was chosen to open."""
+        """A path to open was chosen."""
 
         path: str
 

@@ -52,13 +52,13 @@ class QueryPane(Judging, Arranging, Pane):
         """The rival class, the nearest example, and the position among the answers."""
         self.threshold = Threshold(context)
         self.services: list[object] = []
-        """Handlers of the review's keys that are not its own."""
+        """Handlers of the review's keys that it does not handle itself."""
         self.review_view = "grid"
         """Last view of the review, grid or list."""
         self.watched: str | None = None
         """Folder whose new photos become queries."""
         self.came = 0
-        """Photos that have come into it."""
+        """Photos that have arrived in it."""
 
     def compose(self) -> ComposeResult:
         yield self.picture
@@ -108,7 +108,7 @@ class QueryPane(Judging, Arranging, Pane):
         return lines
 
     def digits(self) -> str:
-        """Return what a digit would do now."""
+        """Return what a digit key would do now."""
         answer = self.controller.query.answer
         if answer is None or "key" not in answer:
             return ""
@@ -178,7 +178,7 @@ class QueryPane(Judging, Arranging, Pane):
 
     @on(Bars.Clicked)
     def take_bar(self, event: Bars.Clicked) -> None:
-        """Show what the class fails to explain on a click; assign the photo to it on a double click."""
+        """On a click, show the class's error map; on a double click, assign the photo to the class."""
         if event.twice and (entry := self.controller.entry(event.class_id)) is not None:
             judge(self, {entry.id: self.judged()})
         else:
@@ -203,7 +203,7 @@ class QueryPane(Judging, Arranging, Pane):
         self.context.pick("Watch a folder and classify new photos", picked)
 
     async def watch_folder(self, folder: str) -> None:
-        """Ask about photos of a folder, and of those in it, that are new or change, until it is not watched."""
+        """Classify new and changed photos in a folder and its subfolders until it is no longer watched."""
         await self.controller.engine.call(ListFolder(folder))  # raises an error if it does not exist
         try:
             await self._watch(folder)
@@ -219,7 +219,7 @@ class QueryPane(Judging, Arranging, Pane):
         while self.watched == folder:
             await asyncio.sleep(1)
             stamps = await self._stamps(folder)
-            # What has changed since the last look is still being copied; one that rests half-way is asked about again.
+            # What has changed since the last look is still being copied; one that pauses half-way is classified again.
             whole = [file for file, stamp in stamps.items() if stamp != asked.get(file) and stamp == before.get(file)]
             before = stamps
             if whole and self.watched == folder:
@@ -232,7 +232,7 @@ class QueryPane(Judging, Arranging, Pane):
         return await self.controller.engine.call(StampFiles(files)) if files else {}
 
     def action_jointly(self) -> None:
-        """Let all answers refine the classes together, or judge each photo alone again."""
+        """Let all photos refine the classes jointly, or classify each photo on its own again."""
         self.controller.query.jointly = not self.controller.query.jointly
         self.context.start(self.controller.judge_again, self.context.progress)
 

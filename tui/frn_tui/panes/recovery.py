@@ -44,7 +44,7 @@ class Recovery:
             self._written, self._failed = now, False
 
     async def keep_at_the_end(self) -> None:
-        """Write the journal when the app must exit at once, or remove it if everything is saved."""
+        """Write the journal if the app must exit at once, or remove it if everything is saved."""
         if self.controller.model is not None:
             with contextlib.suppress(EngineError, TimeoutError):
                 async with asyncio.timeout(1):

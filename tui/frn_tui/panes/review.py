@@ -27,7 +27,7 @@ from frn_tui.widgets.histogram import Histogram
 from frn_tui.widgets.jobs import JobLine
 
 SIGNS = {True: "●", False: "○"}
-"""Signs of photos that were seen, and that were not; one that a person judged has a ◆. (✓ is one that is selected.)"""
+"""Marks of photos that were seen and not seen; a labelled photo has a ◆. (✓ marks a selected one.)"""
 COLUMNS = ("answer", "prob.", "expl.", "lead", "rival", "nearest example")
 ORDERED_BY = {
     "by file": "file",
@@ -65,7 +65,7 @@ class Arranging:
     context: Context
 
     def rearranged(self) -> None:
-        """Show the answers as they are listed now."""
+        """Show the answers in their current order."""
 
     def _arrange(self, **chosen: str) -> None:
         controller = self.context.controller
@@ -77,7 +77,7 @@ class Arranging:
         self._arrange(order=orders[(orders.index(self.context.controller.arrangement.order) + 1) % len(orders)])
 
     def action_filter(self) -> None:
-        """Choose a kind of answers, or a class that they say."""
+        """Choose a kind of answer, or a predicted class."""
         items = self.context.controller.reviewed()
         counts = {kind: sum(map(is_one, items)) for kind, is_one in KINDS.items()}
         said = Counter(item.said for item in items if not item.is_unknown)
@@ -123,7 +123,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         """All results by path."""
         self._examples: dict[str, Support] = {}
         self._doubted = ""
-        """Path of the answer in doubt that `n` went to."""
+        """Path of the doubtful answer that `n` went to."""
 
     def handlers(self) -> list[object]:
         return [self, *self.services, self.gallery]
@@ -231,7 +231,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         return near.path.name if near else ""
 
     def _line(self, sign: str, *cells: str) -> str:
-        """Return a row of the table that fits beside the name."""
+        """Return the part of a table row that fits next to the name."""
         room = max(self.gallery.size.width // 2 - 2, 20)
         numbers = f"{cells[1]:>5} {cells[2]:>5}" + (f" {cells[3]:>5}" if room >= 40 else "")
         named = room - 2 - cell_len(numbers)
@@ -243,7 +243,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     @on(Gallery.SelectionChanged)
     @on(Gallery.Moved)
     def follow_cursor(self) -> None:
-        """Say all of the answer under the cursor, and what keys would do now."""
+        """Show the whole answer under the cursor, and what the keys would do now."""
         cursor = self.gallery.cursor_item
         item = self.items.get(cursor.path) if cursor else None
         near = self._examples.get(item.answer.get("nearest", "")) if item else None
@@ -272,7 +272,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         return [self.items[path].answer for path in paths if path in self.items]
 
     def advance(self) -> None:
-        """Clear the selection, or move to the next photo; from one in doubt, to the next in doubt."""
+        """Clear the selection, or move to the next photo; from a doubtful one, to the next doubtful one."""
         cursor = self.gallery.cursor_item
         if self.gallery.selection:
             self.gallery.select(())
@@ -301,7 +301,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             self.gallery.focus()
 
     def action_show(self) -> None:
-        """From the large photo to the workspace; in the grid, the gallery takes the key before."""
+        """Go from the large photo to the workspace; in the grid, the gallery handles the key first."""
         if self.is_large and (item := self.gallery.cursor_item) is not None:
             self.dismiss(item.path)
 
@@ -322,7 +322,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.context.say(f"{TABLE[name].meaning}: only in the workspace   esc: go there")
 
     def action_outlier(self, step: int) -> None:
-        """Go to the next answer that is in doubt: unknown, or hardly surer than its rival."""
+        """Go to the next doubtful answer: unknown, or hardly more probable than its rival."""
         paths = self.gallery.paths
         doubtful = [at for at, path in enumerate(paths) if self.items[path].is_doubtful]
         beyond = [at for at in doubtful if (at - self.gallery.cursor) * step > 0]

@@ -1,4 +1,4 @@
-"""Acts on answers, shared by the query pane and the review: label, set aside, drop, copy, set the threshold."""
+"""Actions on answers, shared by the query pane and the review: label, mark as none, remove, copy, set the threshold."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -32,7 +32,7 @@ class Threshold:
         return self.controller.threshold if own is None else own
 
     def set(self, value: float | None, said: str = "") -> None:
-        """Set it, and say how many answers were unknown before and are after; several keys in a row count as one."""
+        """Set it, and report how many answers were unknown before and are now; several keys in a row count as one."""
         said = said or f"unknown below {percent(self.value if value is None else value, 1)} explained"
         if self._rejected is None:
             self._rejected = self.controller.query.rejected
@@ -71,12 +71,12 @@ def typed_threshold(context: Context, text: str) -> float | Literal[False] | Non
 
 
 class Judging:
-    """Actions of the keys that judge answers: a base of the query pane and the review."""
+    """Actions of the keys that label answers; base class of the query pane and the review."""
 
     context: Context
 
     def judged(self) -> Sequence[Answer]:
-        """Return the answers that the next key is about."""
+        """Return the answers that the next key applies to."""
         raise NotImplementedError
 
     def advance(self) -> None:
@@ -100,7 +100,7 @@ class Judging:
             judge(self, by_class)
 
     def action_none_of_these(self) -> None:
-        """Say that photos are of none of the classes, in one edit."""
+        """Record that photos belong to none of the classes, in one edit."""
         known = [answer for answer in self.judged() if "key" in answer]
         photos = "" if len(known) == 1 else f"{count_of(len(known), 'photo')} "
         if known:
@@ -128,7 +128,7 @@ class Judging:
 
 
 def judge(where: Judging, by_class: Mapping[int, Sequence[Answer]]) -> None:
-    """Make photos examples of classes, given by their ids, in one edit, and go on."""
+    """Make photos examples of classes, given by their ids, in one edit, and move on."""
     context, (first, *others) = where.context, by_class
     name = f"{len(by_class)} classes" if others else display_name(context.controller.names[first], 30)
 
@@ -147,7 +147,7 @@ def judge(where: Judging, by_class: Mapping[int, Sequence[Answer]]) -> None:
 
 
 def class_of_number(context: Context, number: int) -> ClassEntry | None:
-    """Return the class with a number key, or say that there is none."""
+    """Return the class with a number key, or show that there is none."""
     classes = context.controller.session.state.classes
     if number > len(classes):
         context.say(f"no class has number {number}")

@@ -21,7 +21,7 @@ class Preferences(Protocol):
     """Errors in the settings file."""
 
     def read_keys(self) -> list[str]:
-        """Use the user's own keys as they are in their file now; return what is wrong with it."""
+        """Load the user's own keys from their file again; return the errors in it."""
 
     def set_images(self, images: str) -> None:
         """Draw images in this mode from now on."""
@@ -99,7 +99,7 @@ async def _threshold(workspace: Workspace, preferences: Preferences) -> None:
 
 async def _keys(workspace: Workspace, preferences: Preferences) -> None:
     """Choose a row of the table, then press another key for it."""
-    for trouble in preferences.troubles:  # at the start they are shown only for seconds
+    for trouble in preferences.troubles:  # on startup they are shown only for seconds
         workspace.context.say(trouble, severity="warning")
     names, own = list(BOUND), workspace.own_keys
     rows = [f"{shown(own.get(name, BOUND[name].keys)):<12} {name}: {BOUND[name].meaning}" for name in names]

@@ -46,9 +46,9 @@ FOOTERS = {
 }
 """Keys at the bottom, by the pane in focus."""
 CLASSES = 20, 70
-"""Cells that the classes may be wide."""
+"""Range of the classes' width in cells."""
 NARROWEST = 20
-"""Least width of either in percent of the width shared by photos and query."""
+"""Minimum width of either in percent of the width shared by photos and query."""
 
 
 class Workspace(KeyedScreen[None]):
@@ -162,7 +162,7 @@ class Workspace(KeyedScreen[None]):
 
     async def open_place(self, path: str) -> None:
         """Open a project, bundle or folder; anything else, or a cancelled dialogue, leaves the current one open."""
-        path = absolute(path)  # now: the next start may be in another folder
+        path = absolute(path)  # now, because the next start may be in a different folder
         found = await self.controller.scan(path)
         if found["kind"] == "project":
             await self.project_bar.open_project(path)
@@ -173,7 +173,7 @@ class Workspace(KeyedScreen[None]):
             self.context.remember(path)
             try:
                 outcome = await self.controller.open_folder(path, classes, self.context.progress)
-            except asyncio.CancelledError:  # what came stays, and counts
+            except asyncio.CancelledError:  # photos that arrived stay and count
                 self.context.start(self.controller.sync, group="edit")
                 raise
             self.classes_pane.tell_of_troubles(outcome)
@@ -199,7 +199,7 @@ class Workspace(KeyedScreen[None]):
         self.photos_pane.styles.width = f"{100 - self.query_share}fr"
 
     def action_share(self, step: int) -> None:
-        """The query less or more of the width; where classes are in focus, those: names may be long."""
+        """Make the query narrower or wider, or the classes if they have the focus: names may be long."""
         if self.focused_pane == "classes" and not self.has_class("-narrow"):
             width = self.classes_pane.outer_size.width + step
             self.classes_pane.styles.width = min(max(width, CLASSES[0]), CLASSES[1])
@@ -239,7 +239,7 @@ class Workspace(KeyedScreen[None]):
     # Keys
 
     def handlers(self) -> list[object]:
-        """Return what has actions: the pane in focus, then the others, the query before the photos."""
+        """Return the objects with actions: the focused pane, then the others, the query before the photos."""
         others = (self.query_pane, self.photos_pane, self.classes_pane)
         focused = self.panes[self._in_focus]
         return [
@@ -252,7 +252,7 @@ class Workspace(KeyedScreen[None]):
 
     @property
     def _in_focus(self) -> str:
-        """Return the pane with the focus; the event that tells of it may come later."""
+        """Return the pane with the focus; its event may arrive later."""
         return next((name for name, pane in self.panes.items() if pane.has_focus_within), self.focused_pane)
 
     def works(self, name: str) -> bool:
@@ -275,7 +275,7 @@ class Workspace(KeyedScreen[None]):
         return bool(needed.get(name, True))
 
     def show_keys(self) -> None:
-        """Show the keys that work now, and below the panes what the digits would do."""
+        """Show the keys that work now and, below the panes, what the digits would do."""
         self.query_one("#keys", Static).update(self.footer(FOOTERS[self._in_focus]))
         self.context.jobs.hint = self._digits()
 
@@ -323,7 +323,7 @@ class Workspace(KeyedScreen[None]):
         self.app.push_screen(Page("Keys", help_page(self.shown_key), classes="-beside"))
 
     def action_cancel(self) -> None:
-        """The large picture, then a selection, then a filter, then what is running."""
+        """Close the large photo, then the selection, then the filter, then cancel the running task."""
         preview = self.query_pane.picture.preview
         if self.has_class("-zoomed") or preview.zoom > 1:
             self.remove_class("-zoomed")

@@ -1,4 +1,4 @@
-"""The one table of keys (`keys.toml`), and the user's own keys from a file of the same form."""
+"""The table of all keys (`keys.toml`), and the user's own keys from a file in the same format."""
 
 import inspect
 import re
@@ -33,7 +33,7 @@ class Key:
     group: str
     keys: str
     label: str
-    """Word for the footer; empty if it is never there."""
+    """Word for the footer; empty if it is never shown there."""
     meaning: str
     action: str
 
@@ -54,7 +54,7 @@ FIXED = {key for each in TABLE.values() if each.group == "Fixed" for key in each
 
 
 def bindings() -> list[BindingType]:
-    """Return the bindings of a `KeyedScreen`, by whose names a user changes their keys."""
+    """Return the bindings of a `KeyedScreen`; users change their keys by these names."""
     # Priority: asking the focused widget takes time, and the next key may be for a dialogue.
     return [
         Binding(key.keys, f"do({name!r})", key.label, show=False, id=name, priority=True) for name, key in BOUND.items()
@@ -62,7 +62,7 @@ def bindings() -> list[BindingType]:
 
 
 class KeyedScreen(Screen[ScreenResultType]):
-    """A screen with the keys of the table: the first of its handlers that has an action runs it."""
+    """A screen with the keys of the table; the first handler that has an action runs it."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings()
     own_keys: Mapping[str, str] = {}
@@ -73,7 +73,7 @@ class KeyedScreen(Screen[ScreenResultType]):
         return [self]
 
     async def action_do(self, name: str) -> None:
-        if name not in BOUND:  # a word of the footer for a key of a list
+        if name not in BOUND:  # a footer word for a key of a list
             return
         namespace, action, parameters = actions.parse(BOUND[name].action)
         if namespace:
@@ -87,7 +87,7 @@ class KeyedScreen(Screen[ScreenResultType]):
         self.elsewhere(name)
 
     def elsewhere(self, name: str) -> None:
-        """Say that a key works on another screen."""
+        """Show that a key works on another screen."""
 
     def shown_key(self, name: str) -> str:
         """Return the first key of a row, as on a keyboard."""
@@ -146,7 +146,7 @@ def usable(wanted: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
 
 
 def change_key(name: str, key: str) -> str:
-    """Write another key into the user's file, or the usual one again if it is empty; return why not, if so."""
+    """Write a key to the user's file, or restore the default if it is empty; return the reason if that fails."""
     own = {other: keys for other, keys in read_own_keys()[0].items() if other != name}
     if bad := usable({**own, name: key} if key else own)[1]:
         return bad[0]
@@ -162,7 +162,7 @@ def change_key(name: str, key: str) -> str:
 
 
 def shown(keys: str) -> str:
-    """Return keys as written in the file, separated by two blanks: ? for question_mark."""
+    """Return keys as written in the file, separated by two spaces: ? for question_mark."""
     signs = [(key, key_to_character(key) or "") for key in keys.split(",")]
     return "  ".join(sign if sign.isprintable() and sign.strip(" ,") else key for key, sign in signs)
 

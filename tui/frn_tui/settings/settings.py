@@ -30,13 +30,13 @@ class Settings:
     bookmarks: list[str] = field(default_factory=list)
     """Bookmarked folders of the file picker."""
     guided: bool = False
-    """Whether the guide from the samples to the user's own photos was followed."""
+    """Whether the guide from the samples to the user's own photos was completed."""
     tta: str = "none"
-    """Test-time augmentation of the model to start with, "hflip" for mirror images."""
+    """Test-time augmentation for the model to start with, "hflip" for mirror images."""
     query_share: int = 50
     """Width of the query in percent of the width shared with the photos."""
     tile_width: int = 0
-    """Width of a photo tile in cells; 0 chooses it by the available space."""
+    """Width of a photo tile in cells; 0 chooses it from the available space."""
     trouble: str = ""
     """Problem with the file, which is then left unchanged."""
 
@@ -109,7 +109,7 @@ def settings_path() -> Path:
 
 
 def config_folder() -> Path:
-    """Return the folder of files that a user writes: beside the settings with $FRN_STATE, else ~/.config/frn."""
+    """Return the folder of files that a user writes: that of the settings with $FRN_STATE, otherwise ~/.config/frn."""
     if override := os.environ.get("FRN_STATE"):
         return Path(override)
     from platformdirs import user_config_path

@@ -11,7 +11,7 @@ IDLE = 2.0
 IDLE_WHILE_WORKING = 15.0
 """The same while a job is running, because the user may watch its progress."""
 MIN_SMALL_COLLECTIONS = 10
-"""Least number of small collections before a full one is worthwhile."""
+"""Minimum number of small collections before a full one is worthwhile."""
 NEVER = 1_000_000
 
 

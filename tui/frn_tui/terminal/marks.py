@@ -1,4 +1,4 @@
-"""Characters that stand for cells of an image in Kitty's protocol: see `frn_tui.terminal.pixels`."""
+"""Characters that stand for cells of an image in the Kitty protocol: see `frn_tui.terminal.pixels`."""
 
 PLACEHOLDER = "\U0010eeee"
 _MARKS = (

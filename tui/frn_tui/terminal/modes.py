@@ -1,8 +1,8 @@
 """Modes of drawing images: pixels if the terminal supports them, otherwise characters in two colours.
 
-A terminal cell is about twice as high as wide. Characters divide it into parts: half blocks show 1 x 2 pixels in their
-true colours; quadrants, sextants and octants show 2 x 2, 2 x 3 and 2 x 4 pixels in the best two colours; ASCII shows
-one grey pixel. Pixels use Kitty's protocol or Sixel (`frn_tui.terminal.pixels`).
+A terminal cell is about twice as high as it is wide. Characters divide it into parts: half blocks show 1 x 2 pixels in
+their true colours; quadrants, sextants and octants show 2 x 2, 2 x 3 and 2 x 4 pixels in the best two colours; ASCII
+shows one grey pixel. Pixels use the Kitty protocol or Sixel (`frn_tui.terminal.pixels`).
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Literal
 
 Mode = Literal["kitty", "sixel", "half", "quad", "sextant", "octant", "ascii", "none"]
 Palette = Literal["", "256", "greys"]
-"""Number of colours: all, the 256 of a terminal's table, or black, white and two greys between."""
+"""Number of colours: all, the 256 in a terminal's table, or black, white and two greys."""
 PIXELS: tuple[Mode, ...] = ("kitty", "sixel")
 """Modes that some terminals support."""
 MODES: tuple[Mode, ...] = ("half", "quad", "sextant", "octant", "ascii", "none")

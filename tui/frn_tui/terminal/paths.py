@@ -23,7 +23,7 @@ def absolute(path: str) -> str:
 def parse_paths(text: str) -> list[str]:
     """Return the paths in a text.
 
-    Each line is one path, even with blanks in it, or several if they are quoted or their blanks are escaped.
+    Each line is one path, even if it contains spaces, or several if they are quoted or their spaces are escaped.
     """
     return [path for line in text.splitlines() if line.strip() for path in _of_line(line.strip())]
 

@@ -1,6 +1,6 @@
 """Images as pixels: placeholders in the text, and the images that the terminal stores for them.
 
-In Kitty's protocol (https://sw.kovidgoyal.net/kitty/graphics-protocol/#unicode-placeholders) a character stands for a
+In the Kitty protocol (https://sw.kovidgoyal.net/kitty/graphics-protocol/#unicode-placeholders) a character stands for a
 cell of an image: its marks give the row and column, its colour the image. So an image is laid out, scrolled, covered
 and redrawn like text. Sixel has no placeholders; `frn_tui.terminal.sixel` replaces each run of placeholders by its
 pixels when the text is written.
@@ -23,7 +23,7 @@ from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import Rows, translated
 
 MAX_CELLS = len(MARKS)
-"""Most columns or rows of an image."""
+"""Maximum number of columns or rows of an image."""
 FIRST_COLOUR, COLOURS, BLOCKS = 16, 240, 254
 """Image numbers: a colour beyond the terminal's own 16, which tmux passes on unchanged, and a third mark."""
 CHUNK = 4096
@@ -70,7 +70,7 @@ class Graphics:
         """Send commands to the terminal by `write`."""
         self._write = write
         self.mode: Mode | None = None
-        """Mode in which the terminal shows pixels; None if it does not, as far as known."""
+        """Mode in which the terminal shows pixels; None if it is not known to."""
         self.cell = 10, 20
         """Width and height of a cell in pixels."""
         self.colours = 256

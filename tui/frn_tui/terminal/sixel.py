@@ -1,7 +1,7 @@
 """Sixel in place of placeholders.
 
 Textual writes any part of an image as a run of placeholders (`frn_tui.terminal.pixels`) within one row of the image.
-The run is written as blanks with the pixels of exactly these cells over them. So its surroundings stay unchanged, and
+The run is written as spaces with the pixels of exactly these cells over them. So its surroundings stay unchanged, and
 later text replaces the pixels like other text.
 """
 

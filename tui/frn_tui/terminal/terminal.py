@@ -81,7 +81,7 @@ def _read(match: re.Match[str]) -> Answered:
 def pixels_of(name: str, can: Iterable[str], *, in_tmux: bool) -> Mode | None:
     """Return how a terminal shows pixels that move with the text; None if it cannot.
 
-    tmux passes Kitty's protocol on if allowed, as part of the text. It would have to place Sixel itself, and it keeps
+    tmux passes the Kitty protocol on if allowed, as part of the text. It would have to place Sixel itself, and it keeps
     at most 20 images.
     """
     if _has_placeholders(name):
@@ -90,7 +90,7 @@ def pixels_of(name: str, can: Iterable[str], *, in_tmux: bool) -> Mode | None:
 
 
 def _has_placeholders(name: str) -> bool:
-    """Return whether a terminal has placeholders: Ghostty and Kitty 0.28 or later, not others of the protocol."""
+    """Return whether a terminal has placeholders: Ghostty and Kitty 0.28 or later, not others with the protocol."""
     if kitty := re.match(r"kitty\((\d+)\.(\d+)", name):
         return (int(kitty[1]), int(kitty[2])) >= (0, 28)
     return name.lower().startswith("ghostty")

@@ -1,4 +1,4 @@
-"""Safe display of external names, and fractions as numbers and bars."""
+"""Safe display of external names, and display of fractions as numbers and bars."""
 
 from collections.abc import Iterable
 from itertools import accumulate, islice
@@ -57,7 +57,7 @@ def count_of(count: int, what: str) -> str:
 
 
 def class_keys(names: Iterable[str], width: int) -> str:
-    """Return the digits with their classes, like "1 jay  2 owl", as many as fit into `width` cells."""
+    """Return the digits with their classes, such as "1 jay  2 owl", as many as fit into `width` cells."""
     shown: list[str] = []
     for number, name in enumerate(islice(names, 9), 1):
         shown.append(f"{number} {display_name(name, 16)}")

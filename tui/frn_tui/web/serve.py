@@ -1,7 +1,7 @@
 """The app in a browser: `frn-tui --web` serves it on this machine only.
 
 Anyone who can reach the page can read and write files as the user can. The server therefore listens on loopback only
-and refuses requests from other sites' pages in the same browser.
+and rejects requests from other sites' pages in the same browser.
 """
 
 import asyncio

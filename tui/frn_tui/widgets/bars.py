@@ -15,7 +15,7 @@ from frn_tui.terminal.text import bar, display_name, percent
 from frn_tui.widgets.dragging import Dragging
 
 DRAWN_GAUGE = 4
-"""Least height in lines at which the gauge is drawn; below, it is only given in words."""
+"""Minimum height in lines at which the gauge is drawn; below it, only its text is shown."""
 
 Part = tuple[str, str]
 """Text with its style's component class."""
@@ -103,7 +103,7 @@ class Bars(Dragging):
 
     def _bars(self, rows: Sequence[BarRow], width: int) -> list[list[Part]]:
         detailed = width >= 34
-        room = width - 8 - (6 if detailed else 0)  # width of key, blanks and probability, then of the fraction
+        room = width - 8 - (6 if detailed else 0)  # width of key, spaces and probability, then of the fraction
         longest = max((cell_len(display_name(row.name)) for row in rows), default=0)
         named = max(min(longest, max(3 * room // 5, 8), room), 0)
         rendered = max(room - named, 0)
@@ -122,7 +122,7 @@ class Bars(Dragging):
         return lines
 
     def _gauge(self, width: int) -> list[list[Part]]:
-        """Return the scale from 0 to 100 % with its mark, and the same in words."""
+        """Return the scale from 0 to 100 % with its mark, and the same as text."""
         best = max(row.explained for row in self._rows)
         mark = round(min(max(self._threshold, 0.0), 1.0) * (width - 1))
         scale = bar(best, width, rest="─")
@@ -163,6 +163,6 @@ def _scale(text: str) -> list[Part]:
 
 
 def _told_apart(share: float, limit: float) -> tuple[str, str]:
-    """Return both in percent, with a decimal if they would otherwise look equal but are not."""
+    """Return both in percent, with a decimal if they would otherwise look equal."""
     decimals = int(share != limit and percent(share) == percent(limit))
     return percent(share, decimals), percent(limit, decimals)

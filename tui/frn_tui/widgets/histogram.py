@@ -14,7 +14,7 @@ from frn_tui.terminal.text import percent
 from frn_tui.widgets.dragging import Dragging
 
 BINS = 44
-"""Most bins; more would have few photos in each."""
+"""Maximum number of bins; with more, each would have few photos."""
 LABEL = 9
 """Width in cells of the labels at the left."""
 LEVELS = " ▁▂▃▄▅▆▇█"
@@ -41,7 +41,7 @@ class Histogram(Dragging):
     _threshold, _expected = 0.0, ""
 
     def show(self, known: Sequence[float], asked: Sequence[float], threshold: float, expected: str = "") -> None:
-        """Show shares explained of the examples and of the queries, the threshold, and what to expect of it."""
+        """Show the explained shares of examples and queries, the threshold, and its expected error rates."""
         self._known, self._asked, self._threshold, self._expected = tuple(known), tuple(asked), threshold, expected
         self.refresh()
 

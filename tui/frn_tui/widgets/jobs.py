@@ -27,7 +27,7 @@ class JobLine(Static):
 
     @property
     def hint(self) -> str:
-        """What is shown while there is neither a job nor a message."""
+        """Text shown while there is neither a job nor a message."""
         return self._hint
 
     @hint.setter
@@ -44,7 +44,7 @@ class JobLine(Static):
         self.refresh()
 
     def clear(self) -> None:
-        """Remove the finished job; a message stays for its time."""
+        """Remove the finished job; a message stays until its time is up."""
         self._job = None
         self.refresh()
 
@@ -72,7 +72,7 @@ class JobLine(Static):
         return self._joined(width, what, rendered, f"{done:,}/{total:,} {100 * share:.0f} %{left}")
 
     def _joined(self, width: int, what: str, rendered: str, numbers: str) -> str:
-        """Join what fits, dropping the least important first: the hint, the bar, the end of the words."""
+        """Join what fits, dropping the least important first: the hint, the bar, the end of the text."""
         for parts in ((rendered, numbers, "esc: cancel"), (rendered, numbers), (numbers,)):
             rest = "  ".join(part for part in parts if part)
             room = width - cell_len(rest) - 2

@@ -1,4 +1,4 @@
-"""FGVC-Aircraft 2013b (Maji et al., 2013): 100 variants of 100 images, cropped to their boxes.
+"""FGVC-Aircraft 2013b (Maji et al., 2013): 100 variants with 100 images each, cropped to their boxes.
 
 A class is named by its line in variants.txt, counted from 0, as in the authors' code, since variant names contain
 slashes. Cropping also removes the copyright strip. The split follows from that number; the paper calls it random.
@@ -26,7 +26,7 @@ def plan(sources: Sources, split: str) -> Plan:
     files = below(found, "variants.txt")
     absent = [name for name in ("variants.txt", "images_box.txt", *LISTS) if name not in files]
     if absent:
-        raise FrnError(f"{sources}: lacks {' and '.join(absent)}, which FGVC-Aircraft keeps in data/")
+        raise FrnError(f"{sources}: has no {' or '.join(absent)}, which FGVC-Aircraft keeps in data/")
     number_of = {name: number for number, name in enumerate(lines(files["variants.txt"]))}
     boxes = read_boxes(files["images_box.txt"], "id xmin ymin xmax ymax")
     pairs = [(line[:7], line[8:].strip()) for name in LISTS for line in lines(files[name])]

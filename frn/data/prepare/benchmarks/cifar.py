@@ -1,6 +1,6 @@
 """CIFAR-FS (Bertinetto et al., ICLR 2019) and FC100 (Oreshkin et al., NeurIPS 2018): CIFAR-100 by class.
 
-Each class has all its 600 images. CIFAR-FS draws 64 / 16 / 20 classes; FC100 splits by super-class, 60 / 20 / 20.
+Each class keeps all its 600 images. CIFAR-FS draws 64 / 16 / 20 classes; FC100 splits by super-class, 60 / 20 / 20.
 """
 
 import io
@@ -38,7 +38,7 @@ def plan(sources: Sources, split: str, *, name: str) -> Plan:
     if missing:
         raise FrnError(
             f"{sources}: {len(missing)} of CIFAR-100's 100 classes are missing ({', '.join(missing[:3])}, ...). Pass "
-            "all parts, one --source each, or the folder with all of them."
+            "all parts, each with its own --source, or the folder with all of them."
         )
     return Plan(items, {part: (len(labels), PER_CLASS * len(labels)) for part, labels in labels_of.items()})
 
@@ -69,7 +69,7 @@ def _from_release(files: dict[str, Found], split_of: dict[str, str], sources: So
     except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
         if isinstance(error, FrnError):
             raise
-        raise FrnError(f"{sources}: is not the released CIFAR-100, or is damaged ({error})") from error
+        raise FrnError(f"{sources}: is not the released CIFAR-100 archive, or is damaged ({error})") from error
     return items
 
 

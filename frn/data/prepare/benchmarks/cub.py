@@ -1,6 +1,6 @@
 """CUB-200-2011 (Wah et al., 2011): 200 birds, cropped to their boxes (`cub-cropped`) or whole (`cub-raw`).
 
-The class split depends on the class's number. `tang` is the paper's (even numbers train). `chen` is that of "A Closer
+The number of a class determines its split. `tang` is the paper's (even numbers train). `chen` is that of "A Closer
 Look at Few-shot Classification": the same rule counted from 0, so the two share no training class. `all` tests on every
 class, for models trained elsewhere. The official split by image is not used.
 """
@@ -40,12 +40,12 @@ def plan(sources: Sources, split: str, *, cropped: bool) -> Plan:
         return Plan([_item(split, item.label, item.file, item.source) for item in ready], official)
     files = below(found, "images.txt")
     if not files:
-        raise FrnError(f"{sources}: has neither CUB's images.txt nor train/ and test/ of class folders")
+        raise FrnError(f"{sources}: has neither CUB's images.txt nor train/ and test/ folders of classes")
     paths = dict(line.split(maxsplit=1) for line in lines(files["images.txt"]))
     missing = [path for path in paths.values() if f"images/{path}" not in files]
     if missing:
         raise FrnError(
-            f"{sources}: {len(missing)} of the {len(paths)} images of images.txt are missing ({missing[0]}, ...)"
+            f"{sources}: {len(missing)} of the {len(paths)} images listed in images.txt are missing ({missing[0]}, ...)"
         )
     boxes = _boxes(files, sources) if cropped else {}
     if cropped and not paths.keys() <= boxes.keys():

@@ -39,7 +39,7 @@ class SampledSplit:
 
     @property
     def options(self) -> dict[str, object]:
-        """Options that two calls must share to prepare the same data set."""
+        """Options that must agree for two calls to prepare the same data set."""
         val, test = self.shares
         options: dict[str, object] = {"val": val, "test": test, "seed": self.seed or 0}
         return {**options, "drawn": True} if self.asked_for else options
@@ -48,8 +48,8 @@ class SampledSplit:
 def plan(sources: Sources, split: SampledSplit) -> Plan:
     """Use the splits that folder names above the class folders define, or draw classes if there are fewer than two.
 
-    A requested draw ignores the names. Raises FrnError if an image is not in a class folder, or only some images have a
-    split.
+    If a random split is requested, names are ignored. Raises FrnError if an image is not in a class folder, or only
+    some images have a split.
     """
     found = sources.images()
     bare = [image for image in found if len(image.parts) < 3]
@@ -60,7 +60,7 @@ def plan(sources: Sources, split: SampledSplit) -> Plan:
     if named and None in by_name.values():
         without = next("/".join(parts) for parts, part in by_name.items() if part is None)
         raise FrnError(
-            f"{without}: is not in a split, but other folders are ({', '.join(named)}). Rename it, or split the "
+            f"{without}: is not in a split, but other images are ({', '.join(named)}). Rename it, or split the "
             "classes with --val and --test."
         )
     if len(named) > 1:

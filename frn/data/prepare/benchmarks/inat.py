@@ -1,7 +1,7 @@
 """meta-iNat and tiered meta-iNat (Wertheimer and Hariharan, CVPR 2019), from iNaturalist 2017's boxed images.
 
-A class is a category with 50 to 1000 boxed images, named by its id. Every image is squashed to 84 x 84. Neither
-benchmark has a validation split.
+A class is a category with 50 to 1000 boxed images, named by its id. Every image is resized to 84 x 84, ignoring its
+aspect ratio. Neither benchmark has a validation split.
 """
 
 import json
@@ -37,7 +37,9 @@ def plan(sources: Sources, split: str, *, tiered: bool) -> Plan:
         return Plan(ready, official)
     file = next((file for file in found if file.parts[-1] == ANNOTATIONS), None)
     if file is None:
-        raise FrnError(f"{sources}: has no {ANNOTATIONS}; pass the archive of images and this file, one --source each")
+        raise FrnError(
+            f"{sources}: has no {ANNOTATIONS}; pass the image archive and this file, each with its own --source"
+        )
     try:
         everything = json.loads(file.read(MAX_ANNOTATIONS))
         images_of = _images_by_category(everything)

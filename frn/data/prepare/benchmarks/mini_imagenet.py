@@ -1,4 +1,4 @@
-"""mini-ImageNet (Vinyals et al., 2016) with Ravi and Larochelle's split: 100 classes of 600 original images.
+"""mini-ImageNet (Vinyals et al., 2016) with Ravi and Larochelle's split: 100 classes with 600 original images each.
 
 Images are named by class and rank: n0153282900000005.jpg is the fifth of ImageNet's training folder n01532829, sorted
 by the number in the file name. The data set can therefore be made from ImageNet itself, with the same file names.
@@ -60,7 +60,7 @@ def _listed(lists: dict[str, Found]) -> Iterable[tuple[str, str, str]]:
         for row in csv.DictReader(lines(file)):
             name, label = row.get("filename") or "", row.get("label") or ""
             if not NAMED.fullmatch(name) or not re.fullmatch(r"n\d{8}", label):
-                raise FrnError(f"{file.where}: {row} is not a row of filename,label (n0153282900000005.jpg,n01532829)")
+                raise FrnError(f"{file.where}: {row} is not a filename,label row (n0153282900000005.jpg,n01532829)")
             yield split, label, name
 
 

@@ -1,8 +1,8 @@
-"""Omniglot (Lake et al., Science 2015): 20 drawings of each character; a class is an alphabet's character.
+"""Omniglot (Lake et al., Science 2015): 20 drawings of each character; a class is one character of an alphabet.
 
-Two protocols are in use, so state the protocol with a result. `lake` tests on the characters of images_evaluation and
-validates on the last fifth of the background's alphabets. `vinyals` (Matching Networks) has 1028 / 172 / 423
-characters, each rotated by 0, 90, 180 and 270 degrees into four classes.
+Two protocols are in use, so state the protocol with every result. `lake` tests on the characters of images_evaluation
+and validates on the last fifth of the background's alphabets. `vinyals` (Matching Networks) has 1028 / 172 / 423
+characters; the rotations by 0, 90, 180 and 270 degrees are separate classes.
 """
 
 import re

@@ -37,7 +37,7 @@ def plan(sources: Sources, split: str) -> Plan:
     needed = [f"{part}_{what}.pkl" for part in SPLITS for what in ("images_png", "labels")]
     absent = [name for name in needed if name not in files]
     if absent:
-        raise FrnError(f"{sources}: lacks {' and '.join(absent)}")
+        raise FrnError(f"{sources}: has no {' or '.join(absent)}")
     load = lru_cache(maxsize=1)(_load)  # one split's images at a time
     items = []
     for place, part in enumerate(SPLITS):
@@ -80,7 +80,7 @@ def plan_class_folders(sources: Sources, split: str) -> Plan:
     ready = ready_made(sources.files(), "tiered_imagenet", "tiered-ImageNet_DeepEMD")
     if not ready:
         raise FrnError(
-            f"{sources}: has no train/, val/ and test/ of class folders, as in DeepEMD's tiered_imagenet.tar"
+            f"{sources}: has no train/, val/ and test/ folders of classes, as in DeepEMD's tiered_imagenet.tar"
         )
     return Plan(ready, CLASSES, alike=OFFICIAL)
 

@@ -61,7 +61,7 @@ def test_child_answers_repeatedly_until_it_is_killed(child: SandboxedWorker) -> 
     with pytest.raises(WorkerKilledError, match="took more than 256 MiB of memory"):
         child.ask({"do": "take", "bytes": 400 << 20}, [], 60)
     assert echo(child) == first
-    with pytest.raises(WorkerKilledError, match="ended without an answer"):
+    with pytest.raises(WorkerKilledError, match="exited without an answer"):
         child.ask({"do": "crash"}, [], 60)
     second = echo(child)
     began = time.monotonic()

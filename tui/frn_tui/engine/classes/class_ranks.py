@@ -18,7 +18,7 @@ from frn_tui.engine.worker_queues import Check
 BLOCK = 64 << 20
 """Bytes of d x d matrices at a time, for examples and for classes."""
 MAX_OPERATIONS = 6e9
-"""Most multiplications per call, under a second; further pairs wait for the next call."""
+"""Maximum number of multiplications per call, under a second; further pairs wait for the next call."""
 
 Group = tuple[str, ...]
 Places = NDArray[np.intp]

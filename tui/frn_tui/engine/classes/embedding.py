@@ -31,7 +31,7 @@ class Embedding:
         """Perceptual hashes of all images that were embedded or found, by the same keys."""
 
     def embed(self, request: EmbedImages, job: Job) -> None:
-        """Embed files; each gets an event with its key, or why it cannot be used."""
+        """Embed files; each gets an event with its key, or the reason why it cannot be used."""
         paths = request.paths
         for done, (name, outcome) in enumerate(self.read(job, paths), 1):
             job.event("embedded", describe(name, outcome))

@@ -73,7 +73,7 @@ class Classes:
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
-        """Class and place in it of every example, by content key."""
+        """Class of every example and its index there, by content key."""
         return {key: (place, row) for place, entry in enumerate(self.entries) for row, key in enumerate(keys_of(entry))}
 
     def own_errors(self, key: str) -> tuple[int, Array] | None:
@@ -84,7 +84,7 @@ class Classes:
         return place, self.members[place].own_errors[row]
 
     def distances(self, keys: Sequence[str], maps: Maps) -> Array:
-        """Return distances (q, way) of photos (q, r, d) from the classes; of examples, without themselves."""
+        """Return distances (q, way) from photos (q, r, d) to the classes; for examples, by leave-one-out."""
         labels = [self._places[key][0] if key in self._places else None for key in keys]
         counts = [len(entry.supports) for entry in self.entries]
         return without_itself(self.bank.centres.distance(maps), labels, counts)
@@ -103,10 +103,10 @@ class EnrolledClasses:
         self._class_errors = ClassErrors()
         self._current: Classes | None = None
         self.kept_head: object = None
-        """What the open project says of the head; it is used while the classes are the project's."""
+        """The head stored in the open project; it is used as long as the classes are the project's."""
 
     def head_document(self, state: State) -> object:
-        """Return what a project with these classes says of the head; None if other classes are in use."""
+        """Return the head to store in a project with these classes; None if different classes are in use."""
         current = self._current
         if current is None or _groups(current.entries) != [keys_of(entry) for entry in state.classes if entry.supports]:
             return None
@@ -245,7 +245,7 @@ def _calibrate(
 ) -> Calibration:
     """The rule for unknown photos, from errors (n, way) of all examples under all classes.
 
-    `others` is the familiarity of photos that are of none of them.
+    `others` is the familiarity of photos that belong to none of them.
     """
     keys = [(label, key) for label, group in enumerate(groups) for key in group]
     owns = [own.mean() for member in members for own in member.own_errors]
@@ -264,7 +264,7 @@ def _calibrate(
 
 
 def _familiarity(classes: Sequence[EnrolledClass], others: Sequence[Maps]) -> Shares:
-    """How familiar photos (n, r, d) are to the classes, (n,)."""
+    """Return how familiar photos (n, r, d) are to the classes, (n,)."""
     if not classes or not others:
         return np.zeros(0)
     photos, scorer = np.stack(others), ClassScorer(classes)

@@ -40,7 +40,7 @@ class Queries:
         """Hash of their model."""
 
     def query(self, request: AskClasses, job: Job) -> None:
-        """Classify photos; an unreadable one is answered with the reason, and the others continue."""
+        """Classify photos; an unreadable one gets the reason as its answer, and the others continue."""
         paths = request.paths
         classes = self._classes.current
         read = self._embedding.read(job, paths)
@@ -58,9 +58,9 @@ class Queries:
     def _answers(
         self, classes: Classes, found: Sequence[Found], *, with_maps: bool, jointly: bool
     ) -> Iterator[dict[str, object]]:
-        """Score photos together, (q, r, d): one product for all is several times as fast as one each.
+        """Score photos together, (q, r, d): one product for all is several times faster than one product each.
 
-        If `jointly`, they refine the classes first; whether they are unknown is left to the errors before.
+        If `jointly`, they refine the classes first; whether they are unknown depends on the errors before that.
         """
         if not found:
             return
@@ -71,7 +71,7 @@ class Queries:
         else:
             errors = classes.bank.class_error(maps).astype(np.float64)
         for row, each in enumerate(found):
-            if own := classes.own_errors(each.key):  # judge an example without itself
+            if own := classes.own_errors(each.key):  # score an example by leave-one-out
                 errors[row, own[0]] = own[1].mean()
                 if with_maps:
                     location_errors[row, :, own[0]] = own[1]
@@ -80,7 +80,7 @@ class Queries:
         known = shares.max(1) >= thresholds
         chances = probabilities(errors, classes.head.gamma)
         fresh = [row for row, each in enumerate(found) if jointly and classes.own_errors(each.key) is None]
-        if fresh:  # examples are judged as before
+        if fresh:  # examples are scored as before
             pools = [np.stack([self._maps(key) for key in keys_of(entry)]) for entry in classes.entries]
             errors[fresh], gamma = refine(errors[fresh], pools, maps[fresh], classes.head)
             chances[fresh] = probabilities(errors[fresh], gamma)
@@ -103,7 +103,7 @@ class Queries:
             yield answer
 
     def _nearest(self, entry: ClassEntry, found: Found) -> str:
-        """Key of the other example of a class whose features, averaged over locations, point most nearly its way."""
+        """Key of the example of a class whose location-averaged features are most similar in direction."""
         keys = [key for key in keys_of(entry) if key != found.key and self._direction(key) is not None]
         if not keys:
             return ""

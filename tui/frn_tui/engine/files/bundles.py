@@ -71,7 +71,7 @@ class Bundles:
 def unpack(request: UnpackBundle, job: Job) -> str:
     """Unpack a bundle's project, photos and model, completely or not at all; other entries are ignored.
 
-    Raises FrnError if it is not a bundle, or leads out of its folder.
+    Raises FrnError if it is not a bundle, or has paths that lead out of its folder.
     """
     folder = Path(request.folder)
     if folder.exists():
@@ -151,11 +151,11 @@ def _check(archive: zipfile.ZipFile, path: Path, folder: Path) -> PurePosixPath:
     """Return the project in a bundle, after checking its size."""
     projects = [PurePosixPath(name) for name in archive.namelist() if is_project(Path(name))]
     if len(projects) != 1 or len(projects[0].parts) > 2:
-        raise FrnError(f"{path}: is not a bundle: it should hold one project ({SUFFIX}), not {len(projects)}")
+        raise FrnError(f"{path}: is not a bundle: it should contain one project ({SUFFIX}), not {len(projects)}")
     limits = Limits(path, path.stat().st_size)
     for member in archive.infolist():
         limits.check(member.filename, member.file_size)
     free = shutil.disk_usage(folder).free
     if limits.size > free:
-        raise FrnError(f"{path}: needs {limits.size >> 20:,} MiB; {folder} has {free >> 20:,} MiB free")
+        raise FrnError(f"{path}: needs {limits.size >> 20:,} MiB, but {folder} has {free >> 20:,} MiB free")
     return projects[0]

@@ -82,7 +82,7 @@ def _lock_of(path: Path) -> Lock:
 
 
 def _is_left(path: Path) -> bool:
-    """Return whether the app of a journal is gone. Its engine, which has the lock, may take a moment longer."""
+    """Return whether the app that owns a journal has exited. Its engine, which has the lock, may take longer."""
     lock, until = _lock_of(path), time.monotonic() + PATIENCE
     with contextlib.suppress(OSError):
         while not lock.acquire():
@@ -94,14 +94,14 @@ def _is_left(path: Path) -> bool:
 
 
 def _runs(process: str) -> bool:
-    """Return whether a process runs, as far as the system tells."""
+    """Return whether a process is running, as far as the system tells."""
     if os.name == "nt" or not process.isdecimal():
         return True
     try:
         os.kill(int(process), 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it is another user's
+    except OSError:  # it belongs to another user
         return True
     return True
 

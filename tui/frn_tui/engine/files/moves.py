@@ -1,4 +1,4 @@
-"""Journals of moved photos: one file of JSON lines per move action, for undo, users and recovery after a kill.
+"""Journals of moved photos: one file of JSON lines per move action, for undo, users and crash recovery.
 
 The files are in `moved/` of the state folder (`$FRN_STATE`, on Linux `~/.local/state/frn`). Before a photo is moved, a
 line records both paths; a second line records the outcome:

@@ -1,4 +1,4 @@
-"""Placing photos without overwriting: an existing file is never replaced, and a kill leaves every photo whole."""
+"""Placing photos without overwriting: an existing file is never replaced, and photos survive if the app is killed."""
 
 import contextlib
 import ctypes
@@ -128,7 +128,7 @@ def is_same_photo(path: Path, other: Path) -> bool:
 def remove_twin(path: Path, twin: Path) -> None:
     """Remove a file that has an identical twin, after syncing the twin to the disk.
 
-    Raises OSError if they differ by now.
+    Raises OSError if they now differ.
     """
     descriptor = os.open(twin, os.O_RDONLY)
     try:

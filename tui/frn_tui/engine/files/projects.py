@@ -22,7 +22,7 @@ from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
 CALIBRATED = 200
-"""Most examples that int8 is calibrated on."""
+"""Maximum number of examples on which int8 is calibrated."""
 
 
 class Projects:

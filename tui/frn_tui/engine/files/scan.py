@@ -1,4 +1,4 @@
-"""Content of a path: an image, a folder of images or of class folders, a project; and lists for a file picker."""
+"""Contents of a path: an image, a folder of images or of class folders, a project; and lists for a file picker."""
 
 import os
 import stat
@@ -30,13 +30,13 @@ from frn_tui.terminal.paths import absolute, natural_order
 
 ORDER = ("folder", "image", "project", "bundle", "table", "model")
 MAX_FOLDERS = 5_000
-"""Most folders below a folder to list."""
+"""Maximum number of subfolders to list."""
 MAX_COUNTED, LISTED = 20_000, 40
-"""Most photos to count and most folders to name in a preview of a folder."""
+"""Maximum numbers of photos to count and folders to name in a preview of a folder."""
 
 
 def scan(request: ScanPath, job: Job) -> Found:
-    """Return the content of a path; in a folder of folders, each is a class with all images below it."""
+    """Return the contents of a path; in a folder of folders, each is a class with all images below it."""
     if not request.path.strip():
         return _nothing("no path given")
     path = absolute(request.path)
@@ -119,7 +119,7 @@ def scan_folder(root: str, check: Check) -> Found:
         return {"kind": "folder", "files": sorted(files, key=natural_order), "classes": {}}
     if not folders:
         return _nothing(f"{root}: has no images")
-    return _nothing(f"{root}: contains no images, nor do its folders ({', '.join(names[:8])})")
+    return _nothing(f"{root}: contains no images, and neither do its folders ({', '.join(names[:8])})")
 
 
 def look_inside(request: LookInside, job: Job) -> Inside:

@@ -51,7 +51,7 @@ def move_photos(request: MovePhotos, job: Job) -> SortedPhotos:
 
 
 def settle_moves(request: SettleMoves, job: Job) -> SortedPhotos:
-    """Finish the moves of killed programs."""
+    """Finish moves that killed programs left incomplete."""
     places, failed = settle_all()
     return SortedPhotos(places=places, failed=failed, twins=[], journal="")
 

@@ -1,4 +1,4 @@
-"""Pixels in terminal formats: RGB for Kitty's protocol, Sixel by rows of cells."""
+"""Pixels in terminal formats: RGB for the Kitty protocol, Sixel by rows of cells."""
 
 import base64
 import zlib
@@ -20,11 +20,11 @@ BAND = 6
 EMPTY = 63
 """Sixel character without any pixel; each pixel adds its bit."""
 LEAD, GAP, SHORTEST_RUN = 5, 5, 4
-"""Bytes of a separator with a colour, like `$#255`, and of a gap, like `!959?`; least length of a shorter run."""
+"""Bytes of a separator with a colour, like `$#255`, and of a gap, like `!959?`; minimum length of a shorter run."""
 AT_ONCE = 1 << 15
 """Number of pixels written at once, chosen to keep the data in the processor's cache."""
 PIXELS_OF_A_COLOUR, FEWEST = 300, 64
-"""Pixels per colour and least number of colours: a tile needs fewer than a large image and is then faster."""
+"""Pixels per colour and minimum number of colours: a tile needs fewer than a large image and is then faster."""
 TOUCHING = 1e-6
 """Fraction of a side within which a part counts as reaching it."""
 LINE = 2
@@ -37,7 +37,7 @@ def kitty_data(pixels: Pixels) -> str:
 
 
 def sixel_rows(pixels: Pixels, rows: int, cell_width: int, colours: int) -> Iterator[list[str]]:
-    """Yield an image (h, w, 3) as rows of cells, each in pieces: see `frn_tui.terminal.sixel.Rows`."""
+    """Yield an image (h, w, 3) as rows of cells, each in pieces; see `frn_tui.terminal.sixel.Rows`."""
     height, width = pixels.shape[:2]
     few = max(height * width // PIXELS_OF_A_COLOUR, FEWEST)
     rendered = Image.fromarray(pixels).quantize(min(colours, few), Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)

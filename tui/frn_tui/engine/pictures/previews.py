@@ -20,7 +20,7 @@ from frn_tui.terminal.modes import PARTS, PIXELS
 from frn_tui.terminal.rendered_picture import Picture
 
 MAX_CELLS = 1024
-"""Most columns or rows of an image."""
+"""Maximum number of columns or rows of an image."""
 MAX_ZOOM = 64
 MAX_CELL = 64
 """Largest side of a cell in pixels."""
@@ -48,13 +48,13 @@ class Previews:
     def render(self, request: RenderPreview, job: Job) -> Picture:
         room = request.columns, request.rows
         if not all(1 <= side <= MAX_CELLS for side in room):
-            raise FrnError(f"preview: columns and rows should be whole numbers from 1 to {MAX_CELLS}, not {room}")
+            raise FrnError(f"preview: columns and rows must be whole numbers from 1 to {MAX_CELLS}, not {room}")
         if (request.mode not in PARTS and request.mode not in PIXELS) or request.mode == "none":
             raise FrnError(f"preview: unknown drawing mode {request.mode!r}")
         if not 1 <= request.zoom <= MAX_ZOOM:
-            raise FrnError(f"preview: the zoom should be from 1 to {MAX_ZOOM}, not {request.zoom}")
+            raise FrnError(f"preview: the zoom must be from 1 to {MAX_ZOOM}, not {request.zoom}")
         if len(request.cell) != 2 or not all(1 <= side <= MAX_CELL for side in request.cell):
-            raise FrnError(f"preview: a cell's sides should be from 1 to {MAX_CELL} pixels, not {request.cell}")
+            raise FrnError(f"preview: a cell's sides must be from 1 to {MAX_CELL} pixels, not {request.cell}")
         across, down = PARTS.get(request.mode, request.cell)
         photo = self._photos.get(request.path, round(max(room[0] * across, room[1] * down) * request.zoom))
         job.check()

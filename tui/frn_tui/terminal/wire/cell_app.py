@@ -14,9 +14,9 @@ from frn_tui.terminal.wire.cell_buffer import CellBuffer
 PING = "\x1b[5n"
 """Status query to the terminal, which answers once it has processed all earlier output."""
 SMALLEST, LARGEST = 2_000, 1 << 20
-"""Most bytes of images that may be unconfirmed."""
+"""Maximum number of image bytes that may be unconfirmed."""
 QUICK, PATIENCE = 0.1, 1.0
-"""Seconds within which a terminal must answer before it gets more, and after which it counts as silent."""
+"""Seconds for which output waits for a terminal's answer, and after which it counts as silent."""
 
 
 class CellApp(App[None]):

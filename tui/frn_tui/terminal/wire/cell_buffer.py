@@ -139,7 +139,7 @@ def _rendered(cells: list[Cell], color_system: ColorSystem) -> str:
         if style is not before and style != before:
             before, codes = style, _codes(style, color_system)
             new = [code for code, old in zip(codes, was, strict=True) if code != old]
-            if codes[0] != was[0] or "" in new:  # only a reset takes back an attribute or a colour
+            if codes[0] != was[0] or "" in new:  # only a reset removes an attribute or a colour
                 new = ["0", *filter(None, codes)]
             parts.append(f"\x1b[{';'.join(new)}m" if new else "")
             was = codes

@@ -31,7 +31,7 @@ class InputQueue:
         self._worker: asyncio.Task[None] | None = None
 
     async def put(self, event: events.Event) -> None:
-        """Handle an event: at once if no other is in progress, otherwise in its turn."""
+        """Handle an event: at once if no other is in progress, otherwise in order."""
         if self._worker is not None and not self._worker.done():
             self._waiting.append(event)
             return
@@ -41,7 +41,7 @@ class InputQueue:
     async def _work(self) -> None:
         await self._settle()
         while self._waiting and self._app.screen_stack:
-            with self._app.batch_update():  # nobody sees the screens between keys that were sent together
+            with self._app.batch_update():  # screens between keys that were sent together are never seen
                 until = monotonic() + FRAME
                 while self._waiting and self._app.screen_stack and monotonic() < until:
                     self._app.call_later(self._handle, self._waiting.popleft())

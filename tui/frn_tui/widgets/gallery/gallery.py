@@ -27,7 +27,7 @@ __all__ = ["Gallery", "GalleryItem", "View"]
 
 View = Literal["grid", "list"]
 THUMBNAIL = Size(7, 3)
-"""Size in cells of the image beside a row of a list."""
+"""Size in cells of the image next to a row of a list."""
 SMALLEST = 6
 """Smallest width of a tile in cells."""
 
@@ -62,7 +62,7 @@ class Gallery(ScrollView, can_focus=True):
     cursor: reactive[int] = reactive(0, init=False)
     """Index of the item under the cursor."""
     tile_width: reactive[int] = reactive(0, init=False)
-    """Approximate width of a tile in cells; 0 chooses it by the available space."""
+    """Approximate width of a tile in cells; 0 chooses it from the available space."""
 
     @dataclass
     class Want(Message):

@@ -24,9 +24,9 @@ NO_PICTURE = ("broken", "missing")
 SHORTEST_NAME = 12
 """Cells reserved for a name beside a long note."""
 CACHED_PICTURES = 512
-"""Most images in memory."""
+"""Maximum number of images in memory."""
 CACHED_CELLS = 1 << 16
-"""Most cells of drawn images to keep."""
+"""Maximum number of cells of drawn images to keep."""
 
 GLYPHS = {"cursor": "›", "selected": "✓", "broken": "⚠", "missing": "?", "near": "≈", "outlier": "!", "": ""}
 ASCII_GLYPHS = {"cursor": ">", "selected": "*", "broken": "x", "missing": "?", "near": "~", "outlier": "!", "": ""}
