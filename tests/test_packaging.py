@@ -77,7 +77,7 @@ def test_the_licence_file_lists_terms_for_every_shipped_model() -> None:
     assert [name for name in shipped_models() if name not in terms] == []
 
 
-def test_continuous_integration_is_pinned_by_content() -> None:
+def test_ci_actions_are_pinned_by_hash() -> None:
     text = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
     assert [use for use in re.findall(r"uses: (\S+)", text) if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", use)] == []
     base = re.search(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)

@@ -24,7 +24,7 @@ class Backbone(nn.Module):
     """Whether the backbone keeps its last pooling."""
 
     def grid(self, size: int) -> tuple[int, int]:
-        """Return height and width of the feature map of a square image of `size` pixels."""
+        """Return the height and width of the feature map of a square image of `size` pixels."""
         side = size // self.stride
         return side, side
 

@@ -30,7 +30,7 @@ class Several(Backbone):
         return torch.cat([network(images) for network in self.networks], 1)
 
     def grid(self, size: int) -> tuple[int, int]:
-        """Return height and width of the feature map of a square image of `size` pixels."""
+        """Return the height and width of the feature map of a square image of `size` pixels."""
         return self._first.grid(size)
 
 
@@ -86,5 +86,5 @@ class Stages(Backbone):
         return torch.cat(list(packed), 1)
 
     def grid(self, size: int) -> tuple[int, int]:
-        """Return height and width of the feature map of a square image of `size` pixels."""
+        """Return the height and width of the feature map of a square image of `size` pixels."""
         return self.network.grid(size)

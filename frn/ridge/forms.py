@@ -14,7 +14,7 @@ def whitened_pays(p: int, d: int) -> bool:
 
 
 def moments_pay(way: int, p: int, queries: int, r: int, d: int) -> bool:
-    """Return whether second moments of `queries` maps take less work than their locations one by one."""
+    """Return whether the second moments of `queries` maps take less work than their locations one by one."""
     n = queries * r
     by_location = n * way * (p * (p + d) if whitened_pays(p, d) else d * d)
     return 2 * d**2 * (n + queries * way) + way * d**3 < by_location

@@ -34,7 +34,7 @@ FREE_BYTES, MAX_RATIO = 1 << 30, 50
 MAX_READ = 64 << 20
 """Maximum bytes that listing a tar may read at once, because a name or header may claim any length."""
 MAX_DIRECTORY, DIRECTORY_SHARE = 8 << 20, 3
-"""Bytes allowed for the entry list of any zip; a longer list may take the zip's size divided by the second number."""
+"""Maximum bytes of a zip's entry list: the first number, or the zip's size divided by the second if that is more."""
 
 _END, _END_64, _IS_64 = b"PK\x05\x06", b"PK\x06\x06", 0xFFFFFFFF
 

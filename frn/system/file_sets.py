@@ -31,7 +31,7 @@ def new_folder(path: Path, *, give_up_after: float = GIVE_UP_AFTER) -> Iterator[
     with _at_work(path, give_up_after) as new:
         yield new
         if path.exists() and any(path.iterdir()):
-            raise FrnError(f"{path}: already exists. Give a folder that does not exist.", code="exists")
+            raise FrnError(f"{path}: already exists. Choose a folder that does not exist yet.", code="exists")
         sync_tree(new)
         os.rename(new, path)  # noqa: PTH104
 

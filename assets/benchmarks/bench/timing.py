@@ -19,7 +19,7 @@ SETTLING_SECONDS = TIMED_SECONDS = 0.01
 def take_turns(
     contestants: Mapping[str, Callable[[], object]], *, rounds: int | None, gradients: bool = False
 ) -> dict[str, float]:
-    """Return the median milliseconds of each contestant.
+    """Return the median time of each candidate, in milliseconds.
 
     Args:
         contestants: functions to run, by name.
@@ -67,7 +67,7 @@ ROUNDS = 5
 
 
 def peak_rate(device: torch.device, dtype: torch.dtype, sides: Sequence[int] | None = None) -> float:
-    """Return the operations per second (two per multiplication) of the fastest of a few square products."""
+    """Return the FLOP/s (two per multiply-add) of the fastest of several square matrix products."""
     return max(_rate(device, dtype, side) for side in sides or SIDES[device.type])
 
 

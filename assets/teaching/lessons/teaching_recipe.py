@@ -46,7 +46,7 @@ class TeachingRecipe:
     episode_shares: tuple[float, ...] = (0.24, 0.19, 0.24, 0.22, 0.11)
     """Probability that an episode is drawn from each labelled data set."""
     photo_shares: tuple[float, ...] = (0.04, 0.04, 0.04, 0.25, 0.04)
-    """Fractions of the batch from the labelled data sets; unlabelled ones share the rest by the root of their sizes."""
+    """Fractions of the batch from the labelled data sets; the others share the rest by root of size."""
     epochs: int = 32
     steps: int = 100
     """Steps per epoch."""

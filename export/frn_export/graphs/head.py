@@ -84,7 +84,7 @@ def _dual(rho: float) -> onnx.GraphProto:
 def _by_moments(rho: float) -> onnx.GraphProto:
     """Build Eq. 10, p > d: <Q^T Q / r, B^2> with B = (1 - rho) I + rho lam (S^T S + lam I)^-1."""
     graph = GraphBuilder("moments_")
-    # No Transpose and MatMul: onnxruntime 1.17 fuses the two, and lacks the fused product for doubles.
+    # No Transpose before MatMul: onnxruntime 1.17 fuses them, but has no fused kernel for doubles.
     gram = graph.node("Einsum", "pool", "pool", equation="wpd,wpe->wde")
     identity = _identity(graph, "pool", 2)
     root = _inverse_root(graph, gram, identity)

@@ -37,7 +37,8 @@ def prepare_help(commands: Mapping[str, Any]) -> None:
 def show_help(
     context: typer.Context,
     topic: Annotated[
-        list[str] | None, typer.Argument(help="A command, a topic, or `json` and a command.", show_default=False)
+        list[str] | None,
+        typer.Argument(help="A command, a topic, or `json` followed by a command.", show_default=False),
     ] = None,
 ) -> None:
     """Explain a command or a topic: exit-codes, json, environment, defaults, completion."""

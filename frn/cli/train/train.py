@@ -109,7 +109,7 @@ def finetune(
     config: options.RunConfig = None,
     wants: FormatName = "table",
 ) -> None:
-    """Adapt a model to your photos in a few minutes. You need at least ten classes of ten photos.
+    """Adapt a model to your photos in a few minutes. You need at least ten classes with ten photos each.
 
     A quarter of the classes is held out for validation, unless the folder has train/ and val/. On the validation
     classes, the result is never worse than the starting model.

@@ -134,7 +134,7 @@ def test_folder_is_enrolled_corrected_saved_and_exported(
     drive_real(again, tmp_path / "m.frn.json")
 
 
-def test_creating_classes_can_be_undone_to_the_start(moths_folder: Path, lines: Lines, drive_real: DriveReal) -> None:
+def test_every_created_class_can_be_undone(moths_folder: Path, lines: Lines, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         await driver.keys("A")

@@ -339,5 +339,5 @@ def test_only_messages_go_to_the_pipe_and_everything_else_to_the_log(tmp_path: P
     subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
     assert log.stat().st_size == (1 << 20) + 7
     subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
-    assert log.read_bytes() == b"one two"  # restarted above a mebibyte
+    assert log.read_bytes() == b"one two"  # the log is restarted once it exceeds 1 MiB
     assert log.stat().st_mode & 0o777 == 0o600

@@ -75,7 +75,7 @@ def unpack(request: UnpackBundle, job: Job) -> str:
     """
     folder = Path(request.folder)
     if folder.exists():
-        raise FrnError(f"{folder}: already exists. Give a folder that does not exist.", code=EXISTS)
+        raise FrnError(f"{folder}: already exists. Choose a folder that does not exist yet.", code=EXISTS)
     path = require_regular(Path(request.path), MAX_ARCHIVE)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
