@@ -230,7 +230,7 @@ def test_project_whose_model_has_changed_is_refused(two_classes: Path, tmp_path:
     project.write_text(json.dumps(document))
     result = export("--classes", project, "--out", tmp_path / "out")
     assert result.exit_code == 1
-    assert "m.frn.json: was made with conv4 (00000000), but conv4 is another model" in result.stderr
+    assert "m.frn.json: was made with conv4 (00000000), but conv4 is a different model" in result.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -103,7 +103,7 @@ def test_a_different_model_is_refused_and_the_suggested_command_works(
     result = frn("classify", project, query, "--model", "conv4")
     assert result.exit_code == 1
     assert "b.frn.json: was made with" in result.stderr
-    assert "but conv4 is another model" in result.stderr
+    assert "but conv4 is a different model" in result.stderr
     assert frn("enroll", project, "--model", "conv4", "--replace", "--out", project).exit_code == 0
     assert frn("classify", project, query, "--model", "conv4").exit_code == 0
     assert project.with_name("b.frn.json.bak").is_file()

@@ -183,7 +183,7 @@ def test_distilled_student_starts_from_the_teacher_and_agrees_with_it_more_after
     plain = pretraining("average-pretrain")
     quick(tmp_path / "before", plain)
     seen = describe_images(sampled(8, 0))
-    with pytest.raises(FrnError, match=r"the data of that run, in its order: 8 classes of 96 images"):
+    with pytest.raises(FrnError, match=r"the data of that run, in the same order: 8 classes of 96 images"):
         read_classifier(tmp_path / "before", describe_images(sampled(7, 0)))
     start, classifier = load_model(tmp_path / "before" / "last.safetensors"), read_classifier(tmp_path / "before", seen)
     schedule = replace(TINY.schedule, learning_rate=0.02)

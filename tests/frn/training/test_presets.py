@@ -162,10 +162,10 @@ def test_every_recipe_stage_starts_from_an_earlier_one() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('[a]\nover = "b"\n[b]\nover = "a"\n', "no stage 'a' to start from; choose from a, b"),
-        ('[a]\nmethod = "proto"\n', "no stage 'None' to start from"),
+        ('[a]\nover = "b"\n[b]\nover = "a"\n', "unknown stage 'a' to start from; choose from a, b"),
+        ('[a]\nmethod = "proto"\n', "unknown stage 'None' to start from"),
         ('[a]\nover = "demo"\nepoch = 1\n', r"\[a\]: unknown setting 'epoch'"),
-        ("", "no stage 'a' to start from"),
+        ("", "unknown stage 'a' to start from"),
     ],
 )
 def test_recipe_with_a_missing_stage_is_refused(text: str, told: str, tmp_path: Path) -> None:
