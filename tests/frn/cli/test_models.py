@@ -347,7 +347,9 @@ def test_file_with_a_different_hash_is_refused(fetch_from: pytest.MonkeyPatch, t
     (tmp_path / "other.pth").write_bytes(b"other weights")
     result = CliRunner().invoke(app, ["models", "add", "efficientnet-lite0", "--weights", str(tmp_path / "other.pth")])
     assert result.exit_code == 1
-    assert "is not the weights file for efficientnet-lite0 (expected SHA-256 579344248a93…)" in " ".join(result.stderr.split())
+    assert "is not the weights file for efficientnet-lite0 (expected SHA-256 579344248a93…)" in " ".join(
+        result.stderr.split()
+    )
     assert not named_extractors().keys() & {"efficientnet-lite0"}
 
 

@@ -228,7 +228,9 @@ def seeded_by_rank(met: ProcessGroup, out: Path) -> RunResult:
 
 def test_ranks_that_disagree_are_reported(ranks: Launch, tmp_path: Path) -> None:
     said = ranks(seeded_by_rank, tmp_path / "run")
-    assert all(line.startswith("error: rank 1 has different data, settings or frn version from rank 0") for line in said)
+    assert all(
+        line.startswith("error: rank 1 has different data, settings or frn version from rank 0") for line in said
+    )
 
 
 def other_photos(met: ProcessGroup, out: Path) -> None:
