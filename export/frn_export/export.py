@@ -65,9 +65,8 @@ class ExportOptions:
     def __post_init__(self) -> None:
         if self.precision == "int8" and self.calibrate is None:
             raise FrnError(
-                "--precision int8 needs --calibrate FOLDER: class folders with at least 8 images each, with "
-                "photos like those you will classify. Some of them calibrate int8, the others measure its loss "
-                "of accuracy."
+                "--precision int8 needs --calibrate FOLDER: class folders with at least 8 images each, with photos "
+                "like those you will classify. Some of them calibrate int8, the others measure its loss of accuracy."
             )
         if self.precision != "int8" and self.calibrate is not None:
             raise FrnError(f"--calibrate is for --precision int8; {self.precision} needs no images. Remove it.")

@@ -72,8 +72,7 @@ def int8(features: bytes, pixels: Pixels) -> bytes:
     except OSError as error:
         raise FrnError(
             f"{error.filename or tempfile.gettempdir()}: temporary files for int8 cannot be written "
-            f"({error.strerror}). "
-            "Free some space, or set TMPDIR to another folder."
+            f"({error.strerror}). Free some space, or set TMPDIR to another folder."
         ) from error
     return _replace(model, list(graph.node), list(graph.initializer))
 

@@ -116,9 +116,8 @@ def _refuse_twins(root: Path, names: Sequence[str]) -> None:
     for name in names:
         if (twin := seen.setdefault(normal(name).strip(), name)) is not name:
             raise FrnError(
-                f"{root}: has two folders named {normal(name).strip()!r}, which differ only in whitespace or in "
-                f"how their "
-                f"letters are encoded ({twin!a} and {name!a}). Move their photos into one."
+                f"{root}: has two folders named {normal(name).strip()!r}, which differ only in whitespace or in how "
+                f"their letters are encoded ({twin!a} and {name!a}). Move their photos into one."
             )
 
 
@@ -131,14 +130,13 @@ def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
     if deeper:
         shown = ", ".join(deeper[:5]) + (", ..." if len(deeper) > 5 else "")
         return (
-            f"{folder}: has no photos itself, but its folders do ({shown}). If these subfolders are the "
-            f"classes, pass {folder}; "
-            f"if {name!r} is the class, move their photos into {name!r} itself."
+            f"{folder}: has no photos itself, but its folders do ({shown}). If these subfolders are the classes, pass "
+            f"{folder}; if {name!r} is the class, move their photos into {name!r} itself."
         )
     if deepest := next((path for path, _, files in os.walk(folder) if any(map(looks_like_image, files))), None):
         return (
-            f"{folder}: has no photos itself; they are in {deepest}, for example. Pass the folder that "
-            f"contains the class folders."
+            f"{folder}: has no photos itself; they are in {deepest}, for example. Pass the folder that contains the "
+            "class folders."
         )
     return (
         f"{folder}: has no readable photos ({', '.join(sorted(EXTENSIONS))}). "

@@ -165,9 +165,8 @@ def with_method(model: Model, method: str) -> Model:
     layers = [name for name, parameter in other.head.named_parameters() if parameter.dim()]
     if layers:
         raise FrnError(
-            f"--method {method} has layers that need training ({', '.join(layers)}): `frn train --method "
-            f"{method} --init "
-            "MODEL` does that"
+            f"--method {method} has layers that need training ({', '.join(layers)}): `frn train --method {method} "
+            "--init MODEL` does that"
         )
     other.backbone.load_state_dict(model.backbone.state_dict())
     other.record = model.record

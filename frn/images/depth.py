@@ -42,8 +42,8 @@ def white_level(image: Image.Image, most: float) -> float:
     white = float(max(255, 2 ** int(most).bit_length() - 1))
     if 255 < white < WHITE:
         say(
-            f"an image uses only {int(most).bit_length()} of its 16 bits: the values of such images are scaled "
-            f"to the full range"
+            f"an image uses only {int(most).bit_length()} of its 16 bits: the values of such images are scaled to the "
+            "full range"
         )
     return white
 

@@ -44,9 +44,8 @@ def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> 
     path = Path(extractor.where).with_name(HEAD_FILE)
     if not path.is_file():
         raise FrnError(
-            f"{extractor.where}: its {extractor.method} head must be in the same folder, as {HEAD_FILE}. Export "
-            f"the model "
-            "again, or pass the model file or the run folder."
+            f"{extractor.where}: its {extractor.method} head must be in the same folder, as {HEAD_FILE}. Export the "
+            "model again, or pass the model file or the run folder."
         )
     graph = read_regular(path, MAX_BYTES)
     return OtherHeadClassifier(extractor, ForeignModel(graph, str(path), "cpu", extractor.threads), store, graph)

@@ -91,8 +91,7 @@ class ResultsFile:
             if found["run"] != self.run:
                 raise FrnError(
                     f"{self.path}: line {number} was written with different classes, another model or another "
-                    f"threshold. "
-                    "Use the same ones, or another --out."
+                    "threshold. Use the same ones, or another --out."
                 )
             self.done.add(found["image"])
             if "error" in found:

@@ -149,9 +149,8 @@ class Calibration:
             return "unknown photos cannot be detected: this needs two classes, one of them with two photos"
         if self.caught < 2 * self.false_rejections:
             return (
-                "unknown photos can hardly be distinguished from these classes: rejecting "
-                f"{self.false_rejections:.0%} of your "
-                f"photos catches {self.caught:.0%} of other photos (AUROC {self.auroc:.2f})"
+                f"unknown photos can hardly be distinguished from these classes: rejecting {self.false_rejections:.0%} "
+                f"of your photos catches {self.caught:.0%} of other photos (AUROC {self.auroc:.2f})"
             )
         return (
             f"rejects about {self.false_rejections:.0%} of your photos and {self.caught:.0%} of other photos "

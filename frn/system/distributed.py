@@ -105,9 +105,8 @@ class ProcessGroup:
             digest.update(weight.detach().cpu().numpy().tobytes())
         if other := _odd(self._all(digest.digest())):
             raise FrnError(
-                f"rank {other} has different weights from rank 0, which should never happen. Its memory or "
-                "device may be faulty. "
-                "Continue from the last checkpoint without that machine."
+                f"rank {other} has different weights from rank 0, which should never happen. Its memory or device may "
+                "be faulty. Continue from the last checkpoint without that machine."
             )
 
     def _all(self, what: Made) -> list[Made]:

@@ -83,9 +83,8 @@ class PreparedRun:
             )
             together = f" in each of {world} ranks; a step has {batch * world} images, {batch} per rank"
         return (
-            f"{self.options.preset}: {preset.method} on {preset.backbone}, {steps}, "
-            f"{len(self.images)} images of {len(self.images.names)} classes, "
-            f"{self.settings.precision} on {self.settings.device}, "
+            f"{self.options.preset}: {preset.method} on {preset.backbone}, {steps}, {len(self.images)} images of "
+            f"{len(self.images.names)} classes, {self.settings.precision} on {self.settings.device}, "
             f"{self.options.threads or own_cores()} threads{together}"
         )
 

@@ -26,9 +26,8 @@ def join(classes: Mapping[str, EnrolledClass]) -> JoinedClasses:
         raise FrnError("a classifier needs at least one class")
     if (size := sum(enrolled.rows.nbytes for enrolled in classes.values())) > MAX_CLASS_BYTES:
         raise FrnError(
-            f"the {len(classes):,} classes take {size / 1e9:.1f} GB, but an ONNX file can hold only 2 GB. "
-            f"Export fewer classes, "
-            "or fewer photos of each; `frn classify` is limited only by memory."
+            f"the {len(classes):,} classes take {size / 1e9:.1f} GB, but an ONNX file can hold only 2 GB. Export fewer "
+            "classes, or fewer photos of each; `frn classify` is limited only by memory."
         )
     return JoinedClasses.of(classes.values())
 

@@ -186,9 +186,8 @@ class Preset:
         epochs, side = self.progressive_resizing or (0, self.augmentation.size)
         if epochs < 0 or not 8 <= side <= self.augmentation.size:
             raise FrnError(
-                f"progressive_resizing must be a number of epochs and a side of 8 to {self.augmentation.size} "
-                "pixels, not "
-                f"{[epochs, side]}"
+                f"progressive_resizing must be a number of epochs and a side of 8 to {self.augmentation.size} pixels, "
+                f"not {[epochs, side]}"
             )
         if min(self.test_shots, default=0) < 1:
             raise FrnError(f"test_shots must be 1 or more, not {list(self.test_shots)}")
