@@ -29,6 +29,12 @@ def by_loose_name(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+def lookalikes(names: Iterable[str]) -> list[str]:
+    """Return a note on each group of names that differ only in what `loose` removes."""
+    groups = [" and ".join(map(repr, group)) for group in by_loose_name(names).values() if len(group) > 1]
+    return [f"{group} are different classes, but their names look alike" for group in groups]
+
+
 def match_names(given: Iterable[str], classes: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
     """Match given names to classes; return the class of each match, and a note on each inexact or missing one.
 

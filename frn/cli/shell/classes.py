@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from frn.cli.shell.console import report_skipped, status_line
-from frn.data.names import by_loose_name
+from frn.data.names import lookalikes
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ def open_classes(
 
     with status_line(f"enrolling {classes}"):
         classifier, skipped = load_classifier(classes, model, device, tta)
-    alike = [" and ".join(map(repr, names)) for names in by_loose_name(classifier.classes).values() if len(names) > 1]
-    report_skipped([*skipped, *(f"{names} are different classes, but their names look alike" for names in alike)])
+    report_skipped([*skipped, *lookalikes(classifier.classes)])
     if threshold is not None:
         classifier.threshold_override = threshold
     if false_rejections is not None:

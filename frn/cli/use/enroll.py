@@ -41,6 +41,7 @@ def enroll(
     """
     import dataclasses
 
+    from frn.data.names import lookalikes
     from frn.estimator.loading import load_extractor
     from frn.inference.any_head import classifier_over
     from frn.inference.feature_cache import FeatureStore
@@ -57,7 +58,7 @@ def enroll(
         skipped = [*map(str, _enroll(classifier, members)), *skipped]
     if not is_first():
         return
-    report_skipped(skipped)
+    report_skipped([*skipped, *lookalikes(members)])
     classifier.threshold_override = threshold
     state = dataclasses.replace(classifier.state, threshold=threshold)
     reference = ModelReference.of(model, classifier.extractor, out.parent)

@@ -50,12 +50,14 @@ def test_folders_that_differ_only_in_unicode_form_are_reported(tmp_path: Path) -
         scan(tmp_path / "blanks")
 
 
-def test_classes_whose_names_look_alike_are_reported_once(tmp_path: Path) -> None:
+def test_classes_whose_names_look_alike_are_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     for name in ("Jay", "jay", "wren"):
         photos(tmp_path / name)
-    told = frn("classify", tmp_path, tmp_path / "Jay" / "0.png", "--model", "conv4")
-    assert told.stderr.count("'Jay' and 'jay' are different classes, but their names look alike") == 1
-    assert "wren" not in told.stderr
+    for command in (("classify", tmp_path, tmp_path / "Jay" / "0.png"), ("enroll", tmp_path, "--out", "x.frn.json")):
+        told = frn(*command, "--model", "conv4")
+        assert told.stderr.count("'Jay' and 'jay' are different classes, but their names look alike") == 1
+        assert "wren" not in told.stderr
 
 
 @pytest.mark.parametrize(
