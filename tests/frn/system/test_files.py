@@ -3,6 +3,7 @@ import os
 import signal
 import time
 import tracemalloc
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -281,3 +282,65 @@ def test_a_temporary_file_that_cannot_be_removed_is_left(tmp_path: Path, monkeyp
     remove(tmp_path / "file")
     remove(tmp_path / "folder")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_whole_content_is_synced_and_only_if_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    with replacing(tmp_path / "x", sync=False) as file:
+        file.write(b"text")
+    assert sizes == []
+    write_atomically(tmp_path / "x", "other text")
+    assert sizes[0] == len("other text")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(28, "No space left on device"), "x: cannot be written (No space left on device)"),
+        (OSError("odd device"), "x: cannot be written (odd device)"),
+    ],
+)
+def test_write_errors_are_described_with_or_without_a_number(tmp_path: Path, error: OSError, told: str) -> None:
+    with pytest.raises(FrnError) as caught, replacing(tmp_path / "x"):
+        raise error
+    assert str(caught.value) == f"{tmp_path}/{told}"
+
+
+def test_shortened_temporary_name_starts_with_40_characters_and_ends_with_a_checksum() -> None:
+    name = "x" * 40 + "y" * 300
+    assert beside(Path(name), PART).name == f".{'x' * 40}-{zlib.crc32(name.encode()):08x}.frn-part"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no modes there")
+def test_nobody_else_can_open_the_new_content_of_a_private_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part file is private from its creation, not only once it has its mode."""
+    path, modes, chmod = tmp_path / "x", [], os.chmod
+    path.touch()
+
+    def watched(part: Path, mode: int) -> None:
+        modes.append(part.stat().st_mode & 0o777)
+        chmod(part, mode)
+
+    monkeypatch.setattr(os, "chmod", watched)
+    write_atomically(path, "text")
+    assert modes == [0o600]
+
+
+def test_files_are_read_without_the_flags_of_other_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_atomically(tmp_path / "x", "text")
+    for flag in ("O_NONBLOCK", "O_BINARY"):
+        monkeypatch.delattr(os, flag, raising=False)
+    assert read_regular(tmp_path / "x", 4) == b"text"
+
+
+@pytest.mark.parametrize("read", [read_regular, require_regular])
+@pytest.mark.parametrize(("name", "reason"), [("none", "No such file or directory"), ("a\0b", "embedded null byte")])
+def test_read_errors_are_described_without_their_number(
+    tmp_path: Path, read: Callable[[Path, int], object], name: str, reason: str
+) -> None:
+    with pytest.raises(FrnError) as caught:
+        read(tmp_path / name, 4)
+    assert str(caught.value) == f"{tmp_path / name}: cannot be read ({reason})"
