@@ -129,6 +129,7 @@ def test_a_file_is_read_up_to_the_size_limit(tmp_path: Path) -> None:
             with pytest.raises(FrnError, match="cannot be read"):
                 read(absent, 4)
     assert _read(io.BytesIO(large), 0, 8 << 20) == large  # the file has grown since its size was read
+    assert _read(io.BytesIO(large), 0, 4) == large[:5]  # one byte too many shows that it is too large
     endless = Path("/proc/self/status")  # it has content, but reports a size of 0
     if endless.exists():
         assert len(read_regular(endless, 1 << 20)) > 100
