@@ -233,7 +233,7 @@ def test_a_class_name_has_at_most_200_characters() -> None:
 
 
 def test_there_are_at_most_ten_thousand_classes() -> None:
-    names = [(str(number), []) for number in range(10_001)]
+    names: list[tuple[str, list[Support]]] = [(str(number), []) for number in range(10_001)]
     state, _ = build_state(names[:10_000])
     session = Session(replace(state, classes=state.classes[:-1]))
     session.create("last")
@@ -270,10 +270,9 @@ def test_a_new_session_counts_as_saved_unless_it_says_otherwise() -> None:
     session = Session(state)
     session.create("wren")
     session.mark_saved(state)  # the file holds the state from before the edit
-    assert not session.is_saved
-    session.undo()
-    assert session.is_saved
-    assert session.state is state
+    before = session.is_saved
+    assert session.undo() is state
+    assert (before, session.is_saved) == (False, True)
 
 
 def test_edits_of_unknown_classes_are_refused() -> None:
