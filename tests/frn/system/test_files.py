@@ -24,12 +24,14 @@ from frn.system.files import (
     PART,
     _read,
     beside,
+    discard_output,
     read_json,
     read_regular,
     remove,
     remove_unfinished,
     replacing,
     require_regular,
+    sync_folder,
     write_atomically,
 )
 from frn.system.processes.locks import Lock
@@ -345,3 +347,19 @@ def test_read_errors_are_described_without_their_number(
     with pytest.raises(FrnError) as caught:
         read(tmp_path / name, 4)
     assert str(caught.value) == f"{tmp_path / name}: cannot be read ({reason})"
+
+
+def test_discarded_output_does_not_reach_its_pipe() -> None:
+    reader, writer = os.pipe()
+    discard_output(writer)
+    os.write(writer, b"lost")
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == b""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's names of descriptors")
+def test_syncing_a_folder_leaves_no_open_file(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    sync_folder(tmp_path)
+    assert os.listdir("/proc/self/fd") == before
