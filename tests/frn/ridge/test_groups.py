@@ -52,9 +52,11 @@ def test_groups_match_the_classes_and_their_number(count: int | None) -> None:
 
 
 def test_ward_clusters_equal_those_of_scikit_learn() -> None:
-    points = np.random.default_rng(0).standard_normal((60, 5))
+    generator = np.random.default_rng(0)
+    points = generator.standard_normal((60, 5))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    merges = _ward(points)
+    merges = _ward(points * generator.uniform(0.1, 10, (60, 1)))  # their lengths do not matter
+    assert _ward(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 0.1]])) == [(0, 2), (0, 1)]
     for count in (2, 7, 25):
         expected = AgglomerativeClustering(count).fit_predict(points)
         assert adjusted_rand_score(expected, _cut(merges, count)) == 1
