@@ -132,7 +132,7 @@ def test_a_failed_write_says_how_to_continue(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with ResultsFile(path, "a") as file:
         file._file.close()
-        file._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
+        file._file = open("/dev/full", "w+b")  # noqa: SIM115
         with pytest.raises(FrnError) as caught:
             file.add({"image": "a"})
     told = "cannot be written (No space left on device). Fix that and continue with --resume."

@@ -13,7 +13,7 @@ from frn.inference.feature_cache import Maps
 from frn.ridge.enrolment import Array
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior
-from frn.ridge.unlabelled.groups import _cut, _likeliest_count, _ward, group
+from frn.ridge.unlabelled.groups import Order, _cut, _likeliest_count, _ward, group
 from frn.ridge.unlabelled.transductive import mixture_errors
 
 PRIOR = Prior.trained(HeadParameters(4.0, 0.1, 20.0))
@@ -147,9 +147,11 @@ def test_a_single_photo_costs_its_energy() -> None:
 
 
 def test_each_round_uses_a_lower_alpha_and_weights_of_at_least_a_hundredth(monkeypatch: pytest.MonkeyPatch) -> None:
-    alphas, gammas, weights_of = [], [], []
+    alphas: list[float] = []
+    gammas: list[float] = []
+    weights_of: list[Array] = []
 
-    def watched_errors(grams: Array, shots: Array, maps: Maps, weights: Array, head: HeadParameters) -> Array:
+    def watched_errors(grams: Array, shots: Order, maps: Maps, weights: Array, head: HeadParameters) -> Array:
         assert grams.shape == (4, 48, 48)
         assert not grams.any()
         assert not shots.any()
