@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -128,11 +129,13 @@ def test_an_empty_file_is_no_obstacle_and_missing_folders_are_created(tmp_path: 
         assert [entry.name for entry in path.parent.iterdir() if entry.is_file()] == ["r.jsonl"]
 
 
-def test_a_failed_write_says_how_to_continue(tmp_path: Path) -> None:
+def test_a_failed_write_says_how_to_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = MagicMock()
+    full.write.side_effect = OSError(28, "No space left on device")
     path = tmp_path / "r.jsonl"
     with ResultsFile(path, "a") as file:
         file._file.close()
-        file._file = open("/dev/full", "w+b")  # noqa: SIM115
+        monkeypatch.setattr(file, "_file", full)
         with pytest.raises(FrnError) as caught:
             file.add({"image": "a"})
     told = "cannot be written (No space left on device). Fix that and continue with --resume."
