@@ -90,9 +90,8 @@ class OtherHeadClassifier(Classifier):
         """Enroll the classes of a state, with feature maps (r, d) by content key."""
         self.state = state
         self.pools = {c.name: np.stack([feature_maps[s.key] for s in c.supports]) for c in state.classes}
-        d = self.extractor.shape[1]
-        nothing = EnrolledClass(*(np.zeros(shape, np.float32) for shape in ((0, d), 0, d)))
-        self.classes = dict.fromkeys(self.pools, nothing)
+        nothing = np.array([], np.float32)
+        self.classes = dict.fromkeys(self.pools, EnrolledClass(nothing, nothing, nothing))
         self._own_errors = {s.key: (c.name, np.zeros(0)) for c in state.classes for s in c.supports}
         self._others = self.maps = None
         self._places = {s.key: place for c in state.classes for place, s in enumerate(c.supports)}

@@ -77,7 +77,7 @@ def _code_digest() -> str:
         code = "".join(map(inspect.getsource, COMPUTED_BY))
     except OSError:  # installed without sources
         code = __version__
-    return hashlib.blake2b(code.encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(code.encode()).hexdigest()
 
 
 def to_bytes(form: EnrolledForm) -> bytes:

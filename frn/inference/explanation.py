@@ -25,7 +25,7 @@ COLUMNS = 4
 """Number of panels in a row, including the photo."""
 GAP = 12
 LINE = 18
-BACKGROUND, INK, FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
+INK, FAINT = (20, 20, 20), (110, 110, 110)
 
 Map = NDArray[np.floating]
 
@@ -62,7 +62,7 @@ def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, smooth: bool = F
     columns = min(COLUMNS, len(pictures))
     rows = -(-len(pictures) // columns)
     cell = (PANEL + GAP, PANEL + 2 * LINE + 2 * GAP)
-    canvas = Image.new("RGB", (columns * cell[0] + GAP, rows * cell[1] + GAP), BACKGROUND)
+    canvas = Image.new("RGB", (columns * cell[0] + GAP, rows * cell[1] + GAP), "white")
     draw = ImageDraw.Draw(canvas)
     for i, (picture, lines) in enumerate(zip(pictures, captions, strict=True)):
         left, top = GAP + i % columns * cell[0], GAP + i // columns * cell[1]

@@ -121,7 +121,7 @@ class FeatureStore:
 
     def put_bytes(self, extractor: str, key: str, data: bytes) -> None:
         """Store a result computed from several maps; it may take at most a tenth of the store's limit."""
-        if len(data) <= self.limit // 10:
+        if 10 * len(data) <= self.limit:
             self._keep([(extractor, key, len(data), 0, data)])
 
     def _find(self, extractor: str, key: str, shape: tuple[int, int] | None) -> bytes | None:

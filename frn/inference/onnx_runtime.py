@@ -185,7 +185,6 @@ def run_session(
     options = onnxruntime.RunOptions()
     options.log_severity_level = 4
     timer = threading.Timer(TIME_LIMIT, setattr, (options, "terminate", True))
-    timer.daemon = True
     timer.start()
     try:
         results: list[NDArray[Any]] = session.run(list(outputs), dict(inputs), options)

@@ -42,8 +42,7 @@ class ResultsFile:
         check_results(path, resume=resume, replace=replace)
         self._lock = Lock(beside(path, LOCK))
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not self._lock.acquire():
+            if not self._lock.acquire():  # also creates the folder
                 raise FrnError(f"{path}: {holder(self._lock.path)} is writing it")
             self._file = open(path, "a+b")  # noqa: SIM115  (closed by __exit__)
         except OSError as error:

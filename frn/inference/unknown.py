@@ -114,7 +114,7 @@ class Calibration:
     """Leave-one-out familiarity of the supports, (n,)."""
     strangers: Shares
     """Familiarity of the same supports without their whole class, (n,); empty if there is only one class."""
-    typical: float
+    typical: float = 0.0
     """Median fraction of them that a class must explain; 0 if there are no supports."""
     false_rejections: float = FALSE_REJECTIONS
     others: Shares = field(default_factory=lambda: np.zeros(0))
@@ -173,12 +173,13 @@ def calibrate(
     """
     others = np.zeros(0) if others is None else others
     if not len(errors):
-        return Calibration(np.zeros(0), np.zeros(0), 0.0, false_rejections)
+        return Calibration(np.zeros(0), np.zeros(0), false_rejections=false_rejections)
     is_foreign = np.ones(errors.shape, dtype=bool)
     is_foreign[np.arange(len(errors)), labels] = False
     foreign, away = errors[is_foreign].reshape(len(errors), -1), distances[is_foreign].reshape(len(errors), -1)
     strangers = familiarity(foreign, whole, away) if foreign.shape[1] else np.zeros(0)
-    found = Calibration(familiarity(errors, whole, distances), strangers, 0.0, false_rejections, others)
+    known = familiarity(errors, whole, distances)
+    found = Calibration(known, strangers, false_rejections=false_rejections, others=others)
     typical = float(np.median(found.rule.thresholds(errors, whole, distances)))
     return replace(found, typical=typical)
 

@@ -61,9 +61,8 @@ def replacing(
         if is_there(path) and not path.is_file() and not path.is_dir():
             raise FrnError(f"{path}: is a device or pipe, which writing would replace. Give another name.")
         place = Path(os.path.realpath(path)) if path.is_symlink() else path
-        place.parent.mkdir(parents=True, exist_ok=True)
         part = beside(place, PART)
-        with lock(beside(place, LOCK), path):
+        with lock(beside(place, LOCK), path):  # also creates the folder
             refuse_photo(place)
             if check is not None:
                 check()

@@ -79,8 +79,8 @@ def _near_copies(looks: Sequence[bytes]) -> list[list[int]]:
 def _ward(points: Array | Floats) -> list[tuple[int, int]]:
     """Return pairs of clusters to merge, nearest first, each given by one of its points (n, d)."""
     points = points / np.linalg.norm(points, axis=1, keepdims=True).clip(1e-12)
-    # Half the squared distance is the cost of merging two points.
-    distances = 1 - points.astype(np.float64) @ points.T
+    # Half the squared distance is the cost of merging two points; Ward's formula preserves the 1 that is left out.
+    distances = -points.astype(np.float64) @ points.T
     np.fill_diagonal(distances, np.inf)
     sizes = np.ones(len(points))
     merges: list[tuple[float, int, int]] = []

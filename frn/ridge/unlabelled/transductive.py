@@ -61,9 +61,9 @@ def refine(errors: Array, pools: Sequence[Maps], queries: Maps, head: HeadParame
 
 def _weights(errors: Array, whole: Array, gamma: float) -> Array:
     """Return how much each query counts as an example of each class, (q, way), from its errors and energies (q,)."""
-    share = 1 - np.divide(errors.min(1), whole, out=np.ones(len(whole)), where=whole > 0)
-    spread = share.std() or 1.0
-    gate = 1 / (1 + np.exp((np.quantile(share, STRANGERS) - share) / spread))
+    missing = np.divide(errors.min(1), whole, out=np.ones(len(whole)), where=whole > 0)
+    spread = missing.std() or 1.0
+    gate = 1 / (1 + np.exp((missing - np.quantile(missing, 1 - STRANGERS)) / spread))
     weights = TRUST * gate[:, None] * probabilities(errors, gamma)
     return np.where(weights < NEGLIGIBLE, 0, weights)
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import pickle
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from frn.errors import FrnError
-from frn.evaluation.arrays import _read, evaluate
+from frn.evaluation.arrays import _by_class, _read, evaluate
 
 LABELS = [0, 0, 0, 1, 1, 1]
 
@@ -105,3 +106,73 @@ def test_feature_scale_does_not_change_heads_or_accuracy() -> None:
     assert found[0]["accuracy"] == found[1]["accuracy"]
     assert found[0]["head"] == pytest.approx(found[1]["head"])
     assert found[0]["accuracy"] != evaluate(maps, labels, way=3, shot=2, queries=4, episodes=20)[0]["accuracy"]
+
+
+class Payload:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_bytes(pickle.dumps(Payload(tmp_path / "harm")))
+    with pytest.raises(FrnError, match=r"cannot be read as \.npy or \.parquet"):
+        _read(tmp_path / "x.npy", "features")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's names of descriptors")
+def test_refused_archive_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_bytes(several())
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(FrnError, match="pass the one with the labels"):
+        _read(tmp_path / "x.npy", "labels")
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_file_above_a_tebibyte_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "x.npy").open("wb") as file:
+        file.truncate((1 << 40) + 1)
+    with pytest.raises(FrnError, match=r"x\.npy: is 1\.05e\+06 MiB; the limit is 1\.05e\+06 MiB"):
+        _read(tmp_path / "x.npy", "features")
+
+
+def test_images_are_sorted_by_class_and_locations_come_before_channels() -> None:
+    maps = np.arange(2 * 3 * 2 * 2, dtype=float).reshape(2, 3, 2, 2)
+    found, sizes, names = _by_class(maps, ["b", "a"])
+    assert (sizes, names, found.dtype) == ((1, 1), ["a", "b"], np.float32)
+    np.testing.assert_array_equal(found, maps[::-1].reshape(2, 3, 4).transpose(0, 2, 1))
+    vectors, *_ = _by_class(maps[:, :, 0, 0], [1, 0])
+    np.testing.assert_array_equal(vectors, maps[::-1, None, :, 0, 0])
+    three, sizes, names = _by_class(np.arange(5.0)[:, None, None], [7, 3, 7, 3, 7])
+    assert (three.ravel().tolist(), sizes, names) == ([1, 3, 0, 2, 4], (2, 3), ["3", "7"])
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "reason"),
+    [
+        (np.ones(6), LABELS, r"or \(n, d, h, w\) with n labels, not \(6,\) with labels \(6,\)"),
+        (np.ones((6, 1, 1, 1, 1)), LABELS, r"not \(6, 1, 1, 1, 1\) with labels \(6,\)"),
+        (np.ones((6, 0)), LABELS, r"not \(6, 1, 0\) with labels \(6,\)"),
+        (np.ones((6, 4)), LABELS[:5], r"not \(6, 1, 4\) with labels \(5,\)"),
+        (np.ones((6, 4)), [LABELS], r"not \(6, 1, 4\) with labels \(1, 6\)"),
+        (np.full((6, 4), np.inf), LABELS, "the features are not all finite numbers"),
+        (np.ones((6, 4)), None, "pass the labels of the features, or a Parquet file"),
+        (np.ones((6, 4)), np.ones(6, complex), "the labels are complex128, not numbers or names"),
+    ],
+)
+def test_unsuitable_features_and_labels_are_described(features: Any, labels: Any, reason: str) -> None:
+    with pytest.raises(FrnError, match=reason):
+        evaluate(features, labels, way=2, shot=1, queries=1, episodes=1)
+
+
+def test_features_of_zeros_are_evaluated() -> None:
+    (result,) = evaluate(np.zeros((6, 4)), LABELS, way=2, shot=1, queries=1, episodes=2)
+    assert result["accuracy"] == 50
+
+
+def test_a_head_with_layers_is_refused() -> None:
+    with pytest.raises(FrnError, match=r"method 'ctx' has layers that need training \(key\.weight, value\.weight\)"):
+        evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=1, method="ctx")

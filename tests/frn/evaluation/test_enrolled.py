@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from frn.episodes import EpisodeShape
-from frn.evaluation.enrolled import enrolled_accuracies
+from frn.episodes import EpisodeShape, evaluation_episode
+from frn.evaluation.enrolled import _unequal, enrolled_accuracies
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import Prior
 
@@ -44,3 +44,47 @@ def test_each_column_holds_its_own_queries(monkeypatch: pytest.MonkeyPatch) -> N
     shares = enrolled_accuracies(prior, maps, (15,) * 4, shape, episodes=range(4), seed=3, transductive=True)
     assert set(shares[:, 2:].ravel()) <= {0.0, 1.0}
     assert not set(shares[:, :2].ravel()) & {0.0, 1.0}
+
+
+SIZES = (30, 12, 25, 40)
+
+
+@pytest.mark.parametrize(("index", "counts"), [(0, [9, 10, 5]), (1, [14, 0, 10]), (2, [9, 10, 5])])
+def test_unequal_queries_are_the_recorded_ones(index: int, counts: list[int]) -> None:
+    shape = EpisodeShape(way=3, shot=2, queries=8)
+    drawn = evaluation_episode(SIZES, shape, seed=0, index=index)
+    found = _unequal(drawn, SIZES, shape, np.random.default_rng([0, index]))
+    assert [len(own) for own in found] == counts
+    ends = np.cumsum(SIZES)
+    for supports, own in zip(drawn[:, :2], found, strict=True):
+        assert len(set(own)) == len(own)
+        assert not set(own) & set(supports)
+        assert set(np.searchsorted(ends, own, side="right")) <= {np.searchsorted(ends, supports[0], side="right")}
+
+
+def test_a_small_class_gives_all_its_other_images() -> None:
+    shape = EpisodeShape(way=2, shot=2, queries=8)
+    for index in range(20):
+        drawn = evaluation_episode((10, 10), shape, seed=0, index=index)
+        first, second = _unequal(drawn, (10, 10), shape, np.random.default_rng(index))
+        assert len(first) + len(second) <= 16
+        assert max(len(first), len(second)) == 8
+        if len(first) == 8:
+            assert set(first) | set(drawn[0, :2]) == set(
+                range(10 * int(drawn[0, 0] >= 10), 10 + 10 * int(drawn[0, 0] >= 10))
+            )
+
+
+def test_progress_counts_episodes() -> None:
+    maps, seen = np.random.default_rng(0).standard_normal((24, 2, 8)).astype(np.float32), []
+    shape = EpisodeShape(way=2, shot=1, queries=3)
+    shares = enrolled_accuracies(
+        Prior.trained(HeadParameters()),
+        maps,
+        (12, 12),
+        shape,
+        episodes=range(4, 7),
+        seed=0,
+        progress=lambda *done: seen.append(done),
+    )
+    assert (shares.shape, seen) == ((3, 1), [(1, 3), (2, 3), (3, 3)])

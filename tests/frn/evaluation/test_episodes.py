@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.accuracy import summarise
-from frn.evaluation.episodes import CHUNK, episode_scorer, evaluate_episodes
+from frn.evaluation.accuracy import Accuracy, as_result, summarise
+from frn.evaluation.episodes import CHUNK, episode_accuracies, episode_scorer, evaluate_episodes
+from frn.evaluation.reliability import Calibration
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 
@@ -119,6 +120,72 @@ def test_progress_is_reported_every_sixteen_chunks() -> None:
     evaluate_episodes(
         FRNHead(), class_maps(), SIZES, SHAPE, episodes=count, seed=0, progress=lambda *done: seen.append(done)
     )
-    assert (CHUNK, count) in seen
-    assert (17 * CHUNK, count) in seen
-    assert (2 * CHUNK, count) not in seen
+    assert seen == [(CHUNK, count), (17 * CHUNK, count)]
+
+
+def test_results_are_rounded_to_milliseconds_and_hundredths_of_a_percent() -> None:
+    accuracy = Accuracy(61.2345, 0.4567, 20)
+    assert str(accuracy) == "61.23 ± 0.46 %"
+    assert as_result(accuracy, SHAPE, 1.23456) == {
+        "way": 4,
+        "shot": 2,
+        "queries": 3,
+        "episodes": 20,
+        "accuracy": 61.2345,
+        "ci95": 0.4567,
+        "seconds": 1.235,
+    }
+
+
+def test_some_of_the_episodes_have_the_accuracies_of_all() -> None:
+    maps, head = class_maps(), FRNHead()
+    seen: list[tuple[int, int, tuple[int, ...]]] = []
+
+    def accuracies(episodes: range) -> np.typing.NDArray[np.float64]:
+        return episode_accuracies(
+            head,
+            maps,
+            SIZES,
+            SHAPE,
+            episodes=episodes,
+            seed=0,
+            observe=lambda first, drawn, logits: seen.append((first, len(drawn), logits.shape)),
+        )
+
+    whole = accuracies(range(30))
+    assert sorted(seen) == [(first, count, (count, 12, 4)) for first, count in ((0, 8), (8, 8), (16, 8), (24, 6))]
+    np.testing.assert_array_equal(accuracies(range(5, 22)), whole[5:22])
+    assert set(np.round(12 * whole, 9)) <= set(range(13))
+
+
+def test_threads_are_restored_and_an_error_stops_the_evaluation() -> None:
+    threads, scored = torch.get_num_threads(), []
+
+    def stop(first: int, *_: object) -> None:
+        scored.append(first)
+        raise InterruptedError
+
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(InterruptedError):
+            evaluate_episodes(FRNHead(), class_maps(), SIZES, SHAPE, episodes=4000, seed=0, observe=stop)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert len(scored) < 400
+
+
+@pytest.mark.parametrize(("d", "by_moments"), [(128, True), (129, False)])
+def test_second_moments_replace_maps_of_at_most_128_channels(d: int, by_moments: bool) -> None:
+    score = episode_scorer(FRNHead(), class_maps(2, d), SHAPE)
+    assert ("_moment_scorer" in getattr(score, "__qualname__", "")) == by_moments
+
+
+def test_calibration_has_fifteen_bins_and_certain_answers_are_in_the_last() -> None:
+    said, right = np.array([0.0, 0.06, 0.07, 0.999, 1.0, 1.0]), np.array([True, False, True, True, True, False])
+    found = Calibration.of(said, right)
+    assert found.counts.tolist() == [2, 1, *[0] * 11, 0, 3]
+    assert found.confidence[[0, 1, 2, 14]] == pytest.approx([0.03, 0.07, 0, 2.999 / 3])
+    assert found.accuracy[[0, 1, 2, 14]] == pytest.approx([0.5, 1, 0, 2 / 3])
+    assert found.error == pytest.approx((2 * 0.47 + 0.93 + 0.999) / 6)
+    assert Calibration.of(np.zeros(0), np.zeros(0, bool)).error == 0

@@ -5,7 +5,10 @@ import json
 import math
 import shutil
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +20,8 @@ from frn.errors import FrnError
 from frn.estimator.loading import load_classifier
 from frn.evaluation.labelled import Answer, LabelledScore, score_labelled, wilson
 from frn.inference.classifier import Prediction
+from frn.inference.extractor import Embedded
+from frn.inference.session import Support, build_state
 from frn.models.zoo import assets_folder
 from frn.report.csv_rows import csv_text
 from frn.report.score_page import score_page
@@ -158,3 +163,122 @@ def test_a_broken_photo_is_reported_before_skipped_ones_and_exits_with_an_error(
     told = frn("score", SAMPLES / "moths", labelled, "--model", "conv4").stderr.splitlines()
     assert told[0].startswith(f"warning: {labelled / 'eyed footman' / 'broken.jpg'}: is not an image")
     assert told[-1] == "error: 1 of 21 images could not be read"
+
+
+def test_answers_are_described_with_their_probability_or_as_unknown() -> None:
+    assert answer("a", 0.9).called == "a (90%)"
+    assert answer("a", 0.2).called == "b (80%)"
+    assert answer("a", 0.9, known=0.5).called == "a (90%)"  # it is at the threshold
+    assert answer("a", 0.9, known=0.49).called == "unknown (49% explained by a)"
+    assert (answer("a", 0.9, known=0.49).explained, answer("b", 0.2).probability) == (0.49, 0.8)
+
+
+def test_rows_have_six_decimals_and_every_probability() -> None:
+    row = LabelledScore(("a", "b"), (answer("b", 2 / 3, known=1 / 3),), (), (), ()).rows[0]
+    assert row == {
+        "image": "x.jpg",
+        "truth": "b",
+        "label": "a",
+        "right": False,
+        "probability": 0.666667,
+        "explained": 0.333333,
+        "unknown": True,
+        "probability of a": 0.666667,
+        "probability of b": 0.333333,
+    }
+
+
+@pytest.mark.parametrize(
+    ("right", "photos", "low", "high"),
+    [(0, 1, 0.0, 0.793451), (1, 1, 0.206549, 1.0), (1, 2, 0.094531, 0.905469), (45, 50, 0.786398, 0.956524)],
+)
+def test_wilson_interval_equals_the_published_one(right: int, photos: int, low: float, high: float) -> None:
+    assert wilson(right, photos) == pytest.approx((low, high), abs=2e-6)
+
+
+class Fake:
+    """A classifier of classes `a` and `b`, whose photos are named after their outcome and their predicted class."""
+
+    def __init__(self, batch: int = 3, names: Sequence[str] = ("a", "b")) -> None:
+        example = Support(Path("example.jpg"), "example", 1, 1)
+        self.state = build_state([(name, [example] if name == "a" else []) for name in names])[0]
+        self.classes, self.store = dict.fromkeys(names), "store"
+        self.extractor = SimpleNamespace(read=self.read, batch=batch)
+        self.batches: list[tuple[int, bool]] = []
+
+    def read(self, paths: Iterable[Path], store: str) -> Iterator[tuple[Path, Embedded | FrnError]]:
+        assert store == "store"
+        for path in paths:
+            broken = path.name.startswith("broken")
+            key = "example" if path.name.startswith("example") else path.name
+            maps = np.array([[float(path.name.startswith("b"))]], np.float32)
+            yield path, FrnError(path.name) if broken else Embedded(key, maps, path.name[:4].encode())
+
+    def near_copies(self, looks: Sequence[bytes]) -> list[Support | None]:
+        example = self.state.classes[0].supports[0]
+        return [example if look == b"near" else None for look in looks]
+
+    def predict_all(
+        self, maps: Sequence[np.typing.NDArray[np.float32]], keys: Sequence[None], *, transductive: bool
+    ) -> list[Prediction]:
+        self.batches.append((len(maps), transductive))
+        assert len(keys) == len(maps)
+        assert not any(keys)
+        return [answer("", 1 - 0.75 * float(each.item())).prediction for each in maps]
+
+
+def scored(classifier: Fake, members: dict[str, str], **options: Any) -> LabelledScore:
+    given: Any = classifier
+    named = {name: [Path(photo) for photo in photos.split()] for name, photos in members.items()}
+    return score_labelled(given, named, **options)
+
+
+def test_every_photo_is_answered_or_listed_with_the_reason() -> None:
+    classifier, seen = Fake(), []
+    photos = {"a": "a1 example2 b1 near3 broken4", "c": "b2", "b": "b3 a2"}
+    found = scored(classifier, photos, progress=lambda *done: seen.append(done))
+    assert [(str(each.path), each.truth, each.label) for each in found.known] == [
+        ("a1", "a", "a"), ("b1", "a", "b"), ("b3", "b", "b"), ("a2", "b", "a")
+    ]  # fmt: skip
+    assert [(str(each.path), each.truth, each.label) for each in found.unknown] == [("b2", "c", "b")]
+    assert (found.classes, found.examples) == (("a", "b"), (Path("example2"),))
+    assert [str(each) for each in found.broken] == ["broken4"]
+    assert [str(each) for each in found.near_copies] == ["near3: skipped as a near copy of example.jpg (class 'a')"]
+    assert seen == [(done, 8) for done in range(1, 9)]
+    assert classifier.batches == [(3, False), (2, False)]
+    assert (found.right, found.accuracy, found.interval) == (2, 0.5, wilson(2, 4))
+
+
+def test_all_photos_are_answered_together_if_they_refine_the_classes() -> None:
+    classifier = Fake(batch=1)
+    scored(classifier, {"a": "a1 a2", "b": "b1"}, transductive=True)
+    assert classifier.batches == [(3, True)]
+
+
+def test_classes_without_photos_are_noted() -> None:
+    def notes(*folders: str) -> list[str]:
+        return [
+            note for note in scored(Fake(names="abc"), dict.fromkeys(folders, "a1")).notes if "has no photo" in note
+        ]
+
+    assert notes("a", "b", "c") == []
+    assert notes("a", "b") == ["the folder has no photo of the class 'c'"]
+    assert notes("a") == ["the folder has no photo of the classes 'b', 'c'"]
+
+
+def test_the_reasons_why_nothing_can_be_scored_are_counted() -> None:
+    with pytest.raises(FrnError) as caught:
+        scored(Fake(), {"a": "example1 example2 near1 broken1 broken2 broken3", "c": "a1"})
+    assert str(caught.value) == (
+        "no photos to score: 2 are examples, 1 are near copies of an example, 3 cannot be read. "
+        "Pass photos that are not examples."
+    )
+
+
+@pytest.mark.parametrize(("count", "end"), [(5, "c3, c4"), (6, "c3, c4, ...")])
+def test_at_most_five_names_are_listed(count: int, end: str) -> None:
+    with pytest.raises(FrnError) as caught:
+        scored(Fake(), {f"c{number}": "a1" for number in range(count)})
+    assert str(caught.value) == (
+        f"none of its folders (c0, c1, c2, {end}) is named after a class (a, b), so no answer could be correct"
+    )

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +21,11 @@ from frn.estimator.loading import load_classifier, load_extractor
 from frn.heads import HEADS, Head
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
-from frn.inference.any_head import classifier_over
+from frn.inference.any_head import OtherHeadClassifier, as_shots, classifier_over
 from frn.inference.classifier import Prediction
+from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import TRACED_HEAD, check_model, open_session, run_session
+from frn.inference.session import Support, build_state
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 
@@ -209,3 +213,80 @@ def test_extractor_needs_the_head_it_was_exported_with(
     (tmp_path / "head.onnx").write_bytes(graph)
     with pytest.raises(FrnError, match=r"head\.onnx next to it is not the head of this model"):
         answer(classes, copied, photo)
+
+
+def by_distance(support: Maps, query: Maps) -> Maps:
+    """A head whose logits are the negative distances to the mean support."""
+    return -np.abs(query.mean((1, 2))[:, None] - support.mean((1, 2, 3)))
+
+
+def on_a_line(**classes: list[float]) -> OtherHeadClassifier:
+    """Enroll photos whose maps are single numbers; the number is also the content key."""
+    photos = {name: [Support(Path(f"{x:g}"), f"{x:g}", 1, 1) for x in places] for name, places in classes.items()}
+    extractor: Any = SimpleNamespace(shape=(1, 1), where="m.onnx", method="proto", head=None)
+    classifier = OtherHeadClassifier(extractor, by_distance)
+    maps = {f"{x:g}": np.full((1, 1), x) for places in classes.values() for x in places}
+    classifier.adopt(build_state(photos.items())[0], maps)
+    return classifier
+
+
+def asked(classifier: OtherHeadClassifier, place: float, key: str | None = None) -> list[float]:
+    return list(classifier.predict(np.full((1, 1), place), key).errors.values())
+
+
+def test_error_is_the_negative_log_probability_of_each_class() -> None:
+    classifier = on_a_line(a=[0, 2], b=[4, 5], c=[6, 10])  # the means are 1, 4.5 and 8
+    rest = np.log(1 + np.exp(-3.5) + np.exp(-7))
+    assert asked(classifier, 1) == pytest.approx([rest, rest + 3.5, rest + 7])
+    found = classifier.predict(np.full((1, 1), 1.0))
+    assert list(found.explained.values()) == pytest.approx([1 - rest, 0, 0])
+    assert found.probabilities["a"] == pytest.approx(np.exp(-rest))
+
+
+def test_an_example_is_compared_with_the_rest_of_its_class() -> None:
+    classifier = on_a_line(a=[0, 2], b=[4.5], c=[6, 8, 10])
+    rest = np.log(1 + np.exp(-2.5) + np.exp(-6))  # 0 is 2, 4.5 and 8 away from the others
+    assert asked(classifier, 0, "0") == pytest.approx([rest, rest + 2.5, rest + 6])
+    own = [1 - rest, 1 - np.log(1 + np.exp(-0.5) + np.exp(-4))]  # 2 is 2, 2.5 and 6 away
+    assert classifier.leave_one_out["a"] == pytest.approx(own)
+    assert list(classifier.leave_one_out) == ["a", "c"]
+    assert list(classifier.calibration.known) == pytest.approx(
+        [share for name in "ac" for share in 1 - left_out(classifier, name)]
+    )
+
+
+def left_out(classifier: OtherHeadClassifier, name: str) -> np.typing.NDArray[np.float64]:
+    """Return how much smaller the best error of each example is than the root of the mean of the rivals."""
+    errors, labels, *_ = classifier.left_out or pytest.fail("not enrolled")
+    own = np.sort(errors[labels == list(classifier.pools).index(name)], axis=1)
+    return np.asarray(own[:, 0] / np.sqrt(own[:, 1:].mean(1)))
+
+
+@pytest.mark.parametrize(("place", "own"), [(4.5, 1.0), (5.5, np.log1p(np.exp(-2)) + 2)])
+def test_the_only_example_of_a_class_has_at_least_the_error_one_and_the_largest(place: float, own: float) -> None:
+    classifier = on_a_line(a=[0, 2], b=[place], c=[7, 9])  # 4.5 is 3.5 away from both means
+    first, second, third = asked(classifier, place, f"{place:g}")
+    gap = 2 * (place - 4.5)
+    assert (first, third) == pytest.approx((np.log1p(np.exp(-gap)) + gap, np.log1p(np.exp(-gap))))
+    assert second == pytest.approx(own)
+
+
+def test_a_single_class_explains_everything_but_its_only_example() -> None:
+    assert asked(on_a_line(a=[0, 2]), 7) == [0]
+    assert asked(on_a_line(a=[0, 2]), 0, "0") == [0]
+    assert asked(on_a_line(a=[0]), 0, "0") == [1]
+    with pytest.raises(FrnError, match="no classes yet: enroll some first"):
+        asked(on_a_line(), 7)
+
+
+def test_smaller_classes_repeat_their_photos_in_order() -> None:
+    pools = [np.arange(count).reshape(count, 1, 1).astype(np.float32) for count in (1, 2, 5)]
+    assert as_shots(pools)[..., 0, 0].tolist() == [[0] * 5, [0, 1, 0, 1, 0], [0, 1, 2, 3, 4]]
+
+
+def test_other_heads_have_neither_error_maps_nor_transduction() -> None:
+    classifier = on_a_line(a=[0, 2], b=[4])
+    with pytest.raises(FrnError, match=r"a proto model has no error maps\. Use one trained with --method frn\."):
+        classifier.error_maps(np.zeros((1, 1), np.float32))
+    with pytest.raises(FrnError, match="a proto model does not support transductive inference"):
+        classifier.predict_all([np.zeros((1, 1), np.float32)], [None], transductive=True)

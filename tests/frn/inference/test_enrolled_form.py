@@ -35,7 +35,8 @@ def enrolled(extractor: Extractor, moths: Path, tmp_path: Path) -> Enrolled:
 def answers(classifier: Classifier, queries: list[Path]) -> list[object]:
     found = [outcome for _, outcome in classifier.classify(queries)]
     assert all(isinstance(outcome, Prediction) for outcome in found)
-    return [*found, classifier.leave_one_out.keys(), classifier.rule, classifier.threshold, classifier.head]
+    shares = {name: each.tolist() for name, each in classifier.leave_one_out.items()}
+    return [*found, shares, classifier.looks, classifier.rule, classifier.threshold, classifier.head]
 
 
 def opened(extractor: Extractor, store: Path, state: State, monkeypatch: pytest.MonkeyPatch) -> Classifier | None:

@@ -1,9 +1,14 @@
 """Images of error maps."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
+import pytest
 
 from frn.images.ramp import RAMP
-from frn.inference.explanation import GAP, PANEL, Panel, overlay, sheet
+from frn.inference.explanation import GAP, PANEL, Panel, _fit, marked, overlay, sheet
+from frn.system.overwriting import MARK
 
 CROP = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
 
@@ -76,3 +81,38 @@ def test_two_lines_of_text_fit_below_each_panel() -> None:
             drawn = (picture[:, left : left + PANEL] == ink).all(2)
             assert np.flatnonzero(drawn.any(1))[[0, -1]].tolist() == [top, top + 9]
             assert np.flatnonzero(drawn.any(0))[[0, -1]].tolist() == [2, last]
+
+
+def test_panels_fill_rows_of_four_and_share_one_scale() -> None:
+    maps = [np.random.default_rng(number).random((5, 5)) for number in range(5)]
+    low, high = min(m.min() for m in maps), max(m.max() for m in maps)
+    picture = sheet(CROP, "", [Panel("", "", errors) for errors in maps])
+    assert picture.size == (4 * 264 + 12, 2 * 312 + 12)
+    for number, errors in enumerate(maps, 1):
+        left, top = 12 + number % 4 * 264, 12 + number // 4 * 312
+        shown = picture.crop((left, top, left + 252, top + 252))
+        expected = overlay(CROP, errors, low=low, high=high).resize((252, 252), 0)
+        assert shown.tobytes() == expected.tobytes(), number
+    assert (np.asarray(picture)[-12:] == 255).all()
+
+
+def test_medium_error_has_the_middle_colour_and_cover() -> None:
+    grey = np.full((10, 30, 3), 90, dtype=np.uint8)
+    drawn = np.asarray(overlay(grey, np.array([[2.0, 3.0, 4.0]]), low=2, high=4), dtype=float)[5, 15]
+    level = 128 / 255
+    middle = [np.interp(level, np.linspace(0, 1, len(RAMP)), channel) for channel in np.transpose(RAMP)]
+    cover = 0.15 + 0.6 * level
+    assert np.abs(drawn - (1 - cover) * 90 - cover * np.array(middle)).max() <= 0.5
+
+
+@pytest.mark.parametrize(("length", "kept"), [(0, 0), (252, 252), (253, 251), (900, 251)])
+def test_text_wider_than_a_panel_is_shortened_to_its_width(length: int, kept: int) -> None:
+    draw: Any = SimpleNamespace(textlength=lambda text, font: len(text))
+    assert _fit("x" * length, draw) == "x" * kept + "…" * (length > 252)
+
+
+def test_saved_images_name_their_creator_in_each_format() -> None:
+    assert marked("JPEG") == {"comment": MARK}
+    assert marked("WEBP") == {"xmp": MARK.encode()}
+    ((kind, content, *_),) = marked("PNG")["pnginfo"].chunks
+    assert (kind, content) == (b"tEXt", b"Software\0" + MARK.encode())

@@ -1,11 +1,13 @@
 """The feature cache: the same answers with and without it, even if it is damaged."""
 
 import contextlib
+import gc
 import itertools
 import os
 import sqlite3
 import sys
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -253,3 +255,157 @@ def test_bytes_up_to_a_tenth_of_the_limit_are_kept(tmp_path: Path) -> None:
     for size, kept in ((1_000_000, True), (1_000_001, False)):
         store.put_bytes("m", str(size), bytes(size))
         assert (store.get_bytes("m", str(size)) is not None) == kept
+
+
+def test_a_file_of_version_4_is_read(tmp_path: Path) -> None:
+    """The table, the bytes of a row and its checksum keep their meaning as long as the version stays the same."""
+    path, value = tmp_path / "f.sqlite", maps(0)
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("PRAGMA application_id = 1718775296")  # "frn\0"
+        database.execute(
+            "CREATE TABLE maps (extractor TEXT NOT NULL, image TEXT NOT NULL, r INTEGER NOT NULL, d INTEGER NOT NULL, "
+            "used REAL NOT NULL, data BLOB NOT NULL, crc32 INTEGER NOT NULL, PRIMARY KEY (extractor, image)) "
+            "WITHOUT ROWID"
+        )
+        database.execute("PRAGMA user_version = 4")
+        data = bytes(range(20)) + value.tobytes()
+        checksum = zlib.crc32(b"('m', 'a', 4, 8)" + data)
+        assert zlib.crc32(data, zlib.crc32(b"('m', 'a', 4, 8)")) == checksum
+        database.execute("INSERT INTO maps VALUES ('m', 'a', 4, 8, 1e9, ?, ?)", (data, checksum))
+    found = FeatureStore(path).get_with_look("m", "a", SHAPE)
+    assert found is not None
+    np.testing.assert_array_equal(found[0], value)
+    assert found[1] == bytes(range(20))
+
+
+def test_a_file_of_another_version_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "f.sqlite"
+    store = FeatureStore(path)
+    store.put("m", {"a": maps(0)})
+    assert store._database is not None
+    store._database.execute("PRAGMA user_version = 3")
+    store.close()
+    again = FeatureStore(path)
+    assert again.get("m", "a", SHAPE) is None
+    again.put("m", {"a": maps(0)})
+    assert again.get("m", "a", SHAPE) is not None
+
+
+def test_the_file_is_shared_without_syncing_and_waits_five_seconds_for_others(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path / "f.sqlite")
+    assert store._database is not None
+    settings = ("journal_mode", "synchronous", "busy_timeout", "user_version", "application_id")
+    found = [store._database.execute(f"PRAGMA {name}").fetchone()[0] for name in settings]
+    assert found == ["wal", 0, 5000, 4, int.from_bytes(b"frn\0")]
+
+
+def test_a_file_that_another_program_is_creating_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "f.sqlite"
+    other = FeatureStore(path)
+    other.put("m", {"a": maps(0)})
+    assert other._database is not None
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("PRAGMA user_version = 0")
+        database.execute("ALTER TABLE maps RENAME TO hidden")
+        with ThreadPoolExecutor(1) as pool:
+            opening = pool.submit(FeatureStore, path)
+            time.sleep(0.05)
+            assert not opening.done()
+            database.execute("ROLLBACK")
+            assert opening.result().get("m", "a", SHAPE) is not None
+
+
+def used_bytes(store: FeatureStore) -> int:
+    assert store._database is not None
+    pages, free, size = (
+        store._database.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)
+
+
+def filled(path: Path, limit: int) -> FeatureStore:
+    """Return a store of three results of 50 kB each, in the order of their use."""
+    store = FeatureStore(path)
+    for number in range(3):
+        store._keep([("m", str(number), 50_000, 0, bytes(50_000))])
+        time.sleep(0.001)
+    store.limit = limit
+    return store
+
+
+@pytest.mark.parametrize(("excess", "kept"), [(0, "012"), (1, "12")])
+def test_nothing_is_removed_at_the_limit(tmp_path: Path, excess: int, kept: str) -> None:
+    store = filled(tmp_path / "f.sqlite", 1 << 30)
+    store.limit = used_bytes(store) - excess
+    assert store._database is not None
+    with store._database as database:
+        store._shrink(database)
+    assert "".join(key for key in "012" if store.get_bytes("m", key)) == kept
+
+
+@pytest.mark.parametrize(("more", "kept"), [(0, "12"), (1, "2")])
+def test_maps_are_removed_until_a_tenth_of_the_limit_is_free(tmp_path: Path, more: int, kept: str) -> None:
+    store = filled(tmp_path / "f.sqlite", 1 << 30)
+    rest = used_bytes(store) - 50_000 - more  # what must be left: the limit without a tenth of it, rounded down
+    store.limit = next(limit for limit in range(rest, 2 * rest) if limit - limit // 10 == rest and limit % 10)
+    assert store._database is not None
+    with store._database as database:
+        store._shrink(database)
+    assert "".join(key for key in "012" if store.get_bytes("m", key)) == kept
+
+
+@pytest.mark.parametrize(
+    ("code", "is_damage"),
+    [
+        (sqlite3.SQLITE_BUSY, False),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, False),
+        (sqlite3.SQLITE_IOERR_WRITE, False),
+        (sqlite3.SQLITE_FULL, False),
+        (sqlite3.SQLITE_READONLY_DBMOVED, False),
+        (sqlite3.SQLITE_ERROR, True),
+        (sqlite3.SQLITE_CORRUPT_INDEX, True),
+        (sqlite3.SQLITE_NOTADB, True),
+        (None, True),
+    ],
+)
+def test_only_a_damaged_file_is_discarded(tmp_path: Path, code: int | None, is_damage: bool) -> None:
+    store = FeatureStore(tmp_path / "f.sqlite")
+    error = sqlite3.OperationalError("of SQLite")
+    if code is not None:
+        error.sqlite_errorcode = code
+    store._give_up(error)
+    assert (tmp_path / "f.sqlite").exists() == (not is_damage)
+    store.put("m", {"a": maps(0)})  # the file is no longer used
+    assert store.get("m", "a", SHAPE) is None
+
+
+def test_a_store_without_references_closes_its_file(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path / "f.sqlite")
+    database = store._database
+    assert database is not None
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")
+
+
+def test_threads_share_a_store(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path / "f.sqlite")
+    store.put("m", {"a": maps(0)})
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(store.put, "m", {"b": maps(1)}).result()
+        assert pool.submit(store.get, "m", "a", SHAPE).result() is not None
+    assert store.get("m", "b", SHAPE) is not None
+
+
+def test_content_key_is_the_recorded_one() -> None:
+    assert content_key(b"photo") == "42bc7252ed9d80afd43e4573d5391af1"
+
+
+def test_maps_without_a_perceptual_hash_get_zeros(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path / "f.sqlite")
+    store.put("m", {"a": maps(0), "b": maps(1)}, {"a": bytes(range(LOOK))})
+    found = [store.get_with_look("m", key, SHAPE) for key in "ab"]
+    assert [each and each[1] for each in found] == [bytes(range(LOOK)), bytes(LOOK)]

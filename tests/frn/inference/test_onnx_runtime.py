@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -66,6 +67,14 @@ def external_constant(model: onnx.ModelProto) -> None:
     model.graph.node.append(helper.make_node("Constant", [], ["leak"], value=tensor))
 
 
+def external_location_alone(model: onnx.ModelProto) -> None:
+    model.graph.initializer[0].data_location = TensorProto.EXTERNAL
+
+
+def external_data_alone(model: onnx.ModelProto) -> None:
+    model.graph.initializer[0].external_data.add(key="location", value="../secret")
+
+
 def endless_loop(model: onnx.ModelProto) -> None:
     body = helper.make_graph([helper.make_node("Identity", ["c"], ["d"])], "body", [], [])
     model.graph.node.append(helper.make_node("Loop", ["", ""], ["x"], body=body))
@@ -113,6 +122,8 @@ def flood_of_metadata(model: onnx.ModelProto) -> None:
     [
         (external_initializer, "stores tensors in other files"),
         (external_constant, "stores tensors in other files"),
+        (external_location_alone, "stores tensors in other files"),
+        (external_data_alone, "stores tensors in other files"),
         (endless_loop, r"uses the operator ai\.onnx\.Loop"),
         (hidden_graph, "has a subgraph in Sub"),
         (huge_allocation, r"uses the operator ai\.onnx\.ConstantOfShape"),
@@ -385,3 +396,128 @@ def test_layers_over_the_total_limit_are_refused(monkeypatch: pytest.MonkeyPatch
         check_model(chain(1, at_once + 1), "x.onnx", [FEATURES_FORMAT])
     with pytest.raises(FrnError, match="computes 33,554,432 numbers"):
         check_model(chain(in_all + 1, at_once), "x.onnx", [FEATURES_FORMAT])
+
+
+def test_a_file_above_the_size_limit_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_runtime, "MAX_BYTES", 3 << 20)
+    with pytest.raises(FrnError, match=r"^m\.onnx: is 5 MiB; the limit is 3 MiB$"):
+        check_model(b"\xff" * (5 << 20), "m.onnx", FORMATS)
+    with pytest.raises(FrnError, match="is not an ONNX file"):
+        check_model(b"\xff" * (3 << 20), "m.onnx", FORMATS)
+
+
+def test_negative_sizes_are_refused_and_unknown_ones_are_not(graph: onnx.ModelProto) -> None:
+    for size in (0, 1, -1):
+        other = copy(graph)
+        other.graph.value_info.append(helper.make_tensor_value_info("odd", TensorProto.FLOAT, [size]))
+        expected = pytest.raises(FrnError, match=r"^m\.onnx: computes 'odd' with a negative size$")
+        with expected if size < 0 else contextlib.nullcontext():
+            check_model(other.SerializeToString(), "m.onnx", FORMATS)
+
+
+def test_sessions_and_runs_report_only_fatal_errors_and_use_all_cores_by_default(
+    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, runs = MagicMock(), []
+    monkeypatch.setattr("onnxruntime.InferenceSession", opened)
+    open_session(graph.SerializeToString(), "x.onnx", device="cpu")
+    open_session(graph.SerializeToString(), "x.onnx", device="cpu", threads=3)
+    options = [call.args[1] for call in opened.call_args_list]
+    assert [(each.log_severity_level, each.intra_op_num_threads) for each in options] == [(4, 0), (4, 3)]
+    session: Any = SimpleNamespace(run=lambda outputs, inputs, options: runs.append((outputs, inputs, options)))
+    run_session(session, ("y",), {"x": np.ones(1)})
+    ((outputs, inputs, how),) = runs
+    assert (outputs, inputs, how.log_severity_level, how.terminate) == (["y"], {"x": np.ones(1)}, 4, False)
+
+
+@pytest.mark.parametrize("rank", [None, "3"])
+def test_each_process_of_torchrun_uses_its_own_gpu(
+    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, rank: str | None
+) -> None:
+    opened = MagicMock()
+    monkeypatch.setattr("onnxruntime.InferenceSession", opened)
+    monkeypatch.setattr("frn.inference.onnx_runtime.cuda_answers", lambda: True)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    if rank:
+        monkeypatch.setenv("LOCAL_RANK", rank)
+    open_session(graph.SerializeToString(), "x.onnx")
+    cuda, cpu = opened.call_args.kwargs["providers"]
+    assert (cuda, cpu) == (("CUDAExecutionProvider", {"device_id": rank or "0"}), ("CPUExecutionProvider", {}))
+
+
+GOOD = [("feature_map", "tensor(float)", ["n", 16, 64])]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "fits"),
+    [
+        (GOOD, True),
+        ([("feature_map", "tensor(float)", ["n", 16, 1])], True),
+        ([("feature_map", "tensor(float)", ["n", 16, 0])], False),
+        ([("feature_map", "tensor(float)", ["n", 16, -1])], False),
+        ([("feature_map", "tensor(float)", ["n", 15, 64])], False),
+        ([("feature_map", "tensor(float)", ["n", 16, "d"])], False),
+        ([("feature_map", "tensor(double)", ["n", 16, 64])], False),
+        ([("maps", "tensor(float)", ["n", 16, 64])], False),
+        (GOOD * 2, False),
+    ],
+)
+def test_an_extractor_returns_one_map_of_its_grid(
+    graph: onnx.ModelProto, outputs: list[tuple[str, str, list[Any]]], fits: bool
+) -> None:
+    extractor = Extractor(graph.SerializeToString(), "m.onnx", trusted=True, threads=1)
+    extractor.session.outputs = outputs
+    with contextlib.nullcontext() if fits else pytest.raises(FrnError, match="do not match an extractor for 32-pixel"):
+        extractor._check_signature("m.onnx")
+        assert extractor.shape == (16, outputs[0][2][2])
+    extractor.session.outputs = GOOD
+    extractor.session.inputs = [("images", "tensor(float)", ["n", 3, 32, 33])]
+    with pytest.raises(FrnError, match="do not match"):
+        extractor._check_signature("m.onnx")
+
+
+@pytest.mark.parametrize(
+    ("maps", "reason"),
+    [
+        (np.full((2, 16, 64), 1e12), ""),
+        (np.full((2, 16, 64), -1e12), ""),
+        (np.full((2, 16, 64), 1.01e12), r"is not finite, or exceeds 1e\+12: it is damaged"),
+        (np.full((2, 16, 64), np.nan), "is not finite"),
+        (np.zeros((2, 16, 63)), r"^m\.onnx: returned maps of shape \(2, 16, 63\), not \(2, 16, 64\)$"),
+        (np.zeros((1, 16, 64)), r"returned maps of shape \(1, 16, 64\), not \(2, 16, 64\)"),
+    ],
+)
+def test_maps_have_the_expected_shape_and_values_up_to_1e12(
+    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, maps: np.typing.NDArray[np.float64], reason: str
+) -> None:
+    extractor = Extractor(graph.SerializeToString(), "m.onnx", trusted=True, threads=1)
+    asked: list[dict[str, np.typing.NDArray[np.float32]]] = []
+
+    def run(inputs: dict[str, np.typing.NDArray[np.float32]]) -> np.typing.NDArray[np.float64]:
+        asked.append(inputs)
+        return maps
+
+    monkeypatch.setattr(extractor.session, "run", run)
+    with pytest.raises(FrnError, match=reason) if reason else contextlib.nullcontext():
+        assert extractor.feature_maps(np.full((2, 32, 32, 3), 51, np.uint8)) is maps
+    assert asked[0]["images"].shape == (2, 3, 32, 32)
+    np.testing.assert_allclose(asked[0]["images"], 51 / 255)
+
+
+def test_extractors_use_all_cores_and_check_the_file_by_default(graph: onnx.ModelProto, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(graph.SerializeToString())
+    assert Extractor.open(tmp_path / "m.onnx", trusted=True).threads == own_cores()
+    bad = copy(graph)
+    huge_allocation(bad)
+    for path in (tmp_path / "m.onnx", tmp_path / "bad.onnx"):
+        path.write_bytes(bad.SerializeToString())
+        with pytest.raises(FrnError, match="uses the operator"):
+            Extractor.open(path)
+    with pytest.raises(FrnError, match="uses the operator"):
+        Extractor(bad.SerializeToString(), "m.onnx")
+
+
+def test_a_long_version_is_shortened_to_40_characters(graph: onnx.ModelProto) -> None:
+    with pytest.raises(FrnError) as caught:
+        Extractor(change(graph, "frn.version", "9" * 50), "m.onnx", trusted=True)
+    assert str(caught.value) == f"m.onnx: has format version {'9' * 39}…; this program reads 1"

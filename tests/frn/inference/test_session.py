@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from frn.errors import FrnError
-from frn.inference.session import Session, State, Support, build_state, check_threshold
+from frn.inference.session import Moves, Session, State, Support, build_state, check_name, check_threshold
 
 
 def support(key: str) -> Support:
@@ -223,3 +223,119 @@ def test_merged_classes_keep_all_examples_and_one_undo_separates_them() -> None:
     assert keys(session.state) == {"wren": ["c", "a", "b"]}
     session.undo()
     assert keys(session.state) == {"jay": ["a", "b"], "wren": ["c"]}
+
+
+def test_a_class_name_has_at_most_200_characters() -> None:
+    assert check_name(" " + "x" * 200 + " ") == "x" * 200
+    with pytest.raises(FrnError) as caught:
+        check_name("x" * 201)
+    assert str(caught.value) == f"the class name '{'x' * 40}'... has 201 characters; the limit is 200"
+
+
+def test_there_are_at_most_ten_thousand_classes() -> None:
+    names: list[tuple[str, list[Support]]] = [(str(number), []) for number in range(10_001)]
+    state, _ = build_state(names[:10_000])
+    session = Session(replace(state, classes=state.classes[:-1]))
+    session.create("last")
+    for beyond in (lambda: build_state(names), lambda: session.create("one more")):
+        with pytest.raises(FrnError, match=r"^there are already 10000 classes, which is the limit$"):
+            beyond()
+
+
+def test_built_classes_are_numbered_from_one_and_names_are_unique() -> None:
+    state, twins = build_state([(" jay", [support("a"), support("a")]), ("wren", [support("a"), support("b")])])
+    assert [(entry.id, entry.name) for entry in state.classes] == [(1, "jay"), (2, "wren")]
+    assert state.next_id == 3
+    assert [(twin.class_name, twin.twin) for twin in twins] == [("jay", Path("a.jpg"))] * 2
+    with pytest.raises(FrnError, match=r"^a class 'jay' already exists; choose another name$"):
+        build_state([("jay", []), ("jay ", [])])
+    empty = Session()
+    assert [empty.create("first"), empty.create("second")] == [1, 2]
+    assert empty.state.next_id == 3
+
+
+def test_a_missing_file_has_no_size_or_time(tmp_path: Path) -> None:
+    assert Support.of(tmp_path / "none", "k") == Support(tmp_path / "none", "k", 0, 0)
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"123")
+    known = Support.of(path, "k")
+    assert (known.size, known.mtime_ns) == (3, path.stat().st_mtime_ns)
+    assert not replace(known, mtime_ns=known.mtime_ns + 1).is_unchanged()
+    assert not replace(known, size=4).is_unchanged()
+
+
+def test_a_new_session_counts_as_saved_unless_it_says_otherwise() -> None:
+    state, _ = build_state([("jay", [])])
+    assert (Session(state).is_saved, Session(state, is_saved=False).is_saved) == (True, False)
+    session = Session(state)
+    session.create("wren")
+    session.mark_saved(state)  # the file holds the state from before the edit
+    before = session.is_saved
+    assert session.undo() is state
+    assert (before, session.is_saved) == (False, True)
+
+
+def test_edits_of_unknown_classes_are_refused() -> None:
+    session = Session(build_state([("jay", [support("a")])])[0])
+    before, edits = session.state, (session.delete, lambda other: session.move(["a"], other))
+    for edit in (*edits, lambda other: session.add(other, []), lambda other: session.merge(1, other)):
+        with pytest.raises(FrnError, match=r"^no class has the number 9$"):
+            edit(9)
+    assert session.state is before
+    assert not session.can_undo
+
+
+def test_moving_photos_keeps_those_that_are_already_there() -> None:
+    state, _ = build_state([("jay", [support("a"), support("b")]), ("wren", [support("c"), support("d")])])
+    session = Session(state)
+    session.move(["a", "c", "unknown"], 2)
+    assert keys(session.state) == {"jay": ["b"], "wren": ["c", "d", "a"]}
+
+
+def test_a_photo_is_set_aside_only_once() -> None:
+    session = Session(build_state([("jay", [support("a"), support("b")])])[0])
+    session.set_aside([support("a"), support("x"), support("x")])
+    session.set_aside([support("a")])
+    assert [other.key for other in session.state.others] == ["a", "x"]
+    assert keys(session.state) == {"jay": ["b"]}
+    session.add(1, [support("x"), support("y")])
+    assert [other.key for other in session.state.others] == ["a"]
+    session.undo()
+    session.undo()
+    assert (keys(session.state), session.can_undo) == ({"jay": ["a", "b"]}, False)
+
+
+def test_amending_a_state_keeps_the_steps_before_and_after_it() -> None:
+    session = Session()
+    for name in ("jay", "wren", "owl"):
+        session.create(name)
+    session.undo()
+    session.amend(replace(session.state, threshold=0.5))
+    assert (session.state.threshold, session.redo().threshold, session.can_redo) == (0.5, None, False)
+    assert [len(session.undo().classes) for _ in range(4)] == [2, 1, 0, 0]
+
+
+def test_moves_of_photos_are_a_step_that_needs_no_saving() -> None:
+    session, moves = Session(), Moves("sorted 1 photo", "journal", (("/a", "/b", False),))
+    session.note_moves(moves)
+    assert (session.state.moves, session.state.act, session.is_saved) == (moves, "sorted 1 photo", True)
+    session.undo()
+    assert (session.state.moves, session.undone) == (None, "sorted 1 photo")
+    session.redo()
+    session.create("jay")  # the next edit has no name yet
+    assert (session.state.moves, session.state.act) == (moves, "")
+
+
+def test_a_class_keeps_its_number_and_examples_when_renamed() -> None:
+    session = Session(build_state([("jay", [support("a")]), ("wren", [])])[0])
+    session.rename(1, " jay ")
+    assert not session.can_undo
+    session.rename(1, " owl ")
+    with pytest.raises(FrnError, match=r"^a class 'wren' already exists; choose another name$"):
+        session.rename(1, "wren")
+    assert (session.state.find(1).name, keys(session.state)) == ("owl", {"owl": ["a"], "wren": []})
+    entry = session.state.named("owl")
+    assert entry is not None
+    assert entry.id == 1
+    assert session.state.named("jay") is None
+    assert session.state.holders() == {"a": (entry, support("a"))}

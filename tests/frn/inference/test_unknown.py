@@ -178,3 +178,65 @@ def test_a_photo_exactly_at_the_limit_is_known() -> None:
     assert Calibration(known, np.zeros(0), 0.0, 0.0, np.array([0.3])).rule.least == 0.3
     assert Calibration(known, np.zeros(0), 0.0, 0.0, np.array([0.3, 0.3])).rule.least == np.nextafter(0.3, 1)
     assert Calibration(known, np.array([0.3, 0.2]), 0.0, 0.0).caught == 0.5
+
+
+def test_expected_rates_are_described_in_one_line() -> None:
+    known, strangers = np.linspace(0, 1, 21), np.where(np.arange(100) < 40, 0.01, 0.5)
+    clear, poor = Calibration(known, strangers), Calibration(known, np.full(100, 0.5), false_rejections=0.2)
+    assert clear.describe() == "rejects about 5% of your photos and 40% of other photos (AUROC 0.68)"
+    assert poor.describe() == (
+        "unknown photos can hardly be distinguished from these classes: rejecting 20% of your photos catches 0% of "
+        "other photos (AUROC 0.50)"
+    )
+    assert Calibration(known, np.zeros(0)).describe() == (
+        "unknown photos cannot be detected: this needs two classes, one of them with two photos"
+    )
+    assert np.isnan(Calibration(known, np.zeros(0)).auroc)
+
+
+def test_calibration_by_hand() -> None:
+    """Five supports of two classes, whose energy is 4 and whose distances are 1."""
+    errors = np.array([[0.0, 1.0], [0.25, 1.0], [1.0, 0.04], [4.0, 0.64], [1.0, 0.81]])
+    labels, whole, distances = np.array([0, 0, 1, 1, 1]), np.full(5, 4.0), np.ones((5, 2))
+    found = calibrate(errors, labels, whole, distances, 0.25, np.array([0.1, 0.7]))
+    known = 1 - np.array([0, 0.25 / 2, 0.04 / 2, 0.64 / 4, 0.81 / 2])  # the root of 4 times the rival's error
+    strangers = 1 - np.array([1 / 4, 1 / 4, 1 / 4, 4 / 4, 1 / 4])  # with one class left, its rival is the energy
+    np.testing.assert_allclose(found.known, known)
+    np.testing.assert_allclose(found.strangers, strangers)
+    assert found.rule.weight == 0.5
+    assert found.rule.least == pytest.approx(1 - 0.16)  # the lowest quarter of `known`
+    assert found.caught == 1.0
+    assert found.typical == pytest.approx(np.median(1 - 0.16 * np.sqrt([1 / 4, 1 / 4, 1 / 4, 1, 1 / 4])))
+    assert (found.false_rejections, found.others.tolist()) == (0.25, [0.1, 0.7])
+    empty = calibrate(errors[:0], labels[:0], whole[:0], distances[:0], 0.25)
+    assert (empty.typical, empty.false_rejections, empty.rule) == (0.0, 0.25, NEVER)
+
+
+def test_a_single_class_has_no_strangers() -> None:
+    found = calibrate(np.array([[1.0], [2.0]]), np.array([0, 0]), np.full(2, 4.0), np.ones((2, 1)))
+    assert (len(found.strangers), found.false_rejections, len(found.others)) == (0, 0.05, 0)
+    np.testing.assert_allclose(found.known, [1 - 1 / 4, 1 - 2 / 4])
+
+
+@pytest.mark.parametrize(("count", "factor"), [(1, np.inf), (2, 4.0), (3, 2.25), (5, 1.5625)])
+def test_distance_to_the_other_examples_of_a_class(count: int, factor: float) -> None:
+    distances = np.array([[2.0, 3.0], [2.0, 3.0]])
+    found = without_itself(distances, [None, 1], [7, count])
+    np.testing.assert_array_equal(found, [[2, 3], [2, 3 * factor]])
+    assert distances[1, 1] == 3
+
+
+def test_thresholds_of_photos_without_energy_or_rivals() -> None:
+    errors, whole = np.array([[1.0, 4.0], [0.0, 0.0], [8.0, 9.0]]), np.array([4.0, 0.0, 4.0])
+    rule = RejectRule(0.6, 0.5)
+    needed = rule.thresholds(errors, whole, np.ones((3, 2)))
+    np.testing.assert_allclose(needed, [0.6, 0.6, 1 - 0.4 * 1.5])
+    assert rule.thresholds(np.full((1, 2), 9e9), np.ones(1), np.ones((1, 2))).tolist() == [0]  # never negative
+
+
+@pytest.mark.parametrize(
+    ("known", "unknown", "share"),
+    [([2.0], [1.0], 1.0), ([1.0], [2.0], 0.0), ([1, 3], [1, 2, 3], 0.5), ([1, 2, 3], [0, 1], 5.5 / 6)],
+)
+def test_auroc_counts_pairs(known: list[float], unknown: list[float], share: float) -> None:
+    assert auroc(known, unknown) == pytest.approx(share)

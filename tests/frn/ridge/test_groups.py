@@ -1,5 +1,6 @@
 """Grouping photos without labels."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,10 @@ from sklearn.metrics import adjusted_rand_score
 from frn.errors import FrnError
 from frn.inference.feature_cache import Maps
 from frn.ridge.enrolment import Array
-from frn.ridge.parameters import HeadParameters
+from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior
-from frn.ridge.unlabelled.groups import _cut, _ward, group
+from frn.ridge.unlabelled.groups import Order, _cut, _likeliest_count, _ward, group
+from frn.ridge.unlabelled.transductive import mixture_errors
 
 PRIOR = Prior.trained(HeadParameters(4.0, 0.1, 20.0))
 
@@ -50,9 +52,11 @@ def test_groups_match_the_classes_and_their_number(count: int | None) -> None:
 
 
 def test_ward_clusters_equal_those_of_scikit_learn() -> None:
-    points = np.random.default_rng(0).standard_normal((60, 5))
+    generator = np.random.default_rng(0)
+    points = generator.standard_normal((60, 5))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    merges = _ward(points)
+    merges = _ward(points * generator.uniform(0.1, 10, (60, 1)))  # their lengths do not matter
+    assert _ward(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 0.1]])) == [(0, 2), (0, 1)]
     for count in (2, 7, 25):
         expected = AgglomerativeClustering(count).fit_predict(points)
         assert adjusted_rand_score(expected, _cut(merges, count)) == 1
@@ -102,3 +106,78 @@ def test_noisy_classes_are_not_split_and_the_noisiest_are_merged(noise: float, e
 def test_there_are_at_most_a_third_as_many_groups_as_photos() -> None:
     maps, _ = draw((2,) * 6)
     assert len(group(maps, looks(maps), PRIOR)) <= 4
+
+
+def likeliest(monkeypatch: pytest.MonkeyPatch, photos: int, error: Callable[[int], float]) -> int:
+    """Return the likeliest number of clusters if all but one are single photos of zeros.
+
+    `error` is the leave-one-out error of the large cluster by its size.
+    """
+
+    def leave_one_out(maps: Maps, head: HeadParameters) -> Array:
+        assert head == HeadParameters(PRIOR.alpha - 1.8, PRIOR.beta)
+        return np.array([error(len(maps)) / 2, error(len(maps)) / 2])
+
+    monkeypatch.setattr("frn.ridge.unlabelled.groups.leave_one_out", leave_one_out)
+    return _likeliest_count(np.zeros((photos, 1, 1), np.float32), [(0, place) for place in range(1, photos)], PRIOR)
+
+
+@pytest.mark.parametrize(("second", "count"), [(53.0, 2), (53.01, 3), (50.0, 2)])
+def test_fewer_groups_may_lose_three_percent_of_the_gain(
+    monkeypatch: pytest.MonkeyPatch, second: float, count: int
+) -> None:
+    errors = {12: 150.0, 11: second, 10: 50.0, 9: 51.0}
+    assert likeliest(monkeypatch, 12, errors.__getitem__) == count
+
+
+@pytest.mark.parametrize(("photos", "most"), [(10, 4), (12, 4), (13, 5), (600, 200), (630, 200)])
+def test_groups_have_three_photos_on_average_and_there_are_at_most_200(
+    monkeypatch: pytest.MonkeyPatch, photos: int, most: int
+) -> None:
+    assert likeliest(monkeypatch, photos, lambda size: float(size > photos - most + 1)) == most
+    assert likeliest(monkeypatch, photos, lambda size: float(size > photos - most)) == 1  # it needs one more group
+
+
+def test_a_single_photo_costs_its_energy() -> None:
+    maps = np.array([[[3.0, 4.0], [0.0, 1.0]], [[3.0, 4.0], [0.0, 1.0]], *[[[0.0, 0.0], [0.0, 0.0]]] * 4])
+    head = Prior.trained(HeadParameters(0.0, 0.0, 1.0))
+    pairs = [(0, 1), (2, 3), (2, 4), (2, 5), (0, 2)]
+    assert _likeliest_count(maps.astype(np.float32), pairs, head) == 2
+    assert _likeliest_count(maps.astype(np.float32), [(0, 2), (0, 3), (0, 4), (0, 5), (0, 1)], head) == 1
+
+
+def test_each_round_uses_a_lower_alpha_and_weights_of_at_least_a_hundredth(monkeypatch: pytest.MonkeyPatch) -> None:
+    alphas: list[float] = []
+    gammas: list[float] = []
+    weights_of: list[Array] = []
+
+    def watched_errors(grams: Array, shots: Order, maps: Maps, weights: Array, head: HeadParameters) -> Array:
+        assert grams.shape == (4, 48, 48)
+        assert not grams.any()
+        assert not shots.any()
+        alphas.append(head.alpha - prior.alpha)
+        weights_of.append(weights)
+        return mixture_errors(grams, shots, maps, weights, head)
+
+    def watched_probabilities(errors: Array, gamma: float) -> Array:
+        gammas.append(gamma)
+        return probabilities(errors, gamma)
+
+    maps, _ = draw((12, 20, 9, 15), 1.4)
+    prior = replace(PRIOR, gamma=4.0)
+    monkeypatch.setattr("frn.ridge.unlabelled.groups.mixture_errors", watched_errors)
+    monkeypatch.setattr("frn.ridge.unlabelled.groups.probabilities", watched_probabilities)
+    group(maps, looks(maps), prior, 4)
+    assert alphas == pytest.approx([-0.8] * 4 + [-1.8] * 4)
+    assert gammas == pytest.approx([prior.head(56 / 4).gamma] * 8)
+    assert set(weights_of[0].ravel()) == {0, 1}
+    assert 0.01 <= min(weights[weights > 0].min() for weights in weights_of) < 0.02
+
+
+def test_the_number_of_groups_is_between_one_and_the_number_of_photos(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps, _ = draw((2, 2))
+    monkeypatch.setattr("frn.ridge.unlabelled.groups.MAX_PHOTOS", 4)
+    assert [len(group(maps, looks(maps), PRIOR, count)) for count in (1, 4)] == [1, 4]
+    for count in (0, -1, 5):
+        with pytest.raises(FrnError, match=rf"^4 different photos cannot form {count} groups$"):
+            group(maps, looks(maps), PRIOR, count)

@@ -96,3 +96,36 @@ def test_three_rounds_give_the_recorded_errors() -> None:
     assert gamma == pytest.approx(23.01747, rel=1e-4)
     np.testing.assert_allclose(errors[0], [5.375704, 4.816136, 5.473113], rtol=1e-4)
     np.testing.assert_allclose(errors[-1], [5.739110, 4.944975, 5.365509], rtol=1e-4)
+
+
+def test_weights_equal_the_recorded_ones() -> None:
+    errors = np.array([[0.1, 0.5], [0.3, 0.2], [0.9, 0.8], [0.0, 0.0]])
+    weights = _weights(errors, np.array([1.0, 1.0, 2.0, 0.0]), 2.0)
+    np.testing.assert_allclose(
+        weights,
+        [[0.25430718, 0.11426758], [0.15261432, 0.18640355], [0.12218888, 0.14924184], [0.043886938, 0.043886938]],
+        rtol=1e-6,
+    )
+    assert _weights(errors[:1], np.ones(1), 20.0).tolist() == [[pytest.approx(0.25 / (1 + np.exp(-8))), 0.0]]
+
+
+def test_classes_without_examples_count_as_one_photo_at_least() -> None:
+    """Lambda follows the sum of the weights, but is at least that of one photo."""
+    _, queries, _ = episode(0, (1,), (4,))
+    asked, weights = queries.astype(np.float32), np.array([[0.2], [0.1], [0.3], [0.0]])
+    found = mixture_errors(np.zeros((1, D, D)), np.array([0]), asked, weights, HEAD)
+    rows = np.concatenate([np.sqrt(w) * q for w, q in zip(weights[:3, 0], asked, strict=False)])
+    lam = HEAD.lam(R, D)
+    rebuilt = HEAD.rho() * asked[3] @ np.linalg.solve(rows.T @ rows + lam * np.eye(D), rows.T @ rows)
+    np.testing.assert_allclose(found[3, 0], np.square(asked[3] - rebuilt).sum(1).mean(), rtol=1e-4)
+
+
+def test_results_do_not_depend_on_how_many_moments_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools, queries, _ = episode(7, (1, 2, 1), (6, 3, 5))
+    errors = plain_errors(pools, queries)
+    expected, gamma = refine(errors, pools, queries, HEAD)
+    for block in (3 * D * D, 1):
+        monkeypatch.setattr("frn.ridge.unlabelled.transductive.BLOCK", block)
+        found, same = refine(errors, pools, queries, HEAD)
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+        assert same == pytest.approx(gamma)

@@ -220,3 +220,50 @@ def test_a_class_of_zeros_explains_nothing() -> None:
     errors = solver.errors(HeadParameters())
     assert np.isfinite(errors).all()
     np.testing.assert_allclose(errors[3:, 0], solver.energy[3:])
+
+
+@pytest.mark.parametrize(("k", "alpha", "gamma"), [(10, -0.802585, 31.4707), (11, -0.147895, 10.9095)])
+def test_other_classes_omit_a_support_for_at_most_ten_shots(k: int, alpha: float, gamma: float) -> None:
+    found = tune_by_leave_one_out(classes(3, k, 2, 6, noise=1.5), UNTRAINED)
+    assert found.alpha == pytest.approx(alpha, abs=1e-5)
+    assert found.gamma == pytest.approx(gamma, rel=3e-4)
+
+
+@pytest.mark.parametrize(("sizes", "alpha", "gamma"), [((3, 3), 2.651388, 74.6894), ((1, 3, 6, 2), 2.833709, 66.5327)])
+def test_two_classes_or_classes_of_different_sizes_give_the_recorded_head(
+    sizes: tuple[int, ...], alpha: float, gamma: float
+) -> None:
+    pools = classes(len(sizes), max(3, max(sizes)), 4, 12, noise=1.0)
+    found = tune_by_leave_one_out([pool[:size] for pool, size in zip(pools, sizes, strict=True)], UNTRAINED)
+    assert found.alpha == pytest.approx(alpha, abs=1e-5)
+    assert found.gamma == pytest.approx(gamma, rel=3e-4)
+
+
+def test_gamma_falls_at_most_by_eight_spreads_of_the_prior() -> None:
+    """Every query is much nearer to the wrong class."""
+    one, other = np.full((3, 1, 2), [100.0, 0.0]), np.full((3, 1, 2), [0.0, 100.0])
+    found = tune([TuningEpisode([one, other], [(0, other), (1, one)])], TRAINED, 1.0)
+    assert found.gamma / TRAINED.head(1.0).gamma == pytest.approx(np.exp(-8 * 0.25), rel=1e-4)
+
+
+def test_surprise_counts_spreads_from_the_most_likely_head() -> None:
+    prior = Prior(2.0, 0.2, 5.0, alpha_spread=0.5, gamma_spread=0.25)
+    mean = prior.head(5)
+    assert prior.surprise(mean, 5) == 0
+    assert prior.surprise(replace(mean, alpha=mean.alpha - 1.5), 5) == pytest.approx(3**2 / 2)
+    assert prior.surprise(replace(mean, gamma=mean.gamma * np.exp(0.5)), 5) == pytest.approx(2**2 / 2)
+    assert Prior.trained(HeadParameters(2.0, 0.2, 5.0)) == prior  # these are the default spreads
+
+
+def test_an_episode_is_split_into_supports_and_queries_of_each_class() -> None:
+    maps = np.arange(12.0).reshape(2, 3, 2, 1)
+    split = TuningEpisode.split(maps, 2)
+    np.testing.assert_array_equal(split.pools, maps[:, :2])
+    assert [label for label, _ in split.queries] == [0, 1]
+    np.testing.assert_array_equal([queries for _, queries in split.queries], maps[:, 2:])
+
+
+def test_log_likelihood_of_the_correct_classes_by_hand() -> None:
+    errors, labels = np.array([[1.0, 2.0], [3.0, 1.0]]), np.array([0, 0])
+    expected = -np.log(1 + np.exp(-2)) - np.log(1 + np.exp(4))
+    assert _log_likelihood(errors, labels, 2.0) == pytest.approx(expected)

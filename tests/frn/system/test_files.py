@@ -3,6 +3,7 @@ import os
 import signal
 import time
 import tracemalloc
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,12 +24,14 @@ from frn.system.files import (
     PART,
     _read,
     beside,
+    discard_output,
     read_json,
     read_regular,
     remove,
     remove_unfinished,
     replacing,
     require_regular,
+    sync_folder,
     write_atomically,
 )
 from frn.system.processes.locks import Lock
@@ -128,6 +131,7 @@ def test_a_file_is_read_up_to_the_size_limit(tmp_path: Path) -> None:
             with pytest.raises(FrnError, match="cannot be read"):
                 read(absent, 4)
     assert _read(io.BytesIO(large), 0, 8 << 20) == large  # the file has grown since its size was read
+    assert _read(io.BytesIO(large), 0, 4) == large[:5]  # one byte too many shows that it is too large
     endless = Path("/proc/self/status")  # it has content, but reports a size of 0
     if endless.exists():
         assert len(read_regular(endless, 1 << 20)) > 100
@@ -281,3 +285,81 @@ def test_a_temporary_file_that_cannot_be_removed_is_left(tmp_path: Path, monkeyp
     remove(tmp_path / "file")
     remove(tmp_path / "folder")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_whole_content_is_synced_and_only_if_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    with replacing(tmp_path / "x", sync=False) as file:
+        file.write(b"text")
+    assert sizes == []
+    write_atomically(tmp_path / "x", "other text")
+    assert sizes[0] == len("other text")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(28, "No space left on device"), "x: cannot be written (No space left on device)"),
+        (OSError("odd device"), "x: cannot be written (odd device)"),
+    ],
+)
+def test_write_errors_are_described_with_or_without_a_number(tmp_path: Path, error: OSError, told: str) -> None:
+    with pytest.raises(FrnError) as caught, replacing(tmp_path / "x"):
+        raise error
+    assert str(caught.value) == f"{tmp_path}/{told}"
+
+
+def test_shortened_temporary_name_starts_with_40_characters_and_ends_with_a_checksum() -> None:
+    name = "x" * 40 + "y" * 300
+    assert beside(Path(name), PART).name == f".{'x' * 40}-{zlib.crc32(name.encode()):08x}.frn-part"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no modes there")
+def test_nobody_else_can_open_the_new_content_of_a_private_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part file is private from its creation, not only once it has its mode."""
+    path, modes, chmod = tmp_path / "x", [], os.chmod
+    path.touch()
+
+    def watched(part: Path, mode: int) -> None:
+        modes.append(part.stat().st_mode & 0o777)
+        chmod(part, mode)
+
+    monkeypatch.setattr(os, "chmod", watched)
+    write_atomically(path, "text")
+    assert modes == [0o600]
+
+
+def test_files_are_read_without_the_flags_of_other_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_atomically(tmp_path / "x", "text")
+    for flag in ("O_NONBLOCK", "O_BINARY"):
+        monkeypatch.delattr(os, flag, raising=False)
+    assert read_regular(tmp_path / "x", 4) == b"text"
+
+
+@pytest.mark.parametrize("read", [read_regular, require_regular])
+@pytest.mark.parametrize(("name", "reason"), [("none", "No such file or directory"), ("a\0b", "embedded null byte")])
+def test_read_errors_are_described_without_their_number(
+    tmp_path: Path, read: Callable[[Path, int], object], name: str, reason: str
+) -> None:
+    with pytest.raises(FrnError) as caught:
+        read(tmp_path / name, 4)
+    assert str(caught.value) == f"{tmp_path / name}: cannot be read ({reason})"
+
+
+def test_discarded_output_does_not_reach_its_pipe() -> None:
+    reader, writer = os.pipe()
+    discard_output(writer)
+    os.write(writer, b"lost")
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == b""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's names of descriptors")
+def test_syncing_a_folder_leaves_no_open_file(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    sync_folder(tmp_path)
+    assert os.listdir("/proc/self/fd") == before
