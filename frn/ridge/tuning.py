@@ -3,8 +3,9 @@
 Training fixes a single alpha for one episode shape, and lambda = p / d exp(alpha) then grows with every further shot,
 although the best lambda hardly grows. So both parameters are chosen again on enrolment: each support is scored by
 leave-one-out against its own class and the others, and the likelihood of the correct classes is maximised (Eq. 9). The
-prior is the model's lambda for one photo, for any number of shots, and its gamma times the square root of the shots. It
-counts as much as a few photos, so that one-shot classes keep the trained values and a hundred photos outweigh it.
+prior is the model's lambda for one photo (with rho > 1, more: see `Prior.head`), and its gamma times the square root of
+the shots. It counts as much as a few photos, so that one-shot classes keep the trained values and a hundred photos
+outweigh it.
 
 Beta is not tuned: choosing it as well gained nothing on validation classes (docs/lab/recipes.md).
 
@@ -55,7 +56,7 @@ class Prior:
     """Prior of the parameters, before leave-one-out; normal in alpha and in log gamma."""
 
     alpha: float
-    """Alpha for classes with one photo; lambda stays at its value for one photo."""
+    """Alpha for classes with one photo."""
     beta: float
     gamma: float
     """Gamma for classes with `USUAL_SHOTS` photos."""
@@ -68,8 +69,13 @@ class Prior:
         return cls(head.alpha, head.beta, head.gamma)
 
     def head(self, shots: float) -> HeadParameters:
-        """Return the most likely parameters for classes with this many photos."""
-        return HeadParameters(self.alpha - math.log(shots), self.beta, temperature(self.gamma, shots))
+        """Return the most likely parameters for classes with this many photos.
+
+        Lambda stays that of one photo. With rho > 1 it grows, at rho = 2 in proportion to the shots: otherwise, the
+        reconstructions would be too long in the directions in which the photos have much energy.
+        """
+        share = min(1.0, max(0.0, 2 - math.exp(self.beta)))
+        return HeadParameters(self.alpha - share * math.log(shots), self.beta, temperature(self.gamma, shots))
 
     def surprise(self, head: HeadParameters, shots: float) -> float:
         """Return the negative log-density of parameters for this many photos, up to a constant."""
