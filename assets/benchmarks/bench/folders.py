@@ -15,7 +15,7 @@ LARGE = 3
 
 @dataclass(frozen=True, slots=True)
 class Photos:
-    """Location of the folders."""
+    """Folder that contains all other folders."""
 
     twenty: Path
     """20 classes of 5 photos."""
