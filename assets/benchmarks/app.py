@@ -376,7 +376,7 @@ class Lab:
         terminal.press(b"\r")
         time = terminal.until("00000.jpg")
         terminal.settle()
-        terminal.press("left")  # next time the picker opens in the folder where it was closed
+        terminal.press("left")  # the picker opens again in the folder where it was closed
         terminal.settle()
         terminal.press("escape")
         terminal.settle()

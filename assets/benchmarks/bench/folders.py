@@ -1,4 +1,4 @@
-"""Folders of moth drawings, for benchmarks. Bytes appended to a JPEG make a different file with the same image."""
+"""Folders of moth drawings, for benchmarks. A JPEG with appended bytes is a different file with the same image."""
 
 import os
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Detection of photos of unknown classes (`inference.unknown`) over random episodes.
+"""Measure over random episodes how well photos of unknown classes are detected (`frn.inference.unknown`).
 
 Each episode has twice `way` classes: the first half is enrolled, and queries come from both halves. The area under the
-ROC curve is the probability that a known query scores higher than an unknown one: by familiarity and, for comparison,
-by the largest probability.
+ROC curve is the probability that a known query scores higher than an unknown one. Scores are the familiarity and, for
+comparison, by the largest probability.
 
 Shape letters: way enrolled classes, r locations, d channels, q = way * queries known or unknown queries.
 """
@@ -25,9 +25,9 @@ Scores = NDArray[np.floating]
 
 
 class Unknown(TypedDict):
-    """Detection of unknown queries, in percent.
+    """How well unknown queries are detected, in percent.
 
-    Both rates are the fraction of queries, known or unknown, that fall below the calibrated threshold.
+    The two rates are the fractions of known and of unknown queries that fall below the calibrated threshold.
     """
 
     auroc: float
@@ -53,7 +53,7 @@ def measure_open_set(
     seed: int,
     progress: Progress | None = None,
 ) -> Unknown:
-    """Measure over random episodes; `shape` describes the enrolled half, so twice as many classes are needed."""
+    """Measure detection over random episodes; `shape` is that of the enrolled half and needs twice as many classes."""
     outcomes = np.empty((episodes, 4))
     for index in range(episodes):
         found = judge_episode(head, feature_maps, sizes, shape, seed=seed, index=index)
@@ -74,16 +74,16 @@ def measure_open_set(
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Scores of one episode's queries: those from enrolled classes first, then the others."""
+    """The scores of one episode's queries: first those from enrolled classes, then those from unknown classes."""
 
     explained: tuple[Scores, Scores]
-    """Fraction of each query that the best class explains."""
+    """Share of each query that the best class explains, that is, reconstructs."""
     likeliest: tuple[Scores, Scores]
     """Largest probability of each query."""
     familiarity: tuple[Scores, Scores]
     """Statistic that separates known from unknown queries."""
     least: float
-    """Least familiarity of known queries, calibrated from the supports."""
+    """Smallest familiarity of a known query, as calibrated on the supports."""
 
 
 def judge_episode(

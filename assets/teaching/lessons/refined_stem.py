@@ -1,4 +1,4 @@
-"""Initialise a network with larger patches to the same function of a reduced image, which keeps what was learned."""
+"""Initialise a network with larger patches so that it computes the same as before on a reduced image."""
 
 import torch
 from torch import Tensor
