@@ -1,7 +1,7 @@
 """Measure the terminal app by driving it as a user would, on a separate terminal.
 
-Every run has its own state folder, so the app finds no unsaved work to recover. All runs share one feature cache, as
-they do for a user.
+Every run has its own state folder, so the app finds no unsaved work to recover. All runs share one feature cache, as a
+user's runs do.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Measure:
     how: How = "terminal"
     """Values measured on a pseudo-terminal, in the engine, or inside the app."""
     hello: float | None = None
-    """The same values for Textual's hello-world app."""
+    """The value that was measured for Textual's hello-world app."""
 
     @property
     def ok(self) -> bool:
@@ -168,7 +168,7 @@ class Lab:
     # Targets A4 to A8, with 20 classes of 5 photos
 
     def twenty(self) -> Iterator[Measure]:
-        """Measure memory, keys, queries, corrections and cancelling."""
+        """Measure the memory, and how long keys, queries, corrections and cancelling take."""
         with self._start(*HELLO) as terminal:
             terminal.until("Hello, world")
             hello = resident(terminal.process.pid)
@@ -199,7 +199,7 @@ class Lab:
     def _keys(self, terminal: Terminal, when: str, end: str = "") -> Iterator[Measure]:
         """Time keys that move up and down between two classes, ignoring output from other work.
 
-        If other work is running, `end` is the text that appears when it has finished; the keys are then not timed.
+        If other work is running, `end` is the text that appears when this work is done; later keys are not timed.
         """
         terminal.press("down")
         first = terminal.until("moth 001", or_else=end)

@@ -46,7 +46,7 @@ class ClassesTiming:
 
     @property
     def times_as_fast(self) -> float:
-        """Speed-up over scoring one class after the other."""
+        """Return how many times as fast all classes at once are as one class after the other."""
         return self.milliseconds[PLAIN] / self.milliseconds[OURS]
 
     def as_json(self) -> dict[str, object]:

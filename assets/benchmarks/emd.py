@@ -99,7 +99,7 @@ class _Mapped(nn.Module):
 def time_emd(phase: str, shot: int, *, inputs: Maps | Images, rounds: int, sfc_passes: int) -> EmdTiming:
     """Time each head on one episode, on one thread.
 
-    In testing, a head computes the logits. In training, it also computes the loss and the gradients of the loss. Raises
+    In testing, a head computes the logits. In training, the loss and its gradients are computed too. Raises
     FrnError if DeepEMD's solver is not installed.
     """
     shape = EpisodeShape(way=5, shot=shot, queries=QUERIES[phase])

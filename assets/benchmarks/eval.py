@@ -47,7 +47,7 @@ class EvaluationTiming:
     extraction: float
     """Seconds for the feature maps of all images."""
     scoring: float
-    """Seconds for all episodes, if the feature maps are already computed."""
+    """Seconds for all episodes, without the time for the feature maps."""
     plain: float
     """Seconds for all episodes with the authors' loop, in which every drawn image goes through the network."""
 
@@ -109,7 +109,7 @@ def time_evaluation(
         def extract() -> None:
             maps[:] = [extract_features(model, timed_images, precision=wanted, device=where)]
 
-        extract()  # the first run also allocates memory, so it is not timed
+        extract()  # the first run also allocates memory and is therefore not timed
         extraction = timed(extract, where) / len(timed_images) * sum(sizes)
         feature_maps = maps[0][torch.arange(sum(sizes), device=where) % len(timed_images)]
         for shot in shots:

@@ -1,8 +1,8 @@
 """Measure the gain from `frn finetune` on classes that a model has not seen: accuracy before and after.
 
 Each draw takes random classes from a pool of class folders for training, validation and testing, with a limited number
-of photos each. `frn finetune` gets them as a folder with train/ and val/. The test classes are evaluated once before
-and once after fine-tuning, in the same episodes.
+of photos each. `frn finetune` gets the classes as a folder with train/ and val/. The test classes are evaluated once
+before and once after fine-tuning, in the same episodes.
 """
 
 import tempfile

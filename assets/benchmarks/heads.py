@@ -3,7 +3,7 @@
     python assets/benchmarks/heads.py > assets/benchmarks/heads.md
 
 The backbone is Conv-4 at 84 x 84 pixels (r = 25, d = 64), with 5 classes of 5 photos. Each head is exported and runs in
-onnxruntime with one thread; its time is the best of 30 runs on 16 maps. The bytes are the growth of the file for each
+onnxruntime with one thread; the time is the best of 30 runs on 16 maps. The bytes are the growth of the file for each
 additional class. The weights are untrained, which affects neither time nor bytes. The accuracy is the mean over the
 seeds in `cub-small.json`; DSN's is omitted, because that run used different vectors.
 """

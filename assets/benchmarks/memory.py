@@ -62,8 +62,8 @@ class MemoryCase:
 def measure_memory(case: MemoryCase, contestant: str, device: Device = "cpu") -> float:
     """Return the peak megabytes (10^6 bytes) of one forward and backward pass, minus the memory used before.
 
-    On a CPU this is the peak resident size of a fresh process, minus its size before the episode. On a GPU it is the
-    peak of torch's memory.
+    On a CPU this is the peak resident size of a fresh process, minus its size before the episode. On a GPU, the peak of
+    torch's memory is measured.
     """
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=fresh) as pool:
@@ -120,7 +120,7 @@ def _resident(*, peak: bool) -> int:
     """Return the current or peak memory of this process, in bytes.
 
     Linux reports both values exactly; `getrusage` would include memory of the parent before the fork. Other systems
-    report only the peak, which is then used for both.
+    report only the peak, so the peak is used for both values.
     """
     status = Path("/proc/self/status")
     if status.is_file():

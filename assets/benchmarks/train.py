@@ -33,8 +33,7 @@ from frn.training.setup import new_model
 
 OURS, PLAIN, PLAIN_CAST = "frn train", "authors' loop", "authors' loop, bf16"
 WAYS = {"resnet12": 5, "conv4": 20}
-"""Classes per episode. Conv-4 has as many as in the paper; ResNet-12 has half as many, because the authors' loop is
-slow.
+"""Classes per episode: as many as in the paper for Conv-4, and half as many for ResNet-12, because it is slow.
 """
 UNTIMED, UNTIMED_PLAIN = 8, 2
 """Untimed first steps of `frn train` and of the authors' loop, in which memory is allocated."""
@@ -137,7 +136,7 @@ def our_steps(
 ) -> list[float]:
     """Return the seconds that each step of `frn train` takes, including reports and metrics."""
     torch.set_num_threads(1)
-    # All steps are in one epoch, so that no checkpoint is written between them.
+    # All steps are in the same epoch, so that no checkpoint is written while the steps are timed.
     images = in_memory({name: files * (count + 1) for name, files in episode.items()}, preset.data.max_side)
     ends = [time.perf_counter()]
     settings = RunSettings(precision=how, device=where, compiled=compiled, save_every=math.inf)

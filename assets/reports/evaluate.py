@@ -3,8 +3,8 @@
     python assets/reports/evaluate.py resnet12-small --data data/cifar-fs --out eval.html
 
 The page shows the accuracy of each class, the calibration, frequent confusions, how well unknown photos are detected,
-and the hardest photos and episodes. It contains the photos, so anyone who has the file can see them. The accuracy is
-the same as that of `frn eval`.
+and the hardest photos and episodes. The page contains the photos, so anyone who has the file can see them. The page
+shows the same accuracy as `frn eval`.
 """
 
 import shlex

@@ -52,7 +52,7 @@ def draw(lines: Sequence[Iterable[Segment]], width: int, label: str) -> str:
         label: description for people who cannot see the image.
     """
     grounds: dict[str, list[str]] = defaultdict(list)
-    blocks: dict[str, list[str]] = defaultdict(list)  # drawn over the backgrounds
+    blocks: dict[str, list[str]] = defaultdict(list)  # blocks are drawn over the backgrounds
     strokes: dict[str, list[str]] = defaultdict(list)
     texts: list[str] = []
     for y, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""Distil stronger networks into the default model's backbone, mostly on unlabelled photos. This made `frn-photo`.
+"""Distil stronger networks into the default model's backbone, mostly on unlabelled photos, as for `frn-photo`.
 
     python assets/teaching/teach.py --data data/cub --data ... --photos data/scenes --photos ... --out runs/taught
     python assets/teaching/teach.py recipe.toml --data data/cub --photos data/scenes

@@ -15,7 +15,7 @@ LARGE = 3
 
 @dataclass(frozen=True, slots=True)
 class Photos:
-    """Folder that contains all other folders."""
+    """The folder in which all these folders are."""
 
     twenty: Path
     """20 classes of 5 photos."""

@@ -26,7 +26,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 EQ_8, EQ_10, LEFT_TO_RIGHT = PLAIN = ("paper, Eq. 8", "paper, Eq. 10", "left to right")
 """The paper's two listings, and Eq. 8 computed from left to right, without a d x d matrix, as the text describes it."""
 WORKERS = 3
-"""Number of worker processes in the authors' loader. They are used only with a GPU; on a CPU they would disturb
+"""Number of worker processes in the authors' loader. Workers are used only with a GPU; on a CPU they would disturb
 timings.
 """
 

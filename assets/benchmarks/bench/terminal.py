@@ -31,7 +31,7 @@ class Terminal:
     """Starts a program and measures times from its start or from the last key."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
-        """Start the program in a folder."""
+        """Start the program in the given folder."""
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._screen = Screen(COLUMNS, ROWS)
@@ -81,7 +81,7 @@ class Terminal:
         Args:
             mark: the expected text.
             since_paste: also count output between the last paste and the last key.
-            or_else: an alternative text that ends the wait.
+            or_else: a different text that also ends the wait.
 
         Raises:
             FrnError: if the text does not appear, or the program ends.
@@ -120,7 +120,7 @@ class Terminal:
         """Return the milliseconds until the program ends.
 
         Raises:
-            FrnError: if it does not end.
+            FrnError: if the program does not end.
         """
         deadline = time.perf_counter() + seconds
         while self.process.poll() is None:

@@ -25,8 +25,8 @@ def take_turns(
         contestants: the functions to compare, by name.
         rounds: number of turns of each function. The functions alternate, so that a slow moment of the machine affects
             all of them. In its turn, a function first runs untimed for `SETTLING_SECONDS`, as in an evaluation that
-            repeats one head. After that it is timed for `TIMED_SECONDS`, or at least once. With None there are at least
-            `MIN_ROUNDS` turns, and more until `MIN_SECONDS` have passed.
+            repeats one head. After that, the function is timed for `TIMED_SECONDS`, or at least once. With None there
+            are at least `MIN_ROUNDS` turns, and more until `MIN_SECONDS` have passed.
         gradients: whether the functions may compute gradients.
     """
     milliseconds: dict[str, list[float]] = {name: [] for name in contestants}

@@ -1,7 +1,7 @@
 """Train an image decoder on feature maps from a frozen backbone (supplement, Image Decoder).
 
 The decoder is trained with the L1 loss, Adam and batches of 200. The learning rate starts at 0.01 and is divided by
-four after each fifth of the epochs. The paper does not say how images are prepared. Here they are prepared as for
+four after each fifth of the epochs. The paper does not say how images are prepared. Here images are prepared as for
 evaluation, without augmentation, in [-1, 1], which is the range of the final Tanh.
 """
 
@@ -31,7 +31,7 @@ class DecoderSchedule:
     """Return the settings of the decoder: objective, seed, epochs and batch."""
 
     epochs: int = 200
-    """The paper's value for mini-ImageNet; for CUB it is 500."""
+    """The paper's number of epochs for mini-ImageNet; for CUB, the paper uses 500."""
     batch: int = 200
 
     def learning_rate_at(self, epoch: int) -> float:

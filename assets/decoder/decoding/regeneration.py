@@ -29,7 +29,8 @@ GAP = 2
 class PixelError:
     """The L2 pixel error: its mean over trials, and half the width of the 95% interval.
 
-    For one image, the error is the root mean squared difference of pixels in [-1, 1]. The paper does not give its unit.
+    For one image, the error is the root mean squared difference of pixels in [-1, 1]. The paper does not give the unit
+    of the error.
     """
 
     mean: float

@@ -19,9 +19,9 @@ PAIRS = 15
 
 
 def evaluation_page(model: str, found: Sequence[Findings], command: str, facts: Mapping[str, str]) -> Iterator[str]:
-    """Render the page of an evaluation, with one part per shape.
+    """Render the page of an evaluation, with one part for each shape of episodes.
 
-    `facts` are shown beside the command that reproduces them.
+    `facts` are shown beside the command that reproduces the page.
     """
     spans = [(f"{r['shot']}-shot", r["accuracy"], r["ci95"]) for r in (part.result for part in found)]
     parts = [_shape(part) for part in found]

@@ -62,7 +62,7 @@ def unlike(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def neighbour_divergence(student: Tensor, teacher: Tensor) -> Tensor:
-    """Return the divergence between the similarities of views in the features (b, d) and in the features (b, f)."""
+    """Return how much the similarities between views differ in two kinds of features, (b, d) and (b, f)."""
     others = ~torch.eye(len(student), dtype=torch.bool, device=student.device)
     own, told = (F.log_softmax(_likeness(x)[others].view(len(x), -1) / SHARPENED, 1) for x in (student, teacher))
     return F.kl_div(own, told, reduction="batchmean", log_target=True)

@@ -1,4 +1,4 @@
-"""The settings of teaching, which can also be read from TOML files. This module does not import torch."""
+"""The settings of teaching, which can also be read from TOML files. The module does not import torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ class TeachingRecipe:
     jitter: float = 0.3
     way: int = 16
     per_class: int = 4
-    """Photos per class in an episode; 1 or 2 of them are supports, in alternate episodes."""
+    """Photos per class in an episode; every other episode has 2 supports per class instead of 1."""
     batch: int = 64
     """Number of photos in each step, in addition to those of the episode."""
     episode_shares: tuple[float, ...] = (0.24, 0.19, 0.24, 0.22, 0.11)
