@@ -50,7 +50,7 @@ class ClassesTiming:
         return self.milliseconds[PLAIN] / self.milliseconds[OURS]
 
     def as_json(self) -> dict[str, object]:
-        """Return plain numbers by name."""
+        """Return the record that `classes.py --json` prints."""
         sizes = {"megabytes": self.megabytes, "more_megabytes": self.more_megabytes}
         times = {"milliseconds": self.milliseconds, "times_as_fast": self.times_as_fast}
         return {**asdict(self.case), **times, **sizes}

@@ -1,4 +1,4 @@
-"""Measure the gain from `frn finetune` on classes that a model has not seen: accuracy before and after.
+"""Measure the accuracy before and after `frn finetune`, on classes that the model has not seen.
 
 Each draw takes random classes from a pool of class folders for training, validation and testing, with a limited number
 of photos each. `frn finetune` gets the classes as a folder with train/ and val/. The test classes are evaluated once

@@ -33,7 +33,8 @@ from frn.training.setup import new_model
 
 OURS, PLAIN, PLAIN_CAST = "frn train", "authors' loop", "authors' loop, bf16"
 WAYS = {"resnet12": 5, "conv4": 20}
-"""Classes per episode: as many as in the paper for Conv-4, and half as many for ResNet-12, because it is slow.
+"""Classes per episode: as many as in the paper for Conv-4, and half as many for ResNet-12, where the authors' loop is
+slow.
 """
 UNTIMED, UNTIMED_PLAIN = 8, 2
 """Untimed first steps of `frn train` and of the authors' loop, in which memory is allocated."""
@@ -97,7 +98,7 @@ def time_training(
         shot: supports per class.
         queries: queries per class.
         rounds: number of timed steps of each loop.
-        precision: precision of `frn train`. The authors' loop runs in fp32, and also under autocast if this is bf16.
+        precision: precision of `frn train`. With bf16, the authors' loop runs in fp32 and also under autocast.
         device: device on which all loops run.
         compiled: whether `frn train` runs with `--compile`.
     """
@@ -164,7 +165,7 @@ def plain_steps(preset: Preset, episode: Classes, how: Precision, where: torch.d
 
 
 def _augmentation(preset: Preset, episode: Classes, where: torch.device, rounds: int) -> float:
-    """Return the seconds."""
+    """Return how many seconds each step took."""
     images, generator = in_memory(episode, preset.data.max_side), np.random.default_rng(0)
     sampled = np.arange(len(images))
     return median(

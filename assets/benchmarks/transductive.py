@@ -2,9 +2,9 @@
 
     python assets/benchmarks/transductive.py DATA... --split val --model resnet9-photo
 
-Episodes have 5 classes, 1 and 5 shots, and 75 queries in three settings: equal classes; class sizes from a Dirichlet
-distribution (2, Veilleux et al., NeurIPS 2021); and 30 more queries from five other classes, without a right answer.
-Columns:
+Episodes have 5 classes, 1 or 5 shots, and 75 queries. There are three settings. In the first, all classes have equally
+many queries. In the second, these numbers follow a Dirichlet distribution (2, Veilleux et al., NeurIPS 2021). In the
+third, 30 more queries come from five unknown classes, so no answer is right for them. Columns:
 
     alone       as in `frn classify`, top-1 in percent
     together    with `--transductive`, and the gain in points with the 95 % interval of the paired difference

@@ -5,8 +5,8 @@
     python assets/benchmarks/tune.py                  measures how long the choice takes
 
 Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random. Photos that are not enrolled are
-queries. If possible, the same number of further classes are unknown. Every figure is the mean over draws, then over
-data sets, in percent:
+queries. If there are enough classes, the same number of further classes are unknown. Every result is a mean over draws
+and then over data sets, in percent:
 
     trained, tuned      top-1 with the model's own alpha, and as in `frn classify`
     logreg, ...         top-1 of `CLASSICAL` on pooled features of the same model, as in `frn eval --method`

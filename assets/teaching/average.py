@@ -22,7 +22,7 @@ from frn.system.overwriting import require_writable
 
 @torch.no_grad()
 def mean_model(models: Sequence[Model]) -> Model:
-    """Return a model whose weights and running statistics are the means over `models`; it is as fast as one of them.
+    """Return a model whose weights and running statistics are the means over `models`.
 
     The means are computed in float64, and counters come from the first model. The record contains what all records
     agree on, the first model's preset (from which `frn finetune` takes its augmentation) and all records as `mean_of`;

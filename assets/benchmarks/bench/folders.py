@@ -22,11 +22,11 @@ class Photos:
     hundreds: Path
     """200 classes of 5 photos."""
     queries: list[Path]
-    """One more moth from each of the 20 classes."""
+    """One more photo of each of the 20 classes, to be classified."""
     extra: Path
     """A folder with so many photos that embedding them takes a long time."""
     thousand: Path
-    """1,000 more photos."""
+    """A folder of 1,000 photos."""
     home: Path
     """A folder that contains only `many`."""
     many: Path

@@ -71,7 +71,7 @@ def pooled_classes(roots: Sequence[Path]) -> Classes:
 def draw_classes(classes: Mapping[str, Sequence[Path]], count: int, photos: int, seed: int, *, least: int) -> Classes:
     """Draw classes that have at least `least` photos, and up to `photos` photos from each, in random order.
 
-    Raises FrnError if there are too few.
+    Raises FrnError if there are too few classes.
     """
     large = sorted(name for name, files in classes.items() if len(files) >= least)
     if len(large) < count:

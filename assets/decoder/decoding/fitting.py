@@ -45,7 +45,7 @@ def decoder_for(model: Model) -> Decoder:
 
 
 def decoder_input(maps: Tensor) -> Tensor:
-    """Return maps (..., r, d) times sqrt(d), which is how they are reconstructed and decoded.
+    """Return maps (..., r, d) times sqrt(d), the form in which they are reconstructed and decoded.
 
     The paper multiplies ResNet-12's maps by sqrt(640), which undoes their normalisation: lambda is small relative to
     larger features, and reconstructions stay in the range that the decoder has learned. Conv-4's maps are not

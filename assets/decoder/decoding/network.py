@@ -42,7 +42,7 @@ class Decoder(nn.Module):
     """A block per pooling layer of the backbone, then a bilinear resize to S x S and a projection to three channels."""
 
     def __init__(self, d: int, widths: tuple[int, ...], *, grid: int, size: int) -> None:
-        """Build layers for maps of d channels and `grid` locations per side; each block has a width of `widths`."""
+        """Build layers for maps of d channels and `grid` locations per side, with one block for each of `widths`."""
         super().__init__()
         self.d, self.grid, self.size = d, grid, size
         channels = (d, *widths)

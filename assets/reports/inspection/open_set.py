@@ -1,8 +1,8 @@
 """Measure over random episodes how well photos of unknown classes are detected (`frn.inference.unknown`).
 
 Each episode has twice `way` classes: the first half is enrolled, and queries come from both halves. The area under the
-ROC curve is the probability that a known query scores higher than an unknown one. Scores are the familiarity and, for
-comparison, by the largest probability.
+ROC curve is the probability that a known query scores higher than an unknown one. The two scores are the familiarity
+and, for comparison, the largest probability.
 
 Shape letters: way enrolled classes, r locations, d channels, q = way * queries known or unknown queries.
 """
@@ -39,7 +39,7 @@ class Unknown(TypedDict):
 
 
 def doubled(shape: EpisodeShape) -> EpisodeShape:
-    """Return the shape with an equal number of unknown classes added to the known ones."""
+    """Return the shape with as many unknown classes added as there are known ones."""
     return EpisodeShape(way=2 * shape.way, shot=shape.shot, queries=shape.queries)
 
 
@@ -53,7 +53,7 @@ def measure_open_set(
     seed: int,
     progress: Progress | None = None,
 ) -> Unknown:
-    """Measure detection over random episodes; `shape` is that of the enrolled half and needs twice as many classes."""
+    """Measure detection over random episodes, each with twice as many classes as `shape`; half of them are enrolled."""
     outcomes = np.empty((episodes, 4))
     for index in range(episodes):
         found = judge_episode(head, feature_maps, sizes, shape, seed=seed, index=index)
@@ -77,11 +77,11 @@ class Judged:
     """The scores of one episode's queries: first those from enrolled classes, then those from unknown classes."""
 
     explained: tuple[Scores, Scores]
-    """Share of each query that the best class explains, that is, reconstructs."""
+    """Share of each query that the best class reconstructs."""
     likeliest: tuple[Scores, Scores]
     """Largest probability of each query."""
     familiarity: tuple[Scores, Scores]
-    """Statistic that separates known from unknown queries."""
+    """Familiarity of each query, which separates known from unknown queries."""
     least: float
     """Smallest familiarity of a known query, as calibrated on the supports."""
 
@@ -95,7 +95,7 @@ def judge_episode(
     seed: int,
     index: int,
 ) -> Judged:
-    """Enroll the first half of the classes of episode number `index`, and score queries of both halves."""
+    """Enroll half of the classes in episode number `index`, and score queries from both halves."""
     sampled = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
     supports = feature_maps[sampled[: shape.way, : shape.shot]]  # way, shot, r, d
     bank = ClassScorer([enroll(pool, head) for pool in supports])

@@ -28,14 +28,14 @@ class Student(nn.Module):
 
     @torch.no_grad()
     def average(self, backbone: nn.Module, kept: float) -> None:
-        """Move the running mean of weights and statistics towards the backbone's."""
+        """Move the running mean of weights and statistics towards the current ones of the backbone."""
         own, other = self.averaged.state_dict(), backbone.state_dict()
         for name, value in own.items():
             value.lerp_(other[name], 1 - kept) if value.is_floating_point() else value.copy_(other[name])
 
 
 class Whitening(nn.Module):
-    """Centres a teacher's features and reduces their spread, by the factor C^(-1/4) for their covariance C."""
+    """Centres a teacher's features and multiplies them by C^(-1/4), where C is their covariance."""
 
     mean: Tensor
     directions: Tensor
