@@ -34,8 +34,8 @@ from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 
-PHOTOS, QUERIES, BINS = 60, 15, 10
-SHOTS, WAYS, DRAWS = (1, 5, 20), (5, 20, 0), {5: 12, 20: 3, 0: 1}
+PHOTOS, QUERIES, BINS = 60, 40, 10
+SHOTS, WAYS, DRAWS = (1, 5, 20), (5, 20, 0), {5: 12, 20: 6, 50: 3, 0: 3}
 """The way 0 stands for all classes of a data set."""
 Floats = NDArray[np.floating]
 
