@@ -63,7 +63,7 @@ class ResNet12(Backbone):
 
     A stem turns each s x s patch into one location of 3 s^2 channels, which replaces the most expensive blocks.
 
-    It has no DropBlock, as in the authors' runs, although the paper's text mentions it.
+    The network has no DropBlock, as in the authors' runs, although the paper's text mentions it.
     """
 
     def __init__(self, channels: tuple[int, ...] = WIDE, *, stem: int = 1, last_pool: bool = True) -> None:

@@ -1,6 +1,6 @@
 """Random numbers for the training augmentation; `frn.data.batch_augmentation` applies them to pixels.
 
-This module does not need torch. The paper's augmentation is a crop, colour jitter and a flip, in the order of the
+The module does not need torch. The paper's augmentation is a crop, colour jitter and a flip, in the order of the
 authors' code.
 """
 

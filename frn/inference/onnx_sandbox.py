@@ -140,7 +140,7 @@ def _describe(session: Any) -> tuple[dict[str, str], list[Value], list[Value]]:
 
 
 _open: dict[str, Any] = {}
-"""This process's session, if it is a child."""
+"""The session of this process, if the process is a child."""
 
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:

@@ -1,7 +1,7 @@
 """Another library's network as ONNX: torch's tracer writes the nodes; only those that depend on pixels are kept.
 
-This uses the TorchScript tracer that comes with torch, because the newer exporter needs another package. It writes
-source lines, and chains of nodes that compute shapes with operators that extractors may not use
+The tracer is the TorchScript tracer that comes with torch, because the newer exporter needs another package. The tracer
+writes source lines, and chains of nodes that compute shapes with operators that extractors may not use
 (`inference.onnx_runtime`). Values that depend only on the number of images n are therefore evaluated for two values of
 n: those that stay the same become constants, and those that grow with n are computed from the input's shape. Names and
 source lines are dropped.

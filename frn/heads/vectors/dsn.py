@@ -1,6 +1,6 @@
 """Deep Subspace Networks (Simon et al., CVPR 2020), as in the paper's baseline (SM, Implemented Baselines).
 
-This is FRN with r = 1: each image is one vector, and a query is projected onto the span of a class's supports. The
+DSN is FRN with r = 1: each image is one vector, and a query is projected onto the span of a class's supports. The
 projection is FRN's closed form with a small fixed lambda.
 """
 
