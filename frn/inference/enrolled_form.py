@@ -40,7 +40,7 @@ class EnrolledForm:
     """Alpha, beta and gamma, chosen for these classes."""
     classes: Mapping[str, EnrolledClass]
     leave_one_out: Mapping[str, Shares]
-    """Fraction of each example that the rest of its class explains, for classes with at least two."""
+    """Fraction of each example that the rest of its class reconstructs, for classes with at least two."""
     own_errors: Mapping[str, tuple[str, Array]]
     """Class and location errors (r,) of each example by leave-one-out, by content key."""
     left_out: tuple[Array, NDArray[np.intp], Shares, Array]

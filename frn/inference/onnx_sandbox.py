@@ -55,7 +55,7 @@ class Session(Protocol):
     outputs: list[Value]
 
     def run(self, inputs: Mapping[str, Maps]) -> Maps:
-        """Return the first output for inputs by name. Raises FrnError if that fails or takes too long."""
+        """Return the first output for inputs by name. Raises FrnError if the run fails or takes too long."""
 
 
 class OwnModel:

@@ -94,7 +94,7 @@ def is_project(path: Path) -> bool:
 def load_project(path: Path) -> Project:
     """Read a project file.
 
-    Raises FrnError if it cannot be read, is damaged, has a newer version or is not a project.
+    Raises FrnError if the file cannot be read, is damaged, has a newer version or is not a project.
     """
     data = read_regular(path, MAX_BYTES)
     try:

@@ -112,7 +112,7 @@ def drawing_from(generator: np.random.Generator, device: torch.device | str) -> 
 def validation_shape(preset: Preset, images: StoredImages) -> EpisodeShape:
     """Return the shape of validation episodes, with fewer queries or classes if the split is too small.
 
-    Raises FrnError if it is too small for any episode.
+    Raises FrnError if the split is too small for any episode.
     """
     shot = preset.validation.shot or preset.episode.shot
     queries = max(1, min(VALIDATION_SHAPE.queries, min(images.sizes) - shot))

@@ -27,7 +27,7 @@ Values = dict[str, NDArray[Any]]
 def write_traced(graph: GraphBuilder, images: str, backbone: nn.Module, size: int) -> str:
     """Add a network to a graph, from normalised images (n, 3, size, size) to maps (n, d, h, w), by value names.
 
-    Raises FrnError if it cannot be traced, or its shapes do not depend on the number of images as expected.
+    Raises FrnError if the network cannot be traced, or its shapes do not depend on the number of images as expected.
     """
     return _Copy(graph, images, _trace(backbone, size)).maps()
 
