@@ -1,4 +1,4 @@
-"""ResNet-12 (SM, Network Backbones): four residual blocks of three convolutions, 64-160-320-640 channels."""
+"""ResNet-12 (supplement, Network Backbones): four residual blocks of three convolutions, 64-160-320-640 channels."""
 
 import math
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ class ResNet12(Backbone):
         super().__init__()
         self.d = channels[-1]
         self.map_scale = math.sqrt(self.d)
-        """Needed for stable training (SM, Hyperparameters)."""
+        """Needed for stable training (supplement, Hyperparameters)."""
         last = len(channels) - 1
         self.stem, self.last_pool, self.stride = stem, last_pool, stem * 2 ** (last + last_pool)
         widths = (3 * stem**2, *channels)

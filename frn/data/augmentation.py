@@ -31,7 +31,7 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Augmentation:
-    """The paper's training transform (SM, Pre-processing)."""
+    """The paper's training transform (supplement, Pre-processing)."""
 
     size: int
     """Side of the result, in pixels."""

@@ -79,7 +79,7 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
 
 
 def fix_regularisers(model: Model, preset: Preset) -> None:
-    """Freeze the parameters that the preset keeps at their initial value (SM, Ablation Study)."""
+    """Freeze the parameters that the preset keeps at their initial value (supplement, Ablation Study)."""
     for name in preset.fixed:
         assert isinstance(model.head, FRNHead)  # only FRN presets fix parameters
         parameter = model.head.get_parameter({"lambda": "alpha", "rho": "beta"}[name])
