@@ -4,8 +4,8 @@ Training fixes a single alpha for one episode shape, and lambda = p / d exp(alph
 although the best lambda hardly grows. So both parameters are chosen again on enrolment: each support is scored by
 leave-one-out against its own class and the others, and the likelihood of the correct classes is maximised (Eq. 9). The
 prior is the model's lambda for one photo (with rho > 1, more: see `Prior.head`), and its gamma times the square root of
-the shots. It counts as much as a few photos, so that one-shot classes keep the trained values and a hundred photos
-outweigh it.
+the shots. The prior counts as much as a few photos, so that one-shot classes keep the trained values and a hundred
+photos outweigh it.
 
 Beta is not tuned: choosing it as well gained nothing on validation classes (docs/lab/recipes.md).
 
