@@ -41,7 +41,7 @@ def save(figure: plt.Figure, name: str) -> None:
 
 def accuracy() -> None:
     """Plot the accuracy of FRN and ProtoNet at 1 and 5 shots, on classes that neither has seen."""
-    rows = table("results.md", "## The default model")
+    rows = table("results.md", "## Photos")
     figure, sides = plt.subplots(1, 2, figsize=(7, 2.4), sharey=True)
     for side, title, columns in zip(sides, ("1-shot", "5-shot"), ((1, 3), (2, 4)), strict=True):
         for offset, column, label, colour, text in (

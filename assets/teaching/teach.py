@@ -31,7 +31,6 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.catalogue import catalogue
 from frn.models.model import load_model
-from frn.models.zoo import DEFAULT_MODEL
 from frn.system.precision import choose_precision
 from frn.training.runs.run import RunSettings
 from frn.training.runs.run_folder import RunFolder
@@ -45,7 +44,7 @@ def main(
     data: Annotated[list[Path] | None, typer.Option(help="Data set with train/. Repeatable.")] = None,
     photos: Annotated[list[Path] | None, typer.Option(help="Folder of folders of photos. Repeatable.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Weights of the teacher; by default its package's.")] = None,
-    init: Annotated[str, typer.Option(metavar="MODEL", help="Start from the weights of this model.")] = DEFAULT_MODEL,
+    init: Annotated[str, typer.Option(metavar="MODEL", help="Start from the weights of this model.")] = "resnet9-photo",
     out: Annotated[Path, typer.Option(help="Folder for checkpoints and metrics.")] = Path("runs/teach"),
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: options.Precision = "auto",

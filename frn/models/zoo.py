@@ -16,7 +16,7 @@ from frn.models.catalogue import catalogue
 from frn.system.files import LOCK, PART, beside, is_file, remove, remove_unfinished
 from frn.system.processes.locks import lock
 
-DEFAULT_MODEL = "resnet9-photo"
+DEFAULT_MODEL = "frn-photo"
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Pattern of an added model's name."""

@@ -145,7 +145,7 @@ def _solve_triangular(g: Any, system: Any, right: Any, upper: Any, left: Any, un
 
 
 def _solve(g: Any, system: Any, right: Any, left: Any) -> Any:
-    """Solve a well-conditioned system that is not symmetric by its normal equations."""
+    """Solve a well-conditioned, non-symmetric system through its normal equations."""
     system, across = g.op("Cast", system, to_i=DOUBLE), _transposed(g, system)
     across = g.op("Cast", across, to_i=DOUBLE)
     root = _inverse_root(g, g.op("MatMul", across, system))

@@ -96,7 +96,7 @@ export class Model {
     return Math.max(0, 1 - (1 - least) * (energy ? rivals / near / energy : 1) ** weight);
   }
 
-  // Squared distance from a map's mean location to the nearest class, as `Centres.distance` of frn/ridge/enrolment.py.
+  // Squared distance from the mean of a map's feature vectors to the nearest class (`Centres.distance` in frn/ridge/enrolment.py).
   #nearest(map, classes) {
     const mean = this.#mean([map]);
     const centres = classes.map(({ centre, maps }) => centre ?? this.#mean(maps));

@@ -216,7 +216,7 @@ async function isolated() {
     location.reload();
     return false;
   } catch {
-    return true; // not allowed or no storage: the page uses one thread and needs the server
+    return true; // if the browser forbids the service worker, the page uses one thread and needs the server
   }
 }
 

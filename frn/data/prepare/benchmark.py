@@ -56,7 +56,7 @@ class Benchmark:
     checksums: Mapping[str, str] = field(default_factory=dict)
     """MD5 of the original archives, by file name."""
     archives: str = r"(?!)"
-    """Pattern of the names of further archives to open in a folder."""
+    """Pattern that matches the names of other archives to open in the same folder."""
     downloads: str = ""
     """Name in `fetching.downloads`, if torchvision can download it."""
 

@@ -8,7 +8,7 @@ from frn.backbones.convolution import Convolution3x3, patches
 
 
 def gradients(layer: nn.Conv2d, x: Tensor, *, bf16: bool) -> tuple[Tensor, ...]:
-    """Return the maps, and the gradients of a random projection of them for image and weights."""
+    """Return the maps, and the gradients of a random projection with respect to the image and the weights."""
     x = x.clone().requires_grad_()
     layer.zero_grad()
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):

@@ -148,7 +148,7 @@ def test_damaged_metadata_is_ignored(tmp_path: Path, suffix: str) -> None:
     assert decode_crop(path.read_bytes(), path, EvaluationTransform(size=16)).shape == (16, 16, 3)
 
 
-def test_floats_from_0_to_1_are_scaled_to_white(tmp_path: Path) -> None:
+def test_floats_from_0_to_1_are_scaled_so_that_1_is_white(tmp_path: Path) -> None:
     ramp = np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)
     opened = open_image(save(tmp_path / "x.tif", Image.fromarray(ramp)))
     np.testing.assert_array_equal(np.asarray(opened)[..., 0], (ramp * 255).round())

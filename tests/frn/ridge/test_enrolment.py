@@ -21,7 +21,7 @@ def maps_of(*shape: int, seed: int = 0) -> np.typing.NDArray[np.float64]:
 
 
 def mean_square(query: np.ndarray) -> float:
-    """Mean squared length of a location, the unit of float32 errors."""
+    """Mean squared length of the feature vectors; float32 errors are measured relative to it."""
     return float(np.square(query).sum(-1).mean())
 
 

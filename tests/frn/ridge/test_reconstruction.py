@@ -229,7 +229,7 @@ def test_episodes_use_the_formulation_with_the_least_work() -> None:
         (20, 500, 25, 640, 32),
         (3, 20, 10, 32, 25),
         (7, 20, 5, 24, 16),
-        (4, 1, 9, 2, 9),  # both forms take the same work for 8 queries
+        (4, 1, 9, 2, 9),  # both forms need the same amount of work for 8 queries
     ],
 )
 def test_moments_are_used_from_the_recorded_number_of_queries_on(

@@ -214,7 +214,7 @@ def test_damaged_cache_is_built_again(tmp_path: Path) -> None:
     assert kept() == ["a"]
 
 
-def test_old_move_record_of_frn_cache_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_left_by_an_older_frn_cache_move_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "frn").mkdir()
     (tmp_path / "frn" / "cache-folder").write_text("/elsewhere\n")

@@ -51,7 +51,7 @@ def test_opening_a_folder_is_not_an_edit(drive: Drive, fake_engine: FakeEngine, 
     drive(scenario)
 
 
-def test_termination_keeps_photos_being_added(drive: Drive, fake_engine: FakeEngine) -> None:
+def test_photos_being_added_survive_termination(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         controller, recovery = driver.app.controller, driver.app.recovery
         with controller.begun({"finch": ["/home/finch-1.jpg"]}):
