@@ -37,7 +37,7 @@ PUBLISHED = {
     EQ_8: {(25, 1): 6305, (25, 5): 5317, (100, 1): 7125, (100, 5): 6767},
     EQ_10: {(25, 1): 6305, (25, 5): 6529, (100, 1): 7125, (100, 5): 6727},
 }
-"""Megabytes that the paper reports by method, r and shot, for Conv-4 on a GPU, including the network and the framework."""
+"""Megabytes reported in the paper by method, r and shot, for Conv-4 on a GPU, with the network and the framework."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -63,7 +63,7 @@ class Regenerator:
 
     @torch.inference_mode()
     def trial(self, shape: EpisodeShape, *, seed: int, index: int) -> tuple[float, float, float]:
-        """Return the mean L2 pixel errors of queries, decoded from their own maps, from their class, and from other classes."""
+        """Return the mean L2 pixel errors of queries, decoded from their own maps, their class and other classes."""
         sampled = evaluation_episode(self.images.sizes, shape, seed=seed, index=index)
         asked = sampled[:, shape.shot :].flatten()
         query = self.maps[asked]
