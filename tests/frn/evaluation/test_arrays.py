@@ -142,7 +142,7 @@ def test_a_file_above_a_tebibyte_is_refused(tmp_path: Path) -> None:
 def test_images_are_sorted_by_class_and_locations_come_before_channels() -> None:
     maps = np.arange(2 * 3 * 2 * 2, dtype=float).reshape(2, 3, 2, 2)
     found, sizes, names = _by_class(maps, ["b", "a"])
-    assert (sizes, names, found.dtype) == ((1, 1), ["a", "b"], np.float32)
+    assert (sizes, names, found.dtype.name) == ((1, 1), ["a", "b"], "float32")
     np.testing.assert_array_equal(found, maps[::-1].reshape(2, 3, 4).transpose(0, 2, 1))
     vectors, *_ = _by_class(maps[:, :, 0, 0], [1, 0])
     np.testing.assert_array_equal(vectors, maps[::-1, None, :, 0, 0])
@@ -176,3 +176,8 @@ def test_features_of_zeros_are_evaluated() -> None:
 def test_a_head_with_layers_is_refused() -> None:
     with pytest.raises(FrnError, match=r"method 'ctx' has layers that need training \(key\.weight, value\.weight\)"):
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=1, method="ctx")
+
+
+def test_classes_that_are_too_small_are_reported() -> None:
+    with pytest.raises(FrnError, match=r"the features.*'?1'?"):
+        evaluate(np.eye(6), [0, 0, 0, 0, 0, 1], way=2, shot=1, queries=1, episodes=2)

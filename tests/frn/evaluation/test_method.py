@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -12,9 +11,8 @@ from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
 from frn.evaluation.evaluate_model import EvaluationOptions, evaluate, with_method
-from frn.evaluation.features import OnnxExtractor, TorchExtractor, extract_features, turned_back
+from frn.evaluation.features import TorchExtractor, extract_features
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.models.zoo import shipped_extractors
@@ -63,53 +61,6 @@ def test_one_and_five_shots_are_measured_by_default(moths: Path) -> None:
     assert list(found) == [1, 5]
     assert found == accuracies(replace(options, shot=[1, 5], seed=0)) != accuracies(replace(options, seed=1))
     assert list(accuracies(replace(options, shot=[3]))) == [3]
-
-
-class Pixels(list[np.typing.NDArray[np.uint8]]):
-    """Stored images, without their file."""
-
-    def images(self) -> np.typing.NDArray[np.uint8]:
-        return np.stack(self)
-
-
-def noise(count: int) -> Any:
-    return Pixels(np.random.default_rng(0).integers(0, 256, (count, 32, 32, 3), dtype=np.uint8))
-
-
-@pytest.fixture(params=["torch", "onnx"])
-def extractors(request: pytest.FixtureRequest) -> tuple[Any, Any]:
-    """The same model without and with mirror images."""
-    if request.param == "torch":
-        return TorchExtractor(small()), TorchExtractor(small(), mirror=True)
-    exported = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
-    return OnnxExtractor(exported), OnnxExtractor(exported, mirror=True)
-
-
-def test_maps_are_computed_in_batches_with_progress(
-    extractors: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images, seen = noise(10), []
-    whole = extractors[0].extract(images)
-    monkeypatch.setattr("frn.evaluation.features.BATCH", 4)
-    found = extractors[0].extract(images, lambda *done: seen.append(done))
-    torch.testing.assert_close(found, whole)
-    assert seen == [(4, 10), (8, 10), (10, 10)]
-
-
-def test_mirrored_maps_are_the_mean_of_both_orientations(extractors: tuple[Any, Any]) -> None:
-    torch.manual_seed(0)
-    plain, mirrored = extractors
-    if isinstance(plain, TorchExtractor):
-        mirrored.model.load_state_dict(plain.model.state_dict())
-    images = noise(3)
-    flipped = Pixels([each[:, ::-1] for each in images])
-    other = turned_back(plain.extract(flipped), (4, 4))
-    torch.testing.assert_close(mirrored.extract(images), (plain.extract(images) + other) / 2)
-
-
-def test_maps_of_mirror_images_are_turned_back_row_by_row() -> None:
-    maps = torch.arange(6.0).view(1, 6, 1)  # two rows of three locations
-    assert turned_back(maps, (2, 3)).flatten().tolist() == [2, 1, 0, 5, 4, 3]
 
 
 def test_the_default_protocol_is_that_of_the_paper() -> None:

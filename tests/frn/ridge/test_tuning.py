@@ -154,6 +154,7 @@ def test_supports_are_subsampled_beyond_400_or_30_billion_multiplications() -> N
     cheap, dear = np.empty((2, 1, 2)), np.broadcast_to(0.0, (10, 100, 1000))  # 10^8 multiplications per support
     assert [_stride(count, [cheap]) for count in (400, 401)] == [1, 2]
     assert [_stride(count, [dear]) for count in (300, 301)] == [1, 2]
+    assert _stride(300, [np.broadcast_to(0.0, (10_000, 100, 100_000))]) == 300  # a single one exceeds the limit
     many = np.broadcast_to(0.0, (1000, 100, 1000))  # no class has more directions than channels
     assert [_stride(count, [many]) for count in (300, 301)] == [1, 2]
 
