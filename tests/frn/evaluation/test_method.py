@@ -1,20 +1,24 @@
 """A trained backbone with a different head."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from frn.data.folders import scan
-from frn.data.pixel_cache import load_images
+from frn.data.pixel_cache import Progress, load_images
 from frn.errors import FrnError
 from frn.evaluation.evaluate_model import EvaluationOptions, evaluate, with_method
 from frn.evaluation.features import TorchExtractor, extract_features
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
-from frn.models.model import Model
+from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors
 
 
@@ -82,3 +86,72 @@ def test_exported_models_are_fixed(moths: Path, change: dict[str, Any], reason: 
     options = EvaluationOptions(model=str(shipped_extractors()["conv4"]), data=moths, device="cpu")
     with pytest.raises(FrnError, match=reason):
         evaluate(replace(options, **change))
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> EvaluationOptions:
+    """Options for a data set of three classes of four noisy images in each split."""
+    generator = np.random.default_rng(0)
+    for split in ("train", "val", "test"):
+        for name in "abc":
+            (tmp_path / split / name).mkdir(parents=True)
+            for number in range(4):
+                noise = generator.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+                Image.fromarray(noise).save(tmp_path / split / name / f"{number}.png")
+    return EvaluationOptions(
+        model="conv4", data=tmp_path, way=2, shot=[1], queries=2, episodes=2, device="cpu", threads=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "titles"),
+    [
+        (None, ["decoding test", "features", "episodes"]),
+        ("frn", ["decoding test", "decoding val", "features", "episodes"]),
+        ("simpleshot", ["decoding train", "centre", "decoding test", "features", "episodes"]),
+        ("nearest-mean", ["decoding test", "features", "episodes"]),
+    ],
+)
+def test_each_method_reads_only_the_splits_that_it_needs(
+    tiny: EvaluationOptions, method: str | None, titles: list[str]
+) -> None:
+    shown: list[str] = []
+
+    @contextmanager
+    def bars(title: str) -> Iterator[Progress]:
+        shown.append(title)
+        yield lambda done, total: None
+
+    (found,) = evaluate(replace(tiny, method=method), bars=bars)
+    assert shown == titles
+    assert ("head" in found) == (method == "frn")
+    assert "tuned" not in found
+
+
+def test_unreadable_images_are_reported_and_threads_are_set(tiny: EvaluationOptions) -> None:
+    (tiny.data / "test" / "a" / "0.png").write_bytes(b"no image")
+    threads = torch.get_num_threads()
+    reasons: list[str] = []
+    try:
+        torch.set_num_threads(2)
+        evaluate(tiny, warn=reasons.extend)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+    assert len(reasons) == 1
+    assert "0.png" in reasons[0]
+
+
+def test_simpleshot_is_centred_on_the_training_images(tiny: EvaluationOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    centres: list[torch.Tensor] = []
+    extract = TorchExtractor.extract
+
+    def watched(extractor: TorchExtractor, *words: Any) -> torch.Tensor:
+        centres.append(extractor.model.head.get_buffer("centre").clone())
+        return extract(extractor, *words)
+
+    monkeypatch.setattr(TorchExtractor, "extract", watched)
+    evaluate(replace(tiny, method="simpleshot"))
+    model = with_method(load_model("conv4"), "simpleshot")
+    images = load_images(scan(tiny.data / "train"), model.config.transform)
+    torch.testing.assert_close(centres[0], TorchExtractor(model).mean_feature(images))

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 from frn.errors import FrnError
 from frn.inference import onnx_sandbox
 from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import Device, check_model
+from frn.inference.onnx_runtime import Device, check_model, open_session, run_session
 from frn.models.zoo import shipped_extractors
 from frn.system.processes.messages import Message
 from frn.system.processes.sandbox import SandboxedWorker, WorkerKilledError
@@ -180,7 +180,6 @@ def test_an_untrusted_model_gets_the_memory_and_time_that_the_security_page_stat
 def test_child_tries_one_small_input_and_reports_the_signature(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions: list[dict[str, object]] = []
     runs: list[dict[str, tuple[int, ...]]] = []
-    open_session, run_session = onnx_sandbox.open_session, onnx_sandbox.run_session
 
     def opened(*words: Any, **options: Any) -> Any:
         sessions.append(options)
