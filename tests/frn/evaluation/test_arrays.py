@@ -4,8 +4,10 @@ import io
 import json
 import os
 import pickle
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -182,3 +184,29 @@ def test_classes_that_are_too_small_are_reported() -> None:
     for labels in ([0, 0, 0, 0, 0, 1], [0, 0, 2, 2, 2, 1]):  # even if two others are large enough
         with pytest.raises(FrnError, match=r"the features.*'?1'?"):
             evaluate(np.eye(6), labels, way=2, shot=1, queries=1, episodes=2)
+
+
+class Columns(dict[str, list[Any]]):
+    """A table as pyarrow returns it, for systems without pyarrow."""
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self)
+
+    def column(self, name: str) -> Any:
+        return SimpleNamespace(to_pylist=lambda: self[name])
+
+
+def test_columns_of_a_table_become_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Columns(features=[[[1.0, 2.0]], [[3.0, 4.0]]], labels=["a", "b"])
+    monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(parquet=SimpleNamespace(read_table=lambda _: table)))
+    (tmp_path / "x.PARQUET").touch()
+    assert _read(tmp_path / "x.PARQUET", "features").shape == (2, 1, 2)
+    assert _read(str(tmp_path / "x.PARQUET"), "labels").tolist() == ["a", "b"]
+    found, sizes, names = _by_class(tmp_path / "x.PARQUET", None)
+    assert (found.tolist(), sizes, names) == ([[[1, 2]], [[3, 4]]], (1, 1), ["a", "b"])
+    with pytest.raises(FrnError, match=r"x\.PARQUET: has no column 'label'; it has features, labels$"):
+        _read(tmp_path / "x.PARQUET", "label")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(FrnError, match="Parquet needs the pyarrow package: pip install pyarrow"):
+        _read(tmp_path / "x.PARQUET", "labels")
