@@ -11,7 +11,7 @@ from frn.heads.frn import FRNHead
 from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor
 from frn.models.header import ModelConfig
-from frn.models.model import Model
+from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors
 
 
@@ -89,3 +89,13 @@ def test_mean_feature_averages_locations_and_images() -> None:
     model, images = small(), noise(5)
     expected = extract_features(model, images).mean((0, 1))
     torch.testing.assert_close(TorchExtractor(model).mean_feature(images), expected)
+
+
+def test_torch_and_exported_models_scale_pixels_by_255() -> None:
+    exported = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
+    model, images = load_model("conv4"), noise(2)
+    pixels = torch.from_numpy(images.images()).permute(0, 3, 1, 2).double() / 255
+    with torch.no_grad():
+        expected = model.feature_maps(pixels.float())
+    torch.testing.assert_close(TorchExtractor(model).extract(images), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(OnnxExtractor(exported).extract(images), expected, rtol=1e-4, atol=1e-5)
