@@ -1,4 +1,4 @@
-# The light install with frn-tui, frn classify, enroll and explain. It needs neither torch nor a GPU.
+# A container image with the light install: frn-tui, frn classify, enroll and explain. The image needs neither torch nor a GPU.
 #   docker build -t frn .
 #   docker run --rm -it frn                                              starts the app on the samples
 #   docker run --rm -v "$PWD:/photos" frn frn classify birds unknown.jpg

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: add pages from outside docs/ to the site, and write the page of all commands."""
+"""Hooks for mkdocs, which add pages from outside docs/ to the site and write the page of all commands."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def address(path: Path) -> str:
-    """Return the place of a repository file in the site."""
+    """Return the path at which the site shows a file of the repository."""
     name = path.relative_to(ROOT).as_posix()
     if name.endswith(".ipynb"):
         name = f"{name.removesuffix('.ipynb')}.md"
@@ -22,7 +22,7 @@ def address(path: Path) -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add files that are not in docs/."""
+    """Add the files outside docs/ that the site also shows."""
     for path in (found for pattern in JOINED for found in sorted(ROOT.glob(pattern))):
         files.append(File.generated(config, address(path), abs_src_path=str(path)))
     files.append(File.generated(config, "reference/commands.md", content=commands()))
@@ -34,7 +34,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links that were written for the repository to the same file of the site, or replace them by their text."""
+    """Point links for the repository to the same file on the site, or replace them with their text."""
     written = page.file.abs_src_path
     if written is None:  # made here
         return markdown
@@ -57,7 +57,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def notebook(path: Path) -> dict[str, str | bytes]:
-    """Convert an executed notebook to its page and images."""
+    """Convert an executed notebook to a page and its images."""
     from nbconvert import MarkdownExporter
 
     page, made = MarkdownExporter().from_filename(str(path))

@@ -1,6 +1,7 @@
 """Measure the terminal app by driving it as a user would, on a separate terminal.
 
-Every run has a private state folder, so nothing is recovered. All runs share one feature cache, as they do for users.
+Every run has its own state folder, so the app finds no unsaved work to recover. All runs share one feature cache, as a
+user's runs do.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ FrnApp().run(headless=True)
 print(" ".join(name for name in {HEAVY} if name in sys.modules))
 """
 PAGING = 50
-"""Milliseconds that a page of tiles may delay a key."""
+"""Longest time in milliseconds for which drawing a page of photos may delay a key press."""
 How = Literal["terminal", "engine", "headless"]
 
 
@@ -61,7 +62,7 @@ class Measure:
     how: How = "terminal"
     """Values measured on a pseudo-terminal, in the engine, or inside the app."""
     hello: float | None = None
-    """The same values for Textual's hello-world app."""
+    """The value that was measured for Textual's hello-world app."""
 
     @property
     def ok(self) -> bool:
@@ -126,7 +127,7 @@ class Lab:
         private = {"FRN_STATE": str(state), "FRN_CACHE": str(self.folder / "cache"), "HOME": str(self.photos.home)}
         return {**environ, **private, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
-    # A1, A3 and quitting, alternately with hello-world
+    # Targets A1, A3 and quitting: the app and hello-world start alternately
 
     def starts(self) -> Iterator[Measure]:
         """Measure the first paint, the time until the model is ready, and quitting."""
@@ -164,10 +165,10 @@ class Lab:
         what = f"of {', '.join(HEAVY)} at first paint"
         yield Measure("A2", what, len(found), 0, "", "headless")
 
-    # A4 to A8: 20 classes of 5 photos
+    # Targets A4 to A8, with 20 classes of 5 photos
 
     def twenty(self) -> Iterator[Measure]:
-        """Measure memory, keys, queries, corrections and cancelling."""
+        """Measure the memory, and how long keys, queries, corrections and cancelling take."""
         with self._start(*HELLO) as terminal:
             terminal.until("Hello, world")
             hello = resident(terminal.process.pid)
@@ -185,7 +186,7 @@ class Lab:
             yield Measure("A8", "cancel", terminal.until("Cancelled"), 250)
             terminal.settle()
             yield from self._questions(terminal)
-        with self._start(*APP) as terminal:  # saved, so that the app does not ask for confirmation
+        with self._start(*APP) as terminal:  # a new start has nothing unsaved, so the app does not ask
             terminal.until("explained, unknown")
             terminal.settle()
             self._add(terminal, self.photos.extra, self.effort.extra)
@@ -198,7 +199,7 @@ class Lab:
     def _keys(self, terminal: Terminal, when: str, end: str = "") -> Iterator[Measure]:
         """Time keys that move up and down between two classes, ignoring output from other work.
 
-        `end` is the text shown when the other work is done and receives the keys.
+        If other work is running, `end` is the text that appears when this work is done; later keys are not timed.
         """
         terminal.press("down")
         first = terminal.until("moth 001", or_else=end)
@@ -216,7 +217,7 @@ class Lab:
             if self.effort.keys % 2:
                 terminal.press("up")
             terminal.press("up")
-        times = times or [first]  # the work finished before the second key
+        times = times or [first]  # the other work finished before the second key
         if when == "while idle":
             terminal.press("down")
             terminal.settle()
@@ -233,7 +234,7 @@ class Lab:
         yield Measure("A5", f"key, {when}, p95", _p95(times) if len(times) > 1 else times[0], 60)
 
     def _questions(self, terminal: Terminal) -> Iterator[Measure]:
-        """Time classifying and correcting photos one after the other."""
+        """Measure how long it takes to classify a photo and to correct its answer, one photo after the other."""
         terminal.press(b"\t")
         terminal.settle()
         terminal.press(b"\t")
@@ -251,7 +252,7 @@ class Lab:
         yield Measure("A7", "a photo becomes an example: bars", median(corrections), 150)
 
     async def engine(self) -> list[Measure]:
-        """Time the display of an image, and the engine after a cancelled job."""
+        """Measure how soon the engine draws an image, and how soon it is free after a cancelled job."""
         os.environ["FRN_CACHE"] = str(self.folder / "cache")
         client = EngineClient()
         await client.start()
@@ -288,10 +289,10 @@ class Lab:
             Measure("A8", "engine free after a cancelled job", median(free), 1000, how="engine"),
         ]
 
-    # A9, and A5 under load: a large folder
+    # Target A9, and target A5 while the app works, with a large folder
 
     def large(self) -> Iterator[Measure]:
-        """Measure a large folder in the gallery and the picker, and importing 1,000 photos."""
+        """Measure how the gallery and the file picker show a large folder, and how the app imports 1,000 photos."""
         many = f"{self.effort.many:,} photos"
         some = f"while {self.effort.thousand:,} photos are imported"
         with self._start(*STAGE, str(self.photos.many)) as terminal:
@@ -307,7 +308,7 @@ class Lab:
             times = [self._list(terminal) for _ in range(max(self.effort.starts // 2, 1))]
             yield Measure("A9", f"{many} listed", median(times), 1000)
             yield self._gap(terminal, 4, f"while {many} are listed")
-            terminal.press("shift tab")  # from the gallery to the classes
+            terminal.press("shift tab")  # moves from the gallery to the classes
             terminal.settle()
             terminal.paste(str(self.photos.many))
             yield from self._keys(terminal, f"while {many} are scanned", end="suggested")
@@ -335,21 +336,21 @@ class Lab:
             terminal.press(b"\r")
 
     def _pages(self, terminal: Terminal) -> Iterator[Measure]:
-        """Time page after page of a large folder in the gallery."""
+        """Measure how long each page of a large folder takes to appear in the gallery."""
         before = resident(terminal.process.pid)
         terminal.press("f5")
         terminal.until("00000.jpg")
         terminal.settle()
         times = []
         for _ in range(self.effort.keys):
-            terminal.settle()  # images from the previous page
+            terminal.settle()  # wait until the previous page is drawn
             terminal.press("page down")
             times.append(terminal.until(".jpg"))
         yield Measure("A9", "a page of the gallery, p95", _p95(times), 60)
         yield Measure("A9", "memory for it", resident(terminal.process.pid) - before, 40, "MiB")
 
     def pixels(self) -> Iterator[Measure]:
-        """Time gallery pages alternately with pixels and with half blocks, until the last tile is drawn."""
+        """Measure how long a gallery page takes with pixels and with half blocks, until its last image is drawn."""
         modes: tuple[Mode, ...] = ("half", *PIXELS)
         times: dict[Mode, list[float]] = {mode: [] for mode in modes}
         with ExitStack() as stack:
@@ -368,29 +369,32 @@ class Lab:
             yield Measure("A9", f"a page as pixels ({mode}), times that of half blocks", ratio, 1.5, "")
 
     def _list(self, terminal: Terminal) -> float:
-        """Time the file picker on the large folder."""
+        """Measure how long the file picker takes to list the large folder."""
         terminal.press(b"p")
         terminal.until("many")
         terminal.settle()
         terminal.press(b"\r")
         time = terminal.until("00000.jpg")
         terminal.settle()
-        terminal.press("left")  # the picker opens in the last folder
+        terminal.press("left")  # the picker opens again in the folder where it was closed
         terminal.settle()
         terminal.press("escape")
         terminal.settle()
         return time
 
     def _gap(self, terminal: Terminal, number: int, when: str, limit: float = 100) -> Measure:
-        """Return the longest gap since the last call, numbered because an earlier line may be painted again."""
+        """Return the longest pause of the event loop since the last call.
+
+        The line with the result is numbered, because the app may draw an older line again.
+        """
         terminal.press("f6")
         gap = terminal.number(f"longest gap ({number})")
         return Measure("A5", f"longest gap of the event loop, {when}", gap, limit)
 
-    # A10: 200 classes of 5 photos
+    # Target A10, with 200 classes of 5 photos
 
     def hundreds(self) -> Iterator[Measure]:
-        """Time a query, and finding a class by its name."""
+        """Measure how long a query takes, and how long it takes to find a class by its name."""
         count = self.effort.hundreds * SHOT
         with self._start(*APP, str(self.photos.hundreds)) as terminal:
             if count > 500:  # the app asks how many photos to add
@@ -432,7 +436,7 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="Few turns and small folders: a try, no result.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the app with Textual's hello-world and its targets, on a pseudo-terminal; takes about two minutes."""
+    """Compare the app with its targets and with Textual's hello-world app, in about two minutes."""
     with user_errors():
         effort = QUICK if quick else Effort()
         load = os.getloadavg()[0]

@@ -1,4 +1,4 @@
-"""Score photos against many enrolled classes, all at once and one after the other."""
+"""Measure how fast photos are scored against many enrolled classes, all at once and one class after the other."""
 
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ from frn.ridge.enrolment import ClassScorer, EnrolledClass, Floats, enroll
 from frn.ridge.parameters import HeadParameters
 
 DRAWN = 50
-"""Number of random classes; the others are copies in separate memory."""
+"""Number of classes with random features; all further classes are copies in separate memory."""
 OURS, PLAIN = "frn", "class by class"
 
 
 @dataclass(frozen=True, slots=True)
 class ClassesCase:
-    """Size of the data: r locations of d channels per photo, and the number of photos scored at once."""
+    """The size of a test: r locations of d channels per photo, and the number of photos that are scored at once."""
 
     d: int
     r: int
@@ -34,30 +34,30 @@ class ClassesCase:
 
 @dataclass(frozen=True, slots=True)
 class ClassesTiming:
-    """A case and its measurements."""
+    """The measurements for one size of data."""
 
     case: ClassesCase
     milliseconds: dict[str, float]
-    """Milliseconds per photo, by contestant."""
+    """Milliseconds per photo for each method."""
     megabytes: float
-    """Bytes of the enrolled classes."""
+    """Megabytes of the enrolled classes."""
     more_megabytes: float
-    """Peak of the additional bytes for scoring."""
+    """Megabytes that scoring needs in addition, at its peak."""
 
     @property
     def times_as_fast(self) -> float:
-        """Speed-up over scoring one class after the other."""
+        """Return how many times as fast all classes at once are as one class after the other."""
         return self.milliseconds[PLAIN] / self.milliseconds[OURS]
 
     def as_json(self) -> dict[str, object]:
-        """Return plain numbers by name."""
+        """Return the record that `classes.py --json` prints."""
         sizes = {"megabytes": self.megabytes, "more_megabytes": self.more_megabytes}
         times = {"milliseconds": self.milliseconds, "times_as_fast": self.times_as_fast}
         return {**asdict(self.case), **times, **sizes}
 
 
 def time_classes(case: ClassesCase, *, rounds: int | None) -> ClassesTiming:
-    """Time scoring with numpy, whose BLAS should use one thread; `rounds` as for `take_turns`."""
+    """Measure how long numpy takes to score photos. `rounds` is passed to `take_turns`; BLAS should use one thread."""
     draws, head = np.random.default_rng(0), HeadParameters()
     sampled = [enroll(draws.standard_normal((case.shot, case.r, case.d)), head) for _ in range(min(case.way, DRAWN))]
     classes = [replace(sampled[n % DRAWN], rows=sampled[n % DRAWN].rows.copy()) for n in range(case.way)]
@@ -72,7 +72,7 @@ def time_classes(case: ClassesCase, *, rounds: int | None) -> ClassesTiming:
 
 
 def class_by_class(classes: Sequence[EnrolledClass], queries: NDArray[np.floating]) -> Floats:
-    """Compute errors (q, way) of maps (q, r, d): a product, a square and a sum for each class."""
+    """Compute the errors (q, way) of maps (q, r, d) class by class, each with a product, a square and a sum."""
     length = np.square(queries).sum(-1)
     errors = [length - np.square(queries @ enrolled.rows.T) @ enrolled.signs for enrolled in classes]
     joined: Floats = np.stack(errors, axis=-1).mean(1)
@@ -80,7 +80,7 @@ def class_by_class(classes: Sequence[EnrolledClass], queries: NDArray[np.floatin
 
 
 def _peak(work: Callable[[], object]) -> int:
-    """Return the peak bytes of arrays during a call."""
+    """Return the largest number of bytes that arrays take during a call."""
     tracemalloc.start()
     try:
         work()
@@ -100,9 +100,10 @@ def main(
     rounds: AnyRounds = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score feature maps of photos against many classes, all at once and one after the other, on one thread.
+    """Score feature maps of photos against many classes, all at once and one class after the other, on one thread.
 
-    Also measures the memory of the classes and of scoring; 10,000 classes of 5 photos at d = 640 take 3 GB.
+    The command also measures how much memory the classes and the scoring take. 10,000 classes of 5 photos at d = 640
+    take 3 GB.
     """
     with user_errors():
         cases = [

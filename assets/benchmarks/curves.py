@@ -28,16 +28,16 @@ METADATA = {
     ".svg": {"Date": None, "Creator": MARK},
     ".pdf": {"CreationDate": None, "Creator": MARK},
 }
-"""Origin metadata of a file: the program without a timestamp."""
+"""Metadata that names the program but contains no timestamp."""
 WINDOWS = 100
-"""Curves are smoothed over 1 / `WINDOWS` of their steps."""
+"""Each curve is smoothed over a window of 1 / `WINDOWS` of its steps."""
 
 Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Curves of one run over its steps; each pair is (steps, values)."""
+    """The curves of one run; each curve is a pair of steps and values."""
 
     name: str
     loss: tuple[Values, Values]
@@ -48,7 +48,7 @@ class Curves:
 
 
 def read_curves(folder: Path) -> Curves:
-    """Read the curves of a run folder. Raises FrnError if it holds no run or its metrics hold no numbers."""
+    """Read the curves of a run folder. Raises FrnError if the folder contains no run or no numbers."""
     path = folder / METRICS
     if not path.exists():
         raise FrnError(f"{folder}: is not a run folder: it has no {path.name}")
@@ -58,7 +58,7 @@ def read_curves(folder: Path) -> Curves:
         try:
             lines.append(dict(json.loads(line)))
         except (ValueError, TypeError, RecursionError):
-            continue  # an incomplete line, from a running or killed run
+            continue  # the last line is incomplete if the run is in progress or was killed
 
     def curve(name: str) -> tuple[Values, Values]:
         points = [(line.get("total_steps"), line.get(name)) for line in lines]
@@ -78,7 +78,7 @@ def _is_number(value: object) -> bool:
 
 
 def smooth(values: Values, width: int) -> Values:
-    """Return the mean of the last `width` values at each position, or of fewer at the beginning."""
+    """Return the mean of the last `width` values at each position; at the beginning there are fewer values."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)
     starts = np.maximum(0, ends - width)
@@ -88,9 +88,9 @@ def smooth(values: Values, width: int) -> Values:
 def draw_curves(runs: Sequence[Curves], kind: str) -> bytes:
     """Return a plot of the loss and accuracy of runs over their steps, as a file of one of `FORMATS`."""
     from matplotlib import rc_context
-    from matplotlib.figure import Figure  # without pyplot, which would try to open a display
+    from matplotlib.figure import Figure  # pyplot would try to open a display
 
-    with rc_context({"svg.hashsalt": "frn", "svg.fonttype": "none"}):  # the same curves give the same bytes
+    with rc_context({"svg.hashsalt": "frn", "svg.fonttype": "none"}):  # equal curves give equal bytes
         figure = Figure(figsize=(10, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)
         for number, run in enumerate(runs):

@@ -1,4 +1,4 @@
-"""Compare FRN with DeepEMD (SM, Speed comparison): one episode from feature maps or images, in training and testing."""
+"""Compare the speed of FRN and DeepEMD on one episode, in training and testing (supplement, Speed comparison)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ PUBLISHED = {
     ("test", 1): {POT: "23,275", EQ_10: "73", EQ_8: "63"},
     ("test", 5): {POT: "> 800,000", EQ_10: "88", EQ_8: "79"},
 }
-"""The paper's milliseconds per episode on a GPU, including ResNet-12; its differentiable solver is qpth, not POT."""
+"""The paper's milliseconds per episode on a GPU, including ResNet-12. The paper uses the solver qpth instead of POT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class EmdTiming:
     phase: str
     shape: EpisodeShape
     whole: bool
-    """Whether ResNet-12 is included."""
+    """Whether the times include ResNet-12."""
     milliseconds: dict[str, float]
 
     def as_json(self) -> dict[str, object]:
@@ -51,13 +51,13 @@ class EmdTiming:
 
     @property
     def published(self) -> dict[str, str]:
-        """Return the paper's value for this phase and shot, if any."""
+        """Return the paper's value for this phase and number of shots, or None."""
         return PUBLISHED.get((self.phase, self.shape.shot), {})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Maps:
-    """Random feature maps, for the heads only."""
+    """Random feature maps, to time the heads alone."""
 
     d: int = 640
     r: int = 25
@@ -73,7 +73,7 @@ class Maps:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Images:
-    """Random images, for whole episodes with ResNet-12."""
+    """Random images, to time whole episodes with ResNet-12."""
 
     size: int = 84
 
@@ -99,7 +99,7 @@ class _Mapped(nn.Module):
 def time_emd(phase: str, shot: int, *, inputs: Maps | Images, rounds: int, sfc_passes: int) -> EmdTiming:
     """Time each head on one episode, on one thread.
 
-    Testing computes the logits. Training also computes the loss and its gradients for the maps or the network. Raises
+    In testing, a head computes the logits. In training, the loss and its gradients are computed too. Raises
     FrnError if DeepEMD's solver is not installed.
     """
     shape = EpisodeShape(way=5, shot=shot, queries=QUERIES[phase])
@@ -143,9 +143,10 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each contestant.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Compare FRN with DeepEMD (extra `emd`): 5-way, 15 queries in training, 16 in testing, one thread.
+    """Compare the speed of FRN and DeepEMD: 5-way, 15 queries in training and 16 in testing, one thread.
 
-    Times the heads alone, starting from random feature maps; `--whole` times whole episodes as in the paper.
+    By default only the heads are timed, on random feature maps. With `--whole`, whole episodes are timed as in the
+    paper. DeepEMD's solver needs `pip install '.[emd]'`.
     """
     with user_errors():
         if whole and (d, r) != (640, 25):

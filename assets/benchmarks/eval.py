@@ -1,4 +1,4 @@
-"""Compare `frn eval` with the authors' test loop in episodes per second, in one run."""
+"""Compare the speed of `frn eval` and the authors' test loop, in episodes per second."""
 
 import tempfile
 import time
@@ -29,15 +29,15 @@ from frn.training.presets import find_preset
 from frn.training.setup import new_model
 
 TEST_EPISODES = 10_000
-"""Number of episodes in the paper; features are computed once for all of them."""
+"""Number of episodes in the paper's tests; `frn eval` computes the features once for all of them."""
 IMAGES, CLASSES = 12_000, 20
-"""Number of images in the mini-ImageNet test split; CUB's has about 2,950."""
+"""Number of images in the test split of mini-ImageNet; the test split of CUB has about 2,950."""
 WAY, QUERIES = 5, 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationTiming:
-    """Seconds for a test over `TEST_EPISODES` episodes."""
+    """Seconds that a test of `TEST_EPISODES` episodes takes."""
 
     backbone: str
     shot: int
@@ -47,7 +47,7 @@ class EvaluationTiming:
     extraction: float
     """Seconds for the feature maps of all images."""
     scoring: float
-    """Seconds for all episodes, given the feature maps."""
+    """Seconds for all episodes, without the time for the feature maps."""
     plain: float
     """Seconds for all episodes with the authors' loop, in which every drawn image goes through the network."""
 
@@ -65,7 +65,7 @@ class EvaluationTiming:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effort:
-    """Number of timed repetitions; the time of a whole test is extrapolated from them."""
+    """Number of timed repetitions, from which the time of a whole test is extrapolated."""
 
     images: int = GPU_BATCH
     episodes: int = 400
@@ -88,7 +88,8 @@ def time_evaluation(
 ) -> list[EvaluationTiming]:
     """Time a 5-way test with 16 queries at each shot, with `frn eval` and the authors' loop in fp32.
 
-    `data` is a folder of class folders; without it photos are rendered. `images` counts all test classes together.
+    `data` is a folder of class folders; without it, photos are rendered. `images` is the number of images of all test
+    classes together.
     """
     sizes = [images // CLASSES] * CLASSES
     effort = effort or Effort()
@@ -108,7 +109,7 @@ def time_evaluation(
         def extract() -> None:
             maps[:] = [extract_features(model, timed_images, precision=wanted, device=where)]
 
-        extract()  # memory is allocated for the first time
+        extract()  # the first run also allocates memory and is therefore not timed
         extraction = timed(extract, where) / len(timed_images) * sum(sizes)
         feature_maps = maps[0][torch.arange(sum(sizes), device=where) % len(timed_images)]
         for shot in shots:
@@ -128,7 +129,7 @@ def time_evaluation(
 
 
 def _scoring(head: Head, feature_maps: Tensor, sizes: Sequence[int], shape: EpisodeShape, episodes: int) -> float:
-    """Return the seconds of a whole test: the time spent once, plus that of all episodes at the measured pace."""
+    """Return the seconds of a whole test: the time for features plus that for all episodes at the measured pace."""
     began = time.perf_counter()
     marks: list[tuple[int, float]] = []
     evaluate_episodes(
@@ -145,7 +146,7 @@ def _scoring(head: Head, feature_maps: Tensor, sizes: Sequence[int], shape: Epis
 
 
 def _plain(model: Model, files: Sequence[Path], shape: EpisodeShape, count: int, where: torch.device) -> float:
-    """Return the seconds of a whole test from the median of some of its episodes."""
+    """Return the seconds of a whole test, estimated from the median time of some of its episodes."""
     each = len(files) // shape.way
     sampled = [evaluation_episode([each] * shape.way, shape, seed=0, index=index) for index in range(count + 1)]
     episodes = [[*e[:, : shape.shot].ravel().tolist(), *e[:, shape.shot :].ravel().tolist()] for e in sampled]
@@ -164,7 +165,7 @@ def main(
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a test of 10,000 episodes with the authors' loop: 5-way, 16 queries, 84 x 84, one thread."""
+    """Compare a test of 10,000 episodes with the authors' loop: 5-way, 16 queries, 84 x 84 pixels, one thread."""
     with user_errors():
         torch.set_num_threads(1)
         timings = []

@@ -1,8 +1,8 @@
-"""Measure the gain from `frn finetune` on classes that a model has not seen: accuracy before and after.
+"""Measure the accuracy before and after `frn finetune`, on classes that the model has not seen.
 
-A draw takes random classes from a pool of class folders for training, validation and testing, with a limited number of
-photos each. `frn finetune` gets them as a folder with train/ and val/. The test
-classes are used once before and once after, in the same episodes.
+Each draw takes random classes from a pool of class folders for training, validation and testing, with a limited number
+of photos each. `frn finetune` gets the classes as a folder with train/ and val/. The test classes are evaluated once
+before and once after fine-tuning, in the same episodes.
 """
 
 import tempfile
@@ -38,12 +38,12 @@ EPISODES = 200
 """Number of test episodes; each of the 360 test photos is a query in about 40 of them."""
 CLASSES = {"train": 18, "val": 6, "test": 6}
 PHOTOS = 60
-"""Maximum number of photos per class: users have this many, research data sets 600."""
+"""Maximum number of photos per class. Few users have more, although research data sets contain 600."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gain:
-    """One draw: accuracy in percent before and after."""
+    """The result of one draw: accuracy in percent before and after fine-tuning."""
 
     pool: str
     seed: int
@@ -52,11 +52,11 @@ class Gain:
     test_before: Accuracy
     test_after: Accuracy
     gain: Accuracy
-    """Gain over the same test episodes."""
+    """Gain in accuracy, measured on the same test episodes."""
     seconds: float
-    """Minutes from photos to fine-tuned model, including decoding."""
+    """Minutes from the photos to the fine-tuned model, including the time to decode the photos."""
     processor_seconds: float
-    """Processor minutes: the time on one thread of an idle machine."""
+    """Minutes of processor time, which are the minutes that one thread of an idle machine needs."""
 
     @property
     def row(self) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def measure_gain(roots: Sequence[Path], options: RunOptions, *, photos: int = PH
 
 
 def episode_shares(model: str, folders: ClassFolders, options: RunOptions, episodes: int) -> NDArray[np.float64]:
-    """Return the accuracy in each test episode; the episodes are the same for every model."""
+    """Return the accuracy in each test episode; every model is tested on the same episodes."""
     device = choose_device(options.device)
     extractor = TorchExtractor(load_model(model), choose_precision(options.precision, device), device)
     images = load_images(folders, extractor.transform)
@@ -137,7 +137,7 @@ def main(
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Fine-tune on 18 classes from a pool, with 6 for validation, and measure accuracy on 6 others before and after."""
+    """Fine-tune on 18 classes from a pool, validate on 6, and measure the gain in accuracy on 6 more."""
     with user_errors():
         resolve(model)
         common = RunOptions(preset="finetune", init=model, precision=precision, device=device, threads=threads)

@@ -1,8 +1,8 @@
-"""Measure how well unlabelled photos are grouped, compared with k-means and Ward clusters of pooled features.
+"""Measure how well `frn group` groups unlabelled photos, compared with k-means and Ward clusters of pooled features.
 
     python assets/benchmarks/groups.py DATA... --split val --model resnet9-photo
 
-Each draw takes up to 20 classes of 10 to 40 photos (DATA/val/CLASS/photo). Columns, means over draws:
+Each draw takes up to 20 classes of 10 to 40 photos (DATA/val/CLASS/photo). The columns are means over all draws:
 
     kmeans, ward, groups    adjusted Rand index, with the number of classes given
     found / classes         number of groups chosen from the photos, and number of classes
@@ -50,7 +50,7 @@ def drawn(extractor: Extractor, root: Path, seed: int) -> Draw:
 
 
 def measure(maps: Maps, looks: list[bytes], labels: Labels, prior: Prior) -> dict[str, float]:
-    """Results for one draw."""
+    """Return the results for one draw."""
     count = len(np.unique(labels))
     pooled = maps.mean(1)
     pooled = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
@@ -76,7 +76,7 @@ def _labels(groups: list[list[list[int]]], count: int) -> Labels:
 
 
 def keys(labels: Labels, groups: Labels) -> int:
-    """Count the merges and moves needed for a correct set of classes."""
+    """Count the merges and moves that turn the groups into the correct classes."""
     owners = [np.bincount(labels[groups == number]).argmax() for number in range(groups.max() + 1)]
     return len(owners) - len(set(owners)) + int((labels != np.array(owners)[groups]).sum())
 

@@ -1,6 +1,6 @@
-"""Compare the closed form with the paper's formulations (Sec. 3.2; SM, Pseudo-codes) on the maps of one episode.
+"""Compare the speed of `frn`'s closed form and the paper's listings (Sec. 3.2 and supplement) on one episode.
 
-Times testing, or training with gradients for maps, alpha and beta.
+The script times testing, or training with gradients for maps, alpha and beta.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from frn.ridge.parameters import HeadParameters
 from frn.system.precision import keep_freed_memory
 
 INITIAL = HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)
-"""Parameters for every contestant: those of an untrained head."""
+"""Parameters of an untrained head, which every method uses."""
 OURS = "frn, torch"
 
 
@@ -41,7 +41,7 @@ class HeadCase:
     r: int = 25
     way: int = 5
     backward: bool = False
-    """Also compute gradients, with 15 queries per class as in training instead of 16."""
+    """Also compute gradients, and use 15 queries per class as in training instead of 16."""
 
     @property
     def shape(self) -> EpisodeShape:
@@ -58,7 +58,7 @@ class HeadCase:
 
 @dataclass(frozen=True, slots=True)
 class HeadTiming:
-    """Median milliseconds per episode of each formulation."""
+    """Median milliseconds per episode for each method."""
 
     case: HeadCase
     milliseconds: dict[str, float]
@@ -69,16 +69,16 @@ class HeadTiming:
         return {**asdict(self.case), "milliseconds": self.milliseconds, "times_as_fast": ratios}
 
     def times_as_fast(self, plain: str) -> dict[str, float]:
-        """Return the speed-up of each contestant over one of the `PLAIN` formulations."""
+        """Return how many times as fast each method is as one of the `PLAIN` listings."""
         return {name: self.milliseconds[plain] / value for name, value in self.milliseconds.items()}
 
 
 def time_head(case: HeadCase, graph: bytes, *, rounds: int | None = None) -> HeadTiming:
     """Time every formulation on one episode of random maps, on one thread.
 
-    `graph` is the bytes of the `head.onnx` of `INITIAL`; `rounds` as for `take_turns`.
+    `graph` contains the bytes of a `head.onnx` with the parameters `INITIAL`; `rounds` is passed to `take_turns`.
     """
-    keep_freed_memory()  # as in training and evaluation, so that timings exclude the allocation of pages
+    keep_freed_memory()  # as in training and evaluation, so that the times do not include the allocation of memory
     support, query = case.draw()
     contestants = _steps(support, query) if case.backward else _answers(support, query, graph)
     return HeadTiming(case, take_turns(contestants, rounds=rounds, gradients=case.backward))
@@ -117,7 +117,7 @@ def main(
     rounds: AnyRounds = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the closed-form head with the paper's formulations: 16 queries per class, 15 in training; one thread."""
+    """Compare the closed-form head with the paper's listings: 16 queries per class, 15 in training, one thread."""
     with user_errors():
         graph = head_graph(INITIAL).SerializeToString()
         cases = [

@@ -1,10 +1,11 @@
-"""Cost of each head: processor time per photo and bytes per class, with the accuracy from `cub-small`.
+"""Measure what each head costs: processor time per photo and bytes per class, beside its accuracy in `cub-small`.
 
     python assets/benchmarks/heads.py > assets/benchmarks/heads.md
 
-Conv-4 at 84 x 84 pixels (r = 25, d = 64), 5 classes with 5 shots, exported and run in onnxruntime with one thread; the
-best of 30 runs on 16 maps. Bytes: growth of the file per additional class. Weights are untrained, which affects neither
-figure. Accuracy is the mean over the seeds of `cub-small.json`, without the row for DSN, which used different vectors.
+The backbone is Conv-4 at 84 x 84 pixels (r = 25, d = 64), with 5 classes of 5 photos. Each head is exported and runs in
+onnxruntime with one thread; the time is the best of 30 runs on 16 maps. The bytes are the growth of the file for each
+additional class. The weights are untrained, which affects neither time nor bytes. The accuracy is the mean over the
+seeds in `cub-small.json`; DSN's is omitted, because that run used different vectors.
 """
 
 import json
@@ -37,7 +38,7 @@ SHOTS, QUERIES, RUNS = 5, 16, 30
 
 
 def accuracies() -> dict[str, float]:
-    """5-shot accuracy of each method in the table."""
+    """Return the 5-shot accuracy of each method in the table."""
     found: dict[str, list[float]] = {}
     for row in json.loads(TABLE.read_text())["rows"]:
         name = row["row"].removeprefix("cub-").rstrip("-012")
@@ -54,7 +55,7 @@ def classes_graph(model: Model, head: bytes, way: int) -> bytes:
     shape = ("n", h * w, model.d)
     if isinstance(model.head, FRNHead):
         own = HeadParameters.of(model.head)
-        sizes: Any = SimpleNamespace(grid=model.grid, shape=(h * w, model.d))  # of an extractor
+        sizes: Any = SimpleNamespace(grid=model.grid, shape=(h * w, model.d))  # only an extractor has this field
         return scores_graph(
             sizes, {str(i): enroll(each, own) for i, each in enumerate(maps)}, own.gamma
         ).SerializeToString()

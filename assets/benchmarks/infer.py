@@ -1,4 +1,4 @@
-"""Compare an exported model with the original: extractor with torch, whole classifier with extractor."""
+"""Compare the speed of an exported extractor with torch, and of a whole exported classifier with its extractor."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -25,7 +25,7 @@ from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll
 def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: int | None) -> dict[str, float]:
     """Return the milliseconds per batch of "torch" (eager) and "onnxruntime", from pixels in [0, 1] to feature maps.
 
-    The extractor is exported from the model and uses one thread; `rounds` as for `take_turns`.
+    The extractor is exported from the model and uses one thread; `rounds` is passed to `take_turns`.
     """
     side = extractor.transform.size
     images = torch.rand(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
@@ -48,10 +48,10 @@ def time_classifier(
 ) -> dict[str, float]:
     """Return the milliseconds per image of the whole "classifier", of the "library" and of the bare "extractor".
 
-    The first two go from any image to class errors; the library uses Pillow, the extractor and numpy. The extractor
-    goes from prepared pixels to a feature map.
+    The classifier and the library compute class errors from an image of any size; the library uses Pillow, the
+    extractor and numpy. The extractor computes a feature map from prepared pixels.
 
-    `classifier` is the content of a `classifier.onnx` made from the extractor and the classes. Any image size works.
+    `classifier` is the content of a `classifier.onnx` that was exported with this extractor and these classes.
     """
     session = open_session(classifier, "classifier.onnx", device="cpu", threads=1)
     bare = open_session(extractor.data, "features.onnx", device="cpu", threads=1)
@@ -81,7 +81,7 @@ def enroll_moths(extractor: Extractor, way: int = 5) -> dict[str, EnrolledClass]
 
 
 IMAGES = ((64, 64), (480, 640))
-"""Heights and widths of the photos for the whole classifier, in addition to an image of the model's own size."""
+"""Heights and widths of the photos for the whole classifier. An image of the model's own size is also timed."""
 
 
 def main(

@@ -1,4 +1,4 @@
-"""Compare the peak memory of one training step of CTX and FRN (SM, Memory comparisons), each in a separate process."""
+"""Compare the peak memory of a training step of CTX and FRN, each in its own process (Table 15 of the supplement)."""
 
 import multiprocessing
 import re
@@ -30,14 +30,14 @@ Device = Literal["cpu", "cuda"]
 
 CONTESTANTS = ("ctx", EQ_8, EQ_10, "frn, torch")
 WAYS = {1: 30, 5: 20}
-"""Number of classes in the supplement's Conv-4 training episodes, by shot."""
+"""Number of classes in the supplement's training episodes for Conv-4, by number of shots."""
 QUERIES = 15
 PUBLISHED = {
     "ctx": {(25, 1): 6225, (25, 5): 5449, (100, 1): 8979, (100, 5): 9693},
     EQ_8: {(25, 1): 6305, (25, 5): 5317, (100, 1): 7125, (100, 5): 6767},
     EQ_10: {(25, 1): 6305, (25, 5): 6529, (100, 1): 7125, (100, 5): 6727},
 }
-"""The paper's megabytes by contestant, r and shot: Conv-4 on a GPU, including network and framework."""
+"""The paper's megabytes by method, r and shot, for Conv-4 on a GPU, including the network and the framework."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,12 +45,12 @@ class MemoryCase:
     """One training episode."""
 
     part: Part
-    """The whole "step" of Conv-4 from images, or the "head" alone from feature maps."""
+    """Whether to measure the whole "step" of Conv-4 on images, or the "head" alone on feature maps."""
     r: int
     shot: int
     d: int = 64
     way: int | None = None
-    """Number of classes; None uses the supplement's."""
+    """Number of classes; None means the number in the supplement."""
     queries: int = QUERIES
 
     @property
@@ -62,8 +62,8 @@ class MemoryCase:
 def measure_memory(case: MemoryCase, contestant: str, device: Device = "cpu") -> float:
     """Return the peak megabytes (10^6 bytes) of one forward and backward pass, minus the memory used before.
 
-    On a processor this is the peak resident size of a fresh process minus its size before the episode; on a GPU, the
-    peak of torch's memory.
+    On a CPU this is the peak resident size of a fresh process, minus its size before the episode. On a GPU, the peak of
+    torch's memory is measured.
     """
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=fresh) as pool:
@@ -71,9 +71,9 @@ def measure_memory(case: MemoryCase, contestant: str, device: Device = "cpu") ->
 
 
 def take_step(case: MemoryCase, contestant: str, device: Device) -> float:
-    """Take the step in this process and return its peak: see `measure_memory`."""
+    """Take the training step in this process and return its peak memory, as in `measure_memory`."""
     torch.set_num_threads(1)
-    # A tiny first step triggers whatever libraries load on their first call, which can be tens of megabytes.
+    # A tiny first step makes the libraries load what they need on their first call, which can be tens of megabytes.
     _step(replace(case, r=min(case.r, 25), shot=1, way=2, queries=1), contestant, device)
     before = _resident(peak=False) if device == "cpu" else torch.cuda.memory_allocated()
     _step(case, contestant, device)
@@ -100,7 +100,7 @@ def _step(case: MemoryCase, contestant: str, device: Device) -> None:
 
 
 class _Plain(nn.Module):
-    """A listing from the paper as a head."""
+    """A code listing from the paper, used as a head."""
 
     def __init__(self, formulation: str) -> None:
         super().__init__()
@@ -119,8 +119,8 @@ def _head(contestant: str, d: int) -> nn.Module:
 def _resident(*, peak: bool) -> int:
     """Return the current or peak memory of this process, in bytes.
 
-    Linux reports both exactly (`getrusage` would include memory of the parent before the fork). Other systems report
-    only the peak, which is then used for both.
+    Linux reports both values exactly; `getrusage` would include memory of the parent before the fork. Other systems
+    report only the peak, so the peak is used for both values.
     """
     status = Path("/proc/self/status")
     if status.is_file():
@@ -143,9 +143,9 @@ def main(
     device: DeviceOption = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Measure the peak memory of a training step of CTX and FRN, Conv-4 at 84 x 84, each in a separate process.
+    """Measure the peak memory of a training step of CTX and FRN with Conv-4 at 84 x 84, each in a separate process.
 
-    The 10 x 10 maps take up to 8 GB.
+    With 10 x 10 maps, a step takes up to 8 GB.
     """
     with user_errors():
         where = choose_device(device).type

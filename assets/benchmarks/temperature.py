@@ -1,4 +1,4 @@
-"""Measure the calibration of probabilities for few shots, with the learned gamma and with its temperature.
+"""Measure how well probabilities are calibrated, with the learned gamma and with the temperature for few shots.
 
 The expected calibration error is computed over the queries of random episodes; the labels are the same in both cases.
 """
@@ -32,20 +32,20 @@ from frn.ridge.parameters import temperature
 from frn.system.precision import set_threads
 
 CLASSES, PHOTOS = 30, 20
-"""Number of classes in a draw, and maximum number of photos per class."""
+"""Number of classes in each draw, and maximum number of photos per class."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FewShotCalibration:
-    """Expected calibration error for one episode shape, in points."""
+    """The expected calibration error for one shape of episodes, in percentage points."""
 
     pool: str
     way: int
     shot: int
     learned: float
-    """Error with the learned gamma."""
+    """Calibration error with the learned gamma."""
     tempered: float
-    """Error with `frn.ridge.parameters.temperature`, as used for classifying photos."""
+    """Calibration error with `frn.ridge.parameters.temperature`, which `frn classify` uses."""
     accuracy: float
     """Accuracy in percent."""
 
@@ -59,7 +59,7 @@ def measure_calibration(
 ) -> list[FewShotCalibration]:
     """Draw classes from folders of class folders and measure every shape on them.
 
-    Raises FrnError if the model has no FRN head, or the classes are too few or too small.
+    Raises FrnError if the model has no FRN head, if there are too few classes, or if classes are too small.
     """
     head = extractor.new_head()
     if not isinstance(head, FRNHead) or extractor.model.config.untrained_head:
@@ -89,7 +89,7 @@ def measure_calibration(
 
 
 class _Answers:
-    """Probabilities of all answers, as trained and with the temperature for their shots."""
+    """The probabilities of all answers, with the trained gamma and with the temperature for their number of shots."""
 
     def __init__(self, shape: EpisodeShape) -> None:
         self.factor = temperature(1.0, shape.shot)
@@ -104,7 +104,7 @@ class _Answers:
         self.found.append((right, own, tempered))
 
     def errors(self) -> list[float]:
-        """Return the calibration errors as trained and with the temperature, in percent."""
+        """Return the calibration errors in percent, with the trained gamma and with the temperature."""
         right, *probabilities = (np.concatenate(part).ravel() for part in zip(*self.found, strict=True))
         return [100 * Calibration.of(each, right.astype(bool)).error for each in probabilities]
 
@@ -120,7 +120,7 @@ def main(
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Measure calibration for few shots, with the learned gamma and with its temperature: 30 classes per draw."""
+    """Measure calibration for few shots, with the learned gamma and with the temperature: 30 classes per draw."""
     with user_errors():
         resolve(model)
         set_threads(threads)

@@ -1,4 +1,4 @@
-"""Compare a training step with the authors' loop and the machine's matrix products in one run."""
+"""Compare the speed of a training step with the authors' loop and with the machine's fastest matrix products."""
 
 import math
 import multiprocessing
@@ -33,9 +33,11 @@ from frn.training.setup import new_model
 
 OURS, PLAIN, PLAIN_CAST = "frn train", "authors' loop", "authors' loop, bf16"
 WAYS = {"resnet12": 5, "conv4": 20}
-"""Classes per episode: as in the paper for Conv-4, half as many for ResNet-12, where the authors' loop takes long."""
+"""Classes per episode: as many as in the paper for Conv-4, and half as many for ResNet-12, where the authors' loop is
+slow.
+"""
 UNTIMED, UNTIMED_PLAIN = 8, 2
-"""First steps, in which memory is allocated: those of `frn train`, which then keeps it, and of the authors' loop."""
+"""Untimed first steps of `frn train` and of the authors' loop, in which memory is allocated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +49,20 @@ class TrainingTiming:
     precision: Precision
     milliseconds: Mapping[str, float]
     augmentation: float
-    """Milliseconds of `OURS` from stored pixels to a batch."""
+    """Milliseconds that `frn train` takes to turn stored pixels into a batch."""
     peak: float
-    """Operations per second in the machine's fastest matrix products at that precision."""
+    """Operations per second of the machine's fastest matrix product at each precision."""
     operations: int
-    """Operations in the network's convolutions per step."""
+    """Number of operations in the network's convolutions per step."""
 
     @property
     def shares_of_peak(self) -> dict[str, float]:
-        """Return each contestant's speed over a whole step as a percentage of the fastest matrix products."""
+        """Return the speed of each loop over a whole step, as a percentage of the fastest matrix product."""
         return {name: 1e5 * self.operations / ms / self.peak for name, ms in self.milliseconds.items()}
 
     @property
     def times_as_fast(self) -> dict[str, float]:
-        """Return the speed-up over each of the other loops."""
+        """Return how many times as fast `frn train` is as each version of the authors' loop."""
         return {name: ms / self.milliseconds[OURS] for name, ms in self.milliseconds.items() if name != OURS}
 
     def as_json(self) -> dict[str, object]:
@@ -87,17 +89,17 @@ def time_training(
 ) -> TrainingTiming:
     """Time whole steps of the paper's run on birds, with `frn train` and with the authors' loop.
 
-    Each contestant runs in a fresh process, because they would fragment each other's memory.
+    Each loop runs in a fresh process, because the loops would fragment each other's memory.
 
     Args:
         backbone: one of `PRESETS`.
-        data: folder of class folders; photos are rendered by default.
+        data: folder of class folders; without it, photos are rendered.
         way: classes per episode; `WAYS` by default.
         shot: supports per class.
         queries: queries per class.
-        rounds: timed steps of each contestant.
-        precision: precision of `frn train`. The authors' loop runs in fp32 and, for bf16, also under autocast.
-        device: device of all contestants.
+        rounds: number of timed steps of each loop.
+        precision: precision of `frn train`. With bf16, the authors' loop runs in fp32 and also under autocast.
+        device: device on which all loops run.
         compiled: whether `frn train` runs with `--compile`.
     """
     where = choose_device(device)
@@ -133,9 +135,9 @@ def time_training(
 def our_steps(
     preset: Preset, episode: Classes, how: Precision, where: torch.device, count: int, *, compiled: bool = False
 ) -> list[float]:
-    """Return the seconds for each of some steps of `frn train`, including reports and metrics."""
+    """Return the seconds that each step of `frn train` takes, including reports and metrics."""
     torch.set_num_threads(1)
-    # All steps are in one epoch, so that no checkpoint is written between them.
+    # All steps are in the same epoch, so that no checkpoint is written while the steps are timed.
     images = in_memory({name: files * (count + 1) for name, files in episode.items()}, preset.data.max_side)
     ends = [time.perf_counter()]
     settings = RunSettings(precision=how, device=where, compiled=compiled, save_every=math.inf)
@@ -153,7 +155,7 @@ def our_steps(
 
 
 def plain_steps(preset: Preset, episode: Classes, how: Precision, where: torch.device, count: int) -> list[float]:
-    """Return the seconds for each of some steps of the authors' loop."""
+    """Return the seconds that each step of the authors' loop takes."""
     torch.set_num_threads(1)
     shot = preset.episode.shot
     files = [file for of_class in episode.values() for file in of_class[:shot]]
@@ -163,7 +165,7 @@ def plain_steps(preset: Preset, episode: Classes, how: Precision, where: torch.d
 
 
 def _augmentation(preset: Preset, episode: Classes, where: torch.device, rounds: int) -> float:
-    """Return the seconds."""
+    """Return how many seconds each step took."""
     images, generator = in_memory(episode, preset.data.max_side), np.random.default_rng(0)
     sampled = np.arange(len(images))
     return median(
@@ -185,7 +187,7 @@ def main(
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a training step with the authors' loop and matrix products: 5 shots, 15 queries, one thread."""
+    """Compare a training step with the authors' loop and with matrix products: 5 shots, 15 queries, one thread."""
     with user_errors():
         timings = []
         names = [backbone] if backbone else list(PRESETS)

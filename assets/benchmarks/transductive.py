@@ -1,10 +1,10 @@
-"""Compare transductive inference with other transductive methods on the network's pooled features.
+"""Compare `frn classify --transductive` with other transductive methods on the network's pooled features.
 
     python assets/benchmarks/transductive.py DATA... --split val --model resnet9-photo
 
-Episodes have 5 classes, 1 and 5 shots, and 75 queries in three settings: equal classes; class sizes from a Dirichlet
-distribution (2, Veilleux et al., NeurIPS 2021); and 30 more queries from five other classes, without a right answer.
-Columns:
+Episodes have 5 classes, 1 or 5 shots, and 75 queries. There are three settings. In the first, all classes have equally
+many queries. In the second, these numbers follow a Dirichlet distribution (2, Veilleux et al., NeurIPS 2021). In the
+third, 30 more queries come from five unknown classes, so no answer is right for them. Columns:
 
     alone       as in `frn classify`, top-1 in percent
     together    with `--transductive`, and the gain in points with the 95 % interval of the paired difference
@@ -36,13 +36,13 @@ KINDS = ("balanced", "dirichlet", "unknown")
 NEIGHBOURS, SMOOTHNESS, STEPS = 3, 0.5, 20
 """Parameters of LaplacianShot."""
 SHARPNESS = 10.0
-"""Temperature of the cosines in BD-CSPN, as published."""
+"""Temperature of the cosine similarities in BD-CSPN, as published."""
 Floats = NDArray[np.floating]
 Labels = NDArray[np.int64]
 
 
 def draw(classes: list[Floats], shot: int, kind: str, seed: int) -> tuple[list[Floats], Floats, Labels]:
-    """Pools, queries and labels of an episode; -1 for a query that belongs to no class."""
+    """Return pools, queries and labels of an episode; a query that belongs to no class has the label -1."""
     generator = np.random.default_rng([seed, shot, KINDS.index(kind)])
     order = generator.permutation(len(classes))
     shares = np.full(WAY, 1 / WAY) if kind == "balanced" else generator.dirichlet(np.full(WAY, 2.0))
@@ -58,7 +58,7 @@ def draw(classes: list[Floats], shot: int, kind: str, seed: int) -> tuple[list[F
 
 
 def pooled(pools: list[Floats], queries: Floats) -> tuple[Floats, Floats]:
-    """Return supports (way, shot, d) and queries (q, d): centred means of the maps, scaled to unit length."""
+    """Return supports (way, shot, d) and queries (q, d) as centred means of their maps, scaled to unit length."""
     supports, asked = np.stack([pool.mean(1) for pool in pools]), queries.mean(1)
     centre = np.concatenate([supports.reshape(-1, asked.shape[1]), asked]).mean(0)
     return unit(supports - centre), unit(asked - centre)
@@ -70,7 +70,7 @@ def unit(vectors: Floats) -> Floats:
 
 
 def bd_cspn(supports: Floats, queries: Floats) -> Labels:
-    """Return labels (q,) from bias diminishing and cosine-similarity-based prototypes."""
+    """Return labels (q,) from BD-CSPN, which shifts the queries and then corrects the prototypes with them."""
     queries = queries + supports.mean((0, 1)) - queries.mean(0)
     prototypes = supports.mean(1)
     shares = softmax(SHARPNESS * unit(queries) @ unit(prototypes).T)
@@ -83,7 +83,7 @@ def bd_cspn(supports: Floats, queries: Floats) -> Labels:
 
 
 def laplacian_shot(supports: Floats, queries: Floats) -> Labels:
-    """Return labels (q,) from distances to the means and the labels of the nearest queries."""
+    """Return labels (q,) from the distances to the class means and from the labels of the nearest queries."""
     unary = np.square(queries[:, None] - supports.mean(1)).sum(-1)
     distances = np.square(queries[:, None] - queries).sum(-1)
     np.fill_diagonal(distances, np.inf)
@@ -101,7 +101,7 @@ def softmax(logits: Floats) -> Floats:
 
 
 def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes: int) -> dict[str, float]:
-    """Results for one data set, in percent and seconds."""
+    """Return the results for one data set, in percent and seconds."""
     right: dict[str, list[float]] = {name: [] for name in ("alone", "together", "bd-cspn", "laplacian")}
     sure: dict[str, list[dict[str, object]]] = {"alone": [], "together": []}
     seconds = []
@@ -130,7 +130,7 @@ def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes:
 
 
 def fewer_channels(classes: list[Floats], channels: int, prior: Prior) -> tuple[list[Floats], Prior]:
-    """Return the maps in principal channels (96 of 384 hold 96 % of the energy), and the prior for the same lambda."""
+    """Return the maps' principal channels (96 of 384 hold 96 % of the energy), and a prior for the same lambda."""
     every = np.concatenate(classes)
     d = every.shape[-1]
     rows = every.reshape(-1, d)[::4]

@@ -5,8 +5,8 @@
     python assets/benchmarks/tune.py                  measures how long the choice takes
 
 Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random. Photos that are not enrolled are
-queries. If possible, the same number of further classes are unknown. Every figure is the mean over draws, then over
-data sets, in percent:
+queries. If there are enough classes, the same number of further classes are unknown. Every result is a mean over draws
+and then over data sets, in percent:
 
     trained, tuned      top-1 with the model's own alpha, and as in `frn classify`
     logreg, ...         top-1 of `CLASSICAL` on pooled features of the same model, as in `frn eval --method`
@@ -34,9 +34,9 @@ from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 
-PHOTOS, QUERIES, BINS = 60, 15, 10
-SHOTS, WAYS, DRAWS = (1, 5, 20), (5, 20, 0), {5: 12, 20: 3, 0: 1}
-"""Without a way, all classes of a data set are used."""
+PHOTOS, QUERIES, BINS = 60, 40, 10
+SHOTS, WAYS, DRAWS = (1, 5, 20), (5, 20, 0), {5: 12, 20: 6, 50: 3, 0: 3}
+"""The way 0 stands for all classes of a data set."""
 Floats = NDArray[np.floating]
 
 
@@ -54,7 +54,7 @@ def features(extractor: Extractor, roots: list[Path]) -> list[Floats]:
 def measure(
     extractor: Extractor, classes: list[Floats], way: int, shot: int, seed: int, *, unknown_only: bool
 ) -> dict[str, object]:
-    """Results for one draw, as fractions."""
+    """Return the results for one draw, as fractions."""
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(classes))
     drawn = [classes[c][generator.permutation(len(classes[c]))] for c in order[:way]]
@@ -111,7 +111,7 @@ def others(pools: list[Floats], queries: Floats, labels: NDArray[np.int64]) -> d
 
 
 def calibration_error(rows: list[dict[str, object]]) -> float:
-    """Return the expected calibration error over the queries of all draws."""
+    """Return the expected calibration error over all queries in all draws."""
     sure, right = (np.concatenate([row[name] for row in rows]) for name in ("sure", "right"))
     bins = np.minimum((sure * BINS).astype(int), BINS - 1)
     gaps = [abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
@@ -119,7 +119,7 @@ def calibration_error(rows: list[dict[str, object]]) -> float:
 
 
 def speed(prior: Prior) -> None:
-    """Print how long the choice takes (best of three) for maps with 36 locations and 384 channels."""
+    """Print how long it takes to choose alpha and gamma (best of three), for 36 locations and 384 channels."""
     for way, shot in ((10, 5), (60, 5), (60, 20), (200, 20)):
         maps = np.random.default_rng(0).standard_normal((way, shot, 36, 384), dtype=np.float32) / 16
         taken = []

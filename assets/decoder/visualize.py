@@ -96,8 +96,9 @@ def render(
 ) -> None:
     """Regenerate images from their feature maps and from reconstructions, and report the pixel errors.
 
-    The grid shows support images on the left and queries of one class on the right. Each query appears as the original,
-    decoded from its own map, from the reconstruction by its class, and from those by other classes.
+    The grid shows support images on the left and queries of one class on the right. Each query is shown as the
+    original, then decoded from its own map, from the reconstruction by its class, and from the reconstructions by other
+    classes.
     """
     with user_errors():
         if out.suffix.lower() != ".png":

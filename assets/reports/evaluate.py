@@ -1,9 +1,10 @@
-"""Show where a model fails on a data set: the accuracy from `frn eval` with details, as a self-contained page.
+"""Write a self-contained HTML page that shows where a model fails on a data set.
 
     python assets/reports/evaluate.py resnet12-small --data data/cifar-fs --out eval.html
 
-The page shows the accuracy of each class, calibration, confusion, known against unknown photos, and the hardest photos
-and episodes. It contains the photos, so anyone who has the file can see them. Its numbers are those from `frn eval`.
+The page shows the accuracy of each class, the calibration, frequent confusions, how well unknown photos are detected,
+and the hardest photos and episodes. The page contains the photos, so anyone who has the file can see them. The page
+shows the same accuracy as `frn eval`.
 """
 
 import shlex

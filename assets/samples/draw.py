@@ -1,4 +1,4 @@
-"""Draw the sample images (saved beside this file) and the figure that shows them in the app guide."""
+"""Draw the sample images, which are saved beside this file, and the figure of them in the guide to the app."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from PIL import Image
 
 from frn.data.synthetic import Species, draw_moth
 
-SPECIES = {  # similar species of one genus: same colours, different markings and shapes
+SPECIES = {  # similar species of one genus, with the same colours but different markings and shapes
     name: Species((222, 190, 128), (88, 52, 40), *numbers)
     for name, numbers in {
         "banded footman": (0.78, 0.40, 0.00, 0, 0.10, False, 3, 0.25, 0.00, False),
@@ -29,7 +29,7 @@ for label, (name, kind) in enumerate(SPECIES.items()):
         moth = draw_moth(kind, np.random.default_rng([2021, label, number]), 128)
         place = f"moths/{name}/{number}.jpg" if number <= SHOTS else f"queries/{name} {number}.jpg"
         moth.save(here / place, quality=88)
-queries = sorted((here / "queries").glob("*.jpg"))  # three photos per class, class by class
+queries = sorted((here / "queries").glob("*.jpg"))  # the three photos of a class follow each other
 columns = len(queries) // 3
 overview = Image.new("RGB", (columns * (SIDE + GAP) - GAP, 3 * (SIDE + GAP) - GAP), "white")
 for number, path in enumerate(queries):

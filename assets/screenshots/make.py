@@ -36,13 +36,13 @@ jobs.PASSING = 600.0  # keep messages on the screen until the image is taken
 
 
 class Stage:
-    """The app, its user, and a camera."""
+    """The running app, with methods to press keys and to draw the screen."""
 
     def __init__(self, app: FrnApp, pilot: Pilot[None]) -> None:
         self.app, self.pilot = app, pilot
 
     async def press(self, *keys: str) -> None:
-        """Press keys one after the other, each when the work started by the previous one is done."""
+        """Press keys one after the other; each waits until the work started by the previous key is done."""
         for key in keys:
             await self.pilot.press(key)
             await self.settle()
@@ -67,7 +67,7 @@ class Stage:
 
 @asynccontextmanager
 async def opened(width: int, height: int) -> AsyncIterator[Stage]:
-    """The app on the samples, as a new user sees it."""
+    """Start the app on the samples, with the settings of a new user."""
     shutil.rmtree(home / ".state", ignore_errors=True)
     app = FrnApp(images="half")
     async with app.run_test(size=(width, height), tooltips=False) as pilot:
@@ -79,7 +79,7 @@ async def opened(width: int, height: int) -> AsyncIterator[Stage]:
 
 
 async def show(stage: Stage, name: str) -> None:
-    """Step on until the photo with this name is displayed."""
+    """Go to the next photo until the one with this name is displayed."""
     for _ in stage.app.controller.query.answers:
         if Path(stage.app.controller.query.answers[stage.app.controller.query.at]["path"]).stem == name:
             return
@@ -88,7 +88,7 @@ async def show(stage: Stage, name: str) -> None:
 
 
 async def screens() -> None:
-    """The app at three sizes, for README and docs."""
+    """Draw the app at three sizes, for README and docs."""
     async with opened(140, 40) as stage:
         await show(stage, "eyed footman 6")
         await stage.press("3", "comma")
@@ -101,7 +101,7 @@ async def screens() -> None:
 
 
 async def tour() -> None:
-    """Five steps, from the start to a test of the classes."""
+    """Draw five steps of a session, from the start to a test of the classes."""
     shutil.copytree(here.parent / "samples" / "queries", home / "photos")
     async with opened(120, 34) as stage:
         stage.take("tour-1", "The app starts on the samples")

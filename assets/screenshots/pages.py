@@ -1,9 +1,9 @@
-"""Make the images of reports and of the web page in docs/, wide and light beside narrow and dark, in headless Chromium.
+"""Make the images of reports and of the web page for docs/, each as a wide light and a narrow dark window.
 
 python assets/screenshots/pages.py onnxruntime-web-1.30.0.tgz
 
-It needs selenium, Chromium, chromedriver and the archive from `npm pack onnxruntime-web`. All photos in the images are
-moth drawings.
+The script needs selenium, Chromium, chromedriver and the archive from `npm pack onnxruntime-web`. All photos in the
+images are moth drawings.
 """
 
 import functools
@@ -33,7 +33,7 @@ WAIT = 300
 
 
 def main(runtime: Path) -> None:
-    """Make the reports and the page in a temporary folder, and take the images."""
+    """Write the reports and the web page into a temporary folder, and capture their images."""
     browser = _browser()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -96,7 +96,7 @@ def _browser() -> Any:
 
 
 def _picture(browser: Any, address: str | None, name: str, *, dark_script: str) -> None:
-    """Capture a page twice: wide and light on the left; narrow, dark and after running a script on the right."""
+    """Capture a page twice: wide and light on the left; narrow and dark, after a script has run, on the right."""
     canvas = Image.new("RGB", (WIDE + GAP + PHONE, HEIGHT), (128, 128, 128))
     for left, width, dark in ((0, WIDE, False), (WIDE + GAP, PHONE, True)):
         metrics = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": dark}

@@ -1,4 +1,4 @@
-"""Draw the plots of docs/background from the tables beside them: `python assets/screenshots/plots.py`."""
+"""Draw the plots in docs/background from the tables on the same pages: `python assets/screenshots/plots.py`."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ def table(page: str, heading: str) -> list[list[str]]:
 
 
 def number(cell: str) -> tuple[float, float]:
-    """Return the value and the half-width of a cell such as `71.71 ± 0.23`, `4.1-4.2` or `290`."""
+    """Return the value and half the width of its interval, from a cell such as `71.71 ± 0.23`, `4.1-4.2` or `290`."""
     if "±" in cell:
         value, _, half = cell.partition("±")
         return float(value.strip(" *")), float(half)
@@ -33,14 +33,14 @@ def number(cell: str) -> tuple[float, float]:
 
 
 def save(figure: plt.Figure, name: str) -> None:
-    """Write a plot as reproducible bytes."""
+    """Write a plot so that the same plot gives the same bytes."""
     figure.tight_layout()
     figure.savefig(HERE / name, metadata={"Date": None})
     plt.close(figure)
 
 
 def accuracy() -> None:
-    """Plot FRN and ProtoNet on classes that neither has seen, at 1 and 5 shots."""
+    """Plot the accuracy of FRN and ProtoNet at 1 and 5 shots, on classes that neither has seen."""
     rows = table("results.md", "## The default model")
     figure, sides = plt.subplots(1, 2, figsize=(7, 2.4), sharey=True)
     for side, title, columns in zip(sides, ("1-shot", "5-shot"), ((1, 3), (2, 4)), strict=True):

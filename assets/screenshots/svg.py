@@ -1,7 +1,7 @@
 """Draw a terminal screen as SVG: small, reproducible, and without seams in its images.
 
-An SVG in an `<img>` loads no web font, so text uses any available monospace font and is stretched to its cells. Block
-and line characters, which must touch their neighbours, are drawn as shapes instead.
+An SVG in an `<img>` cannot load a web font, so text uses any available monospace font and is stretched to its cells.
+Block and line characters, which must touch their neighbours, are drawn as shapes instead.
 """
 
 from collections import defaultdict
@@ -15,13 +15,13 @@ from rich.segment import Segment
 from rich.style import Style
 
 WIDTH, HEIGHT = 9, 18
-"""Width and height of a cell. Half of a cell is a square: a pixel of an image."""
+"""Width and height of a cell. Height of half a cell, which is a square and shows one pixel of an image."""
 FONT = "ui-monospace, 'DejaVu Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace"
 INK, GROUND = "#e0e0e0", "#121212"
 """Default colours of a cell."""
 
 Box = tuple[float, float, float, float]
-"""x, y, width and height, in fractions of a cell."""
+"""A rectangle: x, y, width and height, in fractions of a cell."""
 
 BLOCKS: dict[str, list[Box]] = {
     **{char: [(0, 1 - n / 8, 1, n / 8)] for n, char in enumerate("▁▂▃▄▅▆▇█", 1)},
@@ -40,7 +40,7 @@ LINES = {
     "╰": "M4.5 0v4.5q0 4.5 4.5 4.5",
     "╯": "M4.5 0v4.5q0 4.5-4.5 4.5",
 }
-"""Strokes within a cell."""
+"""Line characters as strokes within a cell."""
 
 
 def draw(lines: Sequence[Iterable[Segment]], width: int, label: str) -> str:
@@ -49,10 +49,10 @@ def draw(lines: Sequence[Iterable[Segment]], width: int, label: str) -> str:
     Args:
         lines: lines of the screen, from the top.
         width: width of the screen in cells.
-        label: description for people who cannot see it.
+        label: description for people who cannot see the image.
     """
     grounds: dict[str, list[str]] = defaultdict(list)
-    blocks: dict[str, list[str]] = defaultdict(list)  # drawn over the backgrounds
+    blocks: dict[str, list[str]] = defaultdict(list)  # blocks are drawn over the backgrounds
     strokes: dict[str, list[str]] = defaultdict(list)
     texts: list[str] = []
     for y, line in enumerate(lines):
@@ -99,7 +99,7 @@ def draw(lines: Sequence[Iterable[Segment]], width: int, label: str) -> str:
 
 
 def _runs(line: Iterable[Segment]) -> Iterable[tuple[str, Style]]:
-    """Join neighbouring texts of the same style."""
+    """Join neighbouring pieces of text that have the same style."""
     segments = [(segment.text, segment.style or Style.null()) for segment in line]
     for style, run in groupby(segments, key=lambda segment: segment[1].without_color + _only_colours(segment[1])):
         yield "".join(text for text, _ in run), style
@@ -124,7 +124,7 @@ def _box(found: list[str], x: int, y: int, left: float, top: float, across: floa
 
 
 def _moved(path: str, x: int, y: int) -> str:
-    """Return the path of a cell at its position; only the first move is absolute."""
+    """Return the path of a character, moved to its cell; only the first move of the path is absolute."""
     start, letter, rest = _first(path)
     return f"M{_short(x * WIDTH + start[0])} {_short(y * HEIGHT + start[1])}{letter}{rest}"
 

@@ -1,9 +1,9 @@
-"""Model soups: the mean weights of runs that started from the same network (Wortsman et al., 2022).
+"""Average the weights of runs that started from the same network ("model soups", Wortsman et al., 2022).
 
     python assets/teaching/average.py runs/10 runs/11 --out mean.safetensors
 
-The mean of runs with different seeds and the same `--init` can be more accurate than any single run. Compare them with
-`frn eval --split val`.
+The average of runs with different seeds and the same `--init` can be more accurate than any single run. Compare the
+models with `frn eval --split val`.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from frn.system.overwriting import require_writable
 
 @torch.no_grad()
 def mean_model(models: Sequence[Model]) -> Model:
-    """Return a model whose weights and running statistics are the means over `models`; it is as fast as each of them.
+    """Return a model whose weights and running statistics are the means over `models`.
 
-    Means are taken in float64; counters are taken from the first model. The record contains what all records agree on,
-    the first model's preset (from which `frn finetune` takes its augmentation) and all records as `mean_of`; the
-    accuracy is not measured. Raises FrnError if there are fewer than two models or they are of different kinds.
+    The means are computed in float64, and counters come from the first model. The record contains what all records
+    agree on, the first model's preset (from which `frn finetune` takes its augmentation) and all records as `mean_of`;
+    the accuracy is not measured. Raises FrnError if there are fewer than two models or they are of different kinds.
     """
     if len(models) < 2:
         raise FrnError(f"an average needs at least two models, not {len(models)}")

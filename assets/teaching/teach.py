@@ -3,10 +3,10 @@
     python assets/teaching/teach.py --data data/cub --data ... --photos data/scenes --photos ... --out runs/taught
     python assets/teaching/teach.py recipe.toml --data data/cub --photos data/scenes
 
-The teachers' outputs are computed once per photo and stored (about 19 KB per photo). The student learns from them and
-from FRN's episodes. The result is the running mean of its weights, mixed with the initial ones.
-`recipe.toml` may change any setting of `lessons/teaching_recipe.py`. The order of `--data` is that of its shares, and
-`--photos` need no labels.
+The teachers' outputs are computed once per photo and stored (about 19 KB per photo). The student learns from these
+outputs and from FRN episodes. The final model is the running mean of the student's weights, mixed with its initial
+weights. `recipe.toml` may change any setting of `lessons/teaching_recipe.py`. The `--data` options have the same order
+as their shares in the recipe, and `--photos` need no labels.
 """
 
 import shlex
@@ -63,7 +63,7 @@ def main(
         file = find_weights(wanted.teacher, weights or (packaged_weights(package) if package else None))
         teacher = Classifier(wanted.teacher, file, wanted.teacher_size)
         own, student = load_model(wanted.own), load_model(init)
-        lesson.start(wanted, student)  # refuses unsuitable settings before photos are decoded
+        lesson.start(wanted, student)  # refuse unsuitable settings before any photo is decoded
         kept = EvaluationTransform(size=wanted.teacher_size, resize=wanted.teacher_size)
         parts = []
         for folder in [*(split_folder(path, "train") for path in data), *photos]:

@@ -1,4 +1,4 @@
-"""Initialise a wider network to the same function (Chen et al., Net2Net, 2016), which keeps what was learned.
+"""Initialise a wider network so that it computes the same as the narrow one (Chen et al., Net2Net, 2016).
 
     python assets/teaching/widen.py runs/3 --backbone resnet9-patch4-wide --out wide.safetensors
 
@@ -42,7 +42,7 @@ def widen(narrow: ResNet12, wide: ResNet12) -> None:
 
 
 def _copies(narrow: nn.Module, wide: nn.Module) -> Tensor:
-    """Return the old channel that each new one copies: all old ones first, then some of them again."""
+    """Return which old channel each new channel copies: first every old channel, then some of them again."""
     (old, _), (new, _) = narrow.children(), wide.children()
     assert isinstance(old, nn.Conv2d)
     assert isinstance(new, nn.Conv2d)

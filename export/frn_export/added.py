@@ -109,7 +109,7 @@ def _keep(model: Model, name: str, notes: Mapping[str, object]) -> tuple[str, Mo
 
 
 def _weights(wanted: str, network: Network, file: Path | None, progress: Progress | None) -> Path:
-    """Return a network's weights file. Raises FrnError if it is missing, or not the one in the catalogue."""
+    """Return a network's weights file. Raises FrnError if the file is missing, or not the one in the catalogue."""
     if file is None and network.package:
         file = packaged_weights(network.package)
         if file is None:

@@ -1,6 +1,6 @@
 """Model card: a README next to the exported files, for users of onnxruntime without this library.
 
-It is generated from the files, so it always describes them, and the same files always give the same card.
+The card is generated from the files, so it always describes them, and the same files always give the same card.
 """
 
 import json

@@ -19,7 +19,7 @@ class Backbone(nn.Module):
     stride: int
     """Image pixels per location of the feature map."""
     map_scale: float = 1.0
-    """Divisor that reconstruction heads apply to feature maps (SM, Hyperparameters)."""
+    """Divisor that reconstruction heads apply to feature maps (supplement, Hyperparameters)."""
     last_pool: bool = True
     """Whether the backbone keeps its last pooling."""
 

@@ -2,8 +2,8 @@
 
 On a processor these operations wait for memory, not for arithmetic: torch's separate functions read and write a map a
 dozen times. Here y = act(pool(sum of s_i x_i + t)), with s_i and t from the moments of a batch. The loops below compute
-y and its gradient in one pass each; `torch.compile` turns them into C++. This needs a C++ compiler, and takes half a
-minute at first use. Sums are in float32, and only the results are rounded to the maps' number format; the plain
+y and its gradient in one pass each; `torch.compile` turns them into C++. Compilation needs a C++ compiler and takes
+half a minute at first use. Sums are in float32, and only the results are rounded to the maps' number format; the plain
 functions round after each operation.
 """
 

@@ -1,4 +1,4 @@
-"""Conv-4: four 3 x 3 convolutions of 64 channels (SM, Network Backbones)."""
+"""Conv-4: four 3 x 3 convolutions of 64 channels (supplement, Network Backbones)."""
 
 from collections.abc import Sequence
 

@@ -10,8 +10,8 @@ from torch.autograd.function import once_differentiable
 WEIGHTS_PER_LOCATION = 1300
 """Weights per location above which the weight gradient is faster as one matrix product.
 
-This is the number of weights of one filter tap (channels in times channels out) divided by the locations of a map. The
-product is compared with the library's gradient in bf16 on a processor; both take the same time at about 1,000.
+The limit is the number of weights of one filter tap (channels in times channels out) divided by the locations of a map.
+The product is compared with the library's gradient in bf16 on a processor; both take the same time at about 1,000.
 
 On one core with AMX, 128 maps of 384 channels at 4 x 4 take 7 ms instead of 41, and 64 maps of 640 channels at 10 x 10
 take 67 ms instead of 129.

@@ -1,4 +1,4 @@
-"""LeakyReLU(0.1), the activation of ResNet-12 (SM, Network Backbones)."""
+"""LeakyReLU(0.1), the activation of ResNet-12 (supplement, Network Backbones)."""
 
 from typing import Any
 

@@ -40,7 +40,7 @@ def registered() -> dict[str, EntryPoint]:
 def build_registered(entry: EntryPoint, size: int) -> Registered:
     """Return another package's backbone with random weights.
 
-    Raises FrnError if it cannot be imported or has no feature map.
+    Raises FrnError if the backbone cannot be imported or has no feature map.
     """
     try:
         network = entry.load()()

@@ -1,4 +1,4 @@
-"""ResNet-12 (SM, Network Backbones): four residual blocks of three convolutions, 64-160-320-640 channels."""
+"""ResNet-12 (supplement, Network Backbones): four residual blocks of three convolutions, 64-160-320-640 channels."""
 
 import math
 from collections.abc import Sequence
@@ -63,14 +63,14 @@ class ResNet12(Backbone):
 
     A stem turns each s x s patch into one location of 3 s^2 channels, which replaces the most expensive blocks.
 
-    It has no DropBlock, as in the authors' runs, although the paper's text mentions it.
+    The network has no DropBlock, as in the authors' runs, although the paper's text mentions it.
     """
 
     def __init__(self, channels: tuple[int, ...] = WIDE, *, stem: int = 1, last_pool: bool = True) -> None:
         super().__init__()
         self.d = channels[-1]
         self.map_scale = math.sqrt(self.d)
-        """Needed for stable training (SM, Hyperparameters)."""
+        """Needed for stable training (supplement, Hyperparameters)."""
         last = len(channels) - 1
         self.stem, self.last_pool, self.stride = stem, last_pool, stem * 2 ** (last + last_pool)
         widths = (3 * stem**2, *channels)

@@ -1,6 +1,6 @@
 """Random numbers for the training augmentation; `frn.data.batch_augmentation` applies them to pixels.
 
-This module does not need torch. The paper's augmentation is a crop, colour jitter and a flip, in the order of the
+The module does not need torch. The paper's augmentation is a crop, colour jitter and a flip, in the order of the
 authors' code.
 """
 
@@ -31,7 +31,7 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Augmentation:
-    """The paper's training transform (SM, Pre-processing)."""
+    """The paper's training transform (supplement, Pre-processing)."""
 
     size: int
     """Side of the result, in pixels."""

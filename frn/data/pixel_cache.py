@@ -2,8 +2,8 @@
 
 A cache folder is named after its input: each file's path, size and times of change, the transform, and the format
 version. A changed data set therefore gets a new cache. A cache is written to a temporary folder, synced and renamed.
-Its lengths and checksums are verified, and a damaged cache is built again. If several ranks or runs need the same
-cache, one builds it while the others wait. All pixels are verified at first use, and again after their file has
+The lengths and checksums of a cache are verified, and a damaged cache is built again. If several ranks or runs need the
+same cache, one builds it while the others wait. All pixels are verified at first use, and again after their file has
 changed. If the caches exceed their limit, the least recently used pixels are removed (`frn.system.caches`).
 """
 

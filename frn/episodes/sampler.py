@@ -26,7 +26,7 @@ def check_classes(
     others are large enough.
 
     Raises:
-        FrnError: if it is too small; the message gives the smallest class, its count and the required count.
+        FrnError: if the data set is too small; the message gives the smallest class, its count and the required count.
     """
     small = [i for i, size in enumerate(sizes) if size < shape.per_class]
     enough = len(sizes) - len(small) >= shape.way

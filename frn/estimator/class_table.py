@@ -25,7 +25,7 @@ def read_table(path: Path) -> tuple[dict[str, list[Path]], list[str]]:
     """Return the files of each class in a CSV, relative to its folder, and the reasons for skipped rows.
 
     The first row names the columns; without names, the first column contains the paths and the second the labels.
-    Raises FrnError if it cannot be read, lacks these columns, or no row has both a photo and a label.
+    Raises FrnError if the CSV cannot be read, lacks these columns, or no row has both a photo and a label.
     """
     try:
         text = read_regular(path, MAX_BYTES).decode("utf-8-sig")

@@ -47,7 +47,7 @@ class FewShotClassifier(Estimator):
     Attributes:
         classes_: the labels in their original type, sorted; for a loaded project, its names in its order. Every
             array with a way axis has this order.
-        threshold_: fraction of a photo that a class must explain for the photo to be known.
+        threshold_: fraction of a photo that a class must reconstruct for the photo to be known.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class FewShotClassifier(Estimator):
 
         Args:
             model: shipped name, `features.onnx`, or (through torch) a model file or run folder.
-            threshold: fraction of a photo that a class must explain; None calibrates it from the examples.
+            threshold: fraction of a photo that a class must reconstruct; None calibrates it from the examples.
             tta: "hflip" averages a photo with its mirror image: more accurate, but twice the time.
             device: device of the extractor; "auto" uses CUDA if it is available.
 
@@ -134,7 +134,7 @@ class FewShotClassifier(Estimator):
 
     @property
     def threshold_(self) -> float:
-        """Fraction that a class must typically explain of a photo for it to be known."""
+        """Fraction of a photo that a class must typically reconstruct for the photo to be known."""
         return self._fitted.classifier.threshold
 
     def predict(self, photos: Sequence[Photo], *, transductive: bool = False) -> Labels:
@@ -154,7 +154,7 @@ class FewShotClassifier(Estimator):
         return self._table(photos, lambda answer: answer.explained)
 
     def is_unknown(self, photos: Sequence[Photo]) -> NDArray[np.bool_]:
-        """Return whether each photo is unknown, (n,): no class explains at least `threshold_` of it."""
+        """Return whether each photo is unknown, (n,): no class reconstructs at least `threshold_` of it."""
         return np.array([answer.unknown for answer in self._fitted.predictions(photos)], dtype=bool)
 
     def answers(self, photos: Iterable[Photo]) -> Iterator[Answer]:
@@ -223,7 +223,7 @@ class FewShotClassifier(Estimator):
             UserWarning: for each photo that is missing or has changed.
 
         Raises:
-            FrnError: if it is not a project, or its model is missing or different.
+            FrnError: if the file is not a project, or its model is missing or different.
         """
         path = Path(path).expanduser()
         project = load_project(path)

@@ -22,11 +22,11 @@ class Answer:
 
     photo: Any
     label: Any = None
-    """The class that explains the photo best, even if the photo is unknown."""
+    """The class that reconstructs the photo best, even if the photo is unknown."""
     probability: float = math.nan
     """Probability of that class."""
     explained: float = math.nan
-    """Fraction of the photo that this class explains."""
+    """Fraction of the photo that this class reconstructs."""
     unknown: bool = False
     """Whether this fraction is below the threshold."""
     error: FrnError | None = None

@@ -20,7 +20,7 @@ Labels: TypeAlias = NDArray[Any]
 def as_labels(given: Iterable[Any]) -> Labels:
     """Return labels (n,) as an array of their type; mixed types become objects, because numpy would make them text.
 
-    Raises FrnError if they are not a list of single labels.
+    Raises FrnError if the labels are not a list of single labels.
     """
     if isinstance(given, str):
         raise FrnError("labels must be a list with one label per photo")
@@ -63,7 +63,7 @@ def joined(labels: Labels, more: Labels) -> Labels:
 
 
 def distinct(labels: Labels) -> Labels:
-    """Return each label once, sorted if possible. Raises FrnError if two of them have the same name."""
+    """Return each label once, sorted if possible. Raises FrnError if two classes have the same name."""
     try:
         found: Labels = np.unique(labels)
     except TypeError:  # not comparable: keep the given order

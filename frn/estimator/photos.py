@@ -2,9 +2,9 @@
 
 - a file by name (`~` is the home folder), its bytes, or an open binary file;
 - a Pillow image;
-- pixels as an array or a torch tensor: (h, w), (h, w, 1), (h, w, 3) or (h, w, 4), or with the channels first
-  if the last axis cannot be channels. If both axes could be, a tensor is read as channels first. `uint8` from 0 to 255,
-  or floats from 0 to 1. The fourth channel is opacity, on a white background.
+- pixels as an array or a torch tensor: (h, w), (h, w, 1), (h, w, 3) or (h, w, 4), or with the channels first if the
+  last axis cannot be channels. If the shape allows both orders, a tensor is read as channels first. `uint8` from 0 to
+  255, or floats from 0 to 1. The fourth channel is opacity, on a white background.
 """
 
 from collections.abc import Iterable

@@ -20,7 +20,7 @@ def not_fitted(message: str) -> FrnError:
 class Estimator:
     """A classifier whose parameters are its constructor arguments, stored unchanged.
 
-    This is what `clone`, `cross_val_score`, `GridSearchCV` and `Pipeline` need.
+    `clone`, `cross_val_score`, `GridSearchCV` and `Pipeline` need such a class.
     """
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

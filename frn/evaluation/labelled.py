@@ -47,7 +47,7 @@ class Answer:
 
     @property
     def explained(self) -> float:
-        """Fraction of the photo that this class explains."""
+        """Fraction of the photo that this class reconstructs."""
         return self.prediction.explained[self.label]
 
     @property

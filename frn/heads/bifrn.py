@@ -1,6 +1,6 @@
 """Bi-FRN (Wu et al., AAAI 2023): query and supports reconstruct themselves, then each other.
 
-This follows the authors' code (PRIS-CV/Bi-FRN). It has two modules: feature self-reconstruction (FSRM), a small
+The head follows the authors' code (PRIS-CV/Bi-FRN). Bi-FRN has two modules: feature self-reconstruction (FSRM), a small
 transformer within each map, and feature mutual reconstruction (FMRM), softmax attention between learned projections.
 Like FRN it measures reconstruction, but without ridge regression, lambda, rho and auxiliary loss.
 

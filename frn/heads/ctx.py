@@ -1,7 +1,7 @@
 """CrossTransformers (Doersch et al., NeurIPS 2020), as in the paper's baseline (Sec. 3.5, Eq. 12).
 
 Like FRN, they reconstruct a query map from each class's pool, but with attention between learned projections instead of
-a closed form. The text does not give their width; here keys and values are as wide as the map.
+a closed form. The paper does not give the width of keys and values; here they are as wide as the map.
 """
 
 import torch

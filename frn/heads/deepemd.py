@@ -140,7 +140,7 @@ def optimal_plan(cost: Array, supply: Array, demand: Array) -> Plan:
 
 
 def import_solver() -> Any:
-    """Import POT. Raises FrnError if it is not installed."""
+    """Import POT. Raises FrnError if POT is not installed."""
     try:
         return import_module("ot")
     except ImportError as error:

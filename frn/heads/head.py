@@ -16,7 +16,7 @@ class Head(nn.Module):
     revision = 1
     """Number of changes to the computation. Models trained with a different revision are reported."""
     scaled_maps = False
-    """Whether the head expects maps divided by the backbone's `map_scale` (SM, Hyperparameters)."""
+    """Whether the head expects maps divided by the backbone's `map_scale` (supplement, Hyperparameters)."""
 
     def auxiliary_supports(self, support: Tensor) -> Tensor:
         """Return the vectors that the auxiliary loss (Eq. 11) separates: all supports (way, shot, r, d)."""

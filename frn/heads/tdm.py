@@ -1,8 +1,8 @@
 """TDM, task discrepancy maximisation (Lee et al., CVPR 2022): channels are weighted by how well they separate classes.
 
-It follows the authors' code. Each channel's activation is compared with the mean over channels; a small distance means
-that the channel responds where most channels do. Three small networks turn these distances into weights between 0 and
-2, per class (support attention) and per query (query attention). The head then compares weighted maps.
+The code follows the authors' public code. Each channel's activation is compared with the mean over channels; a small
+distance means that the channel responds where most channels do. Three small networks turn these distances into weights
+between 0 and 2, per class (support attention) and per query (query attention). The head then compares weighted maps.
 
 Shape letters: way classes, q queries, r locations, d channels.
 """

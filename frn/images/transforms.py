@@ -20,7 +20,7 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationTransform:
-    """Resize and centre crop: the network's view of an image outside training (SM, Pre-processing)."""
+    """Resize and centre crop: the network's view of an image outside training (supplement, Pre-processing)."""
 
     size: int
     """Side of the centre crop, in pixels."""

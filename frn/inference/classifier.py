@@ -46,7 +46,7 @@ class Prediction:
     errors: dict[str, float]
     """Mean squared reconstruction error of each class (Eq. 4)."""
     explained: dict[str, float]
-    """Fraction of the image's energy that each class explains from its examples alone: 1 - error / energy."""
+    """Fraction of the image's energy that each class reconstructs from its examples alone: 1 - error / energy."""
     threshold: float
     """Explained fraction below which the image is unknown; it depends on how well all classes reconstruct it."""
     familiarity: float
@@ -65,7 +65,7 @@ class Prediction:
 
     @property
     def unknown(self) -> bool:
-        """Return whether every class explains too little."""
+        """Return whether every class reconstructs too little of the image."""
         return max(self.explained.values()) < self.threshold
 
 
@@ -95,14 +95,14 @@ class Classifier:
         self.state = State()
         """Files of the enrolled classes."""
         self.threshold_override: float | None = None
-        """Fraction that a class must explain; None calibrates the rule on the examples."""
+        """Fraction of an image that a class must reconstruct; None calibrates the rule on the examples."""
         self.false_rejections = FALSE_REJECTIONS
         """Fraction of known images that the calibrated rule rejects."""
         self.classes: dict[str, EnrolledClass] = {}
         self.maps: Mapping[str, Maps] | None = None
         """Feature maps (r, d) of the examples by content key; None until they are needed."""
         self.leave_one_out: dict[str, Shares] = {}
-        """Fraction of each example that the rest of its class explains, for classes with at least two."""
+        """Fraction of each example that the rest of its class reconstructs, for classes with at least two."""
         self.looks: dict[str, bytes] = {}
         """Perceptual hash of each example by content key."""
         self._own_errors: dict[str, tuple[str, Array]] = {}
@@ -120,7 +120,7 @@ class Classifier:
 
     @property
     def threshold(self) -> float:
-        """Fraction of an image that a class must typically explain for it to be known."""
+        """Fraction of an image that a class must typically reconstruct for the image to be known."""
         return self.calibration.typical if self.threshold_override is None else self.threshold_override
 
     @property

@@ -1,8 +1,8 @@
 """Enrolled classes as bytes, so that reopening a project needs no computation.
 
 The form holds everything that enrolment computes from the feature maps of the examples, so answers are identical to the
-last bit. The feature cache stores it. Its key covers the class names, the content of the photos and the code that
-computes it, so a change to any of them leads to a different form.
+last bit. The feature cache stores it. The key of an entry covers the class names, the content of the photos and the
+code that computes it, so a change to any of them leads to a different form.
 
 Shape letters: way classes, m rows of all classes together, k supports of all classes together, r locations, d channels,
 n examples that calibrate the threshold.
@@ -40,7 +40,7 @@ class EnrolledForm:
     """Alpha, beta and gamma, chosen for these classes."""
     classes: Mapping[str, EnrolledClass]
     leave_one_out: Mapping[str, Shares]
-    """Fraction of each example that the rest of its class explains, for classes with at least two."""
+    """Fraction of each example that the rest of its class reconstructs, for classes with at least two."""
     own_errors: Mapping[str, tuple[str, Array]]
     """Class and location errors (r,) of each example by leave-one-out, by content key."""
     left_out: tuple[Array, NDArray[np.intp], Shares, Array]

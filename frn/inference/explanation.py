@@ -1,8 +1,8 @@
 """Error map of a photo over the network's crop: how well each class reconstructs each part.
 
 The photo is grey; the error is coloured from violet through red to yellow. Colours are more opaque where the error is
-larger, so well explained parts stay visible. The blocks are the locations of the feature map (about 5 x 5), its full
-resolution.
+larger, so well reconstructed parts stay visible. The blocks are the locations of the feature map (about 5 x 5), its
+full resolution.
 """
 
 from collections.abc import Sequence

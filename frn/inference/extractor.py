@@ -88,7 +88,7 @@ class Extractor:
 
     @classmethod
     def open(cls, path: Path, *, trusted: bool = False, device: Device = "auto", threads: int = 0) -> "Extractor":
-        """Open a file. Raises FrnError if it cannot be read or is rejected."""
+        """Open a file. Raises FrnError if the file cannot be read or is rejected."""
         return cls(read_regular(path, MAX_BYTES), str(path), trusted=trusted, device=device, threads=threads)
 
     def _check_signature(self, where: str) -> None:

@@ -179,7 +179,7 @@ def cuda_answers() -> bool:
 def run_session(
     session: "onnxruntime.InferenceSession", outputs: Sequence[str], inputs: Mapping[str, NDArray[Any]]
 ) -> list[NDArray[Any]]:
-    """Run a session. Raises FrnError if it fails or takes longer than `TIME_LIMIT` seconds."""
+    """Run a session. Raises FrnError if the run fails or takes longer than `TIME_LIMIT` seconds."""
     import onnxruntime
 
     options = onnxruntime.RunOptions()

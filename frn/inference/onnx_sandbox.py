@@ -55,7 +55,7 @@ class Session(Protocol):
     outputs: list[Value]
 
     def run(self, inputs: Mapping[str, Maps]) -> Maps:
-        """Return the first output for inputs by name. Raises FrnError if that fails or takes too long."""
+        """Return the first output for inputs by name. Raises FrnError if the run fails or takes too long."""
 
 
 class OwnModel:
@@ -140,7 +140,7 @@ def _describe(session: Any) -> tuple[dict[str, str], list[Value], list[Value]]:
 
 
 _open: dict[str, Any] = {}
-"""This process's session, if it is a child."""
+"""The session of this process, if the process is a child."""
 
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:

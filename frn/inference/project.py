@@ -1,9 +1,9 @@
 """Project files, `X.frn.json`: which photos make up which classes, and the model.
 
-They contain no pixels or features. Paths are relative to the file and use `/`, so a project can be moved together with
-its photos. A name that is not UTF-8 is stored in base64. Keys that this version does not know are kept when the project
-is saved. Saving is atomic, keeps the previous version as `X.frn.json.bak`, and never overwrites changes that another
-program has made.
+Projects contain no pixels or features. Paths are relative to the file and use `/`, so a project can be moved together
+with its photos. A name that is not UTF-8 is stored in base64. Keys that this version does not know are kept when the
+project is saved. Saving is atomic, keeps the previous version as `X.frn.json.bak`, and never overwrites changes that
+another program has made.
 """
 
 import base64
@@ -94,7 +94,7 @@ def is_project(path: Path) -> bool:
 def load_project(path: Path) -> Project:
     """Read a project file.
 
-    Raises FrnError if it cannot be read, is damaged, has a newer version or is not a project.
+    Raises FrnError if the file cannot be read, is damaged, has a newer version or is not a project.
     """
     data = read_regular(path, MAX_BYTES)
     try:

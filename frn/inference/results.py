@@ -1,7 +1,7 @@
 """Results of classifying many photos, appended to a file line by line so that a stopped run can be resumed.
 
-Each line is one JSON object for a photo. Its `run` is a digest of everything that determines the result, so that a file
-never mixes results from different classes or models.
+Each line is one JSON object for a photo. The field `run` is a digest of everything that determines the result, so that
+a file never mixes results from different classes or models.
 """
 
 import contextlib

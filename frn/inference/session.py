@@ -75,7 +75,7 @@ class State:
 
     classes: tuple[ClassEntry, ...] = ()
     threshold: float | None = None
-    """Fraction of a photo that a class must explain; None calibrates it on the examples (`unknown.calibrate`)."""
+    """Fraction of a photo that a class must reconstruct; None calibrates it on the examples (`unknown.calibrate`)."""
     next_id: int = 1
     model: str = ""
     """Name of the model if changing it is an edit; empty otherwise."""
@@ -89,7 +89,7 @@ class State:
     """Description of the last edit, for undo and redo."""
 
     def find(self, class_id: int) -> ClassEntry:
-        """Return a class by its id. Raises FrnError if it does not exist."""
+        """Return a class by its id. Raises FrnError if the class does not exist."""
         if entry := next((entry for entry in self.classes if entry.id == class_id), None):
             return entry
         raise FrnError(f"no class has the number {class_id}")
@@ -342,7 +342,7 @@ def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State
 
 
 def check_name(name: str) -> str:
-    """Return a class name normalised and stripped. Raises FrnError if it is empty or too long."""
+    """Return a class name normalised and stripped. Raises FrnError if the name is empty or too long."""
     name = normal(name).strip()
     if not name:
         raise FrnError("a class needs a name")
@@ -352,7 +352,7 @@ def check_name(name: str) -> str:
 
 
 def check_threshold(threshold: float | None) -> float | None:
-    """Check that a threshold is None or a fraction, and return it. Raises FrnError if it is not between 0 and 1."""
+    """Return a threshold. Raises FrnError if the threshold is neither None nor between 0 and 1."""
     if threshold is not None and not 0 <= threshold <= 1:
         raise FrnError(f"the threshold is a share of the photo, between 0 and 1, not {threshold}")
     return threshold

@@ -54,7 +54,7 @@ def explained(errors: Errors, queries: NDArray[np.floating]) -> Shares:
 
 
 def share_of(whole: Shares, errors: Errors) -> Shares:
-    """Return the fraction of each query's energy that each class explains, (q, way), from errors (q, way)."""
+    """Return the fraction of each query's energy that each class reconstructs, (q, way), from errors (q, way)."""
     whole = whole[:, None]
     shares: Shares = 1 - np.divide(errors, whole, out=np.ones(errors.shape), where=whole > 0)
     return shares.clip(0)
@@ -92,7 +92,7 @@ class RejectRule:
     """Weight of the rivals; 0 uses the explained fraction alone, as for a threshold set by the user."""
 
     def thresholds(self, errors: Errors, whole: Shares, distances: Shares) -> Shares:
-        """Return the fraction of each query that a class must explain, (q,).
+        """Return the fraction of each query that a class must reconstruct, (q,).
 
         The inputs are errors and distances (q, way) and energies (q,).
         """
@@ -115,7 +115,7 @@ class Calibration:
     strangers: Shares
     """Familiarity of the same supports without their whole class, (n,); empty if there is only one class."""
     typical: float = 0.0
-    """Median fraction of them that a class must explain; 0 if there are no supports."""
+    """Median fraction of the supports that a class must reconstruct; 0 if there are no supports."""
     false_rejections: float = FALSE_REJECTIONS
     others: Shares = field(default_factory=lambda: np.zeros(0))
     """Familiarity of photos that the user marked as none of the classes."""

@@ -79,7 +79,7 @@ def checksum(fields: Mapping[str, Any], tensors: bytes | memoryview) -> str:
 
 
 def require_whole(path: Path) -> None:
-    """Verify the checksum of a model file. Raises FrnError if it is damaged.
+    """Verify the checksum of a model file. Raises FrnError if the file is damaged.
 
     Files of version 0.1.0 have no checksum.
     """

@@ -99,7 +99,7 @@ class Model(nn.Module):
         return lean
 
     def map_scale(self, head: nn.Module) -> float:
-        """Return the divisor of this backbone's maps for a head (SM, Hyperparameters)."""
+        """Return the divisor of this backbone's maps for a head (supplement, Hyperparameters)."""
         return self.backbone.map_scale if head.scaled_maps else 1.0
 
     @property

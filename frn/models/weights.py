@@ -86,7 +86,7 @@ def _rename(key: str) -> str:
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a torch checkpoint.
 
-    Raises FrnError if it cannot be read, contains anything but tensors, or takes too much time or memory.
+    Raises FrnError if the file cannot be read, contains anything but tensors, or takes too much time or memory.
     """
     check_checkpoint(path)
     state = _unpickle(path)

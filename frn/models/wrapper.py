@@ -29,7 +29,7 @@ class FRN(nn.Module):
         Args:
             backbone: any image network.
             head: one of `frn.heads`; FRN's by default.
-            scale: divisor of the maps; None uses sqrt(d), as the paper does for ResNet-12 (SM, Hyperparameters).
+            scale: divisor of the maps; None uses sqrt(d), as the paper's supplement does for ResNet-12.
         """
         super().__init__()
         self.backbone = backbone

@@ -157,7 +157,7 @@ def remove_model(name: str) -> None:
     """Delete an added model.
 
     Raises:
-        FrnError: if it does not exist or cannot be deleted.
+        FrnError: if the model does not exist or cannot be deleted.
     """
     if name not in added_models():
         what = (

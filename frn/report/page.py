@@ -50,7 +50,7 @@ def write_page(path: Path, pieces: Iterator[str]) -> None:
     """Write a page; file names may contain bytes that are not text.
 
     Raises:
-        FrnError: if it cannot be written.
+        FrnError: if the page cannot be written.
     """
     with replacing(path) as file:
         for piece in pieces:

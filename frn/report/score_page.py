@@ -1,4 +1,4 @@
-"""Page for `frn score --report`: a score on photos of known classes. Does not need torch."""
+"""Page for `frn score --report`: a score on photos of known classes. This module does not need torch."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -71,7 +71,7 @@ def find_table(name: str) -> Table:
     """Return a table by name.
 
     Raises:
-        FrnError: if it does not exist; the message suggests similar names.
+        FrnError: if the table does not exist; the message suggests similar names.
     """
     if name in TABLES:
         return TABLES[name]

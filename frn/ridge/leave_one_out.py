@@ -59,7 +59,7 @@ def rebuilt_by_others(own: Array, squared: Array, gram: Array, lam: float) -> tu
     """Return the parts of `left_out_parts` from the images' blocks of B, of B B and of S S^T, (k, r, r) each."""
     solved = _inverse(own)
     along = _diagonals(gram + lam * np.eye(own.shape[1]) - solved)  # z . w of each location
-    length = _diagonals(solved @ squared @ solved) - 1  # w . w
+    length = np.vecdot(solved @ squared, solved) - 1  # w . w
     return _diagonals(gram), along, along - lam * length
 
 

@@ -1,7 +1,7 @@
 """Errors of whole query maps from their second moments, without an array over locations and classes.
 
 A map enters Eq. 4 only through C_q = Q^T Q / r: its mean error is <C_q, B_c^2> with the class's residual operator B_c.
-This pays off if there are few channels or many supports.
+Moments pay off if there are few channels or many supports.
 
 Shape letters: way classes, p pool rows, r locations per map, d channels.
 """

@@ -1,7 +1,7 @@
 """The class side of the closed form: Gram matrices, Cholesky factors and the residual operator, in float64.
 
-They are small, and in float32, lambda would vanish next to large or repeated features. Their results have a norm of at
-most about one, so queries can use them in their own precision.
+These systems are small, and in float32, lambda would vanish next to large or repeated features. Their results have a
+norm of at most about one, so queries can use them in their own precision.
 
 Shape letters: way classes, p pool rows (p = shot * r), d channels, m = min(p, d) the side of the system.
 """

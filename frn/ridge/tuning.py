@@ -3,8 +3,9 @@
 Training fixes a single alpha for one episode shape, and lambda = p / d exp(alpha) then grows with every further shot,
 although the best lambda hardly grows. So both parameters are chosen again on enrolment: each support is scored by
 leave-one-out against its own class and the others, and the likelihood of the correct classes is maximised (Eq. 9). The
-prior is the model's lambda for one photo, for any number of shots, and its gamma times the square root of the shots. It
-counts as much as a few photos, so that one-shot classes keep the trained values and a hundred photos outweigh it.
+prior is the model's lambda for one photo (with rho > 1, more: see `Prior.head`), and its gamma times the square root of
+the shots. The prior counts as much as a few photos, so that one-shot classes keep the trained values and a hundred
+photos outweigh it.
 
 Beta is not tuned: choosing it as well gained nothing on validation classes (docs/lab/recipes.md).
 
@@ -28,10 +29,13 @@ from frn.ridge.enrolment import Array, Floats
 from frn.ridge.leave_one_out import rebuilt_by_others
 from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
 
-ALPHAS = np.linspace(-4, 4, 9)
-"""Alphas to try first, relative to the prior's mean and spread; the search continues around the best."""
+STEP, FARTHEST, PRECISION = 2.0, 8.0, 0.02
+"""First step, largest distance and precision of the search for alpha, in spreads of the prior."""
+NARROW = 1.0
+"""Width in which the loss is close to a parabola; in a wider one, the search tries another point before it ends."""
 GAMMAS = 8.0
 """Maximum distance of log gamma from the prior's mean, in multiples of its spread."""
+GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
 GOLDEN_SECTION_STEPS = 24
 TUNING_EPISODES = 10
 """Number of episodes of other classes used in the search."""
@@ -43,6 +47,8 @@ MAX_WORK = 30 * 10**9
 """Maximum classes, leave-one-out supports and multiplications with class directions; beyond it, a selection is used."""
 
 Maps = NDArray[np.floating]
+Scored = tuple[float, HeadParameters]
+"""A loss, and the parameters that have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class Prior:
     """Prior of the parameters, before leave-one-out; normal in alpha and in log gamma."""
 
     alpha: float
-    """Alpha for classes with one photo; lambda stays at its value for one photo."""
+    """Alpha for classes with one photo."""
     beta: float
     gamma: float
     """Gamma for classes with `USUAL_SHOTS` photos."""
@@ -63,8 +69,13 @@ class Prior:
         return cls(head.alpha, head.beta, head.gamma)
 
     def head(self, shots: float) -> HeadParameters:
-        """Return the most likely parameters for classes with this many photos."""
-        return HeadParameters(self.alpha - math.log(shots), self.beta, temperature(self.gamma, shots))
+        """Return the most likely parameters for classes with this many photos.
+
+        Lambda stays that of one photo. With rho > 1 it grows, at rho = 2 in proportion to the shots: otherwise, the
+        reconstructions would be too long in the directions in which the photos have much energy.
+        """
+        share = min(1.0, max(0.0, 2 - math.exp(self.beta)))
+        return HeadParameters(self.alpha - share * math.log(shots), self.beta, temperature(self.gamma, shots))
 
     def surprise(self, head: HeadParameters, shots: float) -> float:
         """Return the negative log-density of parameters for this many photos, up to a constant."""
@@ -128,25 +139,19 @@ def tune(episodes: Sequence[TuningEpisode], prior: Prior, shots: float) -> HeadP
     solvers = [_Solver(episode) for episode in episodes]
     labels = np.concatenate([solver.labels for solver in solvers])
     mean = prior.head(shots)
-    found: dict[float, tuple[float, HeadParameters]] = {}
 
-    def attempt(alpha: float) -> float:
-        if alpha not in found:
-            head = replace(mean, alpha=alpha)
-            errors = np.concatenate([solver.errors(head) for solver in solvers])
+    def at(x: float) -> Scored:
+        head = replace(mean, alpha=mean.alpha + x * prior.alpha_spread)
+        errors = np.concatenate([solver.errors(head) for solver in solvers])
 
-            def loss(power: float) -> float:
-                tried = replace(head, gamma=mean.gamma * math.exp(power * prior.gamma_spread))
-                return prior.surprise(tried, shots) - _log_likelihood(errors, labels, tried.gamma)
+        def loss(y: float) -> float:
+            tried = replace(head, gamma=mean.gamma * math.exp(y * prior.gamma_spread))
+            return prior.surprise(tried, shots) - _log_likelihood(errors, labels, tried.gamma)
 
-            least, power = _least(loss, -GAMMAS, GAMMAS)
-            found[alpha] = least, replace(head, gamma=mean.gamma * math.exp(power * prior.gamma_spread))
-        return found[alpha][0]
+        least, y = _by_golden_section(loss, -GAMMAS, GAMMAS)
+        return least, replace(head, gamma=mean.gamma * math.exp(y * prior.gamma_spread))
 
-    best = min((mean.alpha + prior.alpha_spread * ALPHAS).tolist(), key=attempt)
-    for step in (prior.alpha_spread / 2, prior.alpha_spread / 4):
-        best = min((best - step, best, best + step), key=attempt)
-    return found[best][1]
+    return _by_parabolas(at)[1]
 
 
 def _log_likelihood(errors: Array, labels: NDArray[np.int64], gamma: float) -> float:
@@ -157,21 +162,51 @@ def _log_likelihood(errors: Array, labels: NDArray[np.int64], gamma: float) -> f
     return float((right - np.log(np.exp(logits).sum(axis=1))).sum())
 
 
-def _least(loss: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Return the minimum of a unimodal function and its position, by golden-section search."""
-    share = (math.sqrt(5) - 1) / 2
-    a, b = high - share * (high - low), low + share * (high - low)
+def _by_golden_section(loss: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Return the minimum of a unimodal function and its position."""
+    a, b = high - GOLDEN_SECTION * (high - low), low + GOLDEN_SECTION * (high - low)
     at_a, at_b = loss(a), loss(b)
     for _ in range(GOLDEN_SECTION_STEPS):
         if at_a <= at_b:
             high, b, at_b = b, a, at_a
-            a = high - share * (high - low)
+            a = high - GOLDEN_SECTION * (high - low)
             at_a = loss(a)
         else:
             low, a, at_a = a, b, at_b
-            b = low + share * (high - low)
+            b = low + GOLDEN_SECTION * (high - low)
             at_b = loss(b)
     return min((at_a, a), (at_b, b))
+
+
+def _by_parabolas(loss: Callable[[float], Scored]) -> Scored:
+    """Return the minimum of a smooth unimodal function, and what comes with it, from few values.
+
+    The search steps from 0 until the function rises again. It then tries the lowest point of the parabola through the
+    best three points or, if that gains little, divides the larger side by golden section (Brent, Algorithms for
+    Minimization without Derivatives, 1973, chapter 5).
+    """
+    known = {x: loss(x) for x in (-STEP, 0.0, STEP)}
+
+    def best() -> float:
+        return min(known, key=lambda x: known[x][0])
+
+    while (b := best()) in (min(known), max(known)) and abs(b) < FARTHEST:
+        farther = b + math.copysign(STEP, b)
+        known[farther] = loss(farther)
+    widths = [math.inf, math.inf]
+    while (b := best()) not in (min(known), max(known)):
+        places = sorted(known)
+        a, c = places[places.index(b) - 1], places[places.index(b) + 1]
+        left, right = ((b - x) * (known[b][0] - known[y][0]) for x, y in ((a, c), (c, a)))
+        x = b - ((b - a) * left - (b - c) * right) / (2 * (left - right)) if left != right else b
+        is_near = abs(x - b) < PRECISION
+        if c - a < (NARROW if is_near else PRECISION):
+            break
+        widths.append(c - a)
+        if is_near or widths[-1] > widths[-3] / 2:
+            x = b + (1 - GOLDEN_SECTION) * max(a - b, c - b, key=abs)
+        known[x] = loss(x)
+    return known[best()]
 
 
 class _Solver:
@@ -184,12 +219,13 @@ class _Solver:
         queries = np.concatenate([np.asarray(maps, dtype=np.float64)[::stride] for _, maps in labelled])
         self.labels = np.repeat([label for label, _ in labelled], [len(maps[::stride]) for _, maps in labelled])
         self.energy: Array = np.square(queries).sum(-1).mean(-1)
+        locations = queries.astype(np.float32)
         self.own: dict[int, _LeftOut] = {}
         self.rivals: list[_Rival] = []
         for column, pool in enumerate(pools):
             whole = _Spectrum(pool)
             lacks_one = not episode.queries and 1 < len(pool) <= FEW
-            self.rivals.append(_Rival(_Spectrum(pool[:-1]) if lacks_one else whole, queries.astype(np.float32)))
+            self.rivals.append(_Rival(_Spectrum(pool[:-1]) if lacks_one else whole, locations))
             if not episode.queries and len(pool) > 1:
                 self.own[column] = _LeftOut(whole, slice(None, None, stride))
 
@@ -228,9 +264,9 @@ class _Rival:
 
     def __init__(self, spectrum: _Spectrum, queries: Floats) -> None:
         self.p, self.squares = len(spectrum.rows), spectrum.squares
-        seen = queries @ spectrum.right().astype(np.float32)
-        self.d = queries.shape[-1]
-        self.seen: Array = np.einsum("qrm,qrm->qm", seen, seen).astype(np.float64) / queries.shape[1]
+        count, r, self.d = queries.shape
+        seen = (queries.reshape(-1, self.d) @ spectrum.right().astype(np.float32)).reshape(count, r, -1)
+        self.seen: Array = np.einsum("qrm,qrm->qm", seen, seen).astype(np.float64) / r
         """Mean squared products of the queries with the right singular vectors, (q, m)."""
 
     def explained(self, head: HeadParameters) -> Array:
@@ -255,8 +291,8 @@ class _LeftOut:
     def errors(self, head: HeadParameters) -> Array:
         """Return the leave-one-out error of each image, (n,); lambda is that of the other supports."""
         lam, rho = head.lam((self.k - 1) * self.r, self.d), head.rho()
-        weight = 1 / (self.squares + lam)
-        own, squared = ((self.own * weight**power) @ self.own.mT for power in (1, 2))
+        weighted = self.own / (self.squares + lam)
+        own, squared = weighted @ self.own.mT, weighted @ weighted.mT
         if not self.low_rank:  # B = (I - S P S^T) / lam with P = (S^T S + lam I)^-1
             own = (np.eye(self.r) - own) / lam
             squared = (own - squared) / lam

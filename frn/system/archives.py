@@ -69,7 +69,7 @@ class Limits:
     def check(self, name: str, size: int) -> tuple[str, ...]:
         """Return an entry's path components; empty for hidden entries.
 
-        Raises FrnError if it leads out of the archive or exceeds the limits.
+        Raises FrnError if the path leads out of the archive or exceeds the limits.
         """
         path = PurePosixPath(name.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
@@ -104,7 +104,7 @@ class ZippedFiles:
     """Files of a zip by the parts of their paths; safe for several threads."""
 
     def __init__(self, path: Path) -> None:
-        """List a zip. Raises FrnError if it is damaged or exceeds the limits."""
+        """List a zip. Raises FrnError if the zip is damaged or exceeds the limits."""
         self._lock = threading.Lock()
         self._files: dict[tuple[str, ...], zipfile.ZipInfo] = {}
         self.folders: dict[tuple[str, ...], set[str]] = {(): set()}

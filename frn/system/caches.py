@@ -66,8 +66,8 @@ def make_cache_folder() -> Path:
     """Create the folder of the caches and mark it as ours.
 
     Raises:
-        FrnError: if it contains something else.
-        OSError: if it cannot be created.
+        FrnError: if the folder contains anything else.
+        OSError: if the folder cannot be created.
     """
     folder = cache_folder()
     if not _is_free(folder):

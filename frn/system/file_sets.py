@@ -39,7 +39,7 @@ def new_folder(path: Path, *, give_up_after: float = GIVE_UP_AFTER) -> Iterator[
 def write_set(folder: Path, files: Mapping[str, bytes], *, instead_of: Collection[str] = ()) -> None:
     """Write files into a folder, replacing those of the same names and of `instead_of`; other files are kept.
 
-    Raises FrnError if they cannot be written.
+    Raises FrnError if the files cannot be written.
     """
     folder = Path(os.path.realpath(folder))
     mine = {*files, *instead_of}

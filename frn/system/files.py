@@ -55,7 +55,7 @@ def replacing(
         sync: whether the content must survive a power cut; otherwise the caller syncs.
 
     Raises:
-        FrnError: if it cannot be written, or `path` is a photo, a device or a pipe.
+        FrnError: if the file cannot be written, or `path` is a photo, a device or a pipe.
     """
     try:
         if is_there(path) and not path.is_file() and not path.is_dir():
@@ -151,7 +151,7 @@ def is_there(path: Path | str) -> bool:
 def read_regular(path: Path, most: int) -> bytes:
     """Return the bytes of a regular file; pipes and devices, which may have no end, are rejected.
 
-    Raises FrnError if it is missing, cannot be read, is not a regular file, or is larger than `most` bytes.
+    Raises FrnError if the file is missing, cannot be read, is not a regular file, or is larger than `most` bytes.
     """
     try:
         # O_NONBLOCK: otherwise opening a pipe without a writer would block.
@@ -212,7 +212,7 @@ def read_json(path: Path, most: int = MAX_JSON) -> Any:
 
 
 def decode_json(data: bytes) -> Any:
-    """Return the value of a JSON text. Raises FrnError if it is not JSON or nested too deeply."""
+    """Return the value of a JSON text. Raises FrnError if the text is not JSON or nested too deeply."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -28,7 +28,7 @@ def require_writable(path: Path, *, replace: bool = False) -> None:
     """Reject a path whose file must not be overwritten.
 
     Raises:
-        FrnError: if it is a folder, a photo, or, without `replace`, a file that `frn` did not write.
+        FrnError: if the path is a folder, a photo, or, without `replace`, a file that `frn` did not write.
     """
     refuse_photo(path)
     try:

@@ -41,7 +41,7 @@ print(hf_hub_download(*sys.argv[1:]))
 def fetch_url(url: str, path: Path, check: Callable[[Path], None], progress: Progress | None = None) -> None:
     """Download a file to `path`, where it appears once `check` has accepted it.
 
-    Raises FrnError if it cannot be downloaded or written, or if `check` rejects it; nothing is left behind.
+    Raises FrnError if the file cannot be downloaded or written, or if `check` rejects it; nothing is left behind.
     """
     with replacing(path) as file:
         _run([_URL, url], file, lambda: os.fstat(file.fileno()).st_size, progress)
@@ -51,7 +51,7 @@ def fetch_url(url: str, path: Path, check: Callable[[Path], None], progress: Pro
 def fetch_from_hub(repository: str, file: str, cache: Path, progress: Progress | None = None) -> Path:
     """Download a repository file into the hub's own cache; `cache` is the repository's folder there.
 
-    Raises FrnError if it cannot be downloaded.
+    Raises FrnError if the file cannot be downloaded.
     """
     with tempfile.TemporaryFile() as said:
         _run([_HUB, repository, file], said, lambda: _bytes_in(cache), progress)
@@ -64,7 +64,7 @@ def _bytes_in(folder: Path) -> int:
 
 
 def _run(words: Sequence[str], out: IO[bytes], size: Callable[[], int], progress: Progress | None) -> None:
-    """Run a child to its end. Raises FrnError if it fails or `size` grows too slowly (`MIN_PROGRESS`)."""
+    """Run a child to its end. Raises FrnError if the child fails or `size` grows too slowly (`MIN_PROGRESS`)."""
     # the hub's xet client writes late
     environment = os.environ | {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
     with (

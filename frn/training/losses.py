@@ -51,7 +51,7 @@ def auxiliary_loss(support: Tensor, mode: AuxMode = "reference") -> Tensor:
 def distillation_loss(logits: Tensor, taught: Tensor, temperature: float = SOFTENED) -> Tensor:
     """Return the divergence between softened probabilities and a teacher's, both from logits (b, classes).
 
-    It is multiplied by the squared temperature, so that its gradient is about as large as that of cross-entropy.
+    The loss is multiplied by the squared temperature, so that its gradient is about as large as that of cross-entropy.
     """
     own, target = (F.log_softmax(values.float() / temperature, dim=1) for values in (logits, taught))
     return temperature**2 * F.kl_div(own, target, reduction="batchmean", log_target=True)

@@ -102,7 +102,7 @@ class PretrainingObjective(Objective):
     def learn_from(self, model: Model, classifier: Mapping[str, Tensor] | None) -> None:
         """Start from a run's linear classifier, and use it with `model` as the teacher.
 
-        With None, the classifier is restored later. Raises FrnError if it was trained on different classes.
+        With None, the classifier is restored later. Raises FrnError if the run was trained on different classes.
         """
         assert isinstance(self.head, AveragePoolHead)  # guaranteed by the preset
         if classifier is not None:

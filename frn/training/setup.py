@@ -79,7 +79,7 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
 
 
 def fix_regularisers(model: Model, preset: Preset) -> None:
-    """Freeze the parameters that the preset keeps at their initial value (SM, Ablation Study)."""
+    """Freeze the parameters that the preset keeps at their initial value (supplement, Ablation Study)."""
     for name in preset.fixed:
         assert isinstance(model.head, FRNHead)  # only FRN presets fix parameters
         parameter = model.head.get_parameter({"lambda": "alpha", "rho": "beta"}[name])
@@ -112,7 +112,7 @@ def drawing_from(generator: np.random.Generator, device: torch.device | str) -> 
 def validation_shape(preset: Preset, images: StoredImages) -> EpisodeShape:
     """Return the shape of validation episodes, with fewer queries or classes if the split is too small.
 
-    Raises FrnError if it is too small for any episode.
+    Raises FrnError if the split is too small for any episode.
     """
     shot = preset.validation.shot or preset.episode.shot
     queries = max(1, min(VALIDATION_SHAPE.queries, min(images.sizes) - shot))

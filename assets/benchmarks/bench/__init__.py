@@ -1,4 +1,4 @@
-"""Code shared by the benchmark scripts: fair timing, photos, the authors' loops, a pseudo-terminal."""
+"""Code shared by the benchmark scripts: fair timing, test photos, the authors' loops, and a pseudo-terminal."""
 
 import os
 import sys

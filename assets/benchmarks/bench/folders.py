@@ -1,4 +1,4 @@
-"""Folders of moth drawings, for benchmarks. Bytes appended to a JPEG make a different file with the same image."""
+"""Folders of moth drawings, for benchmarks. A JPEG with appended bytes is a different file with the same image."""
 
 import os
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ LARGE = 3
 
 @dataclass(frozen=True, slots=True)
 class Photos:
-    """Location of the folders."""
+    """The folder in which all these folders are."""
 
     twenty: Path
     """20 classes of 5 photos."""
     hundreds: Path
     """200 classes of 5 photos."""
     queries: list[Path]
-    """One more moth from each of the 20 classes."""
+    """One more photo of each of the 20 classes, to be classified."""
     extra: Path
     """A folder with so many photos that embedding them takes a long time."""
     thousand: Path
-    """1,000 more photos."""
+    """A folder of 1,000 photos."""
     home: Path
     """A folder that contains only `many`."""
     many: Path

@@ -1,4 +1,4 @@
-"""The runs from the paper that are timed, and the options of both scripts that time them."""
+"""The paper's runs that two benchmark scripts time, and the options that both scripts have."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 PRESETS = {"resnet12": "cub-cropped-resnet12", "conv4": "cub-cropped-conv4"}
-"""The paper's runs on birds by backbone, with 84 x 84 pixel images."""
+"""The paper's runs on birds for each backbone, with images of 84 x 84 pixels."""
 
 Backbone = Annotated[
     Literal["resnet12", "conv4"] | None, typer.Option(help="Backbone, at 84 x 84 pixels.", show_default="both")

@@ -1,4 +1,4 @@
-"""Photos for timing: from your own data set or rendered."""
+"""Photos for timing, either from your own data set or rendered."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ SIDE = 256
 def timed_classes(data: Path | None, way: int, each: int, drawn_into: Path) -> Classes:
     """Provide classes of photos, from a folder of class folders or rendered into an empty folder.
 
-    Timings do not depend on the content of photos. So only one photo per class is rendered and used repeatedly, and
+    Timings do not depend on what a photo shows. Therefore only one photo per class is rendered and used repeatedly, and
     photos of classes that are too small are repeated. Raises FrnError if the folder has too few classes.
     """
     if data is not None:
@@ -46,7 +46,7 @@ def timed_classes(data: Path | None, way: int, each: int, drawn_into: Path) -> C
 
 
 def in_memory(classes: Classes, transform: EvaluationTransform | int) -> StoredImages:
-    """Return the pixels of the photos, as stored in the cache of decoded images."""
+    """Return the pixels of the photos in the form in which the cache of decoded images stores them."""
     decoded = {}
     for path in {path for files in classes.values() for path in files}:
         image = open_image(path)
@@ -58,20 +58,20 @@ def in_memory(classes: Classes, transform: EvaluationTransform | int) -> StoredI
 
 
 def pool_roots(pool: str) -> list[Path]:
-    """Return the class folders of a pool."""
+    """Return all class folders in a pool of folders."""
     return [Path(root) for root in pool.split(os.pathsep)]
 
 
 def pooled_classes(roots: Sequence[Path]) -> Classes:
-    """Collect the classes of several folders, with names that contain the folder."""
+    """Collect the classes of several folders; the name of each class contains its folder."""
     folders = [scan(root) for root in roots]
     return {f"{number} {name}": files for number, f in enumerate(folders) for name, files in f.members.items()}
 
 
 def draw_classes(classes: Mapping[str, Sequence[Path]], count: int, photos: int, seed: int, *, least: int) -> Classes:
-    """Draw classes with at least `least` photos, at most `photos` from each, in random order.
+    """Draw classes that have at least `least` photos, and up to `photos` photos from each, in random order.
 
-    Raises FrnError if there are too few.
+    Raises FrnError if there are too few classes.
     """
     large = sorted(name for name, files in classes.items() if len(files) >= least)
     if len(large) < count:
@@ -87,7 +87,7 @@ def draw_classes(classes: Mapping[str, Sequence[Path]], count: int, photos: int,
 
 
 def link_classes(classes: Mapping[str, Sequence[Path]], home: Path) -> None:
-    """Make a folder of class folders whose photos are links."""
+    """Make class folders in which each photo is a link to the original file."""
     for name, files in classes.items():
         (home / name).mkdir(parents=True)
         for file in files:

@@ -1,7 +1,7 @@
-"""The authors' loops in plain form: files are decoded in each step, one image at a time; Eq. 10 uses an inverse.
+"""The authors' loops in plain form: each step decodes the images one by one, and Eq. 10 uses an inverse.
 
-The code is new, but follows the authors' public code (its loader, its order of layers, its formulations). Weights are
-in a `Model`, so that both loops start from the same weights.
+This code is new, but has the same data loader, order of layers and formulas as the authors' public code. The weights
+are stored in a `Model`, so that both loops start from the same weights.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +24,11 @@ from frn.training.losses import AUX_WEIGHT
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 EQ_8, EQ_10, LEFT_TO_RIGHT = PLAIN = ("paper, Eq. 8", "paper, Eq. 10", "left to right")
-"""The paper's two listings, and Eq. 8 as described in the text, without a d x d matrix."""
+"""The paper's two listings, and Eq. 8 computed from left to right, without a d x d matrix, as the text describes it."""
 WORKERS = 3
-"""Number of workers in the authors' loader, used with a GPU; on a processor they would disturb the measurement."""
+"""Number of worker processes in the authors' loader. Workers are used only with a GPU; on a CPU they would disturb
+timings.
+"""
 
 TRAINING = (
     transforms.RandomResizedCrop(84),
@@ -63,7 +65,7 @@ def batches(
 
 
 def plain_maps(model: Model, images: Tensor) -> Tensor:
-    """Compute feature maps (b, r, d) of normalised images: convolution, normalisation, ReLU, pooling, in that order."""
+    """Compute feature maps (b, r, d) of normalised images by convolution, normalisation, ReLU, then pooling."""
     x = images
     for block in model.backbone.blocks:  # type: ignore[union-attr]  # Conv-4's and ResNet-12's both have some
         x = F.max_pool2d(
@@ -99,15 +101,15 @@ def rebuild_plainly(query: Tensor, pool: Tensor, lam: float | Tensor, rho: float
 
 
 def _inverse(systems: Tensor) -> Tensor:
-    """Invert systems (way, n, n), on a processor one after the other.
+    """Invert matrices (way, n, n), on a CPU one after the other.
 
-    With several at once on several threads, torch 2.15 hangs: the threads of its LU factorisation deadlock.
+    If torch 2.15 inverts several matrices on several threads at once, it hangs: its LU factorisation deadlocks.
     """
     return systems.inverse() if systems.is_cuda else torch.stack([system.inverse() for system in systems])
 
 
 def plain_error(support: Tensor, query: Tensor, formulation: str, head: FRNHead | None = None) -> Tensor:
-    """Compute class errors (queries, way) from reconstructed maps, with the head's alpha and beta or both zero."""
+    """Compute class errors (queries, way) from reconstructed maps; without a head, alpha and beta are zero."""
     pool, locations = support.flatten(1, 2), query.flatten(0, 1)
     p, d = pool.shape[1:]
     lam: float | Tensor = p / d + 1e-6
@@ -130,14 +132,14 @@ def plain_loss(model: Model, maps: Tensor, shape: EpisodeShape) -> Tensor:
 
 
 def _auxiliary(pool: Tensor) -> Tensor:
-    """Multiply each pair of classes separately and once, for pools (way, p, d)."""
+    """Compute the auxiliary loss of pools (way, p, d), with one product for each pair of classes."""
     pool = pool / pool.norm()
     first, second = torch.triu_indices(len(pool), len(pool), offset=1)
     return (pool[first] @ pool[second].mT).square().sum()
 
 
 class PlainTraining:
-    """The authors' training loop, repeated on the images of one episode."""
+    """The authors' training loop, which trains on the images of one episode again and again."""
 
     def __init__(
         self, model: Model, files: Sequence[Path], shape: EpisodeShape, precision: Precision, device: torch.device
@@ -167,7 +169,7 @@ def _endless(count: int) -> list[list[int]]:
 def plain_accuracy(
     model: Model, files: Sequence[Path], episodes: Sequence[list[int]], shape: EpisodeShape, device: torch.device
 ) -> Iterator[float]:
-    """Return the accuracy of each episode; all of its images go through the network each time.
+    """Return the accuracy of each episode, computing the features of all its images each time.
 
     An episode is a list of file numbers, with the supports of all classes first.
     """

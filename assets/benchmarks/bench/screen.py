@@ -1,4 +1,4 @@
-"""A terminal's screen. The app writes only changed cells, so its raw output does not contain complete words."""
+"""A simulated terminal screen. The app writes only changed cells, so its raw output rarely contains whole words."""
 
 import re
 
@@ -12,7 +12,7 @@ _TOKEN = re.compile(
 
 
 class Screen:
-    """Characters by line and column, and the lines written since the last query."""
+    """The characters on the screen, and the lines that changed since they were last asked for."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self._lines = [[" "] * columns for _ in range(rows)]
@@ -21,7 +21,7 @@ class Screen:
         self.touched: set[int] = set()
 
     def feed(self, output: bytes) -> None:
-        """Process output from a program; an incomplete sequence is kept until the rest arrives."""
+        """Process output from a program; an incomplete escape sequence is kept until the rest arrives."""
         text = (self._rest + output).decode(errors="surrogateescape")
         end = 0
         for match in _TOKEN.finditer(text):
@@ -38,11 +38,11 @@ class Screen:
         self._rest = text[end:].encode(errors="surrogateescape")
 
     def shows(self, mark: str, rows: set[int]) -> bool:
-        """Return whether one of the given rows contains a text."""
+        """Return whether one of the given rows of the screen contains a text."""
         return any(mark in "".join(self._lines[y]) for y in rows)
 
     def text(self, rows: set[int]) -> str:
-        """Return the first few rows."""
+        """Return the text of the given rows of the screen."""
         return "\n".join("".join(self._lines[y]).rstrip() for y in sorted(rows))
 
     def _write(self, text: str) -> None:

@@ -1,7 +1,7 @@
 """The app with extra keys for measurements.
 
-f5 fills the gallery with a whole folder, so that no such large class is needed. f6 reports the longest delay of the
-event loop since the last f6.
+f5 shows a whole folder in the gallery, so that no class with so many photos is needed. f6 reports the longest delay of
+the event loop since f6 was last pressed.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from textual.binding import Binding
 from frn.models.zoo import DEFAULT_MODEL
 
 BEAT = 0.005
-"""Seconds between two readings of the clock."""
+"""Seconds between two measurements of the delay."""
 
 
 class Stage(FrnApp):

@@ -1,4 +1,4 @@
-"""Run a program on a pseudo-terminal that displays and answers nothing, and time its output."""
+"""Run a program on a pseudo-terminal and time its output; the terminal displays nothing and answers no query."""
 
 import fcntl
 import os
@@ -28,17 +28,17 @@ KEYS |= {"f5": b"\x1b[15~", "f6": b"\x1b[17~", "shift tab": b"\x1b[Z"}
 
 
 class Terminal:
-    """Starts a program; times are measured from its start or the last key."""
+    """Starts a program and measures times from its start or from the last key."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
-        """Start the program in a folder."""
+        """Start the program in the given folder."""
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._screen = Screen(COLUMNS, ROWS)
         self._pasted: set[int] = set()
-        """Lines written between the last paste and the last key."""
+        """Lines that the program wrote between the last paste and the last key."""
         self.written = 0
-        """Bytes since the last key."""
+        """Bytes that the program has written since the last key."""
         self._began = self._last = time.perf_counter()
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, env=dict(environ), start_new_session=True, cwd=folder
@@ -59,7 +59,7 @@ class Terminal:
         os.close(self._master)
 
     def press(self, keys: str | bytes) -> None:
-        """Send a key from `KEYS`, or raw bytes; earlier output is then ignored."""
+        """Send a key from `KEYS`, or raw bytes, and ignore all earlier output."""
         self.settle(0)
         self._pasted |= self._screen.touched
         self._screen.touched, self.written = set(), 0
@@ -67,21 +67,21 @@ class Terminal:
         os.write(self._master, KEYS[keys] if isinstance(keys, str) else keys)
 
     def paste(self, text: str) -> None:
-        """Send text as a terminal sends a dropped file."""
+        """Send text in the way in which a terminal sends a dropped file."""
         self.press(b"\x1b[200~" + text.encode() + b"\x1b[201~")
         self._pasted = set()
 
     def shows(self, mark: str) -> bool:
-        """Return whether a line written since the last key contains this text."""
+        """Return whether a line that was written since the last key contains this text."""
         return self._screen.shows(mark, self._screen.touched)
 
     def until(self, mark: str = "", *, since_paste: bool = False, or_else: str = "") -> float:
-        """Return the milliseconds until a line written since the last key contains a text, or until any output.
+        """Return the milliseconds from the last key until a new line contains a text, or until there is any output.
 
         Args:
             mark: the expected text.
             since_paste: also count output between the last paste and the last key.
-            or_else: an alternative text that ends the wait.
+            or_else: a different text that also ends the wait.
 
         Raises:
             FrnError: if the text does not appear, or the program ends.
@@ -96,7 +96,7 @@ class Terminal:
         return 1000 * (time.perf_counter() - self._began)
 
     def number(self, mark: str) -> float:
-        """Return the number printed after this text."""
+        """Return the number that the program has printed after this text."""
         self.until(mark)
         self.settle()
         text = self._screen.text(self._screen.touched)
@@ -112,7 +112,7 @@ class Terminal:
             pass
 
     def drawn(self) -> float:
-        """Return the milliseconds until the last output."""
+        """Return the milliseconds from the last key until the last output."""
         self.settle(PICTURES)
         return 1000 * (self._last - self._began)
 
@@ -120,7 +120,7 @@ class Terminal:
         """Return the milliseconds until the program ends.
 
         Raises:
-            FrnError: if it does not end.
+            FrnError: if the program does not end.
         """
         deadline = time.perf_counter() + seconds
         while self.process.poll() is None:
@@ -134,7 +134,7 @@ class Terminal:
             return False
         try:
             found = os.read(self._master, 1 << 16)
-        except OSError:  # the other end is closed
+        except OSError:  # the program has closed its end of the terminal
             time.sleep(0.001)
             return False
         self._screen.feed(found)
@@ -144,7 +144,7 @@ class Terminal:
 
     @property
     def below(self) -> list[int]:
-        """Return the processes that the program started, directly or not."""
+        """Return all processes that the program started, directly or through another process."""
         words = _ps("-eo", "pid=,ppid=")
         parents = dict(zip(map(int, words[::2]), map(int, words[1::2]), strict=True))
         found = {self.process.pid}
@@ -159,7 +159,7 @@ def resident(pid: int) -> float:
 
 
 def alive(pids: Sequence[int]) -> list[int]:
-    """Return the processes that are still running."""
+    """Return those of the given processes that are still running."""
     words = _ps("-eo", "pid=")
     return sorted(set(pids) & set(map(int, words)))
 

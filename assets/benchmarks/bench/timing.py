@@ -1,4 +1,4 @@
-"""Fair timing: contestants alternate in one process on one thread, and their medians are compared."""
+"""Fair timing: the candidates run in turn, in one process on one thread, and their median times are compared."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,22 +11,23 @@ from torch.utils.flop_counter import FlopCounterMode
 from frn.backbones import build_backbone
 
 MIN_ROUNDS, MIN_SECONDS = 15, 3.0
-"""Minimum time of a comparison; the median of short times needs many samples."""
+"""Minimum number of turns and minimum time of a comparison; the median of short times needs many samples."""
 SETTLING_SECONDS = TIMED_SECONDS = 0.01
-"""Untimed and timed part of a turn: a few short runs fill caches and memory for the contestant again."""
+"""Untimed and timed part of a turn; the untimed runs fill caches and memory before the timing starts."""
 
 
 def take_turns(
     contestants: Mapping[str, Callable[[], object]], *, rounds: int | None, gradients: bool = False
 ) -> dict[str, float]:
-    """Return the median time of each candidate, in milliseconds.
+    """Return the median time of each candidate in milliseconds.
 
     Args:
-        contestants: functions to run, by name.
-        rounds: number of turns of each, taken alternately, so that a slow moment of the machine affects all. In its
-            turn, each runs untimed for `SETTLING_SECONDS`, as in an evaluation that repeats one head, then timed for
-            `TIMED_SECONDS`, at least once. None means `MIN_ROUNDS`, and more until `MIN_SECONDS` have passed.
-        gradients: whether contestants may compute gradients.
+        contestants: the functions to compare, by name.
+        rounds: number of turns of each function. The functions alternate, so that a slow moment of the machine affects
+            all of them. In its turn, a function first runs untimed for `SETTLING_SECONDS`, as in an evaluation that
+            repeats one head. After that, the function is timed for `TIMED_SECONDS`, or at least once. With None there
+            are at least `MIN_ROUNDS` turns, and more until `MIN_SECONDS` have passed.
+        gradients: whether the functions may compute gradients.
     """
     milliseconds: dict[str, list[float]] = {name: [] for name in contestants}
     turns = 0
@@ -62,12 +63,12 @@ def _one_thread() -> Iterator[None]:
 
 
 SIDES = {"cpu": (512, 1024, 2048), "cuda": (4096, 8192)}
-"""Sides of square products: some fit the caches, some do not."""
+"""Sizes of the square matrices that are multiplied; some fit into the caches and some do not."""
 ROUNDS = 5
 
 
 def peak_rate(device: torch.device, dtype: torch.dtype, sides: Sequence[int] | None = None) -> float:
-    """Return the FLOP/s (two per multiply-add) of the fastest of several square matrix products."""
+    """Return the FLOP/s of the fastest of several square matrix products, counting a multiply-add as two operations."""
     return max(_rate(device, dtype, side) for side in sides or SIDES[device.type])
 
 
@@ -88,7 +89,7 @@ def timed(work: Callable[[], object], device: torch.device) -> float:
 
 
 def step_operations(backbone: str, images: int, size: int = 84) -> int:
-    """Count the operations of a network's convolutions in a training step, forward and backward, without running it."""
+    """Count the operations in a network's convolutions in a training step, forward and backward, without running it."""
     with torch.device("meta"):
         network, batch = build_backbone(backbone), torch.empty(images, 3, size, size)
     with FlopCounterMode(display=False) as counter:

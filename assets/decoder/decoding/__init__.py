@@ -1,1 +1,1 @@
-"""Decoder that shows feature maps, true and reconstructed, as images (Sec. 4.5)."""
+"""An image decoder, which turns feature maps and their reconstructions back into images (Sec. 4.5)."""

@@ -1,8 +1,8 @@
-"""Train a decoder on feature maps from a frozen backbone (SM, Image Decoder).
+"""Train an image decoder on feature maps from a frozen backbone (supplement, Image Decoder).
 
-L1 loss, Adam at 0.01, batches of 200; the learning rate is divided by four after each fifth of the epochs. The text
-does not say how images are prepared; here they are prepared as for evaluation, without augmentation, in [-1, 1], the
-range of the final Tanh.
+The decoder is trained with the L1 loss, Adam and batches of 200. The learning rate starts at 0.01 and is divided by
+four after each fifth of the epochs. The paper does not say how images are prepared. Here images are prepared as for
+evaluation, without augmentation, in [-1, 1], which is the range of the final Tanh.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class DecoderSchedule:
     """Return the settings of the decoder: objective, seed, epochs and batch."""
 
     epochs: int = 200
-    """Value for mini-ImageNet; CUB has 500."""
+    """The paper's number of epochs for mini-ImageNet; for CUB, the paper uses 500."""
     batch: int = 200
 
     def learning_rate_at(self, epoch: int) -> float:
@@ -45,11 +45,11 @@ def decoder_for(model: Model) -> Decoder:
 
 
 def decoder_input(maps: Tensor) -> Tensor:
-    """Return maps (..., r, d) times sqrt(d), which is how they are reconstructed and decoded.
+    """Return maps (..., r, d) times sqrt(d), the form in which they are reconstructed and decoded.
 
-    The text multiplies ResNet-12's maps by sqrt(640), which undoes their normalisation: lambda is small relative to
-    larger features, and reconstructions stay in the range that the decoder has learned. Conv-4 maps are not normalised;
-    sqrt(64) has the same effect.
+    The paper multiplies ResNet-12's maps by sqrt(640), which undoes their normalisation: lambda is small relative to
+    larger features, and reconstructions stay in the range that the decoder has learned. Conv-4's maps are not
+    normalised, but multiplying them by sqrt(64) has the same effect.
     """
     return maps * maps.shape[-1] ** 0.5
 
@@ -69,10 +69,10 @@ def train_decoder(
     progress: Progress = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
-    """Train a decoder; `last.safetensors` in `out` always holds the current result.
+    """Train a decoder; `last.safetensors` in `out` always contains the current result.
 
-    The model does not change; images are prepared with its own transform; `stop` is called after every step. Raises
-    FrnError if the folder is in use or cannot be written, or its run has different settings.
+    The model itself does not change, and images are prepared with its own transform. `stop` is called after every step.
+    Raises FrnError if the folder is in use or cannot be written, or its run has different settings.
     """
     keep_freed_memory()
     model = model.to(settings.device)
@@ -129,7 +129,7 @@ def _step(
 def load_decoder(path: Path, model: Model) -> Decoder:
     """Load a decoder in evaluation mode on the model's device.
 
-    Raises FrnError if it does not exist or was trained for a different model.
+    Raises FrnError if there is no decoder, or if it was trained for a different model.
     """
     file = path / "last.safetensors" if path.is_dir() else path
     if not file.is_file():

@@ -1,4 +1,4 @@
-"""Image decoder: a reversed backbone, from feature maps back to pixels (SM, Image Decoder).
+"""Image decoder: a reversed backbone that turns feature maps back into pixels (supplement, Image Decoder).
 
 Shape letters: b maps, r locations on a square grid, d channels, S pixels per side.
 """
@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 WIDTH, NARROW = 64, 16
-"""Channels of the last residual block for wide backbones (ResNet-12) and narrow ones (Conv-4)."""
+"""Number of channels in the last residual block, for wide backbones (ResNet-12) and for narrow ones (Conv-4)."""
 
 
 class UpBlock(nn.Module):
-    """Sum of two branches that double height and width by strided transposed convolution, then ELU."""
+    """Adds two branches and applies ELU; each branch doubles height and width by a transposed convolution."""
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
         super().__init__()
@@ -39,10 +39,10 @@ class UpBlock(nn.Module):
 
 
 class Decoder(nn.Module):
-    """One doubling per pooling layer of the backbone, a bilinear resize to S x S, a projection to three channels."""
+    """A block per pooling layer of the backbone, then a bilinear resize to S x S and a projection to three channels."""
 
     def __init__(self, d: int, widths: tuple[int, ...], *, grid: int, size: int) -> None:
-        """Take maps of d channels, `widths` after each doubling, `grid` locations and `size` pixels per side."""
+        """Build layers for maps of d channels and `grid` locations per side, with one block for each of `widths`."""
         super().__init__()
         self.d, self.grid, self.size = d, grid, size
         channels = (d, *widths)
@@ -58,10 +58,10 @@ class Decoder(nn.Module):
 
 
 def build_decoder(d: int, *, grid: int, size: int) -> Decoder:
-    """Return a new decoder from feature maps of d channels and `grid` locations per side to `size` pixels per side.
+    """Return an untrained decoder from maps of d channels and `grid` locations per side to `size` pixels per side.
 
-    For ResNet-12 at 84 pixels it is the paper's decoder: 640 x 5 x 5 to 512 x 10 x 10, then halving the channels down
-    to 64 x 80 x 80. Conv-4's decoder is a quarter as wide, and never wider than its maps.
+    For ResNet-12 at 84 pixels this is the paper's decoder: 640 x 5 x 5 to 512 x 10 x 10, then halving the channels down
+    to 64 x 80 x 80. The decoder for Conv-4 is a quarter as wide, and never wider than the feature maps.
     """
     width = WIDTH if d > WIDTH else NARROW
     doublings = int(math.log2(size / grid))

@@ -27,9 +27,10 @@ GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class PixelError:
-    """L2 pixel error: the mean over trials and the half-width of its 95% interval.
+    """The L2 pixel error: its mean over trials, and half the width of the 95% interval.
 
-    For one image it is the root mean squared difference of pixels in [-1, 1]. The text does not give its unit.
+    For one image, the error is the root mean squared difference of pixels in [-1, 1]. The paper does not give the unit
+    of the error.
     """
 
     mean: float
@@ -37,7 +38,7 @@ class PixelError:
 
 
 REGENERATED_FROM = ("ground_truth", "same_class", "other_class")
-"""An image's own feature map, and those reconstructed from supports of its class and of the other classes."""
+"""The maps to decode: an image's own map, and its reconstructions by its own class and by the other classes."""
 
 
 class Regenerator:
@@ -46,7 +47,7 @@ class Regenerator:
     def __init__(
         self, model: Model, decoder: Decoder, images: StoredImages, *, progress: Progress | None = None
     ) -> None:
-        """Compute the feature maps; a model without an FRN head cannot reconstruct them and is refused."""
+        """Compute the feature maps. Raises FrnError if the model has no FRN head, which could not reconstruct them."""
         head = model.head
         if not isinstance(head, FRNHead):
             raise FrnError(f"a {model.config.method} model does not reconstruct; use a model trained with --method frn")
@@ -62,7 +63,7 @@ class Regenerator:
 
     @torch.inference_mode()
     def trial(self, shape: EpisodeShape, *, seed: int, index: int) -> tuple[float, float, float]:
-        """Return mean L2 pixel errors of an episode's queries, from own, same-class and other-class maps."""
+        """Return the mean L2 pixel errors of an episode's queries: own maps, the same class, and other classes."""
         sampled = evaluation_episode(self.images.sizes, shape, seed=seed, index=index)
         asked = sampled[:, shape.shot :].flatten()
         query = self.maps[asked]
@@ -78,7 +79,7 @@ class Regenerator:
     def measure(
         self, shape: EpisodeShape, *, trials: int, seed: int, where: str = "the split", progress: Progress | None = None
     ) -> dict[str, PixelError]:
-        """Measure over random episodes; a trial is the mean over one episode. `where` names the images in errors."""
+        """Measure the pixel errors over random episodes, one per trial. `where` names the images in error messages."""
         check_classes(self.images.names, self.images.sizes, shape, where=where, every_class=True)
         errors = np.empty((trials, 3))
         for index in range(trials):
@@ -92,8 +93,8 @@ class Regenerator:
     def picture(self, shape: EpisodeShape, *, seed: int, where: str = "the split") -> Pixels:
         """Return a grid as in the paper's figures: supports on the left, queries of the first class on the right.
 
-        Rows: the queries; regenerated from their own maps; from maps reconstructed from the supports of their class;
-        and from those of each other class.
+        The first row shows the queries. The next rows show images decoded from the queries' own maps, from the
+        reconstruction by their own class, and from the reconstruction by each other class.
         """
         check_classes(self.images.names, self.images.sizes, shape, where=where, every_class=True)
         sampled = evaluation_episode(self.images.sizes, shape, seed=seed, index=0)

@@ -1,4 +1,4 @@
-"""Page with the results of an evaluation."""
+"""The HTML page with the results of an evaluation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,9 +19,9 @@ PAIRS = 15
 
 
 def evaluation_page(model: str, found: Sequence[Findings], command: str, facts: Mapping[str, str]) -> Iterator[str]:
-    """Render the page of an evaluation, with one part per shape.
+    """Render the page of an evaluation, with one part for each shape of episodes.
 
-    `facts` are shown beside the command that reproduces them.
+    `facts` are shown beside the command that reproduces the page.
     """
     spans = [(f"{r['shot']}-shot", r["accuracy"], r["ci95"]) for r in (part.result for part in found)]
     parts = [_shape(part) for part in found]
@@ -54,7 +54,7 @@ def _shape(part: Findings) -> dict[str, object]:
 
 
 def _by_class(part: Findings) -> list[tuple[object, ...]]:
-    """Return one row per class, worst first: name, recall as a number and as text, precision, most frequent mistake."""
+    """Return a row per class, the worst first: name, recall (number and text), precision, most frequent mistake."""
     mean, half_width = part.recall
     said = part.confusion.sum(0)
     rows: list[tuple[object, ...]] = []
@@ -79,7 +79,7 @@ def _mistakes(part: Findings, shares: NDArray[np.float64]) -> list[tuple[object,
 
 
 def _overlays(hard: HardImage) -> list[tuple[str, Image.Image, str]]:
-    """Return the photo and its error map over it for each class, on one scale, with the mean error."""
+    """Return the photo with the error map of each class drawn over it, on one scale, and the mean errors."""
     if not hard.error_maps:
         return []
     maps = np.stack(list(hard.error_maps.values()))
@@ -89,7 +89,7 @@ def _overlays(hard: HardImage) -> list[tuple[str, Image.Image, str]]:
 
 
 def scale(rows: Sequence[tuple[str, float, float]]) -> tuple[float, float]:
-    """Return the range in tens of percent that contains all means (second item) and intervals (half-width third)."""
+    """Return the range in tens of percent that contains the intervals of all rows (mean second, half-width third)."""
     low = max(0.0, 10 * np.floor(min(mean - ci for _, mean, ci in rows) / 10))
     high = min(100.0, 10 * np.ceil(max(mean + ci for _, mean, ci in rows) / 10))
     return low, high if high > low else low + 10

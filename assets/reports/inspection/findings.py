@@ -22,16 +22,16 @@ from frn.ridge.parameters import HeadParameters
 
 HARDEST_IMAGES, HARDEST_EPISODES = 12, 4
 OPEN_SET_EPISODES = 200
-"""Number of episodes for the histogram of explained energy, enough to make it smooth."""
+"""Number of episodes for the histogram of explained shares, enough to make it smooth."""
 MISTAKES = 6
-"""Number of wrong answers shown per class of an episode."""
+"""Number of wrong answers that are shown for each class of an episode."""
 
 Maps = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """One shape's result and its data."""
+    """The result for one shape of episodes, with the data behind it."""
 
     result: Result
     seed: int
@@ -47,9 +47,9 @@ class Mistake:
     """A photo and its wrong answer."""
 
     crop: Pixels
-    """Network input, (S, S, 3)."""
+    """The crop that the network sees, (S, S, 3)."""
     number: int
-    """Number in the split."""
+    """Number of the photo in the split."""
     truth: str
     answer: str
     probability: float
@@ -63,9 +63,9 @@ class HardImage:
     asked: int
     wrong: int
     supports: dict[str, list[Pixels]]
-    """Crops of the examples of the photo's class and of the answer's."""
+    """Crops of the examples, for the photo's own class and for the predicted class."""
     error_maps: dict[str, NDArray[np.floating]]
-    """Error maps (h, w) of both classes; empty if the head does not reconstruct, or maps are not square."""
+    """Error maps (h, w) of both classes; empty if the head does not reconstruct or the feature maps are not square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ class HardEpisode:
     """Accuracy in percent."""
     supports: dict[str, list[Pixels]]
     mistakes: dict[str, list[Mistake]]
-    """Mistakes per class, the most confident first; at most `MISTAKES`."""
+    """Up to `MISTAKES` mistakes for each class, the most confident first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Details of one shape's result."""
+    """The details that the report shows for one shape of episodes."""
 
     result: Result
     names: tuple[str, ...]
@@ -90,13 +90,13 @@ class Findings:
     confusion: Counts
     calibration: Calibration
     explained: tuple[NDArray[np.floating], NDArray[np.floating]] | None
-    """Fraction that the best class explains of known and of unknown queries; None if it was not measured."""
+    """Explained share of the best class, for known and for unknown queries; None if it was not measured."""
     images: list[HardImage]
     episodes: list[HardEpisode]
 
 
 def find(inspection: Inspection) -> Findings:
-    """Collect the report's contents for one shape."""
+    """Collect the contents of the report for one shape of episodes."""
     tally, images = inspection.tally, inspection.images
     return Findings(
         inspection.result,
@@ -154,7 +154,7 @@ def _hard_image(inspection: Inspection, image: int) -> HardImage:
 def _error_maps(
     inspection: Inspection, rows: dict[str, NDArray[np.int64]], image: int
 ) -> dict[str, NDArray[np.floating]]:
-    """Return squared errors (h, w) of an image for classes, given the numbers of their examples."""
+    """Return the squared errors (h, w) of an image for each class, given the numbers of the class's examples."""
     head, r = inspection.head, inspection.feature_maps.shape[1]
     side = math.isqrt(r)
     if not isinstance(head, FRNHead) or side * side != r:

@@ -1,8 +1,8 @@
-"""Detection of photos of unknown classes (`inference.unknown`) over random episodes.
+"""Measure over random episodes how well photos of unknown classes are detected (`frn.inference.unknown`).
 
 Each episode has twice `way` classes: the first half is enrolled, and queries come from both halves. The area under the
-ROC curve is the probability that a known query scores higher than an unknown one: by familiarity and, for comparison,
-by the largest probability.
+ROC curve is the probability that a known query scores higher than an unknown one. The two scores are the familiarity
+and, for comparison, the largest probability.
 
 Shape letters: way enrolled classes, r locations, d channels, q = way * queries known or unknown queries.
 """
@@ -25,9 +25,9 @@ Scores = NDArray[np.floating]
 
 
 class Unknown(TypedDict):
-    """Detection of unknown queries, in percent.
+    """How well unknown queries are detected, in percent.
 
-    Both rates are the fraction of queries, known or unknown, that fall below the calibrated threshold.
+    The two rates are the fractions of known and of unknown queries that fall below the calibrated threshold.
     """
 
     auroc: float
@@ -39,7 +39,7 @@ class Unknown(TypedDict):
 
 
 def doubled(shape: EpisodeShape) -> EpisodeShape:
-    """Return the shape with an equal number of unknown classes added to the known ones."""
+    """Return the shape with as many unknown classes added as there are known ones."""
     return EpisodeShape(way=2 * shape.way, shot=shape.shot, queries=shape.queries)
 
 
@@ -53,7 +53,7 @@ def measure_open_set(
     seed: int,
     progress: Progress | None = None,
 ) -> Unknown:
-    """Measure over random episodes; `shape` describes the enrolled half, so twice as many classes are needed."""
+    """Measure detection over random episodes, each with twice as many classes as `shape`; half of them are enrolled."""
     outcomes = np.empty((episodes, 4))
     for index in range(episodes):
         found = judge_episode(head, feature_maps, sizes, shape, seed=seed, index=index)
@@ -74,16 +74,16 @@ def measure_open_set(
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Scores of one episode's queries: those from enrolled classes first, then the others."""
+    """The scores of one episode's queries: first those from enrolled classes, then those from unknown classes."""
 
     explained: tuple[Scores, Scores]
-    """Fraction of each query that the best class explains."""
+    """Share of each query that the best class reconstructs."""
     likeliest: tuple[Scores, Scores]
     """Largest probability of each query."""
     familiarity: tuple[Scores, Scores]
-    """Statistic that separates known from unknown queries."""
+    """Familiarity of each query, which separates known from unknown queries."""
     least: float
-    """Least familiarity of known queries, calibrated from the supports."""
+    """Smallest familiarity of a known query, as calibrated on the supports."""
 
 
 def judge_episode(
@@ -95,7 +95,7 @@ def judge_episode(
     seed: int,
     index: int,
 ) -> Judged:
-    """Enroll the first half of the classes of episode number `index`, and score queries of both halves."""
+    """Enroll half of the classes in episode number `index`, and score queries from both halves."""
     sampled = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
     supports = feature_maps[sampled[: shape.way, : shape.shot]]  # way, shot, r, d
     bank = ClassScorer([enroll(pool, head) for pool in supports])

@@ -1,4 +1,4 @@
-"""Answers to all queries in an evaluation, and what they say about its classes, images and episodes.
+"""Count the answers to all queries in an evaluation, by class, by image and by episode.
 
 Shape letters: e episodes, way, q = way * queries query images of an episode, classes and images of the whole split.
 """
@@ -27,7 +27,7 @@ class Tally:
         """Probability of the predicted class."""
 
     def add(self, start: int, sampled: NDArray[np.int64], logits: NDArray[np.floating]) -> None:
-        """Add episodes (e, way, shot + queries) from number `start` on, with their logits (e, q, way)."""
+        """Add the episodes (e, way, shot + queries) from number `start` on, with their logits (e, q, way)."""
         here = slice(start, start + len(sampled))
         self.image[here] = sampled[:, :, self.shape.shot :].reshape(len(sampled), -1)
         best = logits.argmax(-1)
@@ -41,7 +41,7 @@ class Tally:
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Whether each query was assigned to its own class, (e, q)."""
+        """Return whether each query was assigned to its own class, (e, q)."""
         return self.answer == self.class_of(self.image)
 
     def calibration(self) -> Calibration:
@@ -78,7 +78,7 @@ def hardest_episodes(tally: Tally, most: int) -> Counts:
 def hardest_images(tally: Tally, most: int) -> Counts:
     """Return misclassified images, those with the largest fraction of wrong answers first.
 
-    One wrong answer per image is not counted, so that an image queried only once does not come first.
+    One wrong answer of each image is ignored, so that an image that was a query only once does not come first.
     """
     counts, wrong = asked(tally)
     order = np.argsort(-(wrong - 1) / np.maximum(counts, 1), kind="stable")

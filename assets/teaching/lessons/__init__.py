@@ -1,1 +1,1 @@
-"""Teaching: distils stronger networks into a student on photos that need no labels."""
+"""Teaching, which distils stronger networks into a student on photos that need no labels."""

@@ -1,4 +1,4 @@
-"""The teaching loop: each step has views of photos, the teachers' stored outputs for them, and an episode."""
+"""The teaching loop: each step uses views of photos, the teachers' stored outputs for these photos, and an episode."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -40,9 +40,9 @@ from lessons.teacher_answers import Answers, Classifier, Progress, record_answer
 from lessons.teaching_recipe import TeachingRecipe
 
 SAMPLE = 3000
-"""Number of photos from which the distribution of a teacher's locations is estimated."""
+"""Number of photos on which the distribution of a teacher's features is estimated."""
 CLIP = 2.0
-"""Largest gradient norm of a step."""
+"""Norm to which the gradient of a step is clipped."""
 
 Indices = NDArray[np.int64]
 
@@ -76,7 +76,7 @@ def teach(
     progress: Progress = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
-    """Teach a student; `best.safetensors` in `out` is a mixture of its initial and its final weights.
+    """Teach a student; `best.safetensors` in `out` is a mixture of the student's initial and final weights.
 
     The images are square and of one size; the first `labelled` data sets have labels.
 
@@ -125,7 +125,7 @@ def _asked(own: Model) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
 
 
 class _Lesson:
-    """Data and losses of a step."""
+    """The data and the losses of the training steps."""
 
     def __init__(self, recipe: TeachingRecipe, images: ConcatImages, labelled: int, settings: RunSettings) -> None:
         self.recipe, self.images, self.settings = recipe, images, settings
@@ -209,7 +209,7 @@ class _Lesson:
         return {"loss": round(loss.item(), 5), **{name: round(value.item(), 5) for name, value in losses.items()}}
 
     def losses(self, images: Tensor, under: Tensor, chosen: Indices, shot: int) -> dict[str, Tensor]:
-        """Return all losses, named as in `Weights`, of views and their photos."""
+        """Return all losses for views and their photos, named as in `Weights`."""
         student, recipe, episode = self.student, self.recipe, self.recipe.way * self.recipe.per_class
         scale = self.model.map_scale(self.model.head)
         with autocast("cpu", self.settings.precision):

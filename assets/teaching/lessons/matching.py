@@ -1,4 +1,4 @@
-"""Losses of the student, for matching a teacher's maps, pooled features, classes and neighbours, and for FRN episodes.
+"""The student's losses: it matches a teacher's maps, pooled features, classes and neighbours, and learns FRN episodes.
 
 Shape letters: b views, r locations of the student's map, d its channels, c the teacher's, f its pooled features.
 """
@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SOFTENED = 1.5
-"""Temperature of class probabilities on both sides."""
+"""Temperature of the class probabilities of teacher and student."""
 SHARPENED = 0.1
-"""Temperature of similarities between the views of a batch."""
+"""Temperature of the similarities between the views in a batch."""
 
 
 class Student(nn.Module):
-    """Temporary layers trained with the backbone, and the backbone's running mean, which is kept."""
+    """Layers that are needed only to train the backbone, and the running mean of the backbone, which is kept."""
 
     def __init__(self, backbone: nn.Module, d: int, c: int, f: int, classes: int, own_d: int) -> None:
         super().__init__()
@@ -28,14 +28,14 @@ class Student(nn.Module):
 
     @torch.no_grad()
     def average(self, backbone: nn.Module, kept: float) -> None:
-        """Move the running mean of weights and statistics towards the backbone's."""
+        """Move the running mean of weights and statistics towards the current ones of the backbone."""
         own, other = self.averaged.state_dict(), backbone.state_dict()
         for name, value in own.items():
             value.lerp_(other[name], 1 - kept) if value.is_floating_point() else value.copy_(other[name])
 
 
 class Whitening(nn.Module):
-    """Centres a teacher's locations and reduces their spread: multiplies by C^(-1/4), where C is their covariance."""
+    """Centres a teacher's features and multiplies them by C^(-1/4), where C is their covariance."""
 
     mean: Tensor
     directions: Tensor
@@ -62,7 +62,7 @@ def unlike(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def neighbour_divergence(student: Tensor, teacher: Tensor) -> Tensor:
-    """Return the divergence between the similarities of views under features (b, d) and (b, f)."""
+    """Return how much the similarities between views differ in two kinds of features, (b, d) and (b, f)."""
     others = ~torch.eye(len(student), dtype=torch.bool, device=student.device)
     own, told = (F.log_softmax(_likeness(x)[others].view(len(x), -1) / SHARPENED, 1) for x in (student, teacher))
     return F.kl_div(own, told, reduction="batchmean", log_target=True)

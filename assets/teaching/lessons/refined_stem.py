@@ -1,4 +1,4 @@
-"""Initialise a network with larger patches to the same function of a reduced image, which keeps what was learned."""
+"""Initialise a network with larger patches so that it computes the same as before on a reduced image."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from frn.errors import FrnError
 
 @torch.no_grad()
 def refine_stem(coarse: ResNet12, fine: ResNet12) -> None:
-    """Fill `fine` so that its maps equal those of `coarse` on the image averaged down to the patches of `coarse`.
+    """Fill `fine` so that its maps equal the maps of `coarse` for an image reduced to the size of `coarse`.
 
     Raises FrnError if the networks differ in more than their patches, or the patches of `fine` are smaller.
     """
@@ -32,7 +32,7 @@ def refine_stem(coarse: ResNet12, fine: ResNet12) -> None:
 
 
 def averaging(pixels: int, fewer: int) -> Tensor:
-    """Return the matrix (fewer, pixels) that averages a line of pixels down to fewer pixels."""
+    """Return the matrix (fewer, pixels) that reduces a line of pixels to fewer pixels by averaging."""
     edges = torch.arange(fewer + 1) * pixels / fewer
     covered = torch.minimum(edges[1:, None], torch.arange(1, pixels + 1)) - torch.maximum(
         edges[:-1, None], torch.arange(pixels)

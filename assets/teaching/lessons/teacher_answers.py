@@ -1,4 +1,4 @@
-"""Outputs of a teacher for each photo: computed once, stored in half precision, and read during training.
+"""A teacher's outputs for each photo, which are computed once, stored in half precision, and read during training.
 
 Shape letters: n photos, b photos of a batch, r locations, c channels of the teacher's map, f of its pooled features.
 """
@@ -31,7 +31,7 @@ class Classifier(nn.Module):
     net: Any
 
     def __init__(self, name: str, file: Path, size: int) -> None:
-        """Load the weights from a file. Raises FrnError if they belong to a different network."""
+        """Load the weights from a file. Raises FrnError if the weights belong to a different network."""
         super().__init__()
         source, _, own = name.partition(":")
         if source != "timm":
@@ -63,7 +63,7 @@ class Classifier(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Outputs of one teacher for the first n photos, memory-mapped in half precision."""
+    """The outputs of one teacher for the first n photos, stored in memory-mapped files in half precision."""
 
     maps: NDArray[np.float16]
     """Feature maps (n, r, c)."""

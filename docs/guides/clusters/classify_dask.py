@@ -10,7 +10,7 @@ from frn import FewShotClassifier
 
 
 def enroll(classes: str) -> FewShotClassifier:
-    """Enroll the classes on a worker; the others get a copy."""
+    """Enroll the classes on one worker; the other workers get a copy."""
     return FewShotClassifier().fit({c.name: sorted(c.iterdir()) for c in Path(classes).iterdir()})
 
 

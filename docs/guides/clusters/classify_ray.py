@@ -10,7 +10,7 @@ from frn import FewShotClassifier
 
 
 class Classify:
-    """A worker, which enrolls the classes once."""
+    """A Ray worker, which enrolls the classes only once."""
 
     def __init__(self, classes: str) -> None:
         self.classifier = FewShotClassifier().fit({c.name: sorted(c.iterdir()) for c in Path(classes).iterdir()})

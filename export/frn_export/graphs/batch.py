@@ -36,7 +36,7 @@ def batch_graph(
 ) -> onnx.ModelProto:
     """Build a classifier of prepared images.
 
-    It maps `images` float32 (n, 3, S, S) RGB in [0, 1] to `label` (n) of strings, `probability`, `class_error`,
+    The graph maps `images` float32 (n, 3, S, S) RGB in [0, 1] to `label` (n) of strings, `probability`, `class_error`,
     `explained` (n, way), `threshold` (n) that the largest `explained` must reach, and `error_map` (n, way, h, w).
     Raises FrnError if there are no classes.
     """

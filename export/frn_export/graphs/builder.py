@@ -88,7 +88,7 @@ class GraphBuilder:
     ) -> onnx.ModelProto:
         """Close the graph, with the element type and shape of each input and output; strings are free dimensions.
 
-        Its metadata also states the `kind` of file, its version, and the version of frn that wrote it.
+        The metadata of the model also states the `kind` of file, its version, and the version of frn that wrote it.
 
         Raises: onnx.checker.ValidationError: if the graph is not valid, which would be a bug.
         """

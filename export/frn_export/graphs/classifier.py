@@ -1,7 +1,7 @@
 """A whole enrolled classifier in one ONNX file, from an image of any size to label, probabilities and error map.
 
-It extends an exported extractor, so it does not need torch: resize and crop precede its `images`, the enrolled classes
-follow its `feature_map`. Resizing works on bytes, as in Pillow, with the geometry of `EvaluationTransform`.
+The graph extends an exported extractor, so it does not need torch: resize and crop precede its `images`, the enrolled
+classes follow its `feature_map`. Resizing works on bytes, as in Pillow, with the geometry of `EvaluationTransform`.
 
 Shape letters: way classes, M rows of all classes together, r = h w locations, d channels, S side of the crop.
 """
@@ -50,7 +50,7 @@ def classifier_graph(
 ) -> onnx.ModelProto:
     """Build `classifier.onnx`.
 
-    It maps `image` uint8 (height, width, 3) RGB to `label` (a string), `probability` (way), `class_error` (way),
+    The graph maps `image` uint8 (height, width, 3) RGB to `label` (a string), `probability` (way), `class_error` (way),
     `error_map` (way, h, w), `explained` (way) and `threshold`. An image is unknown if no explained fraction reaches the
     threshold. Classes may have different numbers of supports. Heads other than FRN's have no error map.
 

@@ -2,9 +2,9 @@
 
 ONNX has no inverse, solve or Cholesky, but matrix products suffice for the inverse square root of A = K + lam I.
 Newton-Schulz starts from Y = A / u and Z = I, and repeats T = (3 I - Z Y) / 2, Y = Y T, Z = T Z until Z Y = I; then Z
-is (A / u)^-1/2. Lambda is a known lower bound of the spectrum of A, and its largest row sum u an upper one. They give
-the best scaling of each step and the last step. With the spectrum of Z Y in [lo, 1] and c = 3 / (1 + sqrt(lo) + lo),
-the step T = sqrt(c) (3 I - c Z Y) / 2 brings it to [c lo (3 - c lo)^2 / 4, 1].
+is (A / u)^-1/2. Lambda is a known lower bound of the spectrum of A, and its largest row sum u an upper one. Both bounds
+give the best scaling of each step and the last step. With the spectrum of Z Y in [lo, 1] and c = 3 / (1 + sqrt(lo) +
+lo), the step T = sqrt(c) (3 I - c Z Y) / 2 brings it to [c lo (3 - c lo)^2 / 4, 1].
 
 Shape letters: way classes, p = shot * r pool rows (zero-padded for classes with fewer shots), d channels, q queries, n
 = q r query locations.
@@ -27,8 +27,9 @@ TOLERANCE = 1e-9
 def head_graph(head: HeadParameters) -> onnx.ModelProto:
     """Build `head.onnx`.
 
-    It maps `support` (way, shot, r, d) zero-padded, `shots` int64 (way), `query` (q, r, d) to `logits` (q, way) and
-    `class_error` (q, way). The class side is computed in double precision; the sizes decide between Eq. 8 and Eq. 10.
+    The graph maps `support` (way, shot, r, d) zero-padded, `shots` int64 (way), `query` (q, r, d) to `logits` (q, way)
+    and `class_error` (q, way). The class side is computed in double precision; the sizes decide between Eq. 8 and Eq.
+    10.
     """
     graph = GraphBuilder()
     way, shot, r, d = (_dimension(graph, "support", axis) for axis in range(4))

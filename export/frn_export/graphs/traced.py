@@ -1,7 +1,7 @@
 """Another library's network as ONNX: torch's tracer writes the nodes; only those that depend on pixels are kept.
 
-This uses the TorchScript tracer that comes with torch, because the newer exporter needs another package. It writes
-source lines, and chains of nodes that compute shapes with operators that extractors may not use
+The tracer is the TorchScript tracer that comes with torch, because the newer exporter needs another package. The tracer
+writes source lines, and chains of nodes that compute shapes with operators that extractors may not use
 (`inference.onnx_runtime`). Values that depend only on the number of images n are therefore evaluated for two values of
 n: those that stay the same become constants, and those that grow with n are computed from the input's shape. Names and
 source lines are dropped.
@@ -27,7 +27,7 @@ Values = dict[str, NDArray[Any]]
 def write_traced(graph: GraphBuilder, images: str, backbone: nn.Module, size: int) -> str:
     """Add a network to a graph, from normalised images (n, 3, size, size) to maps (n, d, h, w), by value names.
 
-    Raises FrnError if it cannot be traced, or its shapes do not depend on the number of images as expected.
+    Raises FrnError if the network cannot be traced, or its shapes do not depend on the number of images as expected.
     """
     return _Copy(graph, images, _trace(backbone, size)).maps()
 

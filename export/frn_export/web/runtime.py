@@ -44,7 +44,7 @@ def find_runtime(given: Path | None) -> Runtime:
     """Read the runtime from a folder with the npm package or from an archive made by `npm pack`.
 
     By default, look in `node_modules` of the current folder and its parents, where npm installs it. Raises FrnError if
-    it is not found, is a different package, or is too old.
+    the runtime is not found, is a different package, or is too old.
     """
     if given is None:
         here = Path.cwd()

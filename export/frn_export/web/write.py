@@ -32,7 +32,7 @@ SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.j
 WORKER = "sw.js"
 """Service worker that caches the other files for offline use.
 
-It contains their checksum, so that browsers notice a new export.
+The worker contains a checksum of these files, so that browsers notice a new export.
 """
 SERVED = "ort.wasm.bundle.min.js"
 """Name of the runtime's script in a page: some file servers do not know `.mjs`, and browsers then reject it."""

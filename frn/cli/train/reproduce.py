@@ -128,7 +128,7 @@ class CommandError(FrnError):
 
 
 def _run(command: "Command") -> None:
-    """Run a command as a child process, with its progress on stderr. Raises CommandError if it fails."""
+    """Run a command as a child process, with its progress on stderr. Raises CommandError if the command fails."""
     # Ctrl-C also reaches the child, which saves and stops; wait for it.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:

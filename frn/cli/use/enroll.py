@@ -36,8 +36,8 @@ def enroll(
     Use the project with `frn classify`, `frn explain`, `frn export` and frn-tui. It stores the paths of the photos, not
     the photos. To enroll the photos of a project again, for example with a different model, pass the project.
 
-    For each class, the table shows how much of a photo the other photos of the class explain. A low minimum suggests a
-    photo in the wrong class.
+    For each class, the table shows how much of a photo the other photos of the class reconstruct. A low minimum
+    suggests a photo in the wrong class.
     """
     import dataclasses
 

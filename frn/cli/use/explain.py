@@ -34,7 +34,7 @@ def explain(
 ) -> None:
     """Draw where each class can and cannot reconstruct a photo.
 
-    Dark areas are explained, light areas are not. All classes share one scale.
+    The class reconstructs dark areas well and light areas badly. All classes share one scale.
     """
     import io
 

@@ -21,7 +21,7 @@ PLAIN = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|[SU]\d{1,6})")
 def load_arrays(file: IO[bytes], where: str) -> Any:
     """Load a pickle; Python 2 strings become bytes, and arrays are read-only.
 
-    Raises FrnError if it is damaged or refers to anything that arrays do not need.
+    Raises FrnError if the pickle is damaged or refers to anything that arrays do not need.
     """
     try:
         return _with_arrays(_ArraysOnly(file, encoding="bytes").load(), set())

@@ -42,7 +42,7 @@ class Found:
     """(archive, offset): reading files in this order passes through a compressed archive once."""
 
     def read(self, limit: int = MAX_BYTES) -> bytes:
-        """Return the content. Raises FrnError if it is larger than `limit` bytes or damaged."""
+        """Return the content. Raises FrnError if the file is larger than `limit` bytes or damaged."""
         try:
             if self.size <= limit:
                 with self.open() as file:

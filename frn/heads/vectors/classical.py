@@ -33,7 +33,9 @@ SCALE = 2.0
 NEIGHBOURS = 5
 
 Fit = Callable[[Tensor, Tensor], Tensor]
-"""Scores queries (q, d) against supports (way, shot, d): (q, way). All have length one, except for `baseline`."""
+"""Scores queries (q, d) against supports (way, shot, d): (q, way). All vectors have length one, except for
+`baseline`.
+"""
 
 
 def nearest_mean(support: Tensor, query: Tensor) -> Tensor:

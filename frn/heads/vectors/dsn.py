@@ -1,6 +1,6 @@
-"""Deep Subspace Networks (Simon et al., CVPR 2020), as in the paper's baseline (SM, Implemented Baselines).
+"""Deep Subspace Networks (Simon et al., CVPR 2020), as in the paper's baseline (supplement, Implemented Baselines).
 
-This is FRN with r = 1: each image is one vector, and a query is projected onto the span of a class's supports. The
+DSN is FRN with r = 1: each image is one vector, and a query is projected onto the span of a class's supports. The
 projection is FRN's closed form with a small fixed lambda.
 """
 
@@ -20,7 +20,7 @@ class DSNHead(Head):
     """
 
     lam = 0.01
-    """Lambda: "for sufficiently small regularizer lambda; we use 0.01" (SM)."""
+    """Lambda: "for sufficiently small regularizer lambda; we use 0.01" (supplement)."""
 
     def __init__(self, *, pooled: bool) -> None:
         """Compare average-pooled maps (ResNet-12) or whole flattened ones (Conv-4)."""
@@ -41,5 +41,5 @@ class DSNHead(Head):
             return location_error(queries, pool, self.lam, 1.0).mT / pool.shape[-1]
 
     def auxiliary_supports(self, support: Tensor) -> Tensor:
-        """Return the compared vectors, (way, shot, 1, dimensions): "the actual (normalized) support points" (SM)."""
+        """Return the compared vectors, (way, shot, 1, dimensions): the paper's "actual (normalized) support points"."""
         return vectors(support, pooled=self.pooled).unsqueeze(2)

@@ -1,4 +1,4 @@
-"""Prototypical Networks (Snell et al., NeurIPS 2017), as in the paper's baseline (SM, Implemented Baselines)."""
+"""Prototypical Networks (Snell et al., NeurIPS 2017), as the paper's supplement describes it."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Transductive inference: the queries refine the classes that they are compared with. Does not need torch.
+"""Transductive inference: the queries refine the classes that they are compared with. This module does not need torch.
 
 A query that probably belongs to a class is also an example of it. So a class becomes its pool plus all queries, each
 query with its weight w = w_qc, and the queries are scored again, a few times:

@@ -23,7 +23,7 @@ def encode(message: Mapping[str, object]) -> bytes:
 
 
 def decode(line: bytes) -> Message:
-    """Return the message in a line. Raises ValueError if it is not a JSON object."""
+    """Return the message in a line. Raises ValueError if the line is not a JSON object."""
     try:
         message = json.loads(line)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Preset of `frn finetune`, fitted to a model and to the user's classes.
 
 The model decides what is trained (backbone, transform, normalisation); the photos decide the size of episodes, the
-number of epochs and the validation classes. Does not need torch.
+number of epochs and the validation classes. This module does not need torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -94,7 +94,7 @@ def finetuning_preset(
         epochs: number of epochs; None gives about `STEPS` episodes.
 
     Raises:
-        FrnError: if they allow no episode, or the model is a frozen pretrained backbone.
+        FrnError: if the classes allow no episode, or the model is a frozen pretrained backbone.
     """
     if config.untrained_head:
         raise FrnError(

@@ -1,4 +1,4 @@
-"""Training presets by name: those from the paper, by data set, and our own. Does not need torch."""
+"""Training presets by name: those from the paper, by data set, and our own. This module does not need torch."""
 
 import difflib
 from pathlib import Path
@@ -20,7 +20,7 @@ def find_preset(name: str) -> Preset:
     """Return a preset by name, a stage of a shipped model's recipe, or one of another recipe as `FILE.toml:STAGE`.
 
     Raises:
-        FrnError: if it does not exist; the message suggests similar names.
+        FrnError: if the preset does not exist; the message suggests similar names.
     """
     recipe, _, stage = name.rpartition(":")
     if recipe.endswith(".toml"):

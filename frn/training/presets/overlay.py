@@ -1,4 +1,4 @@
-"""Settings from a TOML file applied to a preset, named as in a run's `config.toml`. Does not need torch."""
+"""Settings from a TOML file applied to a preset, named as in a run's `config.toml`. This module does not need torch."""
 
 import tomllib
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Settings = TypeVar("Settings")
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file. Raises FrnError if it cannot be read or is not TOML."""
+    """Return the tables of a TOML file. Raises FrnError if the file cannot be read or is not TOML."""
     data = read_regular(path, MAX_BYTES)
     try:
         return tomllib.loads(data.decode())

@@ -11,7 +11,7 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 
 WITH_AUXILIARY_LOSS = frozenset({"frn", "frn-tdm", "dsn", "ctx", "srm", "lccrn"})
-"""Methods that are trained with Eq. 11: the paper's (SM, Implemented Baselines), and those built on FRN's code."""
+"""Methods that are trained with Eq. 11: those of the paper's supplement, and those built on FRN's code."""
 
 Regulariser = Literal["lambda", "rho"]
 
@@ -164,7 +164,7 @@ class Preset:
     classifier_weight: float = 0.0
     """Loss weight of a classifier over all classes; it is dropped after training. The paper has none."""
     fixed: tuple[Regulariser, ...] = ()
-    """FRN parameters that keep their initial value: alpha = 0 for lambda, beta = 0 for rho (SM, Ablation Study)."""
+    """FRN parameters that keep their initial value: alpha = 0 for lambda, beta = 0 for rho (as in the ablations)."""
     data: TrainingData
     episode: EpisodeShape
     schedule: Schedule

@@ -1,4 +1,4 @@
-"""Recipes: TOML files whose tables are presets. Does not need torch.
+"""Recipes: TOML files whose tables are presets. This module does not need torch.
 
 A table names in `over` the table or known preset that it changes; its settings are named as in a run's `config.toml`,
 as for `frn train --config`.

@@ -216,8 +216,8 @@ class RunFolder:
 def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
     """Return the linear classifier that a classical pre-training run learned on these images.
 
-    Raises FrnError if it does not exist, or its run used different images or another order: classes are identified by
-    position.
+    Raises FrnError if there is no classifier, or the run used different images or a different order: classes are
+    identified by position.
     """
     last, part = RunFolder(run).last, f"{STAGE}head."
     if not last.is_file():

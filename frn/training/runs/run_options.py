@@ -1,4 +1,4 @@
-"""Options of a training run: a preset, changes to it, and where and how to run it. Does not need torch."""
+"""Options of a training run: a preset, changes to it, and where and how to run it. This module does not need torch."""
 
 import os
 import shutil

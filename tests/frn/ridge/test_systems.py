@@ -37,6 +37,8 @@ def test_residual_operator_leaves_what_is_not_reconstructed(p: int, d: int) -> N
     torch.testing.assert_close(gram(pool), pool.mT @ pool)
     torch.testing.assert_close(residual_operator(gram(pool), LAM, RHO), operator(pool))
     torch.testing.assert_close(squared_operator(pool, LAM, RHO), operator(pool) @ operator(pool))
+    chunk = torch.stack([pool, 2 * pool])  # of two episodes
+    torch.testing.assert_close(residual_operator(gram(chunk), LAM, RHO), operator(chunk))
 
 
 @pytest.mark.parametrize(("p", "d"), SHAPES)

@@ -15,7 +15,8 @@ from frn.ridge.tuning import (
     UNTRAINED,
     Prior,
     TuningEpisode,
-    _least,
+    _by_golden_section,
+    _by_parabolas,
     _log_likelihood,
     _Solver,
     _stride,
@@ -88,15 +89,16 @@ def test_parameters_stay_near_the_prior_for_few_photos_but_not_for_many() -> Non
     for k in (2, 4, 16):
         chosen = tune_by_leave_one_out(classes(4, k, 6, 20, noise=1.0), TRAINED)
         distances.append(abs(chosen.alpha - TRAINED.head(k).alpha))
-    assert distances[0] <= distances[2]
-    assert distances[2] > 1
+    assert distances[0] < distances[1] < distances[2]
 
 
-def test_prior_gamma_grows_with_the_shots_and_lambda_does_not() -> None:
-    one, nine = TRAINED.head(1), TRAINED.head(9)
-    assert one.lam(36, 384) == pytest.approx(nine.lam(9 * 36, 384), rel=1e-3)
-    assert (one.alpha, one.beta) == (TRAINED.alpha, TRAINED.beta)
-    assert one.gamma == pytest.approx(TRAINED.gamma / 5**0.5)
+@pytest.mark.parametrize(("rho", "growth"), [(0.8, 1.0), (1.0, 1.0), (1.25, 9**0.25), (2.0, 9.0), (2.5, 9.0)])
+def test_prior_gamma_grows_with_the_shots_and_lambda_only_with_rho_above_one(rho: float, growth: float) -> None:
+    prior = Prior(2.0, np.log(rho), 5.0)
+    one, nine = prior.head(1), prior.head(9)
+    assert nine.lam(9 * 36, 384) / one.lam(36, 384) == pytest.approx(growth, rel=1e-3)
+    assert (one.alpha, one.beta) == (prior.alpha, prior.beta)
+    assert one.gamma == pytest.approx(prior.gamma / 5**0.5)
     assert nine.gamma == pytest.approx(3 * one.gamma)
 
 
@@ -124,15 +126,34 @@ def test_classes_of_one_support_are_rivals_of_the_others() -> None:
     np.testing.assert_allclose(solver.errors(head), left_out_errors(mixed, head), atol=2e-6 * solver.energy.max())
 
 
-def test_search_finds_the_minimum_and_its_place() -> None:
-    value, place = _least(lambda x: (x - 1.234) ** 2 + 5, -8, 8)
+@pytest.mark.parametrize("place", [-5.3, -2.0, -0.4, 0.0, 1.234, 3.9])
+@pytest.mark.parametrize("power", [2, 4])
+def test_search_finds_the_minimum_and_its_place(place: float, power: int) -> None:
+    tried = []
+
+    def loss(x: float) -> tuple[float, HeadParameters]:
+        tried.append(x)
+        return abs(x - place) ** power + 0.1 * (x - place) ** 2 + 5, HeadParameters(x, 0.0, 1.0)
+
+    value, head = _by_parabolas(loss)
+    assert value == pytest.approx(5, abs=1e-3)
+    assert head.alpha == pytest.approx(place, abs=0.02 * power)
+    assert len(tried) == len(set(tried)) <= 16
+
+
+def test_golden_section_finds_the_minimum_and_its_place() -> None:
+    value, place = _by_golden_section(lambda x: (x - 1.234) ** 2 + 5, -8, 8)
     assert value == pytest.approx(5, abs=1e-4)
     assert place == pytest.approx(1.234, abs=1e-2)
 
 
+def test_search_ends_for_functions_without_a_minimum() -> None:
+    assert _by_parabolas(lambda x: (0.0, HeadParameters(x, 0.0, 1.0)))[0] == 0
+    assert _by_parabolas(lambda x: (-x, HeadParameters(x, 0.0, 1.0)))[1].alpha == 8
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_chosen_alpha_is_better_than_its_neighbours(seed: int) -> None:
-    """The search narrows twice, and the last refinement matters."""
     solver = _Solver(episode := TuningEpisode(classes(4, 4, 6, 20, noise=1.0, seed=seed)))
     chosen = tune([episode], TRAINED, 4.0)
 
@@ -144,10 +165,10 @@ def test_chosen_alpha_is_better_than_its_neighbours(seed: int) -> None:
             tried = replace(head, gamma=head.gamma * np.exp(power * spread))
             return TRAINED.surprise(tried, 4.0) - _log_likelihood(errors, solver.labels, tried.gamma)
 
-        return _least(loss, -8.0, 8.0)[0]
+        return _by_golden_section(loss, -8.0, 8.0)[0]
 
-    quarter = TRAINED.alpha_spread / 4
-    assert least(chosen.alpha) <= min(least(chosen.alpha - quarter), least(chosen.alpha + quarter)) + 1e-9
+    near = TRAINED.alpha_spread / 10
+    assert least(chosen.alpha) <= min(least(chosen.alpha - near), least(chosen.alpha + near)) + 1e-9
 
 
 def test_supports_are_subsampled_beyond_400_or_30_billion_multiplications() -> None:
@@ -169,23 +190,23 @@ def test_more_than_64_classes_are_subsampled_evenly() -> None:
 @pytest.mark.parametrize(
     ("prior", "alpha", "beta", "gamma"),
     [
-        (TRAINED, 0.738706, 0.2, 4.92293),
+        (TRAINED, 1.019704, 0.2, 4.85985),
         (UNTRAINED, 2.613706, 0.0, 80.0010),
-        (FLAT, -0.761294, 0.0, 11.1510),
+        (FLAT, -0.544162, 0.0, 10.3334),
     ],
 )
 def test_each_prior_gives_the_recorded_head(prior: Prior, alpha: float, beta: float, gamma: float) -> None:
     found = tune_by_leave_one_out(classes(4, 4, 6, 20, noise=1.0), prior)
-    assert (found.alpha, found.beta) == pytest.approx((alpha, beta), abs=1e-5)
-    assert found.gamma == pytest.approx(gamma, rel=3e-4)
+    assert (found.alpha, found.beta) == pytest.approx((alpha, beta), abs=1e-3)
+    assert found.gamma == pytest.approx(gamma, rel=1e-3)
 
 
-@pytest.mark.parametrize(("seed", "alpha", "gamma"), [(0, 2.5, 5.82930), (1, 3.125, 4.20725)])
+@pytest.mark.parametrize(("seed", "alpha", "gamma"), [(0, 2.44288, 5.80803), (1, 3.245065, 4.41275)])
 def test_episodes_from_other_classes_give_the_recorded_head(seed: int, alpha: float, gamma: float) -> None:
     maps = np.concatenate(classes(5, 6, 4, 12, noise=1.5))
     found = tune_on_episodes(maps, [6] * 5, EpisodeShape(way=3, shot=2, queries=1), seed=seed)
-    assert (found.alpha, found.beta) == pytest.approx((alpha, 0.0), abs=1e-5)
-    assert found.gamma == pytest.approx(gamma, rel=3e-4)
+    assert (found.alpha, found.beta) == pytest.approx((alpha, 0.0), abs=1e-3)
+    assert found.gamma == pytest.approx(gamma, rel=1e-3)
 
 
 def test_two_supports_explain_each_other() -> None:
@@ -203,21 +224,21 @@ def test_a_class_of_zeros_explains_nothing() -> None:
     np.testing.assert_allclose(errors[3:, 0], solver.energy[3:])
 
 
-@pytest.mark.parametrize(("k", "alpha", "gamma"), [(10, -0.802585, 31.4707), (11, -0.147895, 10.9095)])
+@pytest.mark.parametrize(("k", "alpha", "gamma"), [(10, -0.881261, 34.1202), (11, -0.136135, 10.8204)])
 def test_other_classes_omit_a_support_for_at_most_ten_shots(k: int, alpha: float, gamma: float) -> None:
     found = tune_by_leave_one_out(classes(3, k, 2, 6, noise=1.5), UNTRAINED)
-    assert found.alpha == pytest.approx(alpha, abs=1e-5)
-    assert found.gamma == pytest.approx(gamma, rel=3e-4)
+    assert found.alpha == pytest.approx(alpha, abs=1e-3)
+    assert found.gamma == pytest.approx(gamma, rel=1e-3)
 
 
-@pytest.mark.parametrize(("sizes", "alpha", "gamma"), [((3, 3), 2.651388, 74.6894), ((1, 3, 6, 2), 2.833709, 66.5327)])
+@pytest.mark.parametrize(("sizes", "alpha", "gamma"), [((3, 3), 2.604086, 73.0881), ((1, 3, 6, 2), 2.714315, 64.3525)])
 def test_two_classes_or_classes_of_different_sizes_give_the_recorded_head(
     sizes: tuple[int, ...], alpha: float, gamma: float
 ) -> None:
     pools = classes(len(sizes), max(3, max(sizes)), 4, 12, noise=1.0)
     found = tune_by_leave_one_out([pool[:size] for pool, size in zip(pools, sizes, strict=True)], UNTRAINED)
-    assert found.alpha == pytest.approx(alpha, abs=1e-5)
-    assert found.gamma == pytest.approx(gamma, rel=3e-4)
+    assert found.alpha == pytest.approx(alpha, abs=1e-3)
+    assert found.gamma == pytest.approx(gamma, rel=1e-3)
 
 
 def test_gamma_falls_at_most_by_eight_spreads_of_the_prior() -> None:

@@ -31,7 +31,7 @@ class SampledSplit:
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Fractions of validation and test. Raises FrnError if they leave no class for training."""
+        """Fractions of validation and test. Raises FrnError if no class is left for training."""
         val, test = SHARE if self.val is None else self.val, SHARE if self.test is None else self.test
         if val + test >= 1:
             raise FrnError(f"--val {val:g} and --test {test:g} leave no class for training")
