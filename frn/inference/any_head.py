@@ -92,7 +92,7 @@ class OtherHeadClassifier(Classifier):
         self.pools = {c.name: np.stack([feature_maps[s.key] for s in c.supports]) for c in state.classes}
         nothing = np.array([], np.float32)
         self.classes = dict.fromkeys(self.pools, EnrolledClass(nothing, nothing, nothing))
-        self._own_errors = {s.key: (c.name, np.zeros(0)) for c in state.classes for s in c.supports}
+        self._own_errors = {s.key: (c.name, np.array([])) for c in state.classes for s in c.supports}
         self._others = self.maps = None
         self._places = {s.key: place for c in state.classes for place, s in enumerate(c.supports)}
         self.left_out = self._leave_out(feature_maps)

@@ -104,7 +104,7 @@ def to_bytes(form: EnrolledForm) -> bytes:
 
 def from_bytes(data: bytes, state: State) -> EnrolledForm:
     """Return the form of a state from the bytes that `to_bytes` returned."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as held:
+    with np.load(io.BytesIO(data)) as held:
         cuts = np.cumsum(held["lengths"])[:-1]
         rows, signs = np.split(held["rows"], cuts), np.split(held["signs"], cuts)
         names = [entry.name for entry in state.classes]

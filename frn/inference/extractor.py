@@ -175,8 +175,8 @@ class Extractor:
                     yield from zip(batch[0], batch[1].result(), strict=True)
                     batches.append(begin())
             finally:
-                for executor in (network, pool):
-                    executor.shutdown(wait=False, cancel_futures=True)
+                for executor in (pool, network):
+                    executor.shutdown(cancel_futures=True)
 
     def embed(
         self, seen: "Sequence[Embedded | Prepared | FrnError]", store: FeatureStore | None = None

@@ -69,7 +69,7 @@ def rivals_error(errors: Errors, whole: Shares, distances: Shares) -> Shares:
     if errors.shape[1] < 2:
         return whole / near
     count = min(RIVALS + 1, errors.shape[1])
-    least = np.sort(np.partition(errors.astype(np.float64), count - 1, axis=1)[:, :count], axis=1)
+    least = np.partition(errors.astype(np.float64), range(count), axis=1)[:, :count]
     mean: Shares = least[:, 1:].mean(1) / near
     return mean
 

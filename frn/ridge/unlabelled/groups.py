@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.images.near_copies import are_near
-from frn.ridge.enrolment import Array, Floats
+from frn.ridge.enrolment import Array, Floats, energy
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior
@@ -100,7 +100,7 @@ def _ward(points: Array | Floats) -> list[tuple[int, int]]:
         row[[a, b]] = np.inf
         distances[a], distances[:, a] = row, row
         distances[b], distances[:, b] = np.inf, np.inf
-        sizes[a], sizes[b] = sizes[a] + sizes[b], 0
+        sizes[a] += sizes[b]
     return [(a, b) for _, a, b in sorted(merges, key=lambda merge: merge[0])]
 
 
@@ -119,9 +119,10 @@ def _likeliest_count(maps: Floats, merges: list[tuple[int, int]], prior: Prior) 
     def error(members: Order) -> float:
         key = tuple(members.tolist())
         if key not in left_out:
-            alone = np.square(maps[members[:1]], dtype=np.float64).sum(-1).mean(-1)
             head = HeadParameters(prior.alpha + SHIFTS[-1], prior.beta)
-            left_out[key] = float((leave_one_out(maps[members], head) if len(members) > 1 else alone).sum())
+            left_out[key] = float(
+                (leave_one_out(maps[members], head) if len(members) > 1 else energy(maps[members])).sum()
+            )
         return left_out[key]
 
     def clusters(count: int) -> Iterator[Order]:

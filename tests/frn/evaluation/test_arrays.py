@@ -4,8 +4,10 @@ import io
 import json
 import os
 import pickle
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -142,7 +144,7 @@ def test_a_file_above_a_tebibyte_is_refused(tmp_path: Path) -> None:
 def test_images_are_sorted_by_class_and_locations_come_before_channels() -> None:
     maps = np.arange(2 * 3 * 2 * 2, dtype=float).reshape(2, 3, 2, 2)
     found, sizes, names = _by_class(maps, ["b", "a"])
-    assert (sizes, names, found.dtype) == ((1, 1), ["a", "b"], np.float32)
+    assert (sizes, names, found.dtype.name) == ((1, 1), ["a", "b"], "float32")
     np.testing.assert_array_equal(found, maps[::-1].reshape(2, 3, 4).transpose(0, 2, 1))
     vectors, *_ = _by_class(maps[:, :, 0, 0], [1, 0])
     np.testing.assert_array_equal(vectors, maps[::-1, None, :, 0, 0])
@@ -169,10 +171,42 @@ def test_unsuitable_features_and_labels_are_described(features: Any, labels: Any
 
 
 def test_features_of_zeros_are_evaluated() -> None:
-    (result,) = evaluate(np.zeros((6, 4)), LABELS, way=2, shot=1, queries=1, episodes=2)
+    (result,) = evaluate(np.zeros((6, 4)), LABELS, way=2, shot=1, queries=1, episodes=1)
     assert result["accuracy"] == 50
 
 
 def test_a_head_with_layers_is_refused() -> None:
     with pytest.raises(FrnError, match=r"method 'ctx' has layers that need training \(key\.weight, value\.weight\)"):
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=1, method="ctx")
+
+
+def test_classes_that_are_too_small_are_reported() -> None:
+    for labels in ([0, 0, 0, 0, 0, 1], [0, 0, 2, 2, 2, 1]):  # even if two others are large enough
+        with pytest.raises(FrnError, match=r"the features.*'?1'?"):
+            evaluate(np.eye(6), labels, way=2, shot=1, queries=1, episodes=2)
+
+
+class Columns(dict[str, list[Any]]):
+    """A table as pyarrow returns it, for systems without pyarrow."""
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self)
+
+    def column(self, name: str) -> Any:
+        return SimpleNamespace(to_pylist=lambda: self[name])
+
+
+def test_columns_of_a_table_become_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Columns(features=[[[1.0, 2.0]], [[3.0, 4.0]]], labels=["a", "b"])
+    monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(parquet=SimpleNamespace(read_table=lambda _: table)))
+    (tmp_path / "x.PARQUET").touch()
+    assert _read(tmp_path / "x.PARQUET", "features").shape == (2, 1, 2)
+    assert _read(str(tmp_path / "x.PARQUET"), "labels").tolist() == ["a", "b"]
+    found, sizes, names = _by_class(tmp_path / "x.PARQUET", None)
+    assert (found.tolist(), sizes, names) == ([[[1, 2]], [[3, 4]]], (1, 1), ["a", "b"])
+    with pytest.raises(FrnError, match=r"x\.PARQUET: has no column 'label'; it has features, labels$"):
+        _read(tmp_path / "x.PARQUET", "label")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(FrnError, match="Parquet needs the pyarrow package: pip install pyarrow"):
+        _read(tmp_path / "x.PARQUET", "labels")

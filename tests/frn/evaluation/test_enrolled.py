@@ -31,6 +31,7 @@ def test_transductive_accuracy_is_measured_on_the_same_queries() -> None:
     shape = EpisodeShape(way=4, shot=1, queries=15)
     shares = enrolled_accuracies(prior, maps, (30,) * 6, shape, episodes=range(6), seed=3, transductive=True)
     plain = enrolled_accuracies(prior, maps, (30,) * 6, shape, episodes=range(6), seed=3)
+    assert shares.shape == (6, 4)
     np.testing.assert_array_equal(shares[:, :1], plain)
     assert shares[:, 1].mean() > shares[:, 0].mean() + 0.05
     assert shares[:, 3].mean() > shares[:, 2].mean()

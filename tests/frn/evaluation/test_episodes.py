@@ -161,14 +161,18 @@ def test_some_of_the_episodes_have_the_accuracies_of_all() -> None:
 def test_threads_are_restored_and_an_error_stops_the_evaluation() -> None:
     threads, scored = torch.get_num_threads(), []
 
-    def stop(first: int, *_: object) -> None:
-        scored.append(first)
+    def stop(*_: int) -> None:
         raise InterruptedError
+
+    def observe(first: int, *_: object) -> None:
+        scored.append(first)
 
     torch.set_num_threads(2)
     try:
         with pytest.raises(InterruptedError):
-            evaluate_episodes(FRNHead(), class_maps(), SIZES, SHAPE, episodes=4000, seed=0, observe=stop)
+            evaluate_episodes(
+                FRNHead(), class_maps(), SIZES, SHAPE, episodes=4000, seed=0, progress=stop, observe=observe
+            )
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)

@@ -1,5 +1,7 @@
 """A trained backbone with a different head."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from frn.data.folders import scan
-from frn.data.pixel_cache import load_images
+from frn.data.pixel_cache import Progress, load_images
 from frn.errors import FrnError
 from frn.evaluation.evaluate_model import EvaluationOptions, evaluate, with_method
-from frn.evaluation.features import OnnxExtractor, TorchExtractor, extract_features, turned_back
+from frn.evaluation.features import TorchExtractor, extract_features
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor
 from frn.models.header import ModelConfig
-from frn.models.model import Model
+from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors
 
 
@@ -65,53 +67,6 @@ def test_one_and_five_shots_are_measured_by_default(moths: Path) -> None:
     assert list(accuracies(replace(options, shot=[3]))) == [3]
 
 
-class Pixels(list[np.typing.NDArray[np.uint8]]):
-    """Stored images, without their file."""
-
-    def images(self) -> np.typing.NDArray[np.uint8]:
-        return np.stack(self)
-
-
-def noise(count: int) -> Any:
-    return Pixels(np.random.default_rng(0).integers(0, 256, (count, 32, 32, 3), dtype=np.uint8))
-
-
-@pytest.fixture(params=["torch", "onnx"])
-def extractors(request: pytest.FixtureRequest) -> tuple[Any, Any]:
-    """The same model without and with mirror images."""
-    if request.param == "torch":
-        return TorchExtractor(small()), TorchExtractor(small(), mirror=True)
-    exported = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
-    return OnnxExtractor(exported), OnnxExtractor(exported, mirror=True)
-
-
-def test_maps_are_computed_in_batches_with_progress(
-    extractors: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images, seen = noise(10), []
-    whole = extractors[0].extract(images)
-    monkeypatch.setattr("frn.evaluation.features.BATCH", 4)
-    found = extractors[0].extract(images, lambda *done: seen.append(done))
-    torch.testing.assert_close(found, whole)
-    assert seen == [(4, 10), (8, 10), (10, 10)]
-
-
-def test_mirrored_maps_are_the_mean_of_both_orientations(extractors: tuple[Any, Any]) -> None:
-    torch.manual_seed(0)
-    plain, mirrored = extractors
-    if isinstance(plain, TorchExtractor):
-        mirrored.model.load_state_dict(plain.model.state_dict())
-    images = noise(3)
-    flipped = Pixels([each[:, ::-1] for each in images])
-    other = turned_back(plain.extract(flipped), (4, 4))
-    torch.testing.assert_close(mirrored.extract(images), (plain.extract(images) + other) / 2)
-
-
-def test_maps_of_mirror_images_are_turned_back_row_by_row() -> None:
-    maps = torch.arange(6.0).view(1, 6, 1)  # two rows of three locations
-    assert turned_back(maps, (2, 3)).flatten().tolist() == [2, 1, 0, 5, 4, 3]
-
-
 def test_the_default_protocol_is_that_of_the_paper() -> None:
     options = EvaluationOptions(model="conv4", data=Path())
     assert (options.way, options.queries, options.episodes, options.seed) == (5, 16, 10_000, 0)
@@ -131,3 +86,72 @@ def test_exported_models_are_fixed(moths: Path, change: dict[str, Any], reason: 
     options = EvaluationOptions(model=str(shipped_extractors()["conv4"]), data=moths, device="cpu")
     with pytest.raises(FrnError, match=reason):
         evaluate(replace(options, **change))
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> EvaluationOptions:
+    """Options for a data set of three classes of four noisy images in each split."""
+    generator = np.random.default_rng(0)
+    for split in ("train", "val", "test"):
+        for name in "abc":
+            (tmp_path / split / name).mkdir(parents=True)
+            for number in range(4):
+                noise = generator.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+                Image.fromarray(noise).save(tmp_path / split / name / f"{number}.png")
+    return EvaluationOptions(
+        model="conv4", data=tmp_path, way=2, shot=[1], queries=2, episodes=2, device="cpu", threads=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "titles"),
+    [
+        (None, ["decoding test", "features", "episodes"]),
+        ("frn", ["decoding test", "decoding val", "features", "episodes"]),
+        ("simpleshot", ["decoding train", "centre", "decoding test", "features", "episodes"]),
+        ("nearest-mean", ["decoding test", "features", "episodes"]),
+    ],
+)
+def test_each_method_reads_only_the_splits_that_it_needs(
+    tiny: EvaluationOptions, method: str | None, titles: list[str]
+) -> None:
+    shown: list[str] = []
+
+    @contextmanager
+    def bars(title: str) -> Iterator[Progress]:
+        shown.append(title)
+        yield lambda done, total: None
+
+    (found,) = evaluate(replace(tiny, method=method), bars=bars)
+    assert shown == titles
+    assert ("head" in found) == (method == "frn")
+    assert "tuned" not in found
+
+
+def test_unreadable_images_are_reported_and_threads_are_set(tiny: EvaluationOptions) -> None:
+    (tiny.data / "test" / "a" / "0.png").write_bytes(b"no image")
+    threads = torch.get_num_threads()
+    reasons: list[str] = []
+    try:
+        torch.set_num_threads(2)
+        evaluate(tiny, warn=reasons.extend)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+    assert len(reasons) == 1
+    assert "0.png" in reasons[0]
+
+
+def test_simpleshot_is_centred_on_the_training_images(tiny: EvaluationOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    centres: list[torch.Tensor] = []
+    extract = TorchExtractor.extract
+
+    def watched(extractor: TorchExtractor, *words: Any) -> torch.Tensor:
+        centres.append(extractor.model.head.get_buffer("centre").clone())
+        return extract(extractor, *words)
+
+    monkeypatch.setattr(TorchExtractor, "extract", watched)
+    evaluate(replace(tiny, method="simpleshot"))
+    model = with_method(load_model("conv4"), "simpleshot")
+    images = load_images(scan(tiny.data / "train"), model.config.transform)
+    torch.testing.assert_close(centres[0], TorchExtractor(model).mean_feature(images))

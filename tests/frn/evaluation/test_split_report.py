@@ -65,3 +65,15 @@ def test_model_with_non_finite_values_is_refused(method: str, part: str) -> None
     next(iter(model.get_submodule(part).state_dict().values())).fill_(torch.nan)
     with pytest.raises(FrnError, match="the model is damaged: its weights or feature maps are not finite"):
         evaluate_images(TorchExtractor(model), draw_classes(4, 6, size=32, seed=1), plan)
+
+
+def test_splits_that_are_too_small_are_named() -> None:
+    small, large = draw_classes(4, 4, size=32, seed=1), draw_classes(4, 5, size=32, seed=1)
+    plan, model = EvaluationPlan(shapes=[SHAPE], episodes=2), untrained("frn")
+    with pytest.raises(FrnError, match="the validation split"):
+        evaluate_images(TorchExtractor(model, untrained_head=True), large, plan, validation=small)
+    with pytest.raises(FrnError, match="birds/test"):
+        evaluate_images(TorchExtractor(model), small, plan, where="birds/test")
+    (found,) = evaluate_images(TorchExtractor(model), large, plan)
+    assert (found["way"], found["shot"], found["queries"], found["episodes"]) == (3, 2, 3, 2)
+    assert set(found) == {"way", "shot", "queries", "episodes", "accuracy", "ci95", "seconds"}

@@ -213,3 +213,109 @@ def test_photos_marked_as_no_class_are_used_in_the_calibration(moths: Path) -> N
 
 def read(classifier: Classifier, paths: list[Path]) -> list[tuple[Path, Embedded]]:
     return [(path, one) for path, one in classifier.extractor.read(paths) if isinstance(one, Embedded)]
+
+
+def answered(found: list[tuple[Path, Prediction | FrnError]]) -> list[Prediction]:
+    assert all(isinstance(answer, Prediction) for _, answer in found)
+    return [answer for _, answer in found if isinstance(answer, Prediction)]
+
+
+def test_photos_refine_the_classes_only_if_requested(moths: Path) -> None:
+    homes = members(moths / "test")
+    classifier = Classifier(extractor_of(model_of()))
+    classifier.enroll({name: paths[:2] for name, paths in homes.items()})
+    example, *queries = [next(iter(homes.values()))[0], *(path for paths in homes.values() for path in paths[-2:])]
+    plain = answered(list(classifier.classify([example, *queries])))
+    refined = answered(list(classifier.classify([example, *queries], transductive=True)))
+    embedded = [found for _, found in classifier.extractor.read([example, *queries]) if isinstance(found, Embedded)]
+    maps, keys = [each.maps for each in embedded], [each.key for each in embedded]
+    assert list(classifier.answers(embedded)) == plain
+    for ours, theirs in zip(classifier.predict_all(maps, keys), plain, strict=True):
+        assert ours.errors == pytest.approx(theirs.errors)
+    assert {each.transductive for each in plain} == {Prediction({}, {}, {}, 0, 0).transductive} == {False}
+    assert {each.transductive for each in refined} == {True}
+    assert refined[0].errors == pytest.approx(plain[0].errors)  # the example keeps its errors
+    assert all(ours.errors != theirs.errors for ours, theirs in zip(refined[1:], plain[1:], strict=True))
+    assert [each.explained for each in refined] == [each.explained for each in plain]
+    (alone,) = answered(list(classifier.classify([example], transductive=True)))
+    assert alone.probabilities == pytest.approx(plain[0].probabilities)
+    assert classifier.predict_all([], []) == []
+
+
+def test_only_classes_of_two_or_more_photos_are_left_out(moths: Path) -> None:
+    homes = list(members(moths / "test").items())[:3]
+    classifier = Classifier(extractor_of(model_of()))
+    classifier.enroll({name: paths[:count] for (name, paths), count in zip(homes, (1, 2, 3), strict=True)})
+    names = [name for name, _ in homes]
+    assert {name: len(shares) for name, shares in classifier.leave_one_out.items()} == {names[1]: 2, names[2]: 3}
+    assert [photo.path for photo in classifier.left_out_photos] == [*homes[1][1][:2], *homes[2][1][:3]]
+    assert classifier.left_out is not None
+    errors, labels, energies, distances = classifier.left_out
+    assert (errors.shape, distances.shape, energies.shape) == ((5, 3), (5, 3), (5,))
+    assert labels.tolist() == [1, 1, 2, 2, 2]
+    shares = 1 - errors[np.arange(5), labels] / energies
+    np.testing.assert_allclose(np.concatenate(list(classifier.leave_one_out.values())), shares.clip(0), rtol=1e-6)
+
+
+def test_repeated_and_broken_photos_of_an_empty_class_are_named(moths: Path, tmp_path: Path) -> None:
+    first, second, *_ = members(moths / "test").values()
+    broken, copied = tmp_path / "broken.jpg", tmp_path / "copy.jpg"
+    broken.write_text("no picture")
+    copied.write_bytes(first[0].read_bytes())
+    classifier = Classifier(extractor_of(model_of()))
+    notes = classifier.enroll({"a": [*first[:2], copied], "b": [broken, *second[:2]]})
+    assert [str(note).partition(" in a known")[0] for note in notes] == [
+        f"{broken}: is not an image",
+        f"{copied}: is the same photo as {first[0]} of class 'a'; it was not added",
+    ]
+    with pytest.raises(FrnError) as caught:
+        classifier.enroll({"a": [*first[:2], first[0]], "b": [copied]})
+    assert str(caught.value) == (
+        f"class 'b' has no usable image among 1 files. The first: {copied}: is the same photo as {first[0]} of class "
+        "'a'; it was not added"
+    )
+    with pytest.raises(FrnError, match=r"^class 'a' has no usable image among 0 files\.$"):
+        classifier.enroll({"a": [], "b": second[:2]})
+
+
+def test_changed_photos_of_a_project_are_named_and_used_as_they_are(moths: Path, tmp_path: Path) -> None:
+    first, second, *_ = members(moths / "test").values()
+    photos = [tmp_path / "1.jpg", tmp_path / "2.jpg"]
+    for photo, source in zip(photos, first, strict=False):
+        photo.write_bytes(source.read_bytes())
+    classifier = Classifier(extractor_of(model_of()))
+    classifier.enroll({"a": photos, "b": second[:2]})
+    state = replace(classifier.state, threshold=0.25)
+    assert classifier.enroll_state(state) == []
+    assert (classifier.state, classifier.threshold, classifier.rule.least) == (state, 0.25, 0.25)
+    photos[0].write_bytes(first[5].read_bytes())
+    notes = classifier.enroll_state(state)
+    assert list(map(str, notes)) == [f"{photos[0]}: has changed since it was added; its current content is used"]
+    assert classifier.state.classes[0].supports[0].key == content_key(first[5].read_bytes())
+    classifier.example_maps()
+    photos[1].write_bytes(first[6].read_bytes())
+    assert len(classifier.example_maps()) == 4  # they are kept
+    classifier.maps = None
+    with pytest.raises(FrnError, match=r"2\.jpg: has changed since the classes were loaded\. Load them again\.$"):
+        classifier.example_maps()
+
+
+def test_near_copies_of_examples_are_named(moths: Path) -> None:
+    first, second, *_ = members(moths / "test").values()
+    classifier = Classifier(extractor_of(model_of()))
+    classifier.enroll({"a": first[:2], "b": second[:2]})
+    copied, other = (found for _, found in read(classifier, [second[1], first[7]]))
+    answer = classifier.predict(copied.maps, "another key", copied.look)
+    assert answer.near_copy_of == classifier.state.classes[1].supports[1]
+    assert classifier.predict(copied.maps, copied.key, copied.look).near_copy_of is None  # an example, not a copy
+    assert classifier.predict(copied.maps, "another key").near_copy_of is None
+    assert classifier.near_copies([other.look, copied.look]) == [None, answer.near_copy_of]
+    classifier.looks = {}
+    assert classifier.near_copies([copied.look] * 2) == [None, None]
+
+
+def test_nothing_can_be_scored_without_classes() -> None:
+    classifier = Classifier(extractor_of(model_of()))
+    for ask in (lambda: classifier.scorer, lambda: classifier.calibration):
+        with pytest.raises(FrnError, match=r"^no classes yet: enroll some first"):
+            ask()

@@ -8,9 +8,11 @@ import pytest
 
 from frn.estimator.loading import load_extractor
 from frn.inference.classifier import Classifier, Prediction
+from frn.inference.enrolled_form import head_document, head_of
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.session import State
+from frn.ridge.parameters import HeadParameters
 
 Enrolled = tuple[Path, State, list[Path], list[object]]
 
@@ -100,3 +102,29 @@ def test_a_damaged_form_is_computed_again(
     assert classifier.enroll_state(state) == []
     assert answers(classifier, queries) == before
     assert opened(extractor, store, state, monkeypatch) is not None
+
+
+def test_enrolling_the_same_photos_again_uses_the_stored_form(
+    extractor: Extractor, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, state, queries, before = enrolled
+    classifier = Classifier(extractor, FeatureStore(store))
+    monkeypatch.setattr("frn.inference.classifier.enroll", lambda *_: pytest.fail("it is computed again"))
+    assert classifier.enroll({entry.name: [s.path for s in entry.supports] for entry in state.classes}) == []
+    assert answers(classifier, queries) == before
+    assert classifier.state == state
+    assert (classifier.threshold_override, classifier.false_rejections) == (None, 0.05)
+
+
+def test_a_stored_head_is_used_only_for_its_classes_and_if_it_is_whole(
+    extractor: Extractor, enrolled: Enrolled
+) -> None:
+    _, state, *_ = enrolled
+    head = HeadParameters(0.5, 0.25, 3.0)
+    document = head_document(head, state, extractor.prior)
+    assert head_of(document, state, extractor.prior) == head
+    assert head_of(document, State(state.classes[:2]), extractor.prior) is None
+    assert head_of(document, state, "another prior") is None
+    damaged: list[object] = [None, [], {}]
+    for wrong in (*damaged, document | {"alpha": "x"}, document | {"beta": 51.0}, document | {"delta": 1.0}):
+        assert head_of(wrong, state, extractor.prior) is None

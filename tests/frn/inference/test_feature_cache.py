@@ -147,6 +147,12 @@ def test_damaged_page_replaces_the_whole_file(tmp_path: Path) -> None:
     assert again.get("m", "7", SHAPE) is not None
 
 
+def test_missing_folders_are_created(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path / "new" / "folder" / "f.sqlite")
+    store.put("m", {"a": maps(0)})
+    assert store.get("m", "a", SHAPE) is not None
+
+
 def test_maps_of_a_different_shape_are_ignored(tmp_path: Path) -> None:
     store = FeatureStore(tmp_path / "f.sqlite")
     store.put("m", {"a": maps(0)})
@@ -338,8 +344,11 @@ def filled(path: Path, limit: int) -> FeatureStore:
 @pytest.mark.parametrize(("excess", "kept"), [(0, "012"), (1, "12")])
 def test_nothing_is_removed_at_the_limit(tmp_path: Path, excess: int, kept: str) -> None:
     store = filled(tmp_path / "f.sqlite", 1 << 30)
-    store.limit = used_bytes(store) - excess
     assert store._database is not None
+    store.put_bytes("m", "gone", bytes(50_000))
+    with store._database as database:
+        database.execute("DELETE FROM maps WHERE image = 'gone'")  # its pages are free, so they do not count
+    store.limit = used_bytes(store) - excess
     with store._database as database:
         store._shrink(database)
     assert "".join(key for key in "012" if store.get_bytes("m", key)) == kept

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -242,3 +243,79 @@ def test_lone_surrogate_from_another_program_is_kept(tmp_path: Path) -> None:
     project = load_project(path)
     save_project(path, project)
     assert load_project(path).document["note"] == "\ud800"
+
+
+def test_a_project_is_readable_text_indented_by_one_space(tmp_path: Path) -> None:
+    path = tmp_path / "x.frn.json"
+    save_project(path, Project(MODEL, state(tmp_path)))
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith('{\n "format": "frn-project",\n "version": 1,\n "model": {\n  "id": "conv4",\n')
+    assert 'jay 🐦 \\"ß\\"' in text
+    assert "others" not in json.loads(text)
+    assert "tta" not in json.loads(text)["model"]
+    save_project(path, Project(MODEL, state(tmp_path), {"note": "\ud800"}), replace=True)
+    assert path.read_text().startswith('{\n "note": "\\ud800",\n "format"')
+
+
+def test_other_photos_are_saved_and_keep_their_unknown_keys(tmp_path: Path) -> None:
+    path, other = tmp_path / "x.frn.json", Support(tmp_path / "o.jpg", "k9", 5, 6)
+    save_project(path, Project(MODEL, State(others=(other,))))
+    document = json.loads(path.read_text())
+    assert document["others"] == [{"path": "o.jpg", "key": "k9", "size": 5, "mtime_ns": 6}]
+    document["others"][0]["stars"] = 3
+    path.write_text(json.dumps(document))
+    loaded = load_project(path)
+    assert loaded.state.others == (other,)
+    save_project(path, loaded)
+    assert json.loads(path.read_text())["others"][0]["stars"] == 3
+    save_project(path, Project(MODEL, State(), load_project(path).document), replace=True)
+    assert json.loads(path.read_text())["others"] == []
+    document["others"] *= 2
+    path.write_text(json.dumps(document))
+    with pytest.raises(FrnError, match="it has two other images with key 'k9'"):
+        load_project(path)
+
+
+def test_an_empty_project_starts_with_class_number_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.frn.json"
+    save_project(path, Project(MODEL, State()))
+    document = json.loads(path.read_text())
+    del document["next_id"]
+    path.write_text(json.dumps(document))
+    assert load_project(path).state == State()
+
+
+@pytest.mark.parametrize("version", [0, -1, None, "1"])
+def test_versions_start_at_one(tmp_path: Path, version: object) -> None:
+    path = tmp_path / "x.frn.json"
+    path.write_text(json.dumps({"format": "frn-project", "version": version}))
+    with pytest.raises(FrnError, match=re.escape(f"is a project with an unknown version ({version!r}).")):
+        load_project(path)
+
+
+def test_a_model_is_stored_by_its_name_or_its_path_from_the_project(tmp_path: Path) -> None:
+    extractor: Any = SimpleNamespace(plain_sha256="ab", transform=MODEL.preprocess, tta="hflip")
+    named = ModelReference.of("conv4", extractor, tmp_path)
+    assert named == ModelReference("conv4", "ab", MODEL.preprocess, "hflip")
+    assert named.locate(tmp_path) == "conv4"
+    own = ModelReference.of(str(tmp_path / "models" / "m.onnx"), extractor, tmp_path / "projects")
+    assert own.id == "../models/m.onnx"
+    assert own.locate(tmp_path / "projects") == str(tmp_path / "projects" / ".." / "models" / "m.onnx")
+    with pytest.raises(FrnError, match="a project cannot refer to a model whose path is not valid text"):
+        ModelReference.of(os.fsdecode(b"\xff.onnx"), extractor, tmp_path)
+
+
+def test_odd_paths_are_refused_or_kept_in_base64(tmp_path: Path) -> None:
+    assert project.write_path(tmp_path / os.fsdecode(b"\xff.jpg"), tmp_path) == {"path_b64": "/y5qcGc="}
+    assert project.read_path({"path_b64": "/y5qcGc="}, tmp_path) == tmp_path / os.fsdecode(b"\xff.jpg")
+    for wrong in ({"path_b64": "/y5q cGc="}, {"path": "\ud800.jpg"}, {"path": "a\0"}):
+        with pytest.raises(ValueError, match=r"."):
+            project.read_path(wrong, tmp_path)
+
+
+def test_saving_the_same_content_again_makes_no_backup(tmp_path: Path) -> None:
+    path = tmp_path / "x.frn.json"
+    saved = save_project(path, Project(MODEL, State()))
+    save_project(path, saved)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.frn.json"]
+    assert project.MAX_BYTES == 256 * 2**20

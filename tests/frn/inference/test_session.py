@@ -339,3 +339,21 @@ def test_a_class_keeps_its_number_and_examples_when_renamed() -> None:
     assert entry.id == 1
     assert session.state.named("jay") is None
     assert session.state.holders() == {"a": (entry, support("a"))}
+
+
+def test_undo_and_redo_stop_at_the_ends_and_grouped_edits_clear_redo() -> None:
+    session = Session()
+    session.create("jay")
+    assert session.redo() is session.redo()
+    assert keys(session.state) == {"jay": []}
+    assert session.undone == ""
+    session.undo()
+    with session.one_edit():
+        session.create("wren")
+        session.create("owl")
+    assert (keys(session.state), session.can_redo) == ({"wren": [], "owl": []}, False)
+    assert keys(session.undo()) == {}
+    assert not session.can_undo
+    with session.one_edit():
+        session.remove(["none"])
+    assert (session.can_undo, session.can_redo) == (False, True)

@@ -11,6 +11,8 @@ from frn.inference.unknown import (
     calibrate,
     explained,
     familiarity,
+    rivals_error,
+    share_of,
     stride,
     without_itself,
 )
@@ -240,3 +242,22 @@ def test_thresholds_of_photos_without_energy_or_rivals() -> None:
 )
 def test_auroc_counts_pairs(known: list[float], unknown: list[float], share: float) -> None:
     assert auroc(known, unknown) == pytest.approx(share)
+
+
+def test_rivals_are_the_five_classes_after_the_best() -> None:
+    errors = np.random.default_rng(0).uniform(0.1, 1, (200, 300))
+    expected = np.sort(errors, axis=1)[:, 1:6].mean(1)
+    np.testing.assert_allclose(rivals_error(errors, np.ones(200), np.ones((200, 300))), expected)
+    np.testing.assert_allclose(
+        rivals_error(errors[:, :3], np.ones(200), np.full((200, 3), 0.5)), 2 * np.sort(errors[:, :3])[:, 1:].mean(1)
+    )
+
+
+def test_photos_of_little_energy_are_explained_like_others() -> None:
+    shares = share_of(np.array([0.5, 0.5]), np.array([[0.125, 0.25], [0.5, 0.75]]))
+    np.testing.assert_allclose(shares, np.array([[0.75, 0.5], [0.0, 0.0]]))
+    one = np.ones((1, 2))
+    assert familiarity(np.array([[0.1, 0.4]]), np.array([0.4]), one)[0] == pytest.approx(0.75)
+    needed = RejectRule(0.6, 1.0).thresholds(np.array([[0.1, 0.2]]), np.array([0.4]), one)
+    assert needed == pytest.approx([0.8])
+    assert len(Calibration(np.ones(2), np.zeros(0)).others) == 0

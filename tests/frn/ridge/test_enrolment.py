@@ -205,3 +205,23 @@ def test_a_head_beyond_its_limits_is_refused(name: str, most: float) -> None:
     assert getattr(HeadParameters.from_metadata({**learned, name: most}), name) == most
     with pytest.raises(FrnError):
         HeadParameters.from_metadata({**learned, name: np.nextafter(most, most * 2)})
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_errors_are_the_same_in_any_number_of_blocks(monkeypatch: pytest.MonkeyPatch, blocks: int) -> None:
+    head, query = HeadParameters(-0.5, 0.1, 1.0), maps_of(4, 9, 16, seed=1)
+    classes = [enroll(maps_of(1, 9, 16, seed=seed), head) for seed in range(6)]
+    expected = np.concatenate([ClassScorer([one]).class_error(query) for one in classes], axis=1)
+    monkeypatch.setattr("frn.ridge.enrolment.BLOCK", 9 * 16 * 6 // blocks)
+    scorer = ClassScorer(classes)
+    assert len(scorer._blocks) == blocks
+    np.testing.assert_allclose(scorer.class_error(query), expected, rtol=1e-5)
+    np.testing.assert_allclose(scorer.location_error(query).mean(1), expected, rtol=1e-5)
+
+
+def test_distance_between_mean_locations_by_hand() -> None:
+    """The centres (3, 1) and (1, 3) have the mean squared length 10."""
+    pools = [np.array([[[3.0, 1.0]]]), np.array([[[0.0, 3.0]], [[2.0, 3.0]]])]
+    centres = Centres.of([enroll(pool, HeadParameters()) for pool in pools])
+    query = np.array([[[3.0, 1.0], [3.0, 1.0]], [[0.0, 0.0], [0.0, 2.0]]])  # the means are (3, 1) and (0, 1)
+    np.testing.assert_allclose(centres.distance(query), [[0, 0.8], [0.9, 0.5]], atol=1e-7)

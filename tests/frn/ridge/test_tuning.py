@@ -1,5 +1,7 @@
 """Choosing lambda and gamma from the supports alone."""
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -175,6 +177,7 @@ def test_supports_are_subsampled_beyond_400_or_30_billion_multiplications() -> N
     cheap, dear = np.empty((2, 1, 2)), np.broadcast_to(0.0, (10, 100, 1000))  # 10^8 multiplications per support
     assert [_stride(count, [cheap]) for count in (400, 401)] == [1, 2]
     assert [_stride(count, [dear]) for count in (300, 301)] == [1, 2]
+    assert _stride(300, [np.broadcast_to(0.0, (10_000, 100, 100_000))]) == 300  # a single one exceeds the limit
     many = np.broadcast_to(0.0, (1000, 100, 1000))  # no class has more directions than channels
     assert [_stride(count, [many]) for count in (300, 301)] == [1, 2]
 
@@ -268,3 +271,30 @@ def test_log_likelihood_of_the_correct_classes_by_hand() -> None:
     errors, labels = np.array([[1.0, 2.0], [3.0, 1.0]]), np.array([0, 0])
     expected = -np.log(1 + np.exp(-2)) - np.log(1 + np.exp(4))
     assert _log_likelihood(errors, labels, 2.0) == pytest.approx(expected)
+
+
+TRIES: dict[str, tuple[Callable[[float], float], list[float]]] = {
+    "parabola": (lambda x: (x - 0.7) ** 2, [0.7, 1.19656, 0.43262]),
+    "far parabola": (lambda x: (x + 5.3) ** 2, [-4, -6, -8, -5.3, -4.80344, -5.56738]),
+    "kink": (lambda x: abs(x - 0.7), [0.53846, 0.83136, 0.75317, 0.69494]),
+    "flat minimum": (lambda x: (x - 1.3) ** 4, [4, 1.09424, 1.4555, 1.27828, 1.3212, 1.29975]),
+    "exponential": (lambda x: math.exp(x - 0.4) - x, [-0.23286, 0.17437, 0.2606, 0.92499, 0.37314]),
+    "hyperbola": (lambda x: math.hypot(1, 5 * (x + 3.1)), [-4, -6, -3.17981, -3.06027, -2.65528, -3.08855]),
+    "without minimum": (lambda x: -x, [4, 6, 8]),
+}
+"""Functions, and the points that the search tries after the first three."""
+
+
+@pytest.mark.parametrize("name", TRIES)
+def test_search_tries_the_recorded_points(name: str) -> None:
+    """Each further try costs the errors of all queries, so their number is part of the result."""
+    loss, expected = TRIES[name]
+    tried: list[float] = []
+
+    def scored(x: float) -> tuple[float, HeadParameters]:
+        tried.append(x)
+        return loss(x), HeadParameters(x)
+
+    least, head = _by_parabolas(scored)
+    assert tried == pytest.approx([-2, 0, 2, *expected], abs=1e-4)
+    assert (least, head.alpha) == min((loss(x), x) for x in tried)

@@ -1,0 +1,163 @@
+"""Extractors: what a file must contain, what its maps must be, and how files are read."""
+
+import contextlib
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from frn_export.graphs.backbone import features_graph
+from onnx import helper
+
+from frn.errors import FrnError
+from frn.images.transforms import EvaluationTransform
+from frn.inference.extractor import Extractor
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import UNTRAINED, Prior
+from frn.system.hardware import own_cores
+
+
+@pytest.fixture(scope="module")
+def graph() -> onnx.ModelProto:
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
+    return features_graph(Model(config).eval())
+
+
+def changed(graph: onnx.ModelProto, **values: str) -> bytes:
+    """Return a file with other metadata; names are without `frn.`."""
+    other = onnx.ModelProto()
+    other.CopyFrom(graph)
+    known = {entry.key: entry.value for entry in graph.metadata_props}
+    helper.set_model_props(other, known | {f"frn.{name}": value for name, value in values.items()})
+    return bytes(other.SerializeToString())
+
+
+GOOD = [("feature_map", "tensor(float)", ["n", 16, 64])]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "fits"),
+    [
+        (GOOD, True),
+        ([("feature_map", "tensor(float)", ["n", 16, 1])], True),
+        ([("feature_map", "tensor(float)", ["n", 16, 0])], False),
+        ([("feature_map", "tensor(float)", ["n", 16, -1])], False),
+        ([("feature_map", "tensor(float)", ["n", 15, 64])], False),
+        ([("feature_map", "tensor(float)", ["n", 16, "d"])], False),
+        ([("feature_map", "tensor(double)", ["n", 16, 64])], False),
+        ([("maps", "tensor(float)", ["n", 16, 64])], False),
+        (GOOD * 2, False),
+    ],
+)
+def test_an_extractor_returns_one_map_of_its_grid(
+    graph: onnx.ModelProto, outputs: list[tuple[str, str, list[Any]]], fits: bool
+) -> None:
+    extractor = Extractor(graph.SerializeToString(), "m.onnx", trusted=True, threads=1)
+    extractor.session.outputs = outputs
+    with contextlib.nullcontext() if fits else pytest.raises(FrnError, match="do not match an extractor for 32-pixel"):
+        extractor._check_signature("m.onnx")
+        assert extractor.shape == (16, outputs[0][2][2])
+    extractor.session.outputs, extractor.grid = GOOD, (2, 8)
+    extractor._check_signature("m.onnx")
+    extractor.session.inputs = [("images", "tensor(float)", ["n", 3, 32, 33])]
+    with pytest.raises(FrnError, match="do not match"):
+        extractor._check_signature("m.onnx")
+
+
+@pytest.mark.parametrize(
+    ("maps", "reason"),
+    [
+        (np.full((2, 16, 64), 1e12), ""),
+        (np.full((2, 16, 64), -1e12), ""),
+        (np.full((2, 16, 64), 1.01e12), r"is not finite, or exceeds 1e\+12: it is damaged"),
+        (np.full((2, 16, 64), np.nan), "is not finite"),
+        (np.zeros((2, 16, 63)), r"^m\.onnx: returned maps of shape \(2, 16, 63\), not \(2, 16, 64\)$"),
+        (np.zeros((1, 16, 64)), r"returned maps of shape \(1, 16, 64\), not \(2, 16, 64\)"),
+    ],
+)
+def test_maps_have_the_expected_shape_and_values_up_to_1e12(
+    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, maps: np.typing.NDArray[np.float64], reason: str
+) -> None:
+    extractor = Extractor(graph.SerializeToString(), "m.onnx", trusted=True, threads=1)
+    asked: list[dict[str, np.typing.NDArray[np.float32]]] = []
+
+    def run(inputs: dict[str, np.typing.NDArray[np.float32]]) -> np.typing.NDArray[np.float64]:
+        asked.append(inputs)
+        return maps
+
+    monkeypatch.setattr(extractor.session, "run", run)
+    with pytest.raises(FrnError, match=reason) if reason else contextlib.nullcontext():
+        assert extractor.feature_maps(np.full((2, 32, 32, 3), 51, np.uint8)) is maps
+    assert asked[0]["images"].shape == (2, 3, 32, 32)
+    np.testing.assert_allclose(asked[0]["images"], 51 / 255)
+
+
+def test_extractors_use_all_cores_and_check_the_file_by_default(graph: onnx.ModelProto, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(graph.SerializeToString())
+    assert Extractor.open(tmp_path / "m.onnx", trusted=True).threads == own_cores()
+    bad = onnx.load(tmp_path / "m.onnx")
+    bad.graph.node.append(helper.make_node("ConstantOfShape", ["shape"], ["x"]))
+    for path in (tmp_path / "m.onnx", tmp_path / "bad.onnx"):
+        path.write_bytes(bad.SerializeToString())
+        with pytest.raises(FrnError, match="uses the operator"):
+            Extractor.open(path)
+    with pytest.raises(FrnError, match="uses the operator"):
+        Extractor(bad.SerializeToString(), "m.onnx")
+
+
+def test_a_long_version_is_shortened_to_40_characters(graph: onnx.ModelProto) -> None:
+    with pytest.raises(FrnError) as caught:
+        Extractor(changed(graph, version="9" * 50), "m.onnx", trusted=True)
+    assert str(caught.value) == f"m.onnx: has format version {'9' * 39}…; this program reads 1"
+
+
+def test_prior_and_augmentation_follow_the_metadata(graph: onnx.ModelProto) -> None:
+    def opened(**values: str) -> Extractor:
+        return Extractor(changed(graph, **values), "m.onnx", trusted=True, threads=1)
+
+    plain = opened()
+    assert (plain.tta, plain.plain_sha256) == ("none", plain.sha256)
+    assert plain.prior == Prior.trained(HeadParameters())
+    mirrored = opened(plain=plain.sha256)
+    assert (mirrored.tta, mirrored.plain_sha256) == ("hflip", plain.sha256)
+    config = next(entry.value for entry in graph.metadata_props if entry.key == "frn.config")
+    untrained = opened(config=json.dumps(json.loads(config) | {"backbone": "timm:resnet18"}))
+    assert (untrained.untrained_head, untrained.prior) == (True, UNTRAINED)
+    other = opened(config=json.dumps(json.loads(config) | {"method": "proto"}), head="{}")
+    assert (other.method, other.head, other.prior) == ("proto", None, UNTRAINED)
+
+
+def test_closing_a_reading_skips_the_photos_that_were_not_begun(
+    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extractor = Extractor(graph.SerializeToString(), "m.onnx", trusted=True, threads=1)
+    seen: list[Path] = []
+
+    def look(path: Path, *_: object) -> FrnError:
+        time.sleep(0.01)
+        seen.append(path)
+        return FrnError(path.name)
+
+    monkeypatch.setattr(extractor, "_look", look)
+    monkeypatch.setattr("frn.inference.extractor.BATCH", 5)
+    before = threading.active_count()
+    reading = extractor.read([Path(str(number)) for number in range(100)])
+    assert next(reading)[0] == Path("0")
+    reading.close()  # type: ignore[attr-defined]
+    assert len(seen) < 12  # of the three batches that were announced
+    assert threading.active_count() == before
+
+
+def test_larger_images_are_read_in_smaller_batches(graph: onnx.ModelProto) -> None:
+    extractor = Extractor(graph.SerializeToString(), "m.onnx", trusted=True, threads=1)
+    for size, batch in ((32, 16), (256, 16), (257, 15), (512, 4)):
+        extractor.transform = EvaluationTransform(size=size)
+        assert extractor.batch == batch
