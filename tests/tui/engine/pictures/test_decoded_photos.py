@@ -1,6 +1,8 @@
 """Decoded photos are reused up to a limit, and only if they are fine enough and the file is the same."""
 
 import os
+import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     def decode(data: bytes, path: Path, side: int) -> tuple[np.ndarray, tuple[int, int]]:
         found.append((path.name, side))
-        return np.broadcast_to(np.uint8(0), (1, int(path.name.partition(" ")[0]))), (4000, 3000)
+        return np.broadcast_to(np.uint8(0), (1, int(re.split("[. ]", path.name)[0]))), (4000, 3000)
 
     monkeypatch.setattr(decoded_photos, "decode_whole", decode)
     return found
@@ -46,6 +48,15 @@ def test_finer_photo_is_reused_until_the_file_changes(tmp_path: Path, decoded: l
     os.utime(name, ns=(0, 1))
     photos.get(name, 100)
     assert decoded[2:] == [("1", 128)] * 2
+
+
+def test_photo_in_a_zip_is_decoded_at_the_next_size_each_time(tmp_path: Path, decoded: list[tuple[str, int]]) -> None:
+    with zipfile.ZipFile(tmp_path / "birds.zip", "w") as archive:
+        archive.writestr("jay/1.jpg", "photo")
+    photos = Photos()
+    for _ in range(2):
+        photos.get(str(tmp_path / "birds.zip" / "jay" / "1.jpg"), 200)
+    assert decoded == [("1.jpg", 256)] * 2
 
 
 def test_cache_holds_32_mib_of_pixels(tmp_path: Path, decoded: list[tuple[str, int]]) -> None:
