@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from frn_export import added
 from frn_export.added import add_file, add_model, milliseconds
+from frn_export.graphs.backbone import features_graph
 
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
+from frn.inference.extractor import Extractor
 from frn.models.catalogue import Network
 from frn.models.header import ModelConfig
-from frn.models.model import Model, save_model
+from frn.models.model import Model, load_model, save_model
 
 KNOWN = Network(backbone="timm:known.v1", about="a network", size=48, licence="MIT")
 
@@ -40,6 +42,8 @@ def test_file_is_added_under_its_own_name_by_default(
     save_model(small(), tmp_path / "mine.safetensors")
     found, files = add_file(str(tmp_path / "mine.safetensors"), name=given)
     assert (found, files.extractor) == (name, folder / name / "features.onnx")
+    assert Extractor.open(files.extractor).shape == (4, 64)
+    assert load_model(folder / name / "model.safetensors").d == 64
     assert (folder / name / "notes.json").read_text() == (
         '{\n  "backbone": "conv4",\n  "about": "mine.safetensors",\n'
         '  "milliseconds": 1.3,\n  "added": "today, as %Y-%m-%d"\n}\n'
@@ -56,7 +60,12 @@ def asked(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> list
         return small()
 
     monkeypatch.setattr(added, "catalogue", lambda: {"known": KNOWN})
-    monkeypatch.setattr(added, "find_weights", lambda backbone, file, **options: file or tmp_path / "cached.bin")
+
+    def find_weights(backbone: str, file: Path | None, *, download: bool, progress: object) -> Path:
+        assert download
+        return file or tmp_path / "cached.bin"
+
+    monkeypatch.setattr(added, "find_weights", find_weights)
     monkeypatch.setattr(added, "import_pretrained", imported)
     return found
 
@@ -125,6 +134,27 @@ def test_weights_in_a_package_are_used_unless_a_file_is_given(
     add_model("known", name="a")
     add_model("known", name="b", weights=tmp_path / "own.bin")
     assert [each["file"].name for each in asked] == ["weights.bin", "own.bin"]
+
+
+def test_taken_name_is_refused_before_anything_is_downloaded(
+    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    add_model("known")
+    monkeypatch.setattr(added, "find_weights", pytest.fail)
+    with pytest.raises(FrnError, match="known"):
+        add_model("known")
+    assert len(asked) == 1
+
+
+def test_export_that_differs_from_the_model_is_not_added(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_model(small(), tmp_path / "mine.safetensors")
+    other = features_graph(small())
+    monkeypatch.setattr(added, "features_graph", lambda model: other)
+    with pytest.raises(FrnError, match="differs from the original"):
+        add_file(str(tmp_path / "mine.safetensors"))
+    assert not folder.exists() or not list(folder.iterdir())
 
 
 def test_time_per_image_is_the_median_of_five_runs_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:

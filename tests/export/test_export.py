@@ -97,3 +97,43 @@ def test_files_without_a_mark_belong_to_the_readme(
     names = ["features.onnx", "model.safetensors", "features.ort"]
     export._require_writable(tmp_path, names, SimpleNamespace(replace=replace))  # type: ignore[arg-type]
     assert found == refused
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "classes"),
+    [
+        ("features.onnx", ExportOptions(), None),
+        ("README.md", ExportOptions(), None),
+        ("classifier-batch.onnx", ExportOptions(), {"jay": [Path("x")]}),
+        ("model.safetensors", ExportOptions(weights=True), None),
+    ],
+)
+def test_file_that_would_be_overwritten_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, options: ExportOptions, classes: Any
+) -> None:
+    (tmp_path / name).write_text("mine")
+    monkeypatch.setattr(export, "features_graph", pytest.fail)
+    with pytest.raises(FrnError, match=f"{name}: already exists, and frn did not write it"):
+        export.export_model(None, tmp_path, options, classes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "classes"), [("classifier.onnx", None), ("model.safetensors", None)])
+def test_file_that_would_not_be_written_is_no_obstacle(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, classes: Any
+) -> None:
+    (tmp_path / name).write_text("mine")
+
+    def begun(model: object) -> None:
+        raise FrnError("begun")
+
+    monkeypatch.setattr(export, "features_graph", begun)
+    with pytest.raises(FrnError, match="begun"):
+        export.export_model(None, tmp_path, ExportOptions(), classes)  # type: ignore[arg-type]
+
+
+def test_class_name_that_is_not_text_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(export, "features_graph", pytest.fail)
+    with pytest.raises(FrnError, match="is not valid text"):
+        export.export_model(None, tmp_path, ExportOptions(), {"\udcff": [Path("x")]})  # type: ignore[arg-type]

@@ -36,17 +36,18 @@ class Traced:
 
 
 class Solving(nn.Module):
-    """Logits q^T A^-1 q for each query's mean q and A = S^T S + I of each class."""
+    """Logits 2 q^T A^-1 q for each query's mean q and A = S^T S + I of each class."""
 
     def __init__(self, solve: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
         self.solve = solve
+        self.scale = nn.Parameter(torch.tensor(2.0))
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         pool = support.flatten(1, 2)
         system = pool.mT @ pool + torch.eye(D, dtype=pool.dtype)
         right = query.mean(1).mT.expand(system.shape[0], -1, -1)  # way, d, q
-        return self.solve(system, right).sum(1).mT
+        return self.scale * self.solve(system, right).sum(1).mT
 
 
 def by_triangle(system: Tensor, right: Tensor) -> Tensor:
@@ -127,3 +128,13 @@ def test_the_first_line_of_the_tracers_error_is_the_reason(monkeypatch: pytest.M
     with pytest.raises(FrnError) as failed:
         graph_of(Failing())
     assert str(failed.value) == "the head of own cannot be exported as ONNX (first)"
+
+
+def test_unsupported_head_prints_nothing_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
+    class Embedded(nn.Module):
+        def forward(self, support: Tensor, query: Tensor) -> Tensor:
+            return torch.diag_embed(support[:, 0, 0])
+
+    with pytest.raises(FrnError, match="diag_embed"):
+        graph_of(Embedded())
+    assert capfd.readouterr().out == ""

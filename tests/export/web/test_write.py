@@ -87,3 +87,32 @@ def test_only_our_own_page_or_replace_allows_overwriting(tmp_path: Path) -> None
         require_writable_page(tmp_path, ["head.onnx"])
     (tmp_path / "file").touch()
     require_writable_page(tmp_path / "new")
+
+
+def test_page_is_refused_before_its_graphs_are_built(
+    classifier: Classifier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(write, "_graphs", pytest.fail)
+    (tmp_path / "page.js").write_text("mine")
+    with pytest.raises(FrnError, match="frn did not write it"):
+        write_page(classifier, tmp_path, RUNTIME, replace=False)
+    named = Classifier(classifier.extractor)
+    named.enroll({"\udcff": sorted((assets_folder() / "samples" / "moths").glob("*/*"))[:1]})
+    with pytest.raises(FrnError, match="is not valid text"):
+        write_page(named, tmp_path / "new", RUNTIME, replace=False)
+
+
+def test_classes_of_an_earlier_page_are_removed_but_nothing_else(classifier: Classifier, tmp_path: Path) -> None:
+    write_page(classifier, tmp_path, RUNTIME, replace=False)
+    (tmp_path / "notes.txt").write_text("mine")
+    write_page(Classifier(load_extractor("conv4", "cpu")), tmp_path, RUNTIME, replace=False)
+    there = {path.name for path in tmp_path.iterdir()}
+    assert not there & {"scores.onnx", "supports.bin"}
+    assert {"notes.txt", "head.onnx", "runtime"} <= there
+
+
+def test_graph_that_frn_did_not_write_is_not_overwritten(classifier: Classifier, tmp_path: Path) -> None:
+    (tmp_path / "scores.onnx").write_text("mine")
+    with pytest.raises(FrnError, match=r"scores\.onnx: already exists, and frn did not write it"):
+        write_page(classifier, tmp_path, RUNTIME, replace=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["scores.onnx"]
