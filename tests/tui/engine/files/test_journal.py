@@ -92,3 +92,8 @@ def test_journal_that_cannot_be_removed_is_reported(bare: Engine, state_folder: 
     path.mkdir(parents=True)
     (path / "x").touch()
     assert bare.ask("discard", journal=None).reason.startswith(f"{path}: cannot be removed (")
+
+
+def test_journal_that_is_already_gone_counts_as_discarded(bare: Engine, state_folder: Path) -> None:
+    bare.done("discard", journal=None)
+    bare.done("discard", journal=str(state_folder / "journal-1.json"))

@@ -126,8 +126,8 @@ def test_same_photos_have_the_same_bytes(
 
 
 def test_links_folders_and_missing_files_are_no_twins(tmp_path: Path) -> None:
-    photo, link = write(tmp_path / "a", "1"), tmp_path / "link"
-    link.symlink_to(photo)
+    photo, link = write(tmp_path / "a", "x" * len(str(tmp_path / "a"))), tmp_path / "link"
+    link.symlink_to(photo)  # as many bytes as the photo
     (tmp_path / "folder").mkdir()
     assert not any(is_same_photo(photo, tmp_path / name) for name in ("link", "folder", "away"))
     assert is_same_photo(link, photo)
