@@ -32,7 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def small() -> Model:
-    return Model(ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=16))).eval()
+    return Model(
+        ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=16))
+    ).eval()
 
 
 @pytest.mark.parametrize(("given", "name"), [(None, "mine"), ("other", "other")])
@@ -42,6 +44,7 @@ def test_file_is_added_under_its_own_name_by_default(
     save_model(small(), tmp_path / "mine.safetensors")
     found, files = add_file(str(tmp_path / "mine.safetensors"), name=given)
     assert (found, files.extractor) == (name, folder / name / "features.onnx")
+    assert files.extractor is not None
     assert Extractor.open(files.extractor).shape == (4, 64)
     assert load_model(folder / name / "model.safetensors").d == 64
     assert (folder / name / "notes.json").read_text() == (

@@ -38,9 +38,7 @@ def test_only_int8_is_calibrated(options: dict[str, Any], reason: str) -> None:
 
 
 @pytest.mark.parametrize("resize", [None, 20])
-def test_preprocessing_may_be_off_by_one_grey_level_of_255(
-    monkeypatch: pytest.MonkeyPatch, resize: int | None
-) -> None:
+def test_preprocessing_may_be_off_by_one_grey_level_of_255(monkeypatch: pytest.MonkeyPatch, resize: int | None) -> None:
     transform = EvaluationTransform(size=16, resize=resize)
     graph = preprocess_graph(transform).SerializeToString()
     exact = _compare_preprocess(transform, graph)

@@ -86,7 +86,9 @@ def test_difference_is_the_largest_over_all_outputs_and_labels_must_be_equal() -
     assert len(inputs) == 2
     assert share() == 0
     assert share(large=4 * inputs - 0.01) == pytest.approx(0.01 / (4 * inputs.max()), rel=1e-3)
-    assert share(large=4 * inputs + 0.01 * (inputs == inputs.min())) == pytest.approx(0.01 / (4 * inputs.max()), rel=1e-3)
+    assert share(large=4 * inputs + 0.01 * (inputs == inputs.min())) == pytest.approx(
+        0.01 / (4 * inputs.max()), rel=1e-3
+    )
     assert share(label="owl") == 1
     assert share(zero=np.full(2, 1e-31)) == pytest.approx(0.1)
     difference = _compare(model, lambda inputs: dict(zip(outputs, run(list(outputs), dict(inputs)), strict=True)), "x")

@@ -1,7 +1,5 @@
 """Classes enrolled with a head other than FRN's, as nodes of a classifier."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from frn_export.graphs.batch import batch_graph

@@ -127,7 +127,9 @@ def small(network: torch.nn.Module) -> onnx.ModelProto:
     graph = GraphBuilder("t_")
     maps = write_traced(graph, "photos", network, 8)
     graph.node("Identity", maps, output="out")
-    return graph.model({"photos": (FLOAT, ("n", 3, 8, 8))}, {"out": (FLOAT, ("n", 3, 8, 16))}, {}, "small", kind="small")
+    return graph.model(
+        {"photos": (FLOAT, ("n", 3, 8, 8))}, {"out": (FLOAT, ("n", 3, 8, 16))}, {}, "small", kind="small"
+    )
 
 
 def test_traced_graph_follows_the_number_of_images() -> None:

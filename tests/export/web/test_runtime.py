@@ -46,7 +46,9 @@ def test_file_of_up_to_64_mib_is_read(tmp_path: Path, more: int) -> None:
         assert len(find_runtime(path).binary) == binary
 
 
-@pytest.mark.parametrize(("size", "reason"), [(2**30, "is not an archive of"), (2**30 + 1, "the limit is 1.02e+03 MiB")])
+@pytest.mark.parametrize(
+    ("size", "reason"), [(2**30, "is not an archive of"), (2**30 + 1, "the limit is 1.02e+03 MiB")]
+)
 def test_archive_of_up_to_one_gib_is_opened(tmp_path: Path, size: int, reason: str) -> None:
     with (tmp_path / "x.tgz").open("wb") as file:
         file.truncate(size)

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from frn_export.web import write
 from frn_export.web.runtime import Runtime

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.engine.pictures.blocks import encode
+from frn_tui.engine.pictures.decoded_photos import Photo, Photos
 from frn_tui.engine.pictures.encoding import draw_frame
 from frn_tui.engine.pictures.heat import paint, read_map
-from frn_tui.engine.pictures.decoded_photos import Photo, Photos
 from frn_tui.engine.pictures.previews import fit
 from frn_tui.terminal.modes import CELLS, FRAME, PARTS, Mode
 from frn_tui.terminal.rendered_picture import Box

@@ -13,9 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from frn_tui.client.protocol import INTERNAL, parse
+from frn_tui.client.protocol import INTERNAL, PROTOCOL_VERSION, parse
 from frn_tui.engine import __main__ as start
-from frn_tui.engine import server
 from frn_tui.engine.pipes import Sender, _open_log
 from frn_tui.engine.server import Server
 from frn_tui.engine.worker_queues import Job, WorkerQueue, serve
@@ -133,7 +132,7 @@ def test_heartbeats_come_every_second_with_the_longest_silence(monkeypatch: pyte
     for number, queue in enumerate(engine._queues.values()):
         monkeypatch.setattr(queue, "quiet_for", lambda number=number: [3.0, 7.0, 1.0][number % 3])
     assert len(engine._queues) > 1
-    monkeypatch.setattr(server.threading, "Event", lambda: SimpleNamespace(wait=wait))
+    monkeypatch.setattr(threading, "Event", lambda: SimpleNamespace(wait=wait))
     engine._beat()
     assert waited == [1.0] * 3
     assert sent == [{"event": "alive", "quiet": 7.0}] * 2
@@ -144,7 +143,7 @@ def test_server_ignores_garbage_and_gives_running_jobs_150_ms_to_stop(
 ) -> None:
     sent: list[Any] = []
     closed: list[float] = []
-    threads = []
+    threads: list[threading.Thread] = []
     engine = Server({}, sent.append)
     for queue in engine._queues.values():
         monkeypatch.setattr(queue, "close", closed.append)
@@ -255,7 +254,12 @@ def test_priority_of_each_thread_is_lowered_by_seven(monkeypatch: pytest.MonkeyP
 def test_engine_steps_back_once_before_its_first_photo(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
     monkeypatch.setattr(start, "step_back", lambda: steps.append("back"))
-    embed = start.after_step_back(lambda request, job: steps.append(str(request)) or request)
+
+    def handle(request: int, job: Job) -> int:
+        steps.append(str(request))
+        return request
+
+    embed = start.after_step_back(handle)
     job: Any = None
     assert [embed(number, job) for number in (1, 2)] == [1, 2]
     assert steps == ["back", "1", "2"]
@@ -277,23 +281,27 @@ def test_engine_greets_before_it_imports_its_operations(monkeypatch: pytest.Monk
         return SimpleNamespace(run=lambda lines: (_ for _ in ()).throw(KeyboardInterrupt))
 
     monkeypatch.setattr(sys, "argv", ["engine", *words])
-    monkeypatch.setattr(start, "redirect_stdout", lambda log: done.append(str(log)) or 5)
+
+    def redirect(log: Path) -> int:
+        done.append(str(log))
+        return 5
+
+    def build(app: int) -> dict[str, Any]:
+        done.append(app)
+        return {"embed": lambda request, job: done.append("embed")}
+
+    monkeypatch.setattr(start, "redirect_stdout", redirect)
     monkeypatch.setattr(start, "Sender", lambda pipe: done.append)
     monkeypatch.setattr(start, "step_back", lambda: done.append("back"))
     monkeypatch.setattr(faulthandler, "enable", lambda: done.append("faults"))
     monkeypatch.setattr(os, "_exit", leave)
-    monkeypatch.setattr(
-        "frn_tui.engine.operations.build_handlers",
-        lambda app: done.append(app) or {"embed": lambda request, job: done.append("embed")},
-    )
+    monkeypatch.setattr("frn_tui.engine.operations.build_handlers", build)
     monkeypatch.setattr("frn_tui.engine.server.Server", run)
     for name in ("OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     with contextlib.suppress(Ended):
         start.main()
-    hello = {"event": "hello", "protocol": start.PROTOCOL_VERSION, "pid": os.getpid()}
+    hello = {"event": "hello", "protocol": PROTOCOL_VERSION, "pid": os.getpid()}
     log, app = ("/tmp/x", 77) if words else (os.devnull, os.getppid())
     assert done == [log, hello, "faults", app, "back", "embed", 0]
     assert (os.environ["OMP_WAIT_POLICY"], os.environ["OPENBLAS_NUM_THREADS"]) == ("passive", "1")
-
-

@@ -48,6 +48,16 @@ def test_known_pairs_are_not_computed_again() -> None:
     assert not after[:, 0].any()
 
 
+def test_one_new_photo_is_compared_with_the_classes_that_were_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors, classes, checks = ClassErrors(), enrolled(), []
+    monkeypatch.setattr(class_ranks, "BLOCK", 0)  # one photo and one class at a time
+    errors.errors(GROUPS[:1], classes[:1], MAPS, lambda: checks.append(1))
+    assert len(checks) == 2
+    found = errors.errors(GROUPS[:2], classes[:2], MAPS, lambda: checks.append(1))
+    assert len(checks) == 6
+    np.testing.assert_array_equal(found, ClassErrors().errors(GROUPS[:2], classes[:2], MAPS, nothing))
+
+
 @pytest.mark.parametrize(("limit", "unknown"), [(5 * D * D * (R + 3), 0), (5 * D * D * (R + 3) - 1, 15)])
 def test_work_up_to_the_limit_is_done_at_once(monkeypatch: pytest.MonkeyPatch, limit: int, unknown: int) -> None:
     monkeypatch.setattr(class_ranks, "MAX_OPERATIONS", limit)
@@ -58,7 +68,7 @@ def test_work_beyond_six_billion_multiplications_is_postponed() -> None:
     """Sixteen photos of 500 locations with 1,000 channels take eight billion."""
     d = 1000
     maps = {str(number): np.broadcast_to(np.float32(1), (500, d)) for number in range(16)}
-    one = EnrolledClass(np.ones((1, d), np.float32), np.ones(1, np.float32), np.zeros(d))  # type: ignore[call-arg]
+    one = EnrolledClass(np.ones((1, d), np.float32), np.ones(1, np.float32), np.zeros(d, np.float32))
     found = ClassErrors().errors([tuple(maps)], [one], maps, lambda: pytest.fail("computed"))
     assert np.isnan(found).all()
 

@@ -26,9 +26,7 @@ def test_128_mib_of_maps_stay_in_memory(monkeypatch: pytest.MonkeyPatch, more: i
 
     models: Any = SimpleNamespace(model=SimpleNamespace(extractor=SimpleNamespace(sha256="m", shape=(1, 1))))
     embedding = Embedding(models)
-    monkeypatch.setattr(
-        Embedding, "_store", SimpleNamespace(get_with_look=lambda *_: None)
-    )
+    monkeypatch.setattr(Embedding, "_store", SimpleNamespace(get_with_look=lambda *_: None))
     for key, size in (("a", 64 << 20), ("b", (64 << 20) + more)):
         embedding._keep(key, Nominal(size), key.encode())  # type: ignore[arg-type]
     assert (embedding.find("a") is not None) == found

@@ -63,8 +63,8 @@ class Stub:
         )
         extractor = SimpleNamespace(sha256="m", grid=(1, 2))
         models: Any = SimpleNamespace(model=SimpleNamespace(extractor=extractor))
-        embedding: Any = SimpleNamespace(find=self.maps.get)
-        self.queries = Queries(models, embedding, self.classes)
+        others: Any = SimpleNamespace(find=self.maps.get)
+        self.queries = Queries(models, others, others)
 
     def answers(self, *found: Embedded) -> list[Any]:
         return list(self.queries._answers(self.classes, found, with_maps=False, jointly=False))
@@ -109,7 +109,7 @@ def test_directions_belong_to_one_model() -> None:
     assert stub.queries._direction("a") is not None
     stub.maps["a"] = np.array([[0, 5]], np.float32)
     assert stub.queries._direction("a").tolist() == [1, 0]  # type: ignore[union-attr]
-    stub.queries._models.model.extractor.sha256 = "other"  # type: ignore[misc]
+    stub.queries._models.model.extractor.sha256 = "other"
     assert stub.queries._direction("a").tolist() == [0, 1]  # type: ignore[union-attr]
 
 
@@ -118,7 +118,11 @@ def test_directions_belong_to_one_model() -> None:
     [
         ((2, 1, 1, 1, 1), 1, "testing with 1 example per class needs two classes with more examples, but there is 1."),
         ((1, 1, 1, 1, 1), 0, "testing with 1 example per class needs two classes with more examples, but there are 0."),
-        ((2, 2, 2, 2, 2), 2, "testing with 2 examples per class needs two classes with more examples, but there are 0."),
+        (
+            (2, 2, 2, 2, 2),
+            2,
+            "testing with 2 examples per class needs two classes with more examples, but there are 0.",
+        ),
     ],
 )
 def test_message_states_how_many_classes_have_enough_examples(

@@ -63,7 +63,7 @@ def test_line_that_is_written_only_in_part_stops_the_move(monkeypatch: pytest.Mo
             return int(self.file.write(line[:7]))
 
     journal = MoveJournal()
-    monkeypatch.setattr(moves, "open", lambda *words, **options: Full(open(*words, **options)), raising=False)
+    monkeypatch.setattr(moves, "open", lambda *words, **options: Full(open(*words, **options)), raising=False)  # noqa: SIM115
     with pytest.raises(FrnError) as refused:
         journal._write({"move": "a"})
     assert str(refused.value) == f"{journal.path}: cannot be written (No space left on device); no photo was moved"
@@ -119,9 +119,7 @@ def test_line_has_a_checksum_and_keeps_names_readable() -> None:
         assert moves._decode(damaged) is None
 
 
-def test_outcome_that_cannot_be_written_does_not_undo_the_move(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outcome_that_cannot_be_written_does_not_undo_the_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.jpg").write_text("photo")
     journal, write, lines = MoveJournal(), MoveJournal._write, []
 

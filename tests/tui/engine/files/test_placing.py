@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_copy_succeeds_where_times_and_modes_cannot_be_set(tmp_path: Path, monke
     def fail(source: Path, target: Path) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(placing.shutil, "copystat", fail)
+    monkeypatch.setattr(shutil, "copystat", fail)
     copy_new(write(tmp_path / "a", "1"), tmp_path / "b")
     assert (tmp_path / "b").read_text() == "1"
 
@@ -115,8 +116,16 @@ def test_file_with_the_same_size_and_time_counts_as_unchanged(
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "is_same"),
-    [("photo", "photo", True), ("photo", "phot", False), ("photo", "phoTo", False), ("photo", "phott", False)]
-    + [("", "", True), ("12345678", "12345678", True), ("12345678", "12345679", False), ("123456789", "123456780", False)],
+    [
+        ("photo", "photo", True),
+        ("photo", "phot", False),
+        ("photo", "phoTo", False),
+        ("photo", "phott", False),
+        ("", "", True),
+        ("12345678", "12345678", True),
+        ("12345678", "12345679", False),
+        ("123456789", "123456780", False),
+    ],
 )
 def test_same_photos_have_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str, is_same: bool
@@ -137,8 +146,14 @@ def test_twin_is_removed_only_if_another_file_has_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photo, twin, other = write(tmp_path / "a", "1"), write(tmp_path / "b", "1"), write(tmp_path / "c", "2")
-    closed, close = [], os.close
-    monkeypatch.setattr(os, "close", lambda descriptor: (closed.append(descriptor), close(descriptor)))
+    closed: list[int] = []
+    close = os.close
+
+    def closing(descriptor: int) -> None:
+        closed.append(descriptor)
+        close(descriptor)
+
+    monkeypatch.setattr(os, "close", closing)
     for path in (photo, other):
         with pytest.raises(OSError, match="is no longer the same photo") as refused:
             remove_twin(photo, path)

@@ -11,8 +11,10 @@ from frn_tui.client.file_requests import ExportClasses
 from frn_tui.client.protocol import EXISTS
 from frn_tui.engine.files import projects
 from frn_tui.engine.files.projects import Exports, refuse_overwriting
+from frn_tui.engine.worker_queues import Cancelled
 
 from frn.errors import FrnError
+from frn.images.opening import open_image
 from tests.tui.engine.conftest import Engine, first
 
 
@@ -60,10 +62,9 @@ def test_photo_that_can_no_longer_be_read_stops_an_export_in_int8(
         for path, copy in zip(paths, some[name], strict=True):
             copy.write_bytes(path.read_bytes())
     engine.done("classes", state=engine.state(some))
-    transform = projects.open_image
 
     def opened(path: Path) -> Any:
-        image = transform(path)
+        image = open_image(path)
         if path == some["moth 41"][1]:
             path.unlink()
         return image
@@ -83,7 +84,9 @@ def test_page_and_int8_use_the_threshold_of_the_app(
 ) -> None:
     rules: list[Any] = []
     monkeypatch.setattr("frn_export.web.runtime.find_runtime", lambda given: "runtime")
-    monkeypatch.setattr("frn_export.web.write.write_page", lambda classifier, *_, replace: rules.append(classifier.rule))
+    monkeypatch.setattr(
+        "frn_export.web.write.write_page", lambda classifier, *_, replace: rules.append(classifier.rule)
+    )
     monkeypatch.setattr("frn_export.quantise.int8", lambda data, pixels: data)
 
     def graph(features: bytes, classes: object, *, rule: Any, gamma: float) -> Any:
@@ -120,9 +123,6 @@ def test_refusal_depends_on_what_is_there(tmp_path: Path) -> None:
 
 
 def test_cancelled_export_writes_nothing(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> None:
-    class Cancelled(Exception):
-        pass
-
     def check() -> None:
         raise Cancelled
 
