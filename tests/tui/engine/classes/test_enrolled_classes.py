@@ -61,6 +61,8 @@ def test_rank_counts_the_classes_that_are_strictly_better_than_the_own() -> None
     ranks = _ranks(("a", "b", "c"), ERRORS, 0, MEMBER)
     assert ranks == {"a": 2, "b": 0}
     assert _ranks(("a",), ERRORS[:1], 0, MEMBER) == {}
+    two: Any = SimpleNamespace(own_errors=MEMBER.own_errors[:2])
+    assert _ranks(("a", "b"), ERRORS[:2], 0, two) == ranks
     assert ERRORS[0, 0] == 0.1
 
 
