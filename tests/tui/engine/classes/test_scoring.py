@@ -10,9 +10,11 @@ import pytest
 from frn_tui.client.protocol import MAPPED
 from frn_tui.engine.classes.scoring import Queries
 
-from frn.inference.extractor import Embedded
+from frn.inference.classifier import Classifier, Prediction
+from frn.inference.extractor import Embedded, Extractor
 from frn.inference.session import ClassEntry, Support
 from frn.inference.unknown import RejectRule
+from frn.models.zoo import shipped_extractors
 from frn.ridge.parameters import HeadParameters
 from tests.tui.engine.conftest import Engine, first
 
@@ -163,3 +165,24 @@ def test_copies_are_grouped_once_and_progress_counts_readable_photos(
     asked = engine.ask("group", paths=[str(path) for path in (*paths, copy, tmp_path / "away.png")])
     assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(n, 5) for n in (1, 2, 3, 3, 3)]
     assert sorted(path for group in asked.end["result"] for path in group) == sorted(map(str, paths))
+
+
+def test_example_is_judged_by_leave_one_out_as_in_the_library(engine: Engine, members: dict[str, list[Path]]) -> None:
+    few = first(members, 3)
+    library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
+    library.enroll(few)
+    engine.done("classes", state=engine.state(few))
+    paths = [few["moth 40"][2], few["moth 43"][0], few["moth 44"][1]]
+    for path, (_, expected) in zip(paths, library.classify(paths), strict=True):
+        assert isinstance(expected, Prediction)
+        (answer,) = engine.ask("query", paths=[str(path)]).told("answer")
+        assert answer["threshold"] == pytest.approx(expected.threshold, rel=1e-5)
+        assert answer["unknown"] == expected.unknown
+        errors = {[*few][score["id"] - 1]: score["error"] for score in answer["scores"]}
+        assert errors == pytest.approx(expected.errors, rel=1e-4)
+        for score in answer["scores"][:MAPPED]:
+            assert np.mean(answer["maps"][str(score["id"])]) == pytest.approx(score["error"], rel=1e-5)
+        jointly = engine.ask("query", paths=list(map(str, paths)), jointly=True).told("answer")
+        assert [s["error"] for s in jointly[paths.index(path)]["scores"]] == pytest.approx(
+            sorted(errors.values()), rel=1e-5
+        )
