@@ -118,6 +118,7 @@ def test_queue_handles_one_job_after_the_other_and_closes_without_waiting_for_th
     queue._pool.shutdown(wait=True)
     assert most == [1]
     assert [message["id"] for message in sent] == [2, 0]
+    assert not queue._jobs  # they are forgotten
 
 
 def test_heartbeats_come_every_second_with_the_longest_silence(monkeypatch: pytest.MonkeyPatch) -> None:
