@@ -178,12 +178,12 @@ def test_the_last_line_of_the_tracers_error_is_the_reason(monkeypatch: pytest.Mo
 
 
 def test_failed_export_prints_nothing_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
-    class Turned(torch.nn.Module):
+    class Spread(torch.nn.Module):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
-            return images.mT
+            return torch.diag_embed(images)
 
     with pytest.raises(FrnError, match="cannot be exported as ONNX"):
-        write_traced(GraphBuilder("t_"), "images", Turned(), 32)
+        write_traced(GraphBuilder("t_"), "images", Spread(), 32)
     assert capfd.readouterr().out == ""
 
 
