@@ -3,11 +3,13 @@
 import hashlib
 import json
 import time
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from frn_export import added
 from frn_export.added import add_file, add_model, milliseconds
@@ -31,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "models"
 
 
+@cache
 def small() -> Model:
     return Model(
         ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=16))
@@ -53,6 +56,11 @@ def test_file_is_added_under_its_own_name_by_default(
     )
 
 
+@cache
+def graph() -> onnx.ModelProto:
+    return features_graph(small())
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> list[dict[str, Any]]:
     """Record what would be imported; the catalogue has one network."""
@@ -62,6 +70,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> list
         found.append({"backbone": backbone, "file": file, **options})
         return small()
 
+    agrees = SimpleNamespace(require=lambda: None)
+    monkeypatch.setattr(added, "compare_features", lambda model, graph: agrees)
+    monkeypatch.setattr(added, "features_graph", lambda model: graph())
     monkeypatch.setattr(added, "catalogue", lambda: {"known": KNOWN})
 
     def find_weights(backbone: str, file: Path | None, *, download: bool, progress: object) -> Path:
@@ -152,7 +163,9 @@ def test_taken_name_is_refused_before_anything_is_downloaded(
 def test_export_that_differs_from_the_model_is_not_added(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    small.cache_clear()
     save_model(small(), tmp_path / "mine.safetensors")
+    small.cache_clear()
     other = features_graph(small())
     monkeypatch.setattr(added, "features_graph", lambda model: other)
     with pytest.raises(FrnError, match="differs from the original"):

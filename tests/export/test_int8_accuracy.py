@@ -46,6 +46,13 @@ def sample(moths: Path, features: bytes) -> Sample:
     return draw_sample(moths / "val", Extractor(features, "conv4").transform)
 
 
+@pytest.fixture
+def few_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Score a hundred episodes instead of a thousand, and compare fifty labels."""
+    monkeypatch.setattr("frn_export.int8_accuracy.EPISODES", 100)
+    monkeypatch.setattr("frn_export.int8_accuracy.LABELS", 50)
+
+
 def test_every_sixth_image_is_used_for_calibration_and_not_for_testing(sample: Sample) -> None:
     assert sample.calibration.shape == (10, 32, 32, 3)
     assert sample.held_out.shape == (50, 32, 32, 3)
@@ -71,6 +78,7 @@ def test_labels_that_int8_changes_on_other_images_are_counted(model: Model, feat
     assert f"on rendered moths it changes {changed} of 1,000 labels" in told
 
 
+@pytest.mark.usefixtures("few_episodes")
 def test_same_extractor_has_zero_accuracy_loss(model: Model, features: bytes, sample: Sample) -> None:
     done: list[tuple[int, int]] = []
     cost = measure_cost(model.head, features, features, sample, progress=lambda *counts: done.append(counts))
@@ -78,6 +86,7 @@ def test_same_extractor_has_zero_accuracy_loss(model: Model, features: bytes, sa
     assert done[-1] == (100, 100)
 
 
+@pytest.mark.usefixtures("few_episodes")
 def test_int8_extractor_without_accuracy_is_refused(model: Model, features: bytes, sample: Sample) -> None:
     untrained = features_graph(Model(model.config).eval()).SerializeToString()
     cost = measure_cost(model.head, features, untrained, sample)
@@ -106,6 +115,7 @@ def test_too_few_classes_or_images_are_reported_with_the_required_number(
         draw_sample(few, TRANSFORM)
 
 
+@pytest.mark.usefixtures("few_episodes")
 def test_eight_images_of_two_classes_are_enough(moths: Path, tmp_path: Path, model: Model, features: bytes) -> None:
     sample = draw_sample(copy_some(moths, tmp_path / "two", 2, 8), TRANSFORM)
     assert sample.sizes == (6, 6)
