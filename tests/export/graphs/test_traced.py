@@ -145,6 +145,8 @@ def test_traced_graph_has_no_repeated_constants_or_shapes_and_numbers_its_values
     graph = small(Small()).graph
     kinds = [node.op_type for node in graph.node]
     assert kinds.count("Shape") == 1
+    fixed = {tensor.name for tensor in graph.initializer}
+    assert all(node.input[1] in fixed for node in graph.node if node.op_type == "Reshape")  # with -1 for the images
     assert not {"Identity", "Constant"} & set(kinds[:-1])
     floats = [tensor.raw_data for tensor in graph.initializer if tensor.data_type == FLOAT]
     assert len(set(floats)) == len(floats)
