@@ -91,7 +91,7 @@ def model_card(
         resized=_resized(transform),
         r=r,
         d=d,
-        grid=f"{grid[0]} x {grid[1]}",
+        grid=" x ".join(map(str, grid)),
         data=_cell(record.get("data", "not recorded")),
         precision=PRECISIONS[precision] + (f" ({cost})" if cost else ""),
         opset=models["features"].opset_import[0].version,

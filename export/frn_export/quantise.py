@@ -68,7 +68,7 @@ def int8(features: bytes, pixels: Pixels) -> bytes:
                 weight_type=QuantType.QInt8,
                 calibrate_method=CalibrationMethod.MinMax,
             )
-            graph = onnx.load_model(path, load_external_data=False).graph
+            graph = onnx.load_model(path).graph
     except OSError as error:
         raise FrnError(
             f"{error.filename or tempfile.gettempdir()}: temporary files for int8 cannot be written "

@@ -92,7 +92,9 @@ def test_code_on_the_card_runs_in_a_bare_python_with_the_same_answers(
                 shutil.copy(moths / "test" / home / f"0{number}.png", copy)
     words = ["export", "--out", str(out), "--classes", str(tmp_path / "classes"), "--precision", "fp16"]
     assert CliRunner().invoke(app, words).exit_code == 0
-    opening, classifying, embedding, comparing = code_blocks((out / "README.md").read_text(encoding="utf-8"))
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "into one of 2 classes" in card
+    opening, classifying, embedding, comparing = code_blocks(card)
 
     classifier = Classifier(Extractor.open(out / "features.onnx"))
     classifier.enroll(examples)
@@ -178,7 +180,11 @@ def test_the_card_describes_the_model_and_every_input_and_output() -> None:
     ):
         assert row in card
     (told,) = re.findall(r"```json\n(.*?)```", card, flags=re.DOTALL)
-    assert json.loads(told) == record
+    assert told == json.dumps(record, indent=2, sort_keys=True) + "\n"
+    assert "padded with zeros" in card
+    assert "repeated" not in card
+    assert "\n\n\n" not in card.replace(OPEN_PHOTO, "")
+    assert re.search(r"\S\n\Z", card)
     for data in files.values():
         graph = onnx.load_model_from_string(data).graph
         assert all(f"| `{value.name}` |" in card for value in [*graph.input, *graph.output])

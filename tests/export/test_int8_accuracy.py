@@ -2,9 +2,12 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from frn_export.graphs.backbone import features_graph
 from frn_export.int8_accuracy import LABELS, Cost, Sample, draw_sample, labels_changed, measure_cost
 from frn_export.quantise import int8
@@ -13,7 +16,7 @@ from PIL import Image
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor
+from frn.inference.extractor import BATCH, Extractor
 from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors
 
@@ -43,6 +46,13 @@ def sample(moths: Path, features: bytes) -> Sample:
     return draw_sample(moths / "val", Extractor(features, "conv4").transform)
 
 
+@pytest.fixture
+def few_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Score a hundred episodes instead of a thousand, and compare fifty labels."""
+    monkeypatch.setattr("frn_export.int8_accuracy.EPISODES", 100)
+    monkeypatch.setattr("frn_export.int8_accuracy.LABELS", 50)
+
+
 def test_every_sixth_image_is_used_for_calibration_and_not_for_testing(sample: Sample) -> None:
     assert sample.calibration.shape == (10, 32, 32, 3)
     assert sample.held_out.shape == (50, 32, 32, 3)
@@ -68,6 +78,7 @@ def test_labels_that_int8_changes_on_other_images_are_counted(model: Model, feat
     assert f"on rendered moths it changes {changed} of 1,000 labels" in told
 
 
+@pytest.mark.usefixtures("few_episodes")
 def test_same_extractor_has_zero_accuracy_loss(model: Model, features: bytes, sample: Sample) -> None:
     done: list[tuple[int, int]] = []
     cost = measure_cost(model.head, features, features, sample, progress=lambda *counts: done.append(counts))
@@ -75,6 +86,7 @@ def test_same_extractor_has_zero_accuracy_loss(model: Model, features: bytes, sa
     assert done[-1] == (100, 100)
 
 
+@pytest.mark.usefixtures("few_episodes")
 def test_int8_extractor_without_accuracy_is_refused(model: Model, features: bytes, sample: Sample) -> None:
     untrained = features_graph(Model(model.config).eval()).SerializeToString()
     cost = measure_cost(model.head, features, untrained, sample)
@@ -103,6 +115,7 @@ def test_too_few_classes_or_images_are_reported_with_the_required_number(
         draw_sample(few, TRANSFORM)
 
 
+@pytest.mark.usefixtures("few_episodes")
 def test_eight_images_of_two_classes_are_enough(moths: Path, tmp_path: Path, model: Model, features: bytes) -> None:
     sample = draw_sample(copy_some(moths, tmp_path / "two", 2, 8), TRANSFORM)
     assert sample.sizes == (6, 6)
@@ -117,3 +130,70 @@ def test_more_than_sixty_images_are_subsampled_evenly(tmp_path: Path) -> None:
     sample = draw_sample(tmp_path, TRANSFORM)
     assert sample.sizes == (25, 50)
     assert len(sample.calibration) == 6 + 10
+
+
+def test_a_thousand_episodes_are_scored_and_progress_covers_both_extractors(
+    model: Model, features: bytes, sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def evaluate(head: object, maps: Any, sizes: object, shape: object, *, episodes: int, seed: int) -> Any:
+        seen.append((len(maps), sizes, shape, episodes, seed))
+        return SimpleNamespace(mean=len(seen))
+
+    monkeypatch.setattr("frn_export.int8_accuracy.evaluate_episodes", evaluate)
+    monkeypatch.setattr("frn_export.int8_accuracy.labels_changed", lambda *_: 7)
+    done: list[tuple[int, int]] = []
+    cost = measure_cost(model.head, features, features, sample, progress=lambda *counts: done.append(counts))
+    shape = EpisodeShape(way=5, shot=1, queries=5)
+    assert seen == [(50, (10,) * 5, shape, 1000, 0)] * 2
+    assert (cost.before, cost.after, cost.changed, cost.drop) == (1, 2, 7, -1)
+    starts = [*range(BATCH, 50, BATCH), 50]
+    assert done == [(count, 100) for count in (*starts, *(50 + start for start in starts))]
+
+
+def test_labels_of_ten_species_with_eight_moths_each_are_compared(
+    model: Model, features: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[bytes] = []
+    scored: list[Any] = []
+
+    def draw(kind: Any, generator: Any, side: int) -> Image.Image:
+        drawn.append(generator.bytes(8))
+        assert side == 32
+        return Image.new("RGB", (side, side))
+
+    def scorer(head: object, maps: Any, shape: EpisodeShape) -> Any:
+        assert len(maps) == 80
+        place = len(scored)
+
+        def score(episodes: Any) -> Any:
+            scored.append(episodes)
+            logits = torch.zeros(len(episodes), shape.way * shape.queries, 5)
+            logits[..., place] = 1
+            return logits
+
+        return score
+
+    monkeypatch.setattr("frn_export.int8_accuracy.draw_moth", draw)
+    monkeypatch.setattr("frn_export.int8_accuracy.episode_scorer", scorer)
+    assert labels_changed(model.head, features, features) == 1000
+    assert drawn[:80] == drawn[80:]
+    assert len(set(drawn)) == 80
+    assert torch.equal(*scored)
+    assert scored[0].max() == 79
+
+
+@pytest.mark.parametrize(("after", "is_refused"), [(49.0, False), (48.99, True)])
+def test_largest_allowed_loss_passes(after: float, is_refused: bool) -> None:
+    cost = Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, after, Path("x"), 0)
+    if is_refused:
+        with pytest.raises(FrnError, match=r"loses 1\.01 points of 5-way 1-shot accuracy on x \(50\.00 to 48\.99 %\)"):
+            cost.require(1)
+    else:
+        cost.require(1)
+
+
+def test_message_states_how_many_images_calibrate_and_how_many_form_an_episode(moths: Path, tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match=r"needs 8 images per class \(2 to calibrate, 6 for an episode\)"):
+        draw_sample(copy_some(moths, tmp_path / "few", 3, 7), TRANSFORM)

@@ -1,9 +1,14 @@
 """Checks that an export must pass before it is written."""
 
+import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from frn_export import parity
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import classifier_graph
@@ -14,6 +19,7 @@ from frn_export.parity import (
     compare_classifier,
     compare_features,
     compare_head,
+    verified_head,
 )
 from frn_export.quantise import half
 
@@ -21,6 +27,7 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
+from frn.inference.onnx_runtime import run_session
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.ridge.parameters import HeadParameters
@@ -138,3 +145,90 @@ def test_file_just_beyond_the_tolerance_is_refused() -> None:
 
 def test_largest_allowed_difference_passes() -> None:
     assert (HALF_TOLERANCE, COARSE_TOLERANCE, CLASSIFIER_TOLERANCE) == (1e-2, 2e-2, 2e-3)
+    assert str(Difference("x", 1e-3, 1e-3, "y").require()) == "x: within 1.0e-03 of y of the original"
+    with pytest.raises(FrnError, match=r"x differs from the original by 1\.1e-03 of y; at most 1e-03 is allowed"):
+        Difference("x", 1.1e-3, 1e-3, "y").require()
+
+
+def test_difference_of_features_is_a_share_of_the_largest() -> None:
+    model = small_model()
+    graph = features_file(model)
+    with torch.no_grad():
+        *_, last = (module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d))
+        last.weight.mul_(1.25)
+        last.bias.mul_(1.25)
+    assert compare_features(model, graph).share == pytest.approx(0.25 / 1.25, rel=1e-3)
+
+
+def shift(monkeypatch: pytest.MonkeyPatch, by: float, output: str) -> None:
+    """Add a number to every value of an output of a graph that is compared."""
+
+    def run(session: Any, names: list[str], inputs: Any) -> list[Any]:
+        results = run_session(session, names, inputs)
+        return [each + by * (name == output) for name, each in zip(names, results, strict=True)]
+
+    monkeypatch.setattr(parity, "run_session", run)
+
+
+@pytest.mark.parametrize(("beta", "gamma"), [(0.4, 3.0), (0.4, 0.2), (1.5, 3.0)])
+def test_difference_of_a_head_is_a_share_of_the_energy(
+    monkeypatch: pytest.MonkeyPatch, beta: float, gamma: float
+) -> None:
+    """Random features have 0.5 of energy for each of 64 channels."""
+    model = small_model()
+    with torch.no_grad():
+        model.head.beta.fill_(beta)  # type: ignore[operator]
+        model.head.gamma.fill_(gamma)  # type: ignore[operator]
+    unit = 32 * max(1.0, (math.exp(beta) - 1) ** 2)
+    for output, share in (("class_error", 1 / unit), ("logits", 1 / max(1.0, gamma) / unit)):
+        shift(monkeypatch, 1.0, output)
+        found = compare_head(model, head_file(model))
+        assert found.share == pytest.approx(share, rel=0.1)
+        assert (found.what, found.allowed) == ("head.onnx", 5e-6)
+
+
+class Scaled(torch.nn.Module):
+    """Logits of about `size`, whatever the episode."""
+
+    def __init__(self, size: float) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        pools, queries = support.mean((1, 2, 3)), query.mean((1, 2))
+        return self.size + 0 * queries[:, None] * pools[None]
+
+
+@pytest.mark.parametrize(("size", "unit"), [(0.5, 1.0), (8.0, 8.0)])
+def test_difference_of_another_head_is_a_share_of_the_largest_logit_or_of_one(
+    monkeypatch: pytest.MonkeyPatch, size: float, unit: float
+) -> None:
+    model: Any = SimpleNamespace(grid=(2, 3), d=4, config=SimpleNamespace(method="own"), head=Scaled(size))
+    assert verified_head(model)[1].allowed == 2e-5
+    shift(monkeypatch, 1e-5, "logits")
+    assert verified_head(model)[1].share == pytest.approx(1e-5 / unit, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("energy", "allowed", "share"), [(4.0, 0.125, 0.25), (4.0, 0.124, None), (0.0, 0.5, 1.0), (0.0, 0.49, None)]
+)
+def test_other_label_is_allowed_if_twice_the_tolerance_explains_it(
+    monkeypatch: pytest.MonkeyPatch, photos: list[Path], energy: float, allowed: float, share: float | None
+) -> None:
+    """The errors are 1 and 2; the file says 2 and 2, and the other label."""
+    classifier: Any = SimpleNamespace(
+        extractor=SimpleNamespace(feature_maps=lambda crops: crops[:1], transform=np.asarray),
+        predict=lambda maps: SimpleNamespace(errors={"jay": 1.0, "owl": 2.0}, label="jay"),
+        energy=lambda maps: [energy],
+    )
+    monkeypatch.setattr(parity, "open_session", lambda *_, **__: None)
+    monkeypatch.setattr(parity, "run_session", lambda *_: ["owl", np.array([2.0, 2.0])])
+    if share is None:
+        with pytest.raises(FrnError) as refused:
+            compare_classifier(classifier, b"", photos[:1], allowed=allowed)
+        expected = (
+            f"classifier.onnx labels {photos[0]} 'owl', but the project's classes give 'jay'. Nothing was written."
+        )
+        assert str(refused.value) == expected
+    else:
+        assert compare_classifier(classifier, b"", photos[:1], allowed=allowed).share == share

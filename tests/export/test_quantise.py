@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from frn_export.quantise import BATCH, _Batches, half, int8
+from frn_export.graphs.builder import FLOAT, GraphBuilder
+from frn_export.quantise import BATCH, _Batches, _replace, half, int8
 from onnx import TensorProto, numpy_helper
 
 from frn.errors import FrnError
@@ -131,3 +132,24 @@ def test_calibration_sees_every_image_as_the_extractor_prepares_it() -> None:
     assert batches.get_next() is None
     seen = np.concatenate([first["images"], rest["images"]])
     np.testing.assert_allclose(seen, pixels.transpose(0, 3, 1, 2) / 255, rtol=1e-6)
+
+
+def test_matrices_are_weights_but_vectors_and_other_constants_are_not() -> None:
+    graph = GraphBuilder()
+    matrix, vector = graph.constant(np.ones((4, 4), np.float32)), graph.constant(np.ones(4, np.float32))
+    whole = graph.constant(np.ones((4, 4), np.float32))
+    product = graph.node("MatMul", graph.node("Add", "images", whole), matrix)
+    graph.node("MatMul", product, vector, output="out")
+    model = graph.model({"images": (FLOAT, ("n", 4))}, {"out": (FLOAT, ("n",))}, {}, "small", kind="small")
+    smaller = onnx.load_model_from_string(half(model.SerializeToString()))
+    kinds = {tensor.name: tensor.data_type for tensor in smaller.graph.initializer}
+    assert kinds == {f"{matrix}_half": TensorProto.FLOAT16, vector: TensorProto.FLOAT, whole: TensorProto.FLOAT}
+    (cast,) = [node for node in smaller.graph.node if node.op_type == "Cast"]
+    assert (list(cast.input), list(cast.output), cast.name) == ([f"{matrix}_half"], [matrix], f"Cast_{matrix}")
+
+
+def test_quantised_graph_whose_types_do_not_fit_is_refused(features: bytes) -> None:
+    model = onnx.load_model_from_string(features)
+    wrong = onnx.helper.make_node("Cast", [model.graph.node[-1].input[0]], ["feature_map"], to=TensorProto.DOUBLE)
+    with pytest.raises(onnx.shape_inference.InferenceError):
+        _replace(model, [*list(model.graph.node)[:-1], wrong], list(model.graph.initializer))

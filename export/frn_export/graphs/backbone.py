@@ -96,16 +96,15 @@ def _convolution(graph: GraphBuilder, x: str, convolution: nn.Conv2d, norm: nn.B
     """Add a convolution; a stem of s x s patches becomes one on pixels, with s times the kernel size and stride s."""
     weight, bias = fold(convolution, norm)
     padding = convolution.kernel_size[0] // 2 * stem
-    if stem > 1:
+    attributes: dict[str, Any] = {}
+    if stem != 1:
+        attributes["strides"] = [stem, stem]
         out, _, side, _ = weight.shape
         patches = weight.reshape(out, -1, stem, stem, side, side)  # out, 3, s, s, side, side
         weight = patches.transpose(0, 1, 4, 2, 5, 3).reshape(out, -1, side * stem, side * stem)
     inputs = (graph.constant(weight.astype(np.float32)), graph.constant(bias.astype(np.float32)))
     side = weight.shape[-1]
-    attributes: dict[str, Any] = {"kernel_shape": [side, side], "pads": [padding] * 4}
-    if stem > 1:
-        attributes["strides"] = [stem, stem]
-    return graph.node("Conv", x, *inputs, **attributes)
+    return graph.node("Conv", x, *inputs, kernel_shape=[side, side], pads=[padding] * 4, **attributes)
 
 
 def fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Array, Array]:

@@ -19,7 +19,8 @@ from onnx import helper, numpy_helper
 from torch import nn
 
 from frn.errors import FrnError
-from frn_export.graphs.builder import OPSET, GraphBuilder
+from frn.inference.onnx_runtime import open_session, run_session
+from frn_export.graphs.builder import IR_VERSION, OPSET, GraphBuilder
 
 Values = dict[str, NDArray[Any]]
 
@@ -144,18 +145,14 @@ def _depend_on_pixels(traced: onnx.GraphProto) -> set[str]:
 
 def _evaluate(traced: onnx.GraphProto, names: list[str], n: int) -> Values:
     """Evaluate values that do not depend on pixels, for n images."""
-    import onnxruntime
-
     if not names:
         return {}
     asked = onnx.GraphProto()
     asked.CopyFrom(traced)
     asked.ClearField("output")
     asked.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-    model = helper.make_model(asked, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    model = helper.make_model(asked, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    session = open_session(model.SerializeToString(), "this backbone", device="cpu")
     shape = [dimension.dim_value or n for dimension in traced.input[0].type.tensor_type.shape.dim]
     images = np.zeros(shape, dtype=np.float32)
-    return dict(zip(names, session.run(names, {"images": images}), strict=True))
+    return dict(zip(names, run_session(session, names, {"images": images}), strict=True))

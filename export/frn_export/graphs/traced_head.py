@@ -24,9 +24,8 @@ from frn.inference.onnx_runtime import TRACED_HEAD
 from frn.models.model import Model
 from frn_export.graphs.builder import DOUBLE, FLOAT, OPSET, GraphBuilder
 
-LOWEST = 1e-10
-"""Smallest eigenvalue of a system, as a fraction of its largest row sum, for which the inverse is exact."""
-TOLERANCE = 1e-9
+LOWEST, STEPS = 1e-10, 16
+"""Smallest eigenvalue of a system, as a fraction of its largest row sum, for which so many steps are exact."""
 EXAMPLE = (3, 2, 4)
 """Classes, shots and queries of the traced episode."""
 
@@ -52,7 +51,7 @@ def traced_head_graph(model: Model) -> onnx.ModelProto:
 
 
 def _trace(model: Model, r: int, d: int) -> onnx.GraphProto:
-    method, head = model.config.method, copy.deepcopy(model.head).float().requires_grad_(False)
+    method, head = model.config.method, copy.deepcopy(model.head).float()
     way, shot, queries = EXAMPLE
     generator = torch.Generator().manual_seed(0)
     episode = torch.rand(way, shot, r, d, generator=generator), torch.rand(queries, r, d, generator=generator)
@@ -109,7 +108,7 @@ def _inverse_root(g: Any, system: Any) -> Any:
     square = g.op("ConstantOfShape", g.op("Concat", side, side, axis_i=0), value_t=torch.zeros(1, dtype=torch.float64))
     identity = g.op("EyeLike", square, dtype_i=DOUBLE)
     z, low = identity, LOWEST
-    while 1 - low > TOLERANCE:
+    for _ in range(STEPS):
         c = 3 / (1 + math.sqrt(low) + low)
         rest = g.op("Sub", g.op("Mul", identity, _double(g, 3.0)), g.op("Mul", g.op("MatMul", z, y), _double(g, c)))
         t = g.op("Mul", rest, _double(g, math.sqrt(c) / 2))

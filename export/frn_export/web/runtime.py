@@ -93,7 +93,7 @@ def _runtime(description: bytes, script: bytes, binary: bytes, where: Path) -> R
         name, version = str(package["name"]), str(package["version"])
     except (ValueError, KeyError, TypeError) as error:
         raise FrnError(f"{where}: its package.json cannot be read ({error})") from error
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    numbers = tuple(map(int, re.findall(r"\d+", version)))
     if name != PACKAGE or numbers < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise FrnError(f"{where}: is {name} {version}; a page needs {PACKAGE} {oldest} or newer. {FETCH}.")

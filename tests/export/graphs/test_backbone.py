@@ -82,7 +82,9 @@ def test_the_file_describes_itself_and_its_use() -> None:
     assert metadata["frn.format"] == "frn-features"
     assert json.loads(metadata["frn.head"]) == {"alpha": 0.0, "beta": 0.0, "gamma": 1.0}
     assert json.loads(metadata["frn.grid"]) == [4, 4]
-    assert json.loads(metadata["frn.config"])["transform"]["size"] == 32
+    config = json.loads(metadata["frn.config"])
+    assert config["transform"]["size"] == 32
+    assert metadata["frn.config"] == json.dumps(config, sort_keys=True)
 
 
 class OfOnesOwn(Backbone):

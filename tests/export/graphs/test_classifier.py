@@ -203,3 +203,8 @@ def test_two_exports_give_the_same_bytes(features: bytes, moths: Path) -> None:
 def test_a_classifier_needs_a_class(features: bytes) -> None:
     with pytest.raises(FrnError, match="needs at least one class"):
         classifier_graph(features, {})
+
+
+def test_class_name_that_is_not_text_is_refused(features: bytes) -> None:
+    with pytest.raises(FrnError, match="is not valid text"):
+        classifier_graph(features, {"\udcff": enroll(np.ones((1, 16, 64)), HeadParameters())})

@@ -66,6 +66,17 @@ def listing(model: onnx.ModelProto) -> str:
     return "\n".join([*properties, *lines(model.graph), ""])
 
 
+def compare(name: str, model: onnx.ModelProto) -> None:
+    """Compare a graph with its stored listing."""
+    path, found = LISTINGS / f"{name}.txt", listing(model)
+    if os.environ.get("FRN_LISTINGS") == "write":
+        path.write_text(found, encoding="utf-8")
+    kept = path.read_text(encoding="utf-8")
+    if found != kept:
+        difference = difflib.unified_diff(kept.splitlines(), found.splitlines(), "kept", "found", "", "", 1, "")
+        pytest.fail(f"{name} has changed:\n" + "\n".join(difference), pytrace=False)
+
+
 def conv4() -> Extractor:
     return load_extractor("conv4", "cpu")
 
@@ -85,10 +96,15 @@ GRAPHS: dict[str, Callable[[], onnx.ModelProto]] = {
     "features-mirrored": lambda: onnx.load_model_from_string(mirrored(conv4().data)),
     "preprocess-shorter": lambda: preprocess_graph(EvaluationTransform(size=84, resize=92)),
     "preprocess-square": lambda: preprocess_graph(EvaluationTransform(size=84, resize=92, square=True)),
+    "preprocess-large": lambda: preprocess_graph(EvaluationTransform(size=160, resize=184)),
     "preprocess-as-is": lambda: preprocess_graph(EvaluationTransform(size=32)),
     "head": lambda: head_graph(TRAINED),
     "classifier": lambda: classifier_graph(conv4().data, enrolled(3, TRAINED), rule=RULE, gamma=7.0),
     "classifier-70": lambda: classifier_graph(conv4().data, enrolled(70, NEGATIVE)),
+    "batch-two": lambda: batch_graph(conv4(), enrolled(2, TRAINED), rule=RULE, gamma=7.0),
+    "batch-one": lambda: batch_graph(conv4(), enrolled(1, TRAINED), rule=RULE, gamma=7.0),
+    "batch-least": lambda: batch_graph(conv4(), enrolled(7, TRAINED), rule=RejectRule(least=0.3), gamma=7.0),
+    "batch-seven": lambda: batch_graph(conv4(), enrolled(7, TRAINED), rule=RULE, gamma=7.0),
     "batch": lambda: batch_graph(conv4(), enrolled(3, NEGATIVE), rule=RULE, gamma=7.0),
     "scores-70": lambda: scores_graph(conv4(), enrolled(70, NEGATIVE), gamma=7.0),
 }
@@ -96,10 +112,4 @@ GRAPHS: dict[str, Callable[[], onnx.ModelProto]] = {
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_graph_equals_its_listing(name: str) -> None:
-    path, found = LISTINGS / f"{name}.txt", listing(GRAPHS[name]())
-    if os.environ.get("FRN_LISTINGS") == "write":
-        path.write_text(found, encoding="utf-8")
-    kept = path.read_text(encoding="utf-8")
-    if found != kept:
-        difference = difflib.unified_diff(kept.splitlines(), found.splitlines(), "kept", "found", "", "", 1, "")
-        pytest.fail(f"{name} has changed:\n" + "\n".join(difference), pytrace=False)
+    compare(name, GRAPHS[name]())

@@ -43,3 +43,11 @@ def test_more_classes_than_a_file_can_hold_are_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(sums, "MAX_CLASS_BYTES", 2 * 4 * 16 * 4)
     with pytest.raises(FrnError, match="the 3 classes take"):
         sums.join(classes)
+
+
+@pytest.mark.parametrize(("way", "kind"), [(64, "MatMul"), (65, "ReduceSum")])
+def test_up_to_64_classes_are_summed_by_one_product(way: int, kind: str) -> None:
+    joined = JoinedClasses.of([enroll(np.ones((1, 1, 4)), HeadParameters())] * way)
+    graph = GraphBuilder()
+    sums.class_sums(graph, joined, "products", 0)
+    assert graph.nodes[-1].op_type == kind

@@ -9,7 +9,7 @@ import onnx
 import pytest
 import torch
 from frn_export.graphs.backbone import features_graph
-from frn_export.graphs.builder import GraphBuilder
+from frn_export.graphs.builder import FLOAT, GraphBuilder
 from frn_export.graphs.traced import _depend_on_pixels, write_traced
 from frn_export.parity import compare_features
 from torchvision import models
@@ -19,7 +19,7 @@ from frn.cli.main import app
 from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
 from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import check_model
+from frn.inference.onnx_runtime import check_model, open_session, run_session
 from frn.models.model import Model, import_pretrained, save_model
 from frn.ridge.parameters import HeadParameters
 
@@ -104,13 +104,88 @@ def test_an_untrained_head_is_tuned_on_the_validation_split(
     assert found["accuracy"] > 20
 
 
-def test_failed_export_prints_nothing_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
-    class Turned(torch.nn.Module):
+class Small(torch.nn.Module):
+    """A network whose shapes, constants and optional inputs are less regular than those of real ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.tensor([0.5, 1.5, 2.5]))
+        self.same = torch.nn.Parameter(torch.tensor([0.5, 1.5, 2.5]))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        n = images.shape[0]
+        columns = self.bias.expand(n, 3)[:, :, None, None] * self.same.expand(n, 3)[:, :, None, None]
+        twice = torch.cat([images, images]).reshape(2 * n, 3, 64)
+        most, places = twice.reshape(n, 2, 3, 8, 8).topk(1, dim=1)  # two outputs
+        both = (most + places)[:, 0, :, ::2] + torch.zeros(n, 1, 1, 1)  # a constant that grows with n
+        ramp = torch.arange(n, dtype=torch.float32).reshape(n, 1, 1, 1) * 0.0
+        large = torch.nn.functional.interpolate(both, scale_factor=2.0)  # an empty input
+        return large + columns + ramp + self.bias.expand(2 * n, 3)[:n, :, None, None]
+
+
+def small(network: torch.nn.Module) -> onnx.ModelProto:
+    graph = GraphBuilder("t_")
+    maps = write_traced(graph, "photos", network, 8)
+    graph.node("Identity", maps, output="out")
+    return graph.model(
+        {"photos": (FLOAT, ("n", 3, 8, 8))}, {"out": (FLOAT, ("n", 3, 8, 16))}, {}, "small", kind="small"
+    )
+
+
+def test_traced_graph_follows_the_number_of_images() -> None:
+    network = Small()
+    model = small(network)
+    for n in (1, 2, 3, 5):
+        images = torch.rand(n, 3, 8, 8)
+        (found,) = run_session(open_session(model.SerializeToString(), "x"), ["out"], {"photos": images.numpy()})
+        np.testing.assert_allclose(found, network(images).detach().numpy(), rtol=1e-6)
+
+
+def test_traced_graph_has_no_repeated_constants_or_shapes_and_numbers_its_values() -> None:
+    graph = small(Small()).graph
+    kinds = [node.op_type for node in graph.node]
+    assert kinds.count("Shape") == 1
+    fixed = {tensor.name for tensor in graph.initializer}
+    assert all(node.input[1] in fixed for node in graph.node if node.op_type == "Reshape")  # with -1 for the images
+    assert not {"Identity", "Constant"} & set(kinds[:-1])
+    floats = [tensor.raw_data for tensor in graph.initializer if tensor.data_type == FLOAT]
+    assert len(set(floats)) == len(floats)
+    for place, node in enumerate(graph.node):
+        ends = [f"_{number}" if number else "" for number in range(len(node.output))]
+        if node.output[0] != "out":
+            assert list(node.output) == [f"t_v{place}{end}" for end in ends]
+        assert node.name == f"t_{node.op_type}_{place}"
+    assert max(len(node.output) for node in graph.node) == 2
+
+
+def test_dimension_that_is_not_a_multiple_of_the_number_of_images_is_refused() -> None:
+    class OneMore(torch.nn.Module):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
-            return images.mT
+            return images.mean((1, 2, 3))[:, None] + torch.zeros(1).expand(images.shape[0] + 1)
+
+    with pytest.raises(FrnError, match=r"neither is fixed nor grows with the number of images\)$"):
+        write_traced(GraphBuilder("t_"), "images", OneMore(), 8)
+
+
+def test_the_last_line_of_the_tracers_error_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def export(*args: object, **options: object) -> None:
+        assert not torch.backends.mha.get_fastpath_enabled()
+        raise RuntimeError("first\nmiddle\nlast")
+
+    monkeypatch.setattr(torch.onnx, "export", export)
+    with pytest.raises(FrnError) as failed:
+        write_traced(GraphBuilder("t_"), "images", torch.nn.Identity(), 8)
+    assert str(failed.value) == "this backbone cannot be exported as ONNX (last)"
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_failed_export_prints_nothing_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
+    class Spread(torch.nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return torch.diag_embed(images)
 
     with pytest.raises(FrnError, match="cannot be exported as ONNX"):
-        write_traced(GraphBuilder("t_"), "images", Turned(), 32)
+        write_traced(GraphBuilder("t_"), "images", Spread(), 32)
     assert capfd.readouterr().out == ""
 
 

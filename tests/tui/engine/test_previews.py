@@ -2,6 +2,7 @@
 
 import base64
 import os
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.engine.pictures.blocks import encode
+from frn_tui.engine.pictures.decoded_photos import Photo, Photos
 from frn_tui.engine.pictures.encoding import draw_frame
 from frn_tui.engine.pictures.heat import paint, read_map
-from frn_tui.engine.pictures.previews import MAX_PIXELS, fit
+from frn_tui.engine.pictures.previews import fit
 from frn_tui.terminal.modes import CELLS, FRAME, PARTS, Mode
 from frn_tui.terminal.rendered_picture import Box
 from PIL import Image
@@ -218,7 +220,7 @@ def test_kitty_image_respects_its_pixel_limit_and_aspect_ratio(bare: Engine, wid
     assert small["pixels"] == [1600, 400]
     large = bare.done("preview", **arguments, cell=[16, 32])  # the area has 6400 x 1600 pixels
     width, height = large["pixels"]
-    assert width * height == pytest.approx(MAX_PIXELS, rel=0.002)
+    assert width * height == pytest.approx(1_500_000, rel=0.002)
     assert width / height == pytest.approx(4, rel=0.002)
     assert len(zlib.decompress(base64.b64decode(large["data"]))) == 3 * width * height
     sixel = bare.done("preview", **(arguments | {"columns": 100, "rows": 40, "mode": "sixel"}), cell=[10, 20])
@@ -295,3 +297,109 @@ def test_images_are_dithered_to_the_available_colours(bare: Engine, tmp_path: Pa
     assert (found["greys"].std(axis=1) == 0).all()
     assert set(found["256"].ravel().tolist()) <= {0, 95, 135, 175, 215, 255, *range(8, 239, 10)}
     assert np.abs(found["256"].mean(0) - (100, 150, 60)).max() < 8  # dithering keeps the mean colour
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"columns": 1025}, "preview: columns and rows must be whole numbers from 1 to 1024, not (1025, 2)"),
+        ({"rows": 0}, "preview: columns and rows must be whole numbers from 1 to 1024, not (4, 0)"),
+        ({"zoom": 0.99}, "preview: the zoom must be from 1 to 64, not 0.99"),
+        ({"cell": [8, 65]}, "preview: a cell's sides must be from 1 to 64 pixels, not [8, 65]"),
+        ({"mode": "none"}, "preview: unknown drawing mode 'none'"),
+    ],
+)
+def test_refused_preview_names_the_limit_and_the_value(
+    bare: Engine, wide: Path, arguments: Message, reason: str
+) -> None:
+    assert bare.ask("preview", **{"path": str(wide), "columns": 4, "rows": 2, **arguments}).reason == reason
+
+
+WHOLE = (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("size", "zoom", "centre", "shown", "view"),
+    [
+        ((400, 100), 1.0, [0.5, 0.5], (40, 5), (WHOLE, WHOLE)),
+        ((400, 100), 4.0, [0.5, 0.5], (40, 20), ((0.375, 0.625), WHOLE)),
+        ((400, 100), 5.0, [0.3, 0.45], (40, 20), ((0.2, 0.4), (0.05, 0.85))),
+        ((400, 100), 5.0, [0.0, 1.0], (40, 20), ((0.0, 0.2), (0.2, 1.0))),
+        ((1000, 1), 1.0, [0.5, 0.5], (40, 1), (WHOLE, WHOLE)),
+        ((1, 1000), 1.0, [0.5, 0.5], (1, 20), (WHOLE, WHOLE)),
+        ((100, 100), 1.5, [0.5, 0.5], (40, 20), ((1 / 6, 5 / 6), (1 / 6, 5 / 6))),
+        ((800, 50), 1.5, [0.5, 0.5], (40, 2), ((1 / 6, 5 / 6), WHOLE)),
+    ],
+)
+def test_place_of_a_photo_in_forty_columns_and_twenty_rows(
+    size: tuple[int, int],
+    zoom: float,
+    centre: list[float],
+    shown: tuple[int, int],
+    view: tuple[tuple[float, float], tuple[float, float]],
+) -> None:
+    place = fit(size, (40, 20), (1, 2), zoom, centre)
+    assert (place.columns, place.rows) == shown
+    (left, right), (top, bottom) = view
+    assert place.view == pytest.approx((left, top, right, bottom))
+
+
+@pytest.mark.parametrize(
+    ("mode", "cell", "zoom", "longest"),
+    [("half", [1, 2], 1.5, 60), ("octant", [1, 2], 1.0, 80), ("kitty", [7, 5], 1.0, 210), ("ascii", [9, 9], 1.0, 30)],
+)
+def test_photo_is_decoded_as_fine_as_its_area_shows_it(
+    bare: Engine, monkeypatch: pytest.MonkeyPatch, mode: str, cell: list[int], zoom: float, longest: int
+) -> None:
+    asked: list[int] = []
+
+    def get(photos: Photos, name: str, longest: int) -> Photo:
+        asked.append(longest)
+        return Photo(np.zeros((30, 40, 3), np.uint8), (40, 30))
+
+    monkeypatch.setattr(Photos, "get", get)
+    bare.done("preview", path="x", columns=30, rows=20, mode=mode, cell=cell, zoom=zoom)
+    assert asked == [longest]
+
+
+def test_sixel_rows_are_cut_at_the_width_of_a_cell_and_use_the_given_colours(bare: Engine, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (18, 959, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(path := tmp_path / "x.png")
+    arguments: Message = {"path": str(path), "columns": 137, "rows": 2, "mode": "sixel", "cell": [7, 9]}
+    for colours in (16, 57):
+        rows = bare.done("preview", **arguments, colours=colours)["data"].split("\n")
+        assert [row.count("\t") for row in rows] == [0, 0]  # 959 pixels are one piece
+        assert len({colour for row in rows for colour in re.findall("#[0-9]+;", row)}) == colours
+
+
+def test_only_an_image_of_the_networks_size_is_seen_whole(bare: Engine, tmp_path: Path) -> None:
+    """Until a model is open, the size is 84."""
+    seen = []
+    for side in (84, 85):
+        Image.new("RGB", (side, side)).save(path := tmp_path / f"{side}.png")
+        seen.append(bare.done("preview", path=str(path), columns=4, rows=2)["seen"])
+    assert seen[0] == [0.0, 0.0, 1.0, 1.0]
+    assert 0.03 < seen[1][0] < 0.05
+
+
+def test_frame_is_drawn_only_in_pixels_and_a_palette_limits_only_characters(bare: Engine, wide: Path) -> None:
+    def drawn(mode: str, **options: Any) -> Any:
+        answer = bare.done("preview", path=str(wide), columns=40, rows=20, mode=mode, cell=[4, 8], **options)
+        return answer["data"] or answer["cells"]
+
+    assert drawn("half", framed=True) == drawn("half")
+    assert drawn("half", palette="greys") != drawn("half")
+    assert drawn("kitty", palette="greys") == drawn("kitty")
+    framed = np.frombuffer(zlib.decompress(base64.b64decode(drawn("kitty", framed=True))), np.uint8).reshape(-1, 3)
+    assert (framed == FRAME).all(1).sum() == 36**2 - 32**2  # the network sees a square
+    plain = np.frombuffer(zlib.decompress(base64.b64decode(drawn("kitty"))), np.uint8).reshape(-1, 3)
+    assert not (plain == FRAME).all(1).any()
+
+
+def test_map_is_drawn_only_if_it_is_there_and_wanted(bare: Engine, wide: Path) -> None:
+    looks = [
+        cells(bare.done("preview", path=str(wide), columns=40, rows=20, look=look, heat=heat)).tolist()
+        for look, heat in (("photo", None), ("photo", HEAT), ("map", None), ("blend", HEAT), ("map", HEAT))
+    ]
+    assert looks[0] == looks[1] == looks[2]
+    assert looks[3] not in (looks[0], looks[4])

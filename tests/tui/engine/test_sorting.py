@@ -438,3 +438,31 @@ def test_a_photo_at_neither_path_after_a_kill_is_reported(tmp_path: Path) -> Non
     places, gone = MoveJournal(str(journal.path)).settle()
     assert (places, [path for path, _ in gone]) == ({}, [str(source)])
     assert f"is missing, and so is {target}" in gone[0][1]
+
+
+def test_undo_that_was_done_already_succeeds_but_a_copy_in_the_way_is_reported(bare: Engine, tmp_path: Path) -> None:
+    photo, place = tmp_path / "x.jpg", tmp_path / "out" / "jay" / "x.jpg"
+    photo.write_text("1")
+    done = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
+    undo = {"journal": done["journal"], "photos": [[str(photo), str(place), False]], "back": True}
+    photo.write_text("1")  # somebody copied it back
+    assert bare.done("move", **undo)["failed"] == [[str(place), f"was not moved: {photo} already exists"]]
+    assert photo.read_text() == place.read_text() == "1"
+    photo.unlink()
+    for _ in range(2):
+        assert bare.done("move", **undo)["places"] == {str(place): str(photo)}
+        assert (photo.exists(), place.exists()) == (True, False)
+    photo.unlink()
+    assert [path for path, _ in bare.done("move", **undo)["failed"]] == [str(place)]  # the photo is gone
+
+
+def test_redo_removes_a_twin_again(bare: Engine, tmp_path: Path) -> None:
+    photo, twin = tmp_path / "x.jpg", tmp_path / "out" / "jay" / "x.jpg"
+    twin.parent.mkdir(parents=True)
+    for path in (photo, twin):
+        path.write_text("1")
+    done = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
+    photos = [[str(photo), str(twin), True]]
+    for back in (True, True, False, False):
+        assert bare.done("move", journal=done["journal"], photos=photos, back=back)["failed"] == []
+        assert (photo.exists(), twin.exists()) == (back, True)

@@ -28,7 +28,7 @@ class Server:
             try:
                 self.receive(decode(line))
             except ValueError as error:
-                print(f"ignored: {error}", file=sys.stderr, flush=True)
+                print(f"ignored: {error}", file=sys.stderr)
         for queue in self._queues.values():
             queue.close(EXIT_TIMEOUT)
 

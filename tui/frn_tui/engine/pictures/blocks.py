@@ -47,7 +47,7 @@ def _palette(palette: Palette) -> Image.Image:
         colours = [(level,) * 3 for level in (0, 128, 192, 255)]
     else:
         cube = (0, 95, 135, 175, 215, 255)
-        colours = [*itertools.product(cube, cube, cube), *((level,) * 3 for level in range(8, 239, 10))]
+        colours = [*itertools.product(cube, cube, cube), *((level,) * 3 for level in range(8, 248, 10))]
     image = Image.new("P", (1, 1))
     image.putpalette(list(itertools.chain(*colours)))
     return image

@@ -3,7 +3,7 @@
 import base64
 import zlib
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from itertools import compress
 
 import numpy as np
@@ -42,13 +42,13 @@ def sixel_rows(pixels: Pixels, rows: int, cell_width: int, colours: int) -> Iter
     few = max(height * width // PIXELS_OF_A_COLOUR, FEWEST)
     rendered = Image.fromarray(pixels).quantize(min(colours, few), Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     palette = np.array(rendered.getpalette() or [], dtype=np.int64).reshape(-1, 3)
-    shares = (palette * 100 + 127) // 255
+    shares = np.rint(palette / 2.55)
     defined = [b"#%d;2;%d;%d;%d" % (place, *share) for place, share in enumerate(shares.tolist())]
     high, wide = height // rows, cell_width * cells_of_piece(cell_width)
-    at_once = max(AT_ONCE // (high * min(wide, width)), 1) * high
+    at_once = max(AT_ONCE // (high * min(wide, width)), 1)  # rows of cells
     numbers = np.asarray(rendered)
-    for top in range(0, height, at_once):
-        part = numbers[top : top + at_once]
+    for top in range(0, height, at_once * high):
+        part = numbers[top : top + at_once * high]
         pieces = [_rendered(part[:, first : first + wide], high, defined) for first in range(0, width, wide)]
         yield from map(list, zip(*pieces, strict=True))
 
@@ -101,7 +101,7 @@ def _colours() -> NDArray[np.uint8]:
     return _as_bytes([b"#%d" % number for number in range(256)], LEAD - 1)
 
 
-@lru_cache(64)
+@cache
 def _gaps(width: int) -> NDArray[np.uint8]:
     """Return gaps by length; longer ones are written as the number and the character."""
     return _as_bytes([b"?" * n if n < SHORTEST_RUN else b"!%d?" % n for n in range(width)], GAP)

@@ -62,6 +62,6 @@ def _weights(places: Floats, cells: int, *, smooth: bool) -> Floats:
     With `smooth`, weights blend between the centres of two cells, and at a centre its cell has all the weight.
     """
     inside = (places >= 0) & (places < 1)
-    at = np.clip(places * cells - 0.5, 0, cells - 1) if smooth else np.clip(np.floor(places * cells), 0, cells - 1)
+    at = np.clip(places * cells - 0.5 if smooth else np.floor(places * cells), 0, cells - 1)
     distance = np.clip(np.abs(at[:, None] - np.arange(cells)), 0, 1)
     return inside[:, None] * (1 - distance * distance * (3 - 2 * distance))

@@ -24,7 +24,7 @@ MAX_CELLS = 1024
 MAX_ZOOM = 64
 MAX_CELL = 64
 """Largest side of a cell in pixels."""
-MAX_PIXELS = 1_500_000
+MAX_PIXELS = 1.5e6
 """Pixel limit of an image for Kitty, which enlarges coarser ones."""
 NO_MODEL = EvaluationTransform(size=84)
 
@@ -60,8 +60,9 @@ class Previews:
         job.check()
         place = fit(photo.size, room, request.cell, request.zoom, request.centre)
         width, height = place.columns * across, place.rows * down
-        if request.mode == "kitty" and width * height > MAX_PIXELS:
-            width, height = (round(side * sqrt(MAX_PIXELS / width / height)) for side in (width, height))
+        if request.mode == "kitty":
+            scale = min(sqrt(MAX_PIXELS / width / height), 1.0)
+            width, height = round(width * scale), round(height * scale)
         pixels = _cut(photo.pixels, place.view, width, height)
         seen = self._seen(photo.size)
         box = _within(seen, place.view)
@@ -111,7 +112,7 @@ def fit(size: tuple[int, int], room: tuple[int, int], cell: Sequence[int], zoom:
     for length, side, cells, middle in zip(size, cell, room, centre, strict=True):
         whole = min(max(round(length * scale / side), 1), cells) * zoom
         shown.append(min(cells, round(whole)))
-        part = shown[-1] / whole if whole > cells else 1.0
+        part = min(cells / whole, 1.0)
         first = min(max(middle - part / 2, 0.0), 1 - part)
         view.append((first, first + part))
     (left, right), (top, bottom) = view

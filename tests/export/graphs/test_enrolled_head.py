@@ -1,0 +1,57 @@
+"""Classes enrolled with a head other than FRN's, as nodes of a classifier."""
+
+import numpy as np
+import pytest
+from frn_export.graphs.batch import batch_graph
+from frn_export.graphs.builder import FLOAT, GraphBuilder, Shape
+from frn_export.graphs.classifier import classifier_graph
+from frn_export.graphs.enrolled_head import HeadClasses, classifier_with, enrolled
+
+from frn.errors import FrnError
+from frn.inference.any_head import OtherHeadClassifier
+from frn.inference.classifier import Classifier
+from frn.inference.onnx_runtime import open_session, run_session
+from tests.export.graphs.test_listings import RULE, compare, conv4
+
+
+def other_head() -> HeadClasses:
+    """Return three classes of one and two photos with a small head, as `traced_head_graph` would write it."""
+    graph = GraphBuilder("n_")
+    centres = graph.node("ReduceMean", "support", graph.ints(1, 2), keepdims=0)  # way, d
+    query = graph.node("Clip", graph.node("ReduceMean", "query", graph.ints(1), keepdims=0), "", graph.constant(1e9))
+    logits = graph.node("MatMul", query, graph.node("Transpose", centres, perm=[1, 0]))
+    graph.node("Add", logits, graph.constant(0.5), output="logits")
+    r, d = conv4().shape
+    inputs: dict[str, tuple[int, Shape]] = {"support": (FLOAT, ("way", "shot", r, d)), "query": (FLOAT, ("q", r, d))}
+    model = graph.model(inputs, {"logits": (FLOAT, ("q", "way"))}, {}, "head", kind="frn-traced-head")
+    maps = {str(i): np.random.default_rng(i).random((1 + i % 2, r, d)).astype(np.float32) for i in range(3)}
+    return HeadClasses(model.SerializeToString(), maps)
+
+
+def test_graphs_with_another_head_equal_their_listings() -> None:
+    compare("classifier-other-head", classifier_graph(conv4().data, other_head(), rule=RULE))
+    compare("batch-other-head", batch_graph(conv4(), other_head(), rule=RULE, gamma=7.0))
+
+
+def test_logits_are_products_with_the_mean_of_each_class() -> None:
+    extractor, classes = conv4(), other_head()
+    images = np.random.default_rng(0).random((4, 3, 32, 32), np.float32)
+    graph = batch_graph(extractor, classes, rule=RULE, gamma=7.0).SerializeToString()
+    session = open_session(graph, "batch", device="cpu")
+    label, errors = run_session(session, ["label", "class_error"], {"images": images})
+    maps = extractor.session.run({"images": images})
+    logits = maps.mean(1) @ np.stack([pool.mean((0, 1)) for pool in classes.pools.values()]).T + 0.5
+    expected = np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1)) + logits.max(1) - logits.T
+    np.testing.assert_allclose(errors, expected.T, rtol=1e-3, atol=1e-3)
+    assert label.tolist() == [str(best) for best in logits.argmax(1)]
+
+
+def test_classes_of_a_head_that_runs_in_torch_are_refused() -> None:
+    extractor, head = conv4(), other_head()
+    exported = classifier_with(extractor, head.head)
+    exported.pools = dict(head.pools)
+    assert enrolled(exported) == head
+    plain = Classifier(extractor)
+    assert enrolled(plain) is plain.classes
+    with pytest.raises(FrnError, match="runs its head in torch; export it with `frn export` first"):
+        enrolled(OtherHeadClassifier(extractor, lambda support, query: query[:, 0]))

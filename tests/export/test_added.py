@@ -1,0 +1,186 @@
+"""Adding models: default names, notes and reasons for refusal."""
+
+import hashlib
+import json
+import time
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from frn_export import added
+from frn_export.added import add_file, add_model, milliseconds
+from frn_export.graphs.backbone import features_graph
+
+from frn.errors import FrnError
+from frn.images.transforms import EvaluationTransform
+from frn.inference.extractor import Extractor
+from frn.models.catalogue import Network
+from frn.models.header import ModelConfig
+from frn.models.model import Model, load_model, save_model
+
+KNOWN = Network(backbone="timm:known.v1", about="a network", size=48, licence="MIT")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FRN_MODELS", str(tmp_path / "models"))
+    monkeypatch.setattr(added, "milliseconds", lambda extractor: 1.2543)
+    monkeypatch.setattr(time, "strftime", lambda form: f"today, as {form}")
+    return tmp_path / "models"
+
+
+@cache
+def small() -> Model:
+    return Model(
+        ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=16))
+    ).eval()
+
+
+@pytest.mark.parametrize(("given", "name"), [(None, "mine"), ("other", "other")])
+def test_file_is_added_under_its_own_name_by_default(
+    folder: Path, tmp_path: Path, given: str | None, name: str
+) -> None:
+    save_model(small(), tmp_path / "mine.safetensors")
+    found, files = add_file(str(tmp_path / "mine.safetensors"), name=given)
+    assert (found, files.extractor) == (name, folder / name / "features.onnx")
+    assert files.extractor is not None
+    assert Extractor.open(files.extractor).shape == (4, 64)
+    assert load_model(folder / name / "model.safetensors").d == 64
+    assert (folder / name / "notes.json").read_text() == (
+        '{\n  "backbone": "conv4",\n  "about": "mine.safetensors",\n'
+        '  "milliseconds": 1.3,\n  "added": "today, as %Y-%m-%d"\n}\n'
+    )
+
+
+@cache
+def graph() -> onnx.ModelProto:
+    return features_graph(small())
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> list[dict[str, Any]]:
+    """Record what would be imported; the catalogue has one network."""
+    found: list[dict[str, Any]] = []
+
+    def imported(backbone: str, file: Path, **options: Any) -> Model:
+        found.append({"backbone": backbone, "file": file, **options})
+        return small()
+
+    agrees = SimpleNamespace(require=lambda: None)
+    monkeypatch.setattr(added, "compare_features", lambda model, graph: agrees)
+    monkeypatch.setattr(added, "features_graph", lambda model: graph())
+    monkeypatch.setattr(added, "catalogue", lambda: {"known": KNOWN})
+
+    def find_weights(backbone: str, file: Path | None, *, download: bool, progress: object) -> Path:
+        assert download
+        return file or tmp_path / "cached.bin"
+
+    monkeypatch.setattr(added, "find_weights", find_weights)
+    monkeypatch.setattr(added, "import_pretrained", imported)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("wanted", "options", "name", "size"),
+    [
+        ("known", {}, "known", 48),
+        ("known", {"size": 64}, "known", 64),
+        ("timm:tiny.a1_in1k", {}, "tiny", None),
+        ("torchvision:resnet18", {"name": "mine"}, "mine", None),
+    ],
+)
+def test_backbone_is_added_under_its_name_up_to_the_first_dot(
+    asked: list[dict[str, Any]], folder: Path, wanted: str, options: dict[str, Any], name: str, size: int | None
+) -> None:
+    assert add_model(wanted, **options)[0] == name
+    backbone = KNOWN.backbone if wanted == "known" else wanted
+    assert (asked[0]["backbone"], asked[0]["size"], asked[0]["method"]) == (backbone, size, "frn")
+    notes = json.loads((folder / name / "notes.json").read_text())
+    assert (notes["backbone"], notes["about"]) == (backbone, "a network" if wanted == "known" else wanted)
+    assert notes["weights"] == "cached.bin"
+
+
+def test_unknown_network_names_the_choices(asked: list[dict[str, Any]]) -> None:
+    with pytest.raises(FrnError) as refused:
+        add_model("unknown")
+    assert str(refused.value) == "unknown: unknown. Choose known, torchvision:NAME or timm:NAME."
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_damaged_download_is_to_be_deleted_but_not_a_given_file(
+    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_given: bool
+) -> None:
+    def damaged(*_: Any, **__: Any) -> Model:
+        raise FrnError("x.bin: damaged")
+
+    monkeypatch.setattr(added, "import_pretrained", damaged)
+    with pytest.raises(FrnError) as refused:
+        add_model("known", weights=tmp_path / "x.bin" if is_given else None)
+    hint = f". Delete {tmp_path / 'cached.bin'} and add the backbone again to fetch it."
+    assert str(refused.value) == "x.bin: damaged" + ("" if is_given else hint)
+
+
+def test_file_other_than_the_catalogues_is_refused(
+    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "x.bin").write_bytes(b"right")
+    digest = hashlib.sha256(b"right").hexdigest()
+    known = Network(backbone="timm:known", about="a network", sha256=digest)
+    monkeypatch.setattr(added, "catalogue", lambda: {"known": known})
+    assert add_model("known", weights=tmp_path / "x.bin")[0] == "known"
+    (tmp_path / "x.bin").write_bytes(b"wrong")
+    with pytest.raises(FrnError) as refused:
+        add_model("known", name="again", weights=tmp_path / "x.bin")
+    expected = f"{tmp_path / 'x.bin'}: is not the weights file for known (expected SHA-256 {digest[:12]}…)"
+    assert str(refused.value) == expected
+
+
+def test_weights_in_a_package_are_used_unless_a_file_is_given(
+    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    packaged = Network(backbone="timm:known", about="a network", package="weights")
+    monkeypatch.setattr(added, "catalogue", lambda: {"known": packaged})
+    monkeypatch.setattr(added, "packaged_weights", lambda package: tmp_path / f"{package}.bin")
+    add_model("known", name="a")
+    add_model("known", name="b", weights=tmp_path / "own.bin")
+    assert [each["file"].name for each in asked] == ["weights.bin", "own.bin"]
+
+
+def test_taken_name_is_refused_before_anything_is_downloaded(
+    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    add_model("known")
+    monkeypatch.setattr(added, "find_weights", pytest.fail)
+    with pytest.raises(FrnError, match="known"):
+        add_model("known")
+    assert len(asked) == 1
+
+
+def test_export_that_differs_from_the_model_is_not_added(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.cache_clear()
+    save_model(small(), tmp_path / "mine.safetensors")
+    small.cache_clear()
+    other = features_graph(small())
+    monkeypatch.setattr(added, "features_graph", lambda model: other)
+    with pytest.raises(FrnError, match="differs from the original"):
+        add_file(str(tmp_path / "mine.safetensors"))
+    assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_time_per_image_is_the_median_of_five_runs_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, runs = [0.0], iter([9.0, 0.004, 0.001, 0.005, 0.002, 0.003])
+
+    def feature_maps(pixels: np.ndarray) -> None:
+        assert pixels.shape == (1, 40, 40, 3)
+        clock[0] += next(runs)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    extractor: Any = SimpleNamespace(transform=EvaluationTransform(size=40), feature_maps=feature_maps)
+    assert milliseconds(extractor) == pytest.approx(3.0)
+    assert next(runs, None) is None

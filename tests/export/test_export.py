@@ -1,0 +1,137 @@
+"""Defaults of an export, and the arithmetic of its checks."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from frn_export import export
+from frn_export.export import ExportOptions, _batch, _compare_preprocess
+from frn_export.graphs.classifier import preprocess_graph
+
+from frn.errors import FrnError
+from frn.images.transforms import EvaluationTransform
+from frn.inference.onnx_runtime import run_session
+
+
+def test_an_export_is_plain_float32_by_default() -> None:
+    options = ExportOptions()
+    assert (options.precision, options.format, options.tta, options.max_drop) == ("fp32", "onnx", "none", 1.0)
+    assert not options.weights
+    assert not options.replace
+    assert (options.calibrate, options.threshold) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"precision": "int8"}, "--precision int8 needs --calibrate FOLDER"),
+        ({"calibrate": Path("x")}, "--calibrate is for --precision int8; fp32 needs no images. Remove it."),
+        ({"precision": "fp16", "calibrate": Path("x")}, "fp16 needs no images"),
+    ],
+)
+def test_only_int8_is_calibrated(options: dict[str, Any], reason: str) -> None:
+    ExportOptions(precision="int8", calibrate=Path("x"))
+    with pytest.raises(FrnError, match=reason):
+        ExportOptions(**options)
+
+
+@pytest.mark.parametrize("resize", [None, 20])
+def test_preprocessing_may_be_off_by_one_grey_level_of_255(monkeypatch: pytest.MonkeyPatch, resize: int | None) -> None:
+    transform = EvaluationTransform(size=16, resize=resize)
+    graph = preprocess_graph(transform).SerializeToString()
+    exact = _compare_preprocess(transform, graph)
+    assert exact.require().share < 1.0001 / 255
+    assert exact.allowed == pytest.approx(1.001 / 255, rel=1e-6)
+    shapes = []
+
+    def white(session: object, names: object, inputs: dict[str, Any]) -> list[Any]:
+        shapes.append(inputs["image"].shape)
+        return [np.full((1, 3, 16, 16), 1.0, np.float32)]
+
+    monkeypatch.setattr(export, "run_session", white)
+    assert 0.9 < _compare_preprocess(transform, graph).share <= 1
+    assert len({height > width for height, width, _ in shapes}) == 2  # upright and wide
+
+
+def test_difference_of_a_batch_is_a_share_of_a_photos_energy(monkeypatch: pytest.MonkeyPatch, moths: Path) -> None:
+    from frn.estimator.loading import load_classifier
+
+    classifier, _ = load_classifier(moths / "test", "conv4", "cpu")
+    exact = _batch(classifier, 2e-3)[1]
+    assert exact.share < 1e-5
+    assert (exact.what, exact.allowed) == ("classifier-batch.onnx", 2e-3)
+    photos = [entry.supports[0].path for entry in classifier.state.classes]
+    least = min(classifier.energy(outcome.maps[None])[0] for _, outcome in classifier.extractor.read(photos))  # type: ignore[union-attr]
+
+    def shifted(*words: Any) -> list[Any]:
+        (errors,) = run_session(*words)
+        return [errors + 1e-3]
+
+    monkeypatch.setattr(export, "run_session", shifted)
+    assert _batch(classifier, 1.0)[1].share == pytest.approx(1e-3 / least, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("is_ours", "replace", "refused"),
+    [
+        (True, False, ["features.onnx", "model.safetensors"]),
+        (False, False, ["features.onnx", "model.safetensors", "features.ort"]),
+        (False, True, []),
+    ],
+)
+def test_files_without_a_mark_belong_to_the_readme(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_ours: bool, replace: bool, refused: list[str]
+) -> None:
+    found: list[str] = []
+
+    def require(path: Path, *, replace: bool) -> None:
+        if not replace:
+            found.append(path.name)
+
+    monkeypatch.setattr(export, "is_ours", lambda path: is_ours and path == tmp_path / "README.md")
+    monkeypatch.setattr(export, "require_writable", require)
+    names = ["features.onnx", "model.safetensors", "features.ort"]
+    export._require_writable(tmp_path, names, SimpleNamespace(replace=replace))  # type: ignore[arg-type]
+    assert found == refused
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "classes"),
+    [
+        ("features.onnx", ExportOptions(), None),
+        ("README.md", ExportOptions(), None),
+        ("classifier-batch.onnx", ExportOptions(), {"jay": [Path("x")]}),
+        ("model.safetensors", ExportOptions(weights=True), None),
+    ],
+)
+def test_file_that_would_be_overwritten_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, options: ExportOptions, classes: Any
+) -> None:
+    (tmp_path / name).write_text("mine")
+    monkeypatch.setattr(export, "features_graph", pytest.fail)
+    with pytest.raises(FrnError, match=f"{name}: already exists, and frn did not write it"):
+        export.export_model(None, tmp_path, options, classes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "classes"), [("classifier.onnx", None), ("model.safetensors", None)])
+def test_file_that_would_not_be_written_is_no_obstacle(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, classes: Any
+) -> None:
+    (tmp_path / name).write_text("mine")
+
+    def begun(model: object) -> None:
+        raise FrnError("begun")
+
+    monkeypatch.setattr(export, "features_graph", begun)
+    with pytest.raises(FrnError, match="begun"):
+        export.export_model(None, tmp_path, ExportOptions(), classes)  # type: ignore[arg-type]
+
+
+def test_class_name_that_is_not_text_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(export, "features_graph", pytest.fail)
+    with pytest.raises(FrnError, match="is not valid text"):
+        export.export_model(None, tmp_path, ExportOptions(), {"\udcff": [Path("x")]})  # type: ignore[arg-type]

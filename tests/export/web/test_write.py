@@ -1,0 +1,117 @@
+"""The checks and the description of a page."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from frn_export.web import write
+from frn_export.web.runtime import Runtime
+from frn_export.web.write import require_writable_page, write_page
+
+from frn.errors import FrnError
+from frn.estimator.loading import load_classifier, load_extractor
+from frn.inference.classifier import Classifier
+from frn.inference.onnx_runtime import run_session
+from frn.models.zoo import assets_folder
+
+RUNTIME = Runtime("1.30.0", b"export {};", b"\0asm")
+
+
+@pytest.fixture(scope="module")
+def classifier() -> Classifier:
+    return load_classifier(assets_folder() / "samples" / "moths", "conv4", "cpu")[0]
+
+
+def test_page_states_its_model_its_crop_and_its_rule(classifier: Classifier, tmp_path: Path) -> None:
+    write_page(classifier, tmp_path / "page", RUNTIME, replace=False)
+    told = json.loads((tmp_path / "page" / "page.json").read_text())
+    assert told["channels"] == 64
+    assert told["crop"] == {"size": 32, "length": 35, "square": False, "own": True}
+    assert told["rule"] == {"least": classifier.rule.least, "weight": classifier.rule.weight}
+    assert told["gamma"] == classifier.head.gamma
+    assert re.search('"[0-9a-f]{16}"', (tmp_path / "page" / "sw.js").read_text())
+    empty = Classifier(load_extractor("conv4", "cpu"))
+    write_page(empty, tmp_path / "empty", RUNTIME, replace=False)
+    told = json.loads((tmp_path / "empty" / "page.json").read_text())
+    assert (told["rule"], told["classes"]) == ({"least": 0.0, "weight": 0.0}, [])
+
+
+def test_class_names_are_written_as_text(classifier: Classifier, tmp_path: Path) -> None:
+    photos = sorted((assets_folder() / "samples" / "moths").glob("*/*"))
+    named = Classifier(classifier.extractor)
+    named.enroll({"Möwe": photos[:1], "jay": photos[-1:]})
+    write_page(named, tmp_path, RUNTIME, replace=False)
+    assert '"Möwe"' in (tmp_path / "page.json").read_text(encoding="utf-8")
+
+
+def test_difference_of_a_page_is_a_share_of_a_photos_energy(
+    classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs = write._graphs(classifier)
+    exact = write._compare(classifier, graphs).share
+    assert exact < 1e-3
+
+    def shifted(session: Any, names: list[str], inputs: dict[str, Any]) -> list[Any]:
+        return [each + (1.0 if names == ["class_error"] else 0.0) for each in run_session(session, names, inputs)]
+
+    photos = [entry.supports[0].path for entry in classifier.state.classes[:5]]
+    read = [outcome.maps[None] for _, outcome in classifier.extractor.read(photos)]  # type: ignore[union-attr]
+    monkeypatch.setattr(write, "run_session", shifted)
+    least = min(float(classifier.energy(maps)[0]) for maps in read)
+    assert write._compare(classifier, graphs).share == pytest.approx(1 / least, rel=0.05)
+
+
+def test_graphs_that_differ_write_nothing(
+    classifier: Classifier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(write, "CLASSIFIER_TOLERANCE", 0.0)
+    with pytest.raises(FrnError, match="page differs from the original"):
+        write_page(classifier, tmp_path, RUNTIME, replace=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_our_own_page_or_replace_allows_overwriting(tmp_path: Path) -> None:
+    index, other = tmp_path / "index.html", tmp_path / "head.onnx"
+    index.write_text("my page")
+    with pytest.raises(FrnError, match="frn did not write it"):
+        require_writable_page(tmp_path)
+    require_writable_page(tmp_path, replace=True)
+    index.write_text("<!-- frn export --web -->")
+    other.write_text("my head")
+    require_writable_page(tmp_path, ["head.onnx"])
+    index.unlink()
+    with pytest.raises(FrnError, match="frn did not write it"):
+        require_writable_page(tmp_path, ["head.onnx"])
+    (tmp_path / "file").touch()
+    require_writable_page(tmp_path / "new")
+
+
+def test_page_is_refused_before_its_graphs_are_built(
+    classifier: Classifier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(write, "_graphs", pytest.fail)
+    (tmp_path / "page.js").write_text("mine")
+    with pytest.raises(FrnError, match="frn did not write it"):
+        write_page(classifier, tmp_path, RUNTIME, replace=False)
+    named = Classifier(classifier.extractor)
+    named.enroll({"\udcff": sorted((assets_folder() / "samples" / "moths").glob("*/*"))[:1]})
+    with pytest.raises(FrnError, match="is not valid text"):
+        write_page(named, tmp_path / "new", RUNTIME, replace=False)
+
+
+def test_classes_of_an_earlier_page_are_removed_but_nothing_else(classifier: Classifier, tmp_path: Path) -> None:
+    write_page(classifier, tmp_path, RUNTIME, replace=False)
+    (tmp_path / "notes.txt").write_text("mine")
+    write_page(Classifier(load_extractor("conv4", "cpu")), tmp_path, RUNTIME, replace=False)
+    there = {path.name for path in tmp_path.iterdir()}
+    assert not there & {"scores.onnx", "supports.bin"}
+    assert {"notes.txt", "head.onnx", "runtime"} <= there
+
+
+def test_graph_that_frn_did_not_write_is_not_overwritten(classifier: Classifier, tmp_path: Path) -> None:
+    (tmp_path / "scores.onnx").write_text("mine")
+    with pytest.raises(FrnError, match=r"scores\.onnx: already exists, and frn did not write it"):
+        write_page(classifier, tmp_path, RUNTIME, replace=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["scores.onnx"]

@@ -1,0 +1,135 @@
+"""Numbers of enrolled classes, computed by hand or by the library."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from frn_tui.engine.classes.enrolled_classes import (
+    ClassRecord,
+    EnrolledClasses,
+    _familiarity,
+    _ranks,
+    _rivals,
+    enroll_class,
+)
+
+from frn.inference.classifier import Classifier
+from frn.inference.extractor import Extractor
+from frn.inference.session import ClassEntry, Support
+from frn.inference.unknown import NEVER
+from frn.models.zoo import shipped_extractors
+from frn.ridge.enrolment import EnrolledClass, energy, enroll
+from frn.ridge.parameters import HeadParameters
+from tests.tui.engine.conftest import Engine
+
+HEAD = HeadParameters(0.3, 0.2, 5.0)
+
+
+def test_single_example_is_not_explained_by_the_rest_of_its_class() -> None:
+    maps = np.array([[[3.0, 4.0], [1.0, 2.0]]], np.float32)
+    record = enroll_class(maps, HEAD)
+    assert record.own_errors.tolist() == [[25.0, 5.0]]
+    assert record.left_out_shares.tolist() == []
+
+
+def test_two_examples_explain_each_other() -> None:
+    maps = np.random.default_rng(0).random((2, 3, 5)).astype(np.float32)
+    record = enroll_class(maps, HEAD)
+    for one, other in ((0, 1), (1, 0)):
+        errors = enroll_error(maps[other][None], maps[one])
+        np.testing.assert_allclose(record.own_errors[one], errors, rtol=1e-4)
+        share = 1 - errors.mean() / float(energy(maps[one][None])[0])
+        assert record.left_out_shares[one] == pytest.approx(share, rel=1e-4)
+
+
+def enroll_error(support: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """Return the error of each location, (r,)."""
+    one = enroll(support, HEAD)
+    return np.square(query).sum(1) - (np.square(query @ one.rows.T) * one.signs).sum(1)
+
+
+MEMBER: Any = SimpleNamespace(
+    own_errors=np.array([[1.0, 3.0], [2.0, 2.0], [4.0, 4.0]]), left_out_shares=np.array([0.4, 0.6, 0.5])
+)
+ERRORS = np.array([[0.1, 1.0, 2.0, 1.5], [0.1, 2.0, 5.0, 5.0], [0.1, 1.0, 1.0, np.nan]])
+
+
+def test_rank_counts_the_classes_that_are_strictly_better_than_the_own() -> None:
+    """Own errors are 2, 2 and 4; those of the third example are not all known yet."""
+    ranks = _ranks(("a", "b", "c"), ERRORS, 0, MEMBER)
+    assert ranks == {"a": 2, "b": 0}
+    assert _ranks(("a",), ERRORS[:1], 0, MEMBER) == {}
+    two: Any = SimpleNamespace(own_errors=MEMBER.own_errors[:2])
+    assert _ranks(("a", "b"), ERRORS[:2], 0, two) == ranks
+    assert ERRORS[0, 0] == 0.1
+
+
+def test_rival_is_the_best_other_class_with_the_share_by_which_it_explains_more() -> None:
+    rivals = _rivals(("a", "b", "c"), ERRORS, 0, MEMBER, {"a": 2, "b": 0}, [7, 8, 9, 10])
+    assert list(rivals) == ["a"]
+    assert rivals["a"] == pytest.approx((8, (1 - 1 / 2) * 0.6))
+
+
+def test_familiarity_needs_classes_and_photos() -> None:
+    maps = np.ones((1, 2, 3), np.float32)
+    one = enroll(maps, HEAD)
+    assert _familiarity([], [maps[0]]).shape == _familiarity([one], []).shape == (0,)
+    assert _familiarity([one], [maps[0], maps[0]]).shape == (2,)
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 3, 2, 1), (1, 1, 1, 1, 1), (2, 2, 2, 2, 2)])
+def test_calibration_equals_that_of_the_library_for_any_sizes(
+    engine: Engine, members: dict[str, list[Path]], sizes: tuple[int, ...]
+) -> None:
+    few = {name: paths[:size] for (name, paths), size in zip(members.items(), sizes, strict=True)}
+    library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
+    library.enroll(few)
+    done = engine.done("classes", state=engine.state(few))
+    assert done["calibrated"] == pytest.approx(library.threshold)
+    assert [len(report["explained"]) for report in done["reports"]] == [size if size > 1 else 0 for size in sizes]
+    assert (done["unranked"], done["missing"], done["threshold"]) == (0, [], done["calibrated"])
+
+
+def test_answer_about_missing_maps_has_no_other_content(engine: Engine) -> None:
+    support = {"path": "/x", "key": "f" * 32, "size": 1, "mtime_ns": 1}
+    done = engine.done("classes", state={"classes": [{"id": 1, "name": "x", "supports": [support]}]})
+    assert done == {
+        "reports": [], "threshold": 0.0, "calibrated": 0.0, "expected": "", "missing": ["f" * 32], "unranked": 0
+    }  # fmt: skip
+
+
+def test_classes_without_examples_are_reported_last_and_empty(engine: Engine, members: dict[str, list[Path]]) -> None:
+    few = {"none": [], **{name: paths[:1] for name, paths in list(members.items())[:2]}}
+    done = engine.done("classes", state=engine.state(few))
+    assert [report["id"] for report in done["reports"]] == [2, 3, 1]
+    assert done["reports"][-1] == {"id": 1, "explained": {}, "rank": {}, "rival": {}, "near": {}}
+    assert engine.done("classes", state=engine.state({"none": []}))["expected"] == ""
+
+
+def entry(number: int, *keys: str) -> ClassEntry:
+    return ClassEntry(number, str(number), tuple(Support(Path(key), key, 1, 1) for key in keys))
+
+
+@pytest.mark.parametrize(("more", "kept"), [(0, ["a", "b", "c"]), (1, ["b", "c"])])
+def test_96_mib_of_unused_classes_are_kept_for_undo(more: int, kept: list[str]) -> None:
+    models: Any = SimpleNamespace()
+    classes = EnrolledClasses(models, models)
+    halves = {"a": 48 << 20, "b": (48 << 20) + more, "c": 4}
+    records: dict[tuple[str, ...], ClassRecord] = {}
+    for key, size in halves.items():
+        rows = np.broadcast_to(np.uint8(0), (size, 1))  # as many bytes, without memory
+        records[key,] = ClassRecord(EnrolledClass(rows, np.ones(1), np.zeros(1)), np.zeros((1, 1)), np.zeros(0))  # type: ignore[arg-type]
+    small = ClassRecord(enroll(np.ones((1, 2, 3)), HEAD), np.zeros((1, 2)), np.zeros(0))
+    records["c",] = small
+    classes._members = dict(records)
+    classes._use((entry(1, "c"),), [small], HEAD, NEVER)
+    assert [key for (key,) in classes._members] == kept
+    before = classes._current
+    assert before is not None
+    classes._use((entry(1, "c"),), [small], HEAD, NEVER)
+    assert classes._current is not None
+    assert classes._current.bank is before.bank
+    assert classes._current.own_errors("c") is not None
+    assert classes._current.own_errors("a") is None

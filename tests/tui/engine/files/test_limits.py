@@ -1,0 +1,151 @@
+"""Limits of scans and listings, exact texts of what cannot be used, and progress of sorting."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from frn_tui.engine.files import scan
+from frn_tui.engine.files.scan import looks_like_image
+
+from tests.tui.engine.conftest import Engine
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown", "photos", "more"),
+    [
+        ([19_998], [19_998], 19_999, False),
+        ([19_999], [19_999], 20_000, True),
+        ([15_000, 6_000, 10], [15_000, 4_999, 0], 20_000, True),
+        ([1] * 41, [1] * 40, 42, False),
+    ],
+)
+def test_at_most_20000_photos_are_counted_and_40_folders_named(
+    bare: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    counts: list[int],
+    shown: list[int],
+    photos: int,
+    more: bool,
+) -> None:
+    """Beside the folders, there is one photo."""
+    folders = {f"/x/{number:03}": count for number, count in enumerate(counts)}
+    monkeypatch.setattr(scan, "_list", lambda *_: (["/x/a.png"], list(folders)))
+    monkeypatch.setattr(scan, "images_below", lambda folder, *_: iter(range(folders[folder])))
+    found = bare.done("inside", path=str(tmp_path))
+    assert (found["folders"], found["photos"], found["more"]) == (len(counts), photos, more)
+    assert [count for _, count in found["classes"]] == shown
+
+
+@pytest.mark.parametrize("count", [4_999, 5_000, 5_001])
+def test_at_most_5000_folders_are_found(
+    bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    listed: list[str] = []
+
+    def listing(folder: str, *_: Any) -> tuple[list[str], list[str]]:
+        listed.append(folder)
+        return [], [f"{folder}/{number}" for number in range(count)] if folder == str(tmp_path) else []
+
+    monkeypatch.setattr(scan, "_list", listing)
+    assert len(bare.done("folders", path=str(tmp_path))) == min(count, 5_000)
+    assert len(listed) == (1 if count >= 5_000 else 1 + count)
+
+
+def test_message_names_up_to_eight_folders_without_images(bare: Engine, tmp_path: Path) -> None:
+    for number in range(9):
+        (tmp_path / "x" / str(number)).mkdir(parents=True)
+    reason = bare.done("scan", path=str(tmp_path / "x"))["reason"]
+    names = ", ".join(map(str, range(8)))
+    assert reason == f"{tmp_path / 'x'}: contains no images, and neither do its folders ({names})"
+
+
+def test_message_about_a_folder_or_file_that_cannot_be_used(bare: Engine, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.txt").touch()
+    os.mkfifo(tmp_path / "pipe.png")
+    for name, reason in (
+        ("empty", "has no images"),
+        ("pipe.png", "is not a regular file"),
+        ("text.txt", "is not a folder, an image ("),
+    ):
+        assert bare.done("scan", path=str(tmp_path / name))["reason"].startswith(f"{tmp_path / name}: {reason}")
+    assert bare.done("scan", path=" ")["reason"] == "no path given"
+
+
+def test_folder_that_cannot_be_listed_is_reported(
+    bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: str) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "x").mkdir()
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert bare.done("scan", path=str(tmp_path / "x"))["reason"] == (
+        f"{tmp_path / 'x'}: cannot be listed (Permission denied)"
+    )
+    for op in ("inside", "list"):
+        assert "cannot be listed (Permission denied)" in bare.ask(op, path=str(tmp_path / "x")).reason
+    assert bare.done("folders", path=str(tmp_path / "x")) == []
+
+
+def test_splits_in_any_case_are_not_classes_but_a_further_folder_makes_classes(bare: Engine, tmp_path: Path) -> None:
+    for name in ("Train", "VAL"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.png").touch()
+    reason = bare.done("scan", path=str(tmp_path))["reason"]
+    cache = ", cache" if (tmp_path / "cache").exists() else ""
+    if not cache:
+        assert reason == f"{tmp_path}: contains the splits of a data set (Train, VAL). Open one of them."
+    (tmp_path / "jay").mkdir()
+    (tmp_path / "jay" / "a.png").touch()
+    assert list(bare.done("scan", path=str(tmp_path))["classes"]) == ["jay", "Train", "VAL"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_image"), [("a.PNG", True), ("a.jpeg", True), ("png", False), (".png", False), ("a.png.txt", False)]
+)
+def test_images_are_recognised_by_their_ending(name: str, is_image: bool) -> None:
+    assert looks_like_image(name) == is_image
+
+
+def test_sorting_reports_progress_and_what_is_not_a_file(bare: Engine, tmp_path: Path) -> None:
+    photo, folder = tmp_path / "a.jpg", tmp_path / "folder.jpg"
+    photo.write_text("1")
+    folder.mkdir()
+    asked = bare.ask("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"], [str(folder), "jay"]])
+    assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(1, 2), (2, 2)]
+    done = asked.end["result"]
+    assert done["failed"] == [[str(folder), "is not a regular file"]]
+    assert (done["journal"], done["twins"]) == ("", [])
+    file = tmp_path / "out" / "jay" / "a.jpg"
+    again = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(file), "jay"]], move=True)
+    assert again["places"] == {str(file): str(file)}  # it is there already
+    assert (again["twins"], file.read_text()) == ([], "1")
+    reason = bare.ask("sort", folder=str(photo), photos=[]).reason
+    assert reason == f"{photo}: is a file; choose a folder"
+
+
+def test_third_photo_of_a_name_gets_the_number_three(bare: Engine, tmp_path: Path) -> None:
+    photos = []
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        photos.append([str(tmp_path / str(number) / "x.jpg"), "jay"])
+        Path(photos[-1][0]).write_text(str(number))
+    done = bare.done("sort", folder=str(tmp_path / "out"), photos=photos)
+    assert [Path(place).name for place in done["places"].values()] == ["x.jpg", "x-2.jpg", "x-3.jpg"]
+    moved = bare.done("sort", folder=str(tmp_path / "out"), photos=photos, move=True)
+    assert moved["twins"] == [path for path, _ in photos]
+    assert moved["places"] == done["places"]
+
+
+def test_journal_that_cannot_be_created_stops_a_move(bare: Engine, tmp_path: Path, state_folder: Path) -> None:
+    photo = tmp_path / "a.jpg"
+    photo.write_text("1")
+    state_folder.mkdir(parents=True, exist_ok=True)
+    (state_folder / "moved").write_text("a file")
+    reason = bare.ask("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True).reason
+    assert reason.startswith(f"{state_folder / 'moved'}")
+    assert reason.endswith("; no photo was moved")
+    assert photo.exists()

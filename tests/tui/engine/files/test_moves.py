@@ -1,0 +1,138 @@
+"""The journal of moved photos, line by line."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from frn_tui.engine.files import moves
+from frn_tui.engine.files.moves import TAIL, MoveJournal, _encode, _settled, settle_all
+
+from frn.errors import FrnError
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_only_the_last_256_kib_are_searched_for_unfinished_moves(tmp_path: Path, before: int) -> None:
+    source, target = tmp_path / "a.jpg", tmp_path / "b.jpg"
+    source.write_text("photo")
+    line = _encode({"move": str(source), "to": str(target), "bytes": 5})
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"\n" * 500 + line + b" " * (256 * 1024 - len(line) + before - 1) + b"\n")
+    journal = MoveJournal(str(path))
+    journal.settle()
+    settled = path.read_bytes()[500 + TAIL + before - 1 :].strip()
+    assert bool(settled) == (not before)
+    if settled:
+        assert json.loads(settled)["kept"] == str(source)
+
+
+def test_journal_is_private_and_each_line_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = MoveJournal()
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    for _ in range(2):
+        journal._write({"move": "a"})
+    file, folder = journal.path.stat(), journal.path.parent.stat()
+    assert file.st_mode & 0o777 == 0o600
+    assert synced == [file.st_ino, folder.st_ino, file.st_ino]  # its name is new only once
+    assert journal.path.read_bytes().count(b"\n") == 2
+
+
+def test_line_that_is_written_only_in_part_stops_the_move(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Full:
+        def __init__(self, file: Any) -> None:
+            self.file = file
+
+        def __enter__(self) -> "Full":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.file.close()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+        def write(self, line: bytes) -> int:
+            return int(self.file.write(line[:7]))
+
+    journal = MoveJournal()
+    monkeypatch.setattr(moves, "open", lambda *words, **options: Full(open(*words, **options)), raising=False)  # noqa: SIM115
+    with pytest.raises(FrnError) as refused:
+        journal._write({"move": "a"})
+    assert str(refused.value) == f"{journal.path}: cannot be written (No space left on device); no photo was moved"
+    monkeypatch.undo()
+    assert journal.path.read_bytes() == b'{"move"'
+    journal._write({"move": "b"})
+    assert journal.path.read_bytes().startswith(b'{"move"\n{"move": "b"')
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "size", "came", "left"),
+    [
+        (None, None, 5, "gone", {}),
+        (None, "photo", 5, "moved", {"target": "photo"}),
+        ("photo", None, 5, "kept", {"source": "photo"}),
+        ("photo", "", 5, "kept", {"source": "photo"}),  # a placeholder
+        ("photo", "photo", 5, "moved", {"target": "photo"}),
+        ("photo", "owner", 5, "kept", {"source": "photo", "target": "owner"}),
+        ("photo", "photo", 6, "kept", {"source": "photo", "target": "photo"}),
+        ("", "", 0, "moved", {"target": ""}),
+    ],
+)
+def test_outcome_of_an_interrupted_move(
+    tmp_path: Path, source: str | None, target: str | None, size: int, came: str, left: dict[str, str]
+) -> None:
+    for name, content in (("source", source), ("target", target)):
+        if content is not None:
+            (tmp_path / name).write_text(content)
+    assert _settled(tmp_path / "source", tmp_path / "target", size) == came
+    assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()} == left
+
+
+def test_settling_reads_all_journals_but_no_other_files(state_folder: Path, tmp_path: Path) -> None:
+    sources = []
+    for name in ("a", "b", "c"):
+        sources.append(tmp_path / f"{name}.jpg")
+        journal = MoveJournal()
+        target = tmp_path / f"moved {name}.jpg"
+        target.write_text("photo")
+        journal._write({"move": str(sources[-1]), "to": str(target), "bytes": 5})
+    journal.path.rename(journal.path.with_name("notes.jsonl"))
+    places, gone = settle_all()
+    assert places == {str(source): str(tmp_path / f"moved {source.name}") for source in sources[:2]}
+    assert gone == []
+    assert settle_all() == ({}, [])
+
+
+def test_line_has_a_checksum_and_keeps_names_readable() -> None:
+    line = _encode({"move": "/möwe\udcff.jpg"})
+    assert line == b'{"move": "/m\xc3\xb6we\\udcff.jpg", "crc32": %d}\n' % json.loads(line)["crc32"]
+    assert moves._decode(line) == {"move": "/möwe\udcff.jpg"}
+    for damaged in (line.replace(b"jpg", b"png"), b"[]", b"5", b"{}", b'"x"', b"\xff", b"[" * 100_000):
+        assert moves._decode(damaged) is None
+
+
+def test_outcome_that_cannot_be_written_does_not_undo_the_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.jpg").write_text("photo")
+    journal, write, lines = MoveJournal(), MoveJournal._write, []
+
+    def once(self: MoveJournal, entry: dict[str, object]) -> None:
+        lines.append(entry)
+        if len(lines) > 1:
+            raise FrnError("full")
+        write(self, entry)
+
+    monkeypatch.setattr(MoveJournal, "_write", once)
+    with journal.moving(tmp_path / "a.jpg", tmp_path / "b.jpg", [tmp_path / "made"]):
+        pass
+    assert lines == [
+        {"move": str(tmp_path / "a.jpg"), "to": str(tmp_path / "b.jpg"), "bytes": 5, "made": [str(tmp_path / "made")]},
+        {"moved": str(tmp_path / "a.jpg"), "to": str(tmp_path / "b.jpg")},
+    ]
