@@ -5,6 +5,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
+from frn_tui.terminal.marks import WAITING
 from frn_tui.terminal.wire.cell_app import CellApp
 from frn_tui.terminal.wire.cell_buffer import CellBuffer
 from rich.color import ColorSystem
@@ -120,6 +121,33 @@ def test_only_the_colour_that_changes_is_written() -> None:
     strip = Strip([Segment("▀", Style(color=f"#10203{n}", bgcolor="#405060")) for n in range(4)])
     cells.take(LayoutUpdate([[strip]], Region(0, 0, 4, 1)), 4, 1)
     assert cells.written(ColorSystem.TRUECOLOR, EVERYTHING)[0].count("48;2;64;80;96") == 1
+
+
+def test_blanks_that_look_alike_are_not_written_again() -> None:
+    cells = CellBuffer()
+    cells.take(update("a b", style=Style(color="#ffffff", bgcolor="#405060")), 3, 1)
+    written(cells)
+    cells.take(update("   ", style=Style(color="#102030", bgcolor="#405060", bold=True)), 3, 1)
+    assert written(cells) == [(1, 1, "   ")]  # the middle is joined to its neighbours
+    cells.take(update("   ", style=Style(bgcolor="#405060")), 3, 1)
+    assert written(cells) == []
+    cells.take(update("   ", style=Style(bgcolor="#405060", underline=True)), 3, 1)
+    assert written(cells) == [(1, 1, "   ")]
+
+
+def test_a_style_is_written_once_for_all_places_that_have_it() -> None:
+    cells = CellBuffer()
+    style = Style(color="#102030", bgcolor="#405060")
+    cells.take(update("one two", "one two", style=style), 7, 2)
+    assert cells.written(ColorSystem.TRUECOLOR, EVERYTHING)[0].count("38;2;16;32;48") == 1
+
+
+def test_a_place_that_waits_for_its_image_is_written_after_text() -> None:
+    cells = CellBuffer()
+    cells.take(update(WAITING * 5, "words"), 5, 2)
+    assert written(cells, 0) == [(2, 1, "words")]
+    cells.take(update("▀▀▀▀▀", style=PICTURE), 5, 2)
+    assert written(cells) == [(1, 1, "▀▀▀▀▀")]
 
 
 def test_an_update_without_changes_discards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
