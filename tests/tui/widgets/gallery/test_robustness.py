@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from frn_tui.client.protocol import RenderPreview
+from frn_tui.terminal.marks import WAITING
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.rendered_picture import Picture
-from frn_tui.terminal.marks import WAITING
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 from textual.pilot import Pilot
 
