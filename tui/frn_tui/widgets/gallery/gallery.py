@@ -20,7 +20,7 @@ from frn_tui.terminal.pixels import graphics_of
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets.gallery import tiles
-from frn_tui.widgets.gallery.grid import Grid, tiled
+from frn_tui.widgets.gallery.grid import MIN_TILE, Grid, tiled
 from frn_tui.widgets.gallery.tiles import NO_PICTURE, GalleryItem, Tiles
 
 __all__ = ["Gallery", "GalleryItem", "View"]
@@ -101,6 +101,8 @@ class Gallery(ScrollView, can_focus=True):
         self._selected_before: set[str] = set()
         self.thumbnails = False
         """Whether each row of a list has a small image."""
+        self.least = MIN_TILE
+        """Smallest width of a tile, unless `tile_width` is smaller."""
         self.empty_text = ""
         """Shown in place of items."""
         self._tiles = Tiles()
@@ -164,7 +166,7 @@ class Gallery(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         if not self._is_grid:
             return Grid(len(self._items), 1, Size(max(width, 1), THUMBNAIL.height if self._has_thumbnails else 1))
-        return tiled(len(self._items), Size(width, self.size.height), self.tile_width)
+        return tiled(len(self._items), Size(width, self.size.height), self.tile_width, self.least)
 
     @property
     def _tile(self) -> Size:
