@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from frn_tui.engine.classes import class_ranks
 from frn_tui.engine.classes.class_ranks import ClassErrors
-from frn_tui.engine.classes.enrolled_classes import DISTANCE_WEIGHT, _rivals, enroll_class
+from frn_tui.engine.classes.enrolled_classes import DISTANCE_WEIGHT, _compare, enroll_class
 from frn_tui.engine.operations import build_handlers
 
 from frn.images.opening import open_image
@@ -92,8 +92,9 @@ def test_of_two_equal_leads_the_example_far_from_its_class_is_the_likelier_mista
     own = member.own_errors.mean(1)
     errors = np.stack([own, 0.5 * own], axis=1)
     distances = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]])
-    found = _rivals(("near", "far", "between"), errors, distances, 0, member, dict.fromkeys(("near", "far"), 1), [7, 9])
-    assert {key: rival for key, (rival, _, _) in found.items()} == {"near": 9, "far": 9}
+    ranks, found = _compare(("near", "far", "between"), errors, distances, 0, member, [7, 9])
+    assert ranks == dict.fromkeys(found, 1)
+    assert {rival for rival, _, _ in found.values()} == {9}
     assert found["far"][2] - found["far"][1] == pytest.approx(DISTANCE_WEIGHT)
     assert found["near"][2] - found["near"][1] == pytest.approx(-DISTANCE_WEIGHT)
 

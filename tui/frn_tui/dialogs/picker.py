@@ -193,15 +193,12 @@ class Picker(Dialog[list[str] | None]):
         entry = self.current
         if entry is None:
             return
-        self._show(None, "")
+        self.preview.empty_text = ""
+        self.preview.show(None)
         if entry["kind"] == "image":
             self.draw(self.path_of(entry["name"]))
         elif entry["kind"] == "folder":
             self.look_inside(self.path_of(entry["name"]))
-
-    def _show(self, picture: object, text: str) -> None:
-        self.preview.empty_text = text
-        self.preview.show(None)
 
     @work(exclusive=True, group="preview")
     async def draw(self, path: str) -> None:

@@ -61,7 +61,7 @@ class PhotosPane(Pane):
         else:
             items = [] if entry is None else self._items(entry)
             if self.by_fit:
-                items.sort(key=lambda item: self._misfit(item)[1])
+                items.sort(key=lambda item: self._misfit(entry.id, item)[1])
         if self.wanted_name:
             items = [
                 item for item in items if self.wanted_name.casefold() in f"{item.name}/{name_of(item.path)}".casefold()
@@ -85,7 +85,7 @@ class PhotosPane(Pane):
         """Return the photos with a mark from all classes, with the class ids, worst first."""
         found = [(entry.id, item) for entry in self.controller.session.state.classes for item in self._items(entry)]
         some = [(of, item) for of, item in found if self._has(item, mark)]
-        return sorted(some, key=lambda one: self._misfit(one[1]))
+        return sorted(some, key=lambda one: self._misfit(*one))
 
     def _marked(self, mark: str) -> list[tuple[int, str]]:
         return [(of, item.path) for of, item in self._everywhere(mark)]
@@ -102,12 +102,12 @@ class PhotosPane(Pane):
         is_list = self.gallery.view == "list"  # a small tile has room for the class only
         return [replace(item, name=f"{entry.name}/{item.name}" if is_list else entry.name) for item in items]
 
-    def _misfit(self, item: GalleryItem) -> tuple[float, float]:
-        """Sort key of the photos: by how likely a mistake each is, then by how little the photo's own class explains."""
-        for report in self.controller.reports.values():
-            if item.key in report["explained"]:
-                return -report["rival"].get(item.key, (0, 0.0, -inf))[2], report["explained"][item.key]
-        return 0.0, 2.0
+    def _misfit(self, class_id: int, item: GalleryItem) -> tuple[float, float]:
+        """Sort key of photos: by how likely a mistake each is, then by how little its class explains."""
+        report = self.controller.reports.get(class_id)
+        if report is None or item.key not in report["explained"]:
+            return inf, 2.0
+        return -report["rival"].get(item.key, (0, 0.0, -inf))[2], report["explained"][item.key]
 
     @on(Gallery.Moved)
     @on(Gallery.SelectionChanged)

@@ -221,17 +221,18 @@ class EnrolledClasses:
         twins = nearest_copies([self._embedding.look(key) for key in all_keys])
         near = {key: all_keys[twin] for key, twin in zip(all_keys, twins, strict=True) if twin is not None}
         reports: list[ClassReport] = []
-        first = 0
+        first, ids = 0, [entry.id for entry in entries]
         for column, (entry, member) in enumerate(zip(entries, members, strict=True)):
             keys = groups[column]
-            others, away = errors[first : first + len(keys)], distances[first : first + len(keys)]
+            rows = slice(first, first + len(keys))
             first += len(keys)
+            ranks, rivals = _compare(keys, errors[rows], distances[rows], column, member, ids)
             reports.append(
                 {
                     "id": entry.id,
                     "explained": dict(zip(keys, member.left_out_shares.tolist(), strict=False)),
-                    "rank": (ranks := _ranks(keys, others, column, member)),
-                    "rival": _rivals(keys, others, away, column, member, ranks, [entry.id for entry in entries]),
+                    "rank": ranks,
+                    "rival": rivals,
                     "near": {key: near[key] for key in keys if key in near},
                 }
             )
@@ -288,41 +289,25 @@ def _familiarity(classes: Sequence[EnrolledClass], others: Sequence[Maps]) -> Sh
     return familiarity(scorer.class_error(photos), energy(photos), scorer.centres.distance(photos))
 
 
-def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[str, int]:
-    """Count the classes that reconstruct each example better than the rest of its own; errors are (k, way)."""
-    if len(keys) < 2:
-        return {}
-    better = np.less(errors, member.own_errors.mean(1)[:, None])
-    better[:, column] = False
-    known = np.isfinite(errors.sum(axis=1))
-    return {key: int(better[row].sum()) for row, key in enumerate(keys) if known[row]}
+def _compare(
+    keys: Keys, errors: Array, distances: Array, column: int, member: ClassRecord, ids: Sequence[int]
+) -> tuple[dict[str, int], dict[str, tuple[int, float, float]]]:
+    """Return the number of classes that reconstruct each example better than the rest of its own; and its rival.
 
-
-def _rivals(
-    keys: Keys,
-    errors: Array,
-    distances: Array,
-    column: int,
-    member: ClassRecord,
-    ranks: dict[str, int],
-    ids: Sequence[int],
-) -> dict[str, tuple[int, float, float]]:
-    """Return the best other class of each example that it beats, its lead, and how likely a mistake the example is.
-
-    The errors and distances are (k, way). Distances of mean locations find mistakes that errors alone rank low.
+    The errors and distances are (k, way). A rival is the best other class if it beats the example's own, with its lead,
+    and with how likely a mistake the example is: distances of mean locations find some that errors alone rank low.
     """
-    if not any(ranks.values()):
-        return {}
-    others, away, own = errors.copy(), distances.copy(), member.own_errors.mean(1)
+    if len(keys) < 2:
+        return {}, {}
+    own, others, away = member.own_errors.mean(1), errors.copy(), distances.copy()
     others[:, column] = away[:, column] = np.inf
-    leads = (own - others.min(1)) / own.clip(1e-12)
-    nearer = distances[:, column] - away.min(1)
-    return {
-        key: (
-            ids[int(others[row].argmin())],
-            lead := float(leads[row] * (1 - member.left_out_shares[row])),
-            lead + DISTANCE_WEIGHT * float(nearer[row]),
-        )
-        for row, key in enumerate(keys)
-        if ranks.get(key, 0) > 0
-    }
+    counts, known = np.less(others, own[:, None]).sum(1), np.isfinite(errors.sum(axis=1))
+    ranks = {key: int(counts[row]) for row, key in enumerate(keys) if known[row]}
+    rivals = {}
+    for row, key in enumerate(keys):
+        if ranks.get(key):
+            best = int(others[row].argmin())
+            lead = float((own[row] - others[row, best]) / max(own[row], 1e-12) * (1 - member.left_out_shares[row]))
+            nearer = float(distances[row, column] - away[row].min())
+            rivals[key] = ids[best], lead, lead + DISTANCE_WEIGHT * nearer
+    return ranks, rivals
