@@ -169,7 +169,8 @@ class Picker(Dialog[list[str] | None]):
         first = 1 if not wanted and len(names) > 1 else 0
         self.list.highlighted = (names.index(then) if then in names else first) if names else None
         if not names:
-            self._show(None, "no match in this folder")
+            self.preview.empty_text = "no match in this folder"
+            self.preview.show(None)
 
     def _refresh(self) -> None:
         """Draw the marks again and list them."""
