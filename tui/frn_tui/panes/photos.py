@@ -60,12 +60,11 @@ class PhotosPane(Pane):
             items = [item for _, item in self._everywhere(self.everywhere)]
         else:
             items = [] if entry is None else self._items(entry)
-            if self.by_fit:
+            if entry is not None and self.by_fit:
                 items.sort(key=lambda item: self._misfit(entry.id, item)[1])
         if self.wanted_name:
-            items = [
-                item for item in items if self.wanted_name.casefold() in f"{item.name}/{name_of(item.path)}".casefold()
-            ]
+            wanted = self.wanted_name.casefold()
+            items = [item for item in items if wanted in f"{item.name}/{name_of(item.path)}".casefold()]
         self._keys = {}
         for item in items:
             self._keys.setdefault(item.path, []).append(item.key or "")
