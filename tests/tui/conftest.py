@@ -9,6 +9,7 @@ from typing import Any
 import frn_tui.app
 import pytest
 from frn_tui.app import FrnApp
+from frn_tui.terminal.marks import WAITING
 from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.geometry import Size
@@ -173,8 +174,8 @@ def play() -> Callable[..., None]:
 
 @pytest.fixture
 def lines() -> Callable[[App[Any]], list[str]]:
-    """Return the text on the screen, line by line."""
-    return lambda app: [strip.text for strip in app.screen._compositor.render_strips()]
+    """Return the text on the screen, line by line; places that wait for an image are blank."""
+    return lambda app: [strip.text.replace(WAITING, " ") for strip in app.screen._compositor.render_strips()]
 
 
 @pytest.fixture

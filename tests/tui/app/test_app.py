@@ -208,7 +208,7 @@ def test_results_threshold_filter_help_and_confusion_can_be_opened(
         assert isinstance(app.screen, Page)
         assert "right with 1 example per class" in "\n".join(lines(app))
         await driver.keys("escape", "question_mark")
-        assert "hide some examples of each class" in "\n".join(lines(app))
+        assert "add photos or a folder" in "\n".join(lines(app))
 
     drive_real(scenario, moths_folder)
 

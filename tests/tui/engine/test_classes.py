@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from frn_tui.engine.classes import class_ranks
 from frn_tui.engine.classes.class_ranks import ClassErrors
+from frn_tui.engine.classes.enrolled_classes import DISTANCE_WEIGHT, _compare, enroll_class
 from frn_tui.engine.operations import build_handlers
 
 from frn.images.opening import open_image
@@ -78,11 +79,24 @@ def test_ranks_equal_leave_one_out_computed_by_hand(engine: Engine, members: dic
             key = [*report["rank"]][left]
             assert (key in report["rival"]) == (expected > 0)
             if expected:
-                rival, lead = report["rival"][key]
+                rival, lead, _ = report["rival"][key]
                 assert [*few][rival - 1] == prediction.label
                 (answer,) = engine.ask("query", paths=[str(path)]).told("answer")
                 shares = {score["id"]: score["explained"] for score in answer["scores"]}
                 assert lead == pytest.approx(shares[rival] - shares[report["id"]], rel=1e-4)
+
+
+def test_of_two_equal_leads_the_example_far_from_its_class_is_the_likelier_mistake() -> None:
+    maps = np.random.default_rng(0).normal(size=(3, 4, 8)).astype(np.float32)
+    member = enroll_class(maps, HeadParameters(1.0, 0.1, 1.0))
+    own = member.own_errors.mean(1)
+    errors = np.stack([own, 0.5 * own], axis=1)
+    distances = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]])
+    ranks, found = _compare(("near", "far", "between"), errors, distances, 0, member, [7, 9])
+    assert ranks == dict.fromkeys(found, 1)
+    assert {rival for rival, _, _ in found.values()} == {9}
+    assert found["far"][2] - found["far"][1] == pytest.approx(DISTANCE_WEIGHT)
+    assert found["near"][2] - found["near"][1] == pytest.approx(-DISTANCE_WEIGHT)
 
 
 def test_added_example_causes_only_its_class_to_be_enrolled_again(

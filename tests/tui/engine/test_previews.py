@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.engine.pictures.blocks import encode
+from frn_tui.engine.pictures.blocks import UNSEEN, encode
 from frn_tui.engine.pictures.decoded_photos import Photo, Photos
 from frn_tui.engine.pictures.encoding import draw_frame
 from frn_tui.engine.pictures.heat import paint, read_map
@@ -54,12 +54,21 @@ def test_a_preview_is_the_whole_frame_of_the_file(engine: Engine, wide: Path) ->
     answer = engine.done("preview", path=str(wide), columns=40, rows=20)
     assert (answer["columns"], answer["rows"], answer["photo"]) == (40, 5, [400, 100])
     seen = pixels(base64.b64decode(answer["cells"]), "half", 40)
-    assert seen[5, 0].tolist() == [200, 0, 0]
-    assert seen[5, 20].tolist() == [0, 200, 0]
-    assert seen[5, 39].tolist() == [0, 0, 200]
+    assert seen[5, 0].tolist() == pytest.approx([200, 0, 0], abs=UNSEEN)
+    assert seen[5, 20].tolist() == pytest.approx([0, 200, 0], abs=UNSEEN)
+    assert seen[5, 39].tolist() == pytest.approx([0, 0, 200], abs=UNSEEN)
     left, top, right, bottom = answer["seen"]
     assert 0.3 < left < right < 0.7
     assert (right - left) * 400 == pytest.approx((bottom - top) * 100)
+
+
+def test_a_smooth_background_takes_few_colours_which_differ_invisibly() -> None:
+    """Each change of colour costs bytes."""
+    background = np.full((8, 60, 3), 90, dtype=np.uint8)
+    background[..., 0] += np.arange(60, dtype=np.uint8)
+    shown = pixels(encode(background, "half"), "half", 60)
+    assert np.abs(shown.astype(int) - background).max() == UNSEEN
+    assert len(np.unique(shown.reshape(-1, 3), axis=0)) == 60 // (UNSEEN + 1)
 
 
 @pytest.mark.parametrize("mode", PARTS)
@@ -79,8 +88,8 @@ def test_zoomed_preview_stays_within_the_photo(bare: Engine, wide: Path) -> None
     assert answer["view"] == [0.0, 0.0, 0.25, 1.0]
     seen = pixels(base64.b64decode(answer["cells"]), "half", 40)
     assert seen.shape[:2] == (40, 40)
-    assert seen[20, 15].tolist() == [200, 0, 0]
-    assert seen[20, 25].tolist() == [0, 200, 0]
+    assert seen[20, 15].tolist() == pytest.approx([200, 0, 0], abs=UNSEEN)
+    assert seen[20, 25].tolist() == pytest.approx([0, 200, 0], abs=UNSEEN)
 
 
 def test_photo_keeps_its_aspect_ratio() -> None:

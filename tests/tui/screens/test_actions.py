@@ -408,17 +408,23 @@ def test_misfits_are_listed_likeliest_first_and_can_be_moved(drive: "Drive") -> 
         jay, owl, wren = controller.session.state.classes
         for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
             controller.reports[entry.id]["rank"][key] = rank
-            controller.reports[entry.id]["rival"][key] = owl.id, lead
+            controller.reports[entry.id]["rival"][key] = owl.id, lead, lead
         await driver.keys("exclamation_mark")
         assert pane.gallery.paths == ["/photos/wren/wren-2.jpg", "/photos/jay/jay-3.jpg"]
         assert "misfits of all classes 2" in str(pane.border_title)
-        assert not driver.app.workspace.query_pane.region  # its space is used for the photos
+        workspace = driver.app.workspace
+        assert not workspace.query_pane.region  # its space is used for the photos
+        assert not workspace.classes_pane.region
+        assert {str(item.name) for item in pane.gallery._items} == {"wren", "jay"}
         await driver.keys("2")
         assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
         await driver.keys("escape")
         assert not pane.everywhere
         assert driver.app.workspace.query_pane.region
-        await driver.keys("f")
+        await driver.keys("exclamation_mark", "shift+tab")
+        assert workspace.classes_pane.has_focus_within
+        assert workspace.classes_pane.region
+        await driver.keys("escape", "f")
         await driver.type("near copies")
         assert "no matching photos: near copies" in pane.gallery.empty_text
 
@@ -431,7 +437,7 @@ def test_n_goes_from_the_likeliest_mistake_to_the_next_in_any_class(drive: "Driv
         jay, owl, wren = controller.session.state.classes
         for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
             controller.reports[entry.id]["rank"][key] = rank
-            controller.reports[entry.id]["rival"][key] = owl.id, lead
+            controller.reports[entry.id]["rival"][key] = owl.id, lead, lead
 
         def shown() -> str:
             item = pane.gallery.cursor_item

@@ -198,7 +198,7 @@ def test_help_shows_the_current_keys(drive: "Drive", private_state: Path, lines:
         assert re.search(r" Q +classify photos", text)
         assert not re.search(r" p +classify photos", text)
         shown = sum(BOUND[name].meaning[:12] in text for name in BOUND)
-        assert shown > 30
+        assert shown > 25
 
     drive(scenario, size=(160, 80))
 

@@ -2,10 +2,12 @@
 
 import itertools
 import re
+from time import monotonic
 from types import SimpleNamespace
 
 import pytest
-from frn_tui.terminal.wire.cell_app import CellApp
+from frn_tui.terminal.marks import WAITING
+from frn_tui.terminal.wire.cell_app import LARGEST, SMALLEST, CellApp
 from frn_tui.terminal.wire.cell_buffer import CellBuffer
 from rich.color import ColorSystem
 from rich.segment import Segment
@@ -122,9 +124,66 @@ def test_only_the_colour_that_changes_is_written() -> None:
     assert cells.written(ColorSystem.TRUECOLOR, EVERYTHING)[0].count("48;2;64;80;96") == 1
 
 
+def test_blanks_that_look_alike_are_not_written_again() -> None:
+    cells = CellBuffer()
+    cells.take(update("a b", style=Style(color="#ffffff", bgcolor="#405060")), 3, 1)
+    written(cells)
+    cells.take(update("   ", style=Style(color="#102030", bgcolor="#405060", bold=True)), 3, 1)
+    assert written(cells) == [(1, 1, "   ")]  # the middle is joined to its neighbours
+    cells.take(update("   ", style=Style(bgcolor="#405060")), 3, 1)
+    assert written(cells) == []
+    cells.take(update("   ", style=Style(bgcolor="#405060", underline=True)), 3, 1)
+    assert written(cells) == [(1, 1, "   ")]
+
+
+def test_a_style_is_written_once_for_all_places_that_have_it() -> None:
+    cells = CellBuffer()
+    style = Style(color="#102030", bgcolor="#405060")
+    cells.take(update("one two", "one two", style=style), 7, 2)
+    assert cells.written(ColorSystem.TRUECOLOR, EVERYTHING)[0].count("38;2;16;32;48") == 1
+
+
+def test_a_place_that_waits_for_its_image_is_written_after_text() -> None:
+    cells = CellBuffer()
+    cells.take(update(WAITING * 5, "words"), 5, 2)
+    assert written(cells, 0) == [(2, 1, "words")]
+    cells.take(update("▀▀▀▀▀", style=PICTURE), 5, 2)
+    assert written(cells) == [(1, 1, "▀▀▀▀▀")]
+
+
 def test_an_update_without_changes_discards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Textual also reports updates in which nothing has changed, for instance after a dialog is closed."""
     app = CellApp()
     app._driver, app._running = SimpleNamespace(is_headless=False, is_inline=False), True  # type: ignore[assignment]
     monkeypatch.setattr(app.cells, "forget", lambda: pytest.fail("everything would be painted again"))
     app._display(None, None)  # type: ignore[arg-type]
+
+
+def answered(app: CellApp, seconds: float, sent: int) -> int:
+    """Let the terminal take some seconds for some bytes of images; return how many may be sent next."""
+    app._pinged, app._sent = monotonic() - seconds, sent
+    app.hear_pong()
+    return app._window
+
+
+def test_a_slow_line_never_holds_more_images_than_it_carries_in_a_fraction_of_a_second() -> None:
+    """Otherwise the answer to the next key would wait behind them."""
+    app = CellApp()
+    while answered(app, 0.01, app._window) < LARGEST // 2:
+        pass
+    assert answered(app, 3.5, 35_000) < 20_000
+    for _ in range(10):  # 10 kB/s
+        answered(app, app._window / 10_000, app._window)
+    assert app._window <= 4 * SMALLEST
+
+
+def test_a_far_terminal_on_a_fast_line_gets_images_at_full_speed() -> None:
+    app = CellApp()
+    assert [answered(app, 0.3, app._window) for _ in range(12)][-1] == LARGEST - 1
+
+
+def test_a_terminal_that_answers_late_is_slow_rather_than_silent() -> None:
+    app = CellApp()
+    app._window, app._pinged = LARGEST, None  # counts as silent
+    app.hear_pong()
+    assert app._window == SMALLEST

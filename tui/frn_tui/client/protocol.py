@@ -119,9 +119,9 @@ class ClassReport(TypedDict):
     """Fraction of each example that the rest of its class explains, by key; empty for a single example."""
     rank: dict[str, int]
     """Leave-one-out rank of each example's own class; 0 means that the example would be classified correctly."""
-    rival: dict[str, tuple[int, float]]
-    """Id of the best class for an example by leave-one-out, if it is not the example's own, and its lead: how much more
-    of the example it explains than the rest of the example's class."""
+    rival: dict[str, tuple[int, float, float]]
+    """Id of the best class for an example by leave-one-out, if it is not the example's own; its lead: how much more of
+    the example it explains than the rest of the example's class; and a score that orders the likeliest mistakes."""
     near: dict[str, str]
     """Near duplicates among the examples of all classes: by key, the other example's key."""
 

@@ -169,7 +169,8 @@ class Picker(Dialog[list[str] | None]):
         first = 1 if not wanted and len(names) > 1 else 0
         self.list.highlighted = (names.index(then) if then in names else first) if names else None
         if not names:
-            self._show(None, "no match in this folder")
+            self.preview.empty_text = "no match in this folder"
+            self.preview.show(None)
 
     def _refresh(self) -> None:
         """Draw the marks again and list them."""
@@ -193,15 +194,12 @@ class Picker(Dialog[list[str] | None]):
         entry = self.current
         if entry is None:
             return
-        self._show(None, "")
+        self.preview.empty_text = ""
+        self.preview.show(None)
         if entry["kind"] == "image":
             self.draw(self.path_of(entry["name"]))
         elif entry["kind"] == "folder":
             self.look_inside(self.path_of(entry["name"]))
-
-    def _show(self, picture: object, text: str) -> None:
-        self.preview.empty_text = text
-        self.preview.show(None)
 
     @work(exclusive=True, group="preview")
     async def draw(self, path: str) -> None:

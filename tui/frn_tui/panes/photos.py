@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass, replace
+from math import inf
 
 from rich.text import Text
 from textual import on
@@ -16,6 +17,7 @@ from frn_tui.panes.verdicts import choose_class, class_of_number, view
 from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
+from frn_tui.widgets.gallery.grid import MIN_TILE, SMALL_TILE
 
 TITLES = {
     "outlier": "misfits of all classes",
@@ -58,10 +60,11 @@ class PhotosPane(Pane):
             items = [item for _, item in self._everywhere(self.everywhere)]
         else:
             items = [] if entry is None else self._items(entry)
-            if self.by_fit:
-                items.sort(key=lambda item: self._misfit(item)[1])
+            if entry is not None and self.by_fit:
+                items.sort(key=lambda item: self._misfit(entry.id, item)[1])
         if self.wanted_name:
-            items = [item for item in items if self.wanted_name.casefold() in item.name.casefold()]
+            wanted = self.wanted_name.casefold()
+            items = [item for item in items if wanted in f"{item.name}/{name_of(item.path)}".casefold()]
         self._keys = {}
         for item in items:
             self._keys.setdefault(item.path, []).append(item.key or "")
@@ -81,7 +84,7 @@ class PhotosPane(Pane):
         """Return the photos with a mark from all classes, with the class ids, worst first."""
         found = [(entry.id, item) for entry in self.controller.session.state.classes for item in self._items(entry)]
         some = [(of, item) for of, item in found if self._has(item, mark)]
-        return sorted(some, key=lambda one: self._misfit(one[1]))
+        return sorted(some, key=lambda one: self._misfit(*one))
 
     def _marked(self, mark: str) -> list[tuple[int, str]]:
         return [(of, item.path) for of, item in self._everywhere(mark)]
@@ -93,14 +96,17 @@ class PhotosPane(Pane):
         report = self.controller.reports.get(entry.id)
         names, calibrated, missing = self.controller.names, self.controller.calibrated, self.controller.missing
         items = [_item(support, report, calibrated, missing, names) for support in entry.supports]
-        return [replace(item, name=f"{entry.name}/{item.name}") for item in items] if self.everywhere else items
+        if not self.everywhere:
+            return items
+        is_list = self.gallery.view == "list"  # a small tile has room for the class only
+        return [replace(item, name=f"{entry.name}/{item.name}" if is_list else entry.name) for item in items]
 
-    def _misfit(self, item: GalleryItem) -> tuple[float, float]:
-        """Sort key of the photos: by the lead of another class, then by how little the photo's own class explains."""
-        for report in self.controller.reports.values():
-            if item.key in report["explained"]:
-                return -report["rival"].get(item.key, (0, 0.0))[1], report["explained"][item.key]
-        return 0.0, 2.0
+    def _misfit(self, class_id: int, item: GalleryItem) -> tuple[float, float]:
+        """Sort key of photos: by how likely a mistake each is, then by how little its class explains."""
+        report = self.controller.reports.get(class_id)
+        if report is None or item.key not in report["explained"]:
+            return inf, 2.0
+        return -report["rival"].get(item.key, (0, 0.0, -inf))[2], report["explained"][item.key]
 
     @on(Gallery.Moved)
     @on(Gallery.SelectionChanged)
@@ -167,6 +173,7 @@ class PhotosPane(Pane):
         """Show the photos from all classes with a mark; if it is empty, those of the chosen class."""
         self.everywhere = mark
         self.context.screen.set_class(bool(mark), "-everywhere")
+        self.gallery.least = SMALL_TILE if mark else MIN_TILE
         self.show(self.entry)
         self.gallery.cursor = 0
         self.gallery.focus()
@@ -194,6 +201,7 @@ class PhotosPane(Pane):
 
     def action_view(self) -> None:
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
+        self.show(self.entry)
 
     def action_viewer(self) -> None:
         item = self.gallery.cursor_item

@@ -214,7 +214,7 @@ class Workspace(KeyedScreen[None]):
     def show_pane(self, name: str) -> None:
         for other in PANES:
             self.set_class(other == name, f"-show-{other}")
-        if name == "query":
+        if name != "photos":
             self.remove_class("-everywhere")
         if self.is_attached:
             self.project_bar.show()

@@ -1,6 +1,8 @@
 """Characters that stand for cells of an image in the Kitty protocol: see `frn_tui.terminal.pixels`."""
 
 PLACEHOLDER = "\U0010eeee"
+WAITING = "\u00a0"
+"""Character that fills the place of an image until the image arrives; like its cells, it is written after text."""
 _MARKS = (
     "305 30D-30E 310 312 33D-33F 346 34A-34C 350-352 357 35B 363-36F 483-487 592-595 597-599 59C-5A1 5A8-5A9 5AB-5AC "
     "5AF 5C4 610-617 657-65B 65D-65E 6D6-6DC 6DF-6E2 6E4 6E7-6E8 6EB-6EC 730 732-733 735-736 73A 73D 73F-741 743 745 "

@@ -1,4 +1,4 @@
-from frn_tui.widgets.gallery.grid import Grid
+from frn_tui.widgets.gallery.grid import SMALL_TILE, Grid, tiled
 from textual.geometry import Region, Size
 
 TEN = Grid(10, 4, Size(17, 9))  # 4 + 4 + 2
@@ -34,3 +34,11 @@ def test_moving_down_stops_at_the_last_item_and_moving_up_in_the_first_line() ->
     assert TEN.below(8, 1) == 8
     assert TEN.below(9, -1) == 5
     assert TEN.below(9, -50) == 1
+
+
+def test_photos_of_all_classes_fill_a_page_with_sixty() -> None:
+    grid = tiled(1000, Size(135, 37), least=SMALL_TILE)
+    assert grid.columns * (37 // grid.pitch.height) >= 60
+    few = tiled(6, Size(135, 37), least=SMALL_TILE)
+    assert few.height <= 37
+    assert few.pitch.height > 10

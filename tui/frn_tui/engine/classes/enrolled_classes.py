@@ -34,6 +34,8 @@ from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Check, Job
 
 Keys = tuple[str, ...]
+DISTANCE_WEIGHT = 0.5
+"""Weight of the distances between mean locations in the order of misfits."""
 MAX_CACHED = 96 << 20
 """Bytes of unused enrolled classes to keep for undo."""
 
@@ -47,14 +49,17 @@ class ClassRecord:
     """Leave-one-out errors of every location of each example, (k, r)."""
     left_out_shares: Shares
     """Fraction of each example that the rest of the class explains, (k,); empty for a single one."""
+    means: Array
+    """Mean location of each example, (k, d)."""
 
 
 def enroll_class(maps: Maps, head: HeadParameters) -> ClassRecord:
     """Enroll the examples of a class, (k, r, d), and compute their leave-one-out errors."""
+    means = maps.mean(1, dtype=np.float64)
     if len(maps) < 2:
-        return ClassRecord(enroll(maps, head), np.square(maps, dtype=np.float64).sum(-1), np.zeros(0))
+        return ClassRecord(enroll(maps, head), np.square(maps, dtype=np.float64).sum(-1), np.zeros(0), means)
     errors = left_out_location_error(maps, head)
-    return ClassRecord(enroll(maps, head), errors, explained(errors.mean(1)[:, None], maps)[:, 0])
+    return ClassRecord(enroll(maps, head), errors, explained(errors.mean(1)[:, None], maps)[:, 0], means)
 
 
 @dataclass(frozen=True)
@@ -134,10 +139,11 @@ class EnrolledClasses:
         groups = _groups(entries)
         enrolled = [member.enrolled for member in members]
         errors = self._class_errors.errors(groups, enrolled, maps, job.check) if groups else np.zeros((0, 0))
-        calibration = _calibrate(groups, members, maps, errors, _familiarity(enrolled, others))
+        distances = _distances(members) if groups else np.zeros((0, 0))
+        calibration = _calibrate(groups, members, maps, errors, distances, _familiarity(enrolled, others))
         calibrated = calibration.typical
         threshold = calibrated if state.threshold is None else state.threshold
-        reports = self._report(entries, members, maps, errors) if entries else []
+        reports = self._report(entries, members, maps, errors, distances) if entries else []
         self._use(entries, members, head, calibration.rule if state.threshold is None else RejectRule(threshold))
         empty = [c.id for c in state.classes if not c.supports]
         reports += [{"id": number, "explained": {}, "rank": {}, "rival": {}, "near": {}} for number in empty]
@@ -209,22 +215,24 @@ class EnrolledClasses:
         members: Sequence[ClassRecord],
         maps: dict[str, Maps],
         errors: Array,
+        distances: Array,
     ) -> list[ClassReport]:
         groups, all_keys = _groups(entries), list(maps)
         twins = nearest_copies([self._embedding.look(key) for key in all_keys])
         near = {key: all_keys[twin] for key, twin in zip(all_keys, twins, strict=True) if twin is not None}
         reports: list[ClassReport] = []
-        first = 0
+        first, ids = 0, [entry.id for entry in entries]
         for column, (entry, member) in enumerate(zip(entries, members, strict=True)):
             keys = groups[column]
-            others = errors[first : first + len(keys)]
+            rows = slice(first, first + len(keys))
             first += len(keys)
+            ranks, rivals = _compare(keys, errors[rows], distances[rows], column, member, ids)
             reports.append(
                 {
                     "id": entry.id,
                     "explained": dict(zip(keys, member.left_out_shares.tolist(), strict=False)),
-                    "rank": (ranks := _ranks(keys, others, column, member)),
-                    "rival": _rivals(keys, others, column, member, ranks, [entry.id for entry in entries]),
+                    "rank": ranks,
+                    "rival": rivals,
                     "near": {key: near[key] for key in keys if key in near},
                 }
             )
@@ -240,10 +248,23 @@ def _groups(entries: Sequence[ClassEntry]) -> list[Keys]:
     return [keys_of(entry) for entry in entries]
 
 
+def _distances(members: Sequence[ClassRecord]) -> Array:
+    """Return distances (n, way) of all examples to all classes, to the own class by leave-one-out."""
+    counts = [len(member.means) for member in members]
+    centres, labels = Centres.of([member.enrolled for member in members]), np.repeat(np.arange(len(members)), counts)
+    means = np.concatenate([member.means for member in members])
+    return without_itself(centres.distance(means[:, None]), labels.tolist(), counts)
+
+
 def _calibrate(
-    groups: Sequence[Keys], members: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, others: Shares
+    groups: Sequence[Keys],
+    members: Sequence[ClassRecord],
+    maps: dict[str, Maps],
+    errors: Array,
+    distances: Array,
+    others: Shares,
 ) -> Calibration:
-    """The rule for unknown photos, from errors (n, way) of all examples under all classes.
+    """The rule for unknown photos, from errors and distances (n, way) of all examples under all classes.
 
     `others` is the familiarity of photos that belong to none of them.
     """
@@ -256,11 +277,8 @@ def _calibrate(
     without[np.arange(len(rows)), labels] = [owns[row] for row in rows]
     if not rows:
         return calibrate(without, labels, np.zeros(0), without, others=others)
-    centres, photos = Centres.of([member.enrolled for member in members]), [maps[keys[row][1]][None] for row in rows]
-    energies = np.concatenate([energy(photo) for photo in photos])
-    distances = np.concatenate([centres.distance(photo) for photo in photos])
-    distances = without_itself(distances, labels, [len(group) for group in groups])
-    return calibrate(without, labels, energies, distances, others=others)
+    energies = np.concatenate([energy(maps[keys[row][1]][None]) for row in rows])
+    return calibrate(without, labels, energies, distances[rows], others=others)
 
 
 def _familiarity(classes: Sequence[EnrolledClass], others: Sequence[Maps]) -> Shares:
@@ -271,25 +289,25 @@ def _familiarity(classes: Sequence[EnrolledClass], others: Sequence[Maps]) -> Sh
     return familiarity(scorer.class_error(photos), energy(photos), scorer.centres.distance(photos))
 
 
-def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[str, int]:
-    """Count the classes that reconstruct each example better than the rest of its own; errors are (k, way)."""
+def _compare(
+    keys: Keys, errors: Array, distances: Array, column: int, member: ClassRecord, ids: Sequence[int]
+) -> tuple[dict[str, int], dict[str, tuple[int, float, float]]]:
+    """Return the number of classes that reconstruct each example better than the rest of its own; and its rival.
+
+    The errors and distances are (k, way). A rival is the best other class if it beats the example's own, with its lead,
+    and with how likely a mistake the example is: distances of mean locations find some that errors alone rank low.
+    """
     if len(keys) < 2:
-        return {}
-    better = np.less(errors, member.own_errors.mean(1)[:, None])
-    better[:, column] = False
-    known = np.isfinite(errors.sum(axis=1))
-    return {key: int(better[row].sum()) for row, key in enumerate(keys) if known[row]}
-
-
-def _rivals(
-    keys: Keys, errors: Array, column: int, member: ClassRecord, ranks: dict[str, int], ids: Sequence[int]
-) -> dict[str, tuple[int, float]]:
-    """Return the best other class of each example and its lead, if it beats the example's own; errors are (k, way)."""
-    others, own = errors.copy(), member.own_errors.mean(1)
-    others[:, column] = np.inf
-    leads = (own - others.min(1)) / own.clip(1e-12)
-    return {
-        key: (ids[int(others[row].argmin())], float(leads[row] * (1 - member.left_out_shares[row])))
-        for row, key in enumerate(keys)
-        if ranks.get(key, 0) > 0
-    }
+        return {}, {}
+    own, others, away = member.own_errors.mean(1), errors.copy(), distances.copy()
+    others[:, column] = away[:, column] = np.inf
+    counts, known = np.less(others, own[:, None]).sum(1), np.isfinite(errors.sum(axis=1))
+    ranks = {key: int(counts[row]) for row, key in enumerate(keys) if known[row]}
+    rivals = {}
+    for row, key in enumerate(keys):
+        if ranks.get(key):
+            best = int(others[row].argmin())
+            lead = float((own[row] - others[row, best]) / max(own[row], 1e-12) * (1 - member.left_out_shares[row]))
+            nearer = float(distances[row, column] - away[row].min())
+            rivals[key] = ids[best], lead, lead + DISTANCE_WEIGHT * nearer
+    return ranks, rivals

@@ -2,6 +2,7 @@
 
 import itertools
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from frn_tui.terminal.modes import CHARACTERS, PARTS, Mode, Palette
 
 CHUNK = 1024
 """Number of cells processed together."""
+UNSEEN = 4
+"""Difference between two colours, per channel, that is not visible between neighbouring cells."""
 
 
 def encode(pixels: Pixels, mode: Mode) -> bytes:
@@ -29,7 +32,18 @@ def encode(pixels: Pixels, mode: Mode) -> bytes:
     else:
         found = [_two_colours(parts[first : first + CHUNK]) for first in range(0, len(parts), CHUNK)]
         places, ink, ground = (np.concatenate(some) for some in zip(*found, strict=True))
+    if mode != "ascii":
+        ink, ground = (_held(colours.reshape(rows, columns, 3)) for colours in (ink, ground))
     return np.concatenate([places[:, None], ink, ground], axis=1).astype(np.uint8).tobytes()
+
+
+def _held(colours: NDArray[Any]) -> NDArray[Any]:
+    """Return colours (rows, columns, 3) as (cells, 3), each kept along a row while it hardly changes: fewer bytes."""
+    held = colours.astype(np.int16)
+    for x in range(1, held.shape[1]):
+        same = (abs(held[:, x] - held[:, x - 1]) <= UNSEEN).all(1)
+        held[same, x] = held[same, x - 1]
+    return held.reshape(-1, 3)
 
 
 def dithered(pixels: Pixels, palette: Palette) -> Pixels:

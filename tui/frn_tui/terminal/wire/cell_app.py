@@ -1,5 +1,6 @@
 """An app that writes only changed cells, and image cells only as fast as the terminal accepts them."""
 
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -15,8 +16,8 @@ PING = "\x1b[5n"
 """Status query to the terminal, which answers once it has processed all earlier output."""
 SMALLEST, LARGEST = 2_000, 1 << 20
 """Maximum number of image bytes that may be unconfirmed."""
-QUICK, PATIENCE = 0.1, 1.0
-"""Seconds for which output waits for a terminal's answer, and after which it counts as silent."""
+QUICK, PATIENCE = 0.1, 2.0
+"""Seconds that output may wait on the line, and after which a terminal without an answer counts as silent."""
 
 
 class CellApp(App[None]):
@@ -28,6 +29,8 @@ class CellApp(App[None]):
         self._window = 3 * SMALLEST
         self._pinged: float | None = None
         """Time of the last query to the terminal, until it answers."""
+        self._sent, self._delay = 0, inf
+        """Bytes of images sent with it; the least time that an answer took."""
 
     def repaint(self) -> None:
         """Write everything again, because the terminal may have lost it."""
@@ -66,7 +69,7 @@ class CellApp(App[None]):
             return
         if pictures and self._window < LARGEST and getattr(driver, "ANSWERS", False):
             text += PING
-            self._pinged = monotonic()
+            self._pinged, self._sent = monotonic(), pictures
             self.set_timer(PATIENCE, self._no_answer)
         elif self.cells.is_stale and self._pinged is None:
             self.call_later(self._write_cells)
@@ -78,10 +81,15 @@ class CellApp(App[None]):
 
     def hear_pong(self) -> None:
         """The terminal has processed everything up to the last query."""
-        if self._pinged is None:
+        if self._pinged is None:  # it does answer, but the line is slow
+            self._window = SMALLEST
             return
-        is_quick = monotonic() - self._pinged < QUICK
-        self._window = min(2 * self._window, LARGEST - 1) if is_quick else max(self._window // 2, SMALLEST)
+        took = monotonic() - self._pinged
+        self._delay = min(took, self._delay)
+        is_slow = took - self._delay > QUICK
+        self._window = (
+            max(min(self._window, self._sent) // 2, SMALLEST) if is_slow else min(2 * self._window, LARGEST - 1)
+        )
         self._pinged = None
         self._write_cells()
 

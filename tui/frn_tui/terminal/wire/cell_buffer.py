@@ -14,16 +14,21 @@ from rich.style import Style
 from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.strip import Strip
 
-from frn_tui.terminal.marks import PLACEHOLDER
+from frn_tui.terminal.marks import PLACEHOLDER, WAITING
 from frn_tui.terminal.modes import CELLS, CHARACTERS
 
-PICTURES = frozenset("".join(CHARACTERS[mode] for mode in CELLS).replace(" ", "") + PLACEHOLDER)
-"""Characters used to draw images."""
+PICTURES = frozenset("".join(CHARACTERS[mode] for mode in CELLS).replace(" ", "") + PLACEHOLDER + WAITING)
+"""Characters used to draw images, and places where they will be."""
 GAP = 4
 """Number of unchanged cells that are written again rather than skipped, because skipping takes as many bytes."""
 Cell = tuple[str, Style]
 """A character with its combining marks, and its style; the second cell of a wide character is empty."""
 NOTHING: Cell = ("\0", Style.null())
+Codes = tuple[str, str, str]
+"""Codes of a style's attributes, of its colour and of its background."""
+UNKNOWN: Codes = "?", "", ""
+UNSEEN = ("", "1", "2", "3")
+"""Attributes that do not change a blank: bold, dim and italic."""
 
 
 class CellBuffer:
@@ -58,7 +63,7 @@ class CellBuffer:
     def written(self, color_system: ColorSystem, pictures: int) -> tuple[str, int]:
         """Return output that updates the terminal: all text, about that many bytes of images; and its image bytes."""
         parts: list[str] = []
-        size = 0
+        size, codes = 0, UNKNOWN
         for y in sorted(self._stale):
             wanted, shown = self._wanted[y], self._shown[y]
             left = False
@@ -67,13 +72,13 @@ class CellBuffer:
                 if is_picture and size >= pictures:
                     left = True
                     continue
-                part = f"\x1b[{y + 1};{first + 1}H" + _rendered(wanted[first:last], color_system)
+                part, codes = _rendered(wanted[first:last], color_system, codes)
                 size += len(part) if is_picture else 0
-                parts.append(part)
+                parts.append(f"\x1b[{y + 1};{first + 1}H{part}")
                 shown[first:last] = wanted[first:last]
             if not left:
                 self._stale.discard(y)
-        return "".join(parts), size
+        return "".join([*parts, "\x1b[0m"] if parts else parts), size
 
     @property
     def is_stale(self) -> bool:
@@ -103,7 +108,8 @@ def _cells(strip: Strip) -> list[Cell]:
             continue
         style = its_style or NOTHING[1]
         if text.isascii():
-            cells += [(char, style) for char in text]
+            ground = _ground(style)
+            cells += [(char, ground if char == " " else style) for char in text]
             continue
         for char in text:
             width = get_character_cell_size(char)
@@ -113,6 +119,13 @@ def _cells(strip: Strip) -> list[Cell]:
                 cells.append((char, style))
                 cells += [("", style)] * (width - 1)
     return cells
+
+
+@lru_cache(1024)
+def _ground(style: Style) -> Style:
+    """Return what a blank shows of a style, so that blanks that look alike are equal."""
+    is_plain = not (style.reverse or style.underline or style.strike or style.overline)
+    return Style(bgcolor=style.bgcolor) if is_plain else style
 
 
 def _runs(wanted: list[Cell], shown: list[Cell]) -> Iterable[tuple[int, int]]:
@@ -131,25 +144,25 @@ def _runs(wanted: list[Cell], shown: list[Cell]) -> Iterable[tuple[int, int]]:
     return runs
 
 
-def _rendered(cells: list[Cell], color_system: ColorSystem) -> str:
-    """Return cells as text, with the codes of a style wherever it changes, and only those that change."""
+def _rendered(cells: list[Cell], color_system: ColorSystem, was: Codes) -> tuple[str, Codes]:
+    """Return cells as text, with the codes of a style wherever they differ from those before, and the last codes."""
     parts: list[str] = []
-    before, was = NOTHING[1], ("?", "", "")  # unknown: starts with a reset
     for char, style in cells:
-        if style is not before and style != before:
-            before, codes = style, _codes(style, color_system)
+        codes = _codes(style, color_system)
+        if char == " " and codes[0] == codes[1] == "" and was[0] in UNSEEN:
+            codes = *was[:2], codes[2]  # a blank shows only its background
+        if codes != was:
             new = [code for code, old in zip(codes, was, strict=True) if code != old]
             if codes[0] != was[0] or "" in new:  # only a reset removes an attribute or a colour
                 new = ["0", *filter(None, codes)]
-            parts.append(f"\x1b[{';'.join(new)}m" if new else "")
+            parts.append(f"\x1b[{';'.join(new)}m")
             was = codes
         parts.append(char)
-    return "".join([*parts, "\x1b[0m"])
+    return "".join(parts), was
 
 
 @lru_cache(8192)
-def _codes(style: Style, color_system: ColorSystem) -> tuple[str, str, str]:
-    """Return the codes of a style's attributes, of its colour and of its background."""
+def _codes(style: Style, color_system: ColorSystem) -> Codes:
     plain = style.without_color
     plain._ansi = None  # Textual caches it for the first colour system that is requested
     colours = (

@@ -20,7 +20,7 @@ from frn_tui.terminal.pixels import graphics_of
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets.gallery import tiles
-from frn_tui.widgets.gallery.grid import Grid, tiled
+from frn_tui.widgets.gallery.grid import MIN_TILE, Grid, tiled
 from frn_tui.widgets.gallery.tiles import NO_PICTURE, GalleryItem, Tiles
 
 __all__ = ["Gallery", "GalleryItem", "View"]
@@ -101,6 +101,8 @@ class Gallery(ScrollView, can_focus=True):
         self._selected_before: set[str] = set()
         self.thumbnails = False
         """Whether each row of a list has a small image."""
+        self.least = MIN_TILE
+        """Smallest width of a tile, unless `tile_width` is smaller."""
         self.empty_text = ""
         """Shown in place of items."""
         self._tiles = Tiles()
@@ -164,7 +166,7 @@ class Gallery(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         if not self._is_grid:
             return Grid(len(self._items), 1, Size(max(width, 1), THUMBNAIL.height if self._has_thumbnails else 1))
-        return tiled(len(self._items), Size(width, self.size.height), self.tile_width)
+        return tiled(len(self._items), Size(width, self.size.height), self.tile_width, self.least)
 
     @property
     def _tile(self) -> Size:
@@ -216,14 +218,11 @@ class Gallery(ScrollView, can_focus=True):
         self._lay_out()
         self._show_cursor()
 
+    watch_tile_width = watch_view
+
     def watch_mode(self) -> None:
         self._tiles.redraw()
-        self._lay_out()
-        self._show_cursor()
-
-    def watch_tile_width(self) -> None:
-        self._lay_out()
-        self._show_cursor()
+        self.watch_view()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
@@ -291,17 +290,15 @@ class Gallery(ScrollView, can_focus=True):
     def _part(self, index: int, row: int, width: int) -> list[Segment]:
         item = self._items[index]
         tile = self._tile
-        if self._is_grid and row < tile.height:
-            base, dark = self.visual_style.rich_style, self.app.current_theme.dark
-            return self._tiles.lines(item, tile, base, self._style("waiting"), dark=dark)[row]
-        if self._has_thumbnails:
-            base, dark = self.visual_style.rich_style, self.app.current_theme.dark
-            image = self._tiles.lines(item, tile, base, self._style("waiting"), dark=dark)[row]
-            rest = width - tile.width - 1
-            if row != tile.height // 2:
-                return [*image, Segment(" " * (rest + 1), base)]
-            return [*image, Segment(" ", base), *self._words(index, rest)]
-        return self._words(index, tile.width if self._is_grid else width)
+        if not self._has_thumbnails and (row == tile.height or not self._is_grid):
+            return self._words(index, tile.width if self._is_grid else width)
+        base, dark = self.visual_style.rich_style, self.app.current_theme.dark
+        image = self._tiles.lines(item, tile, base, self._style("waiting"), dark=dark)[row]
+        if self._is_grid:
+            return image
+        rest = width - tile.width - 1
+        words = self._words(index, rest) if row == tile.height // 2 else [Segment(" " * rest, base)]
+        return [*image, Segment(" ", base), *words]
 
     def _words(self, index: int, room: int) -> list[Segment]:
         """Return the name of an item with its marks and, in a list, its note."""

@@ -6,7 +6,8 @@ from functools import lru_cache
 from textual.geometry import Region, Size
 
 MIN_TILE = 16
-"""Smallest width of a tile in cells, unless a smaller one is requested."""
+SMALL_TILE = 12
+"""Smallest width of a tile in cells, unless a smaller one is requested; and for photos of all classes."""
 SHAPE = 7 / 16
 """Height of a tile in rows per column if the grid scrolls: between a square and a 4:3 photo."""
 USUAL = 3 / 8
@@ -60,17 +61,18 @@ class Grid:
 
 
 @lru_cache(16)
-def tiled(count: int, room: Size, wanted: int = 0) -> Grid:
+def tiled(count: int, room: Size, wanted: int = 0, least: int = MIN_TILE) -> Grid:
     """Lay out tiles over the full width, with a blank column between them and a line for the name below each.
 
     Args:
         count: number of tiles.
         room: size of the visible area.
-        wanted: approximate width of a tile; 0 makes tiles as large as possible if all fit, otherwise `MIN_TILE` wide.
+        wanted: approximate width of a tile; 0 makes tiles as large as possible if all fit, otherwise `least` wide.
+        least: smallest width of a tile that is chosen here.
     """
     if wanted:
         return _in_columns(max(round((room.width + 1) / (wanted + 1)), 1), count, room)
-    most = max((room.width + 1) // (MIN_TILE + 1), 1)
+    most = max((room.width + 1) // (least + 1), 1)
     scrolled = _in_columns(most, count, room)
     in_view = [_in_columns(columns, count, room, scrolls=False) for columns in range(1, most + 1)]
     return max([scrolled, *in_view], key=_seen_rows)

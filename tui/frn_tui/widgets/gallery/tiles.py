@@ -11,6 +11,7 @@ from textual.cache import LRUCache
 from textual.geometry import Size
 
 from frn_tui.client.protocol import RenderPreview
+from frn_tui.terminal.marks import WAITING
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets import cells
@@ -93,9 +94,9 @@ def _centred(picture: Picture, tile: Size, text: Style, *, dark: bool) -> list[l
 
 
 def _placeholder(item: GalleryItem, tile: Size, style: Style) -> list[list[Segment]]:
-    lines = [" " * tile.width] * tile.height
+    lines = [WAITING * tile.width] * tile.height
     word = item.mark if item.mark in NO_PICTURE else "..."
-    lines[max(tile.height // 2 - 1, 0)] = word.center(tile.width)[: tile.width]
+    lines[max(tile.height // 2 - 1, 0)] = word.center(tile.width, WAITING)[: tile.width]
     return [[Segment(line, style)] for line in lines]
 
 
