@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.engine.classes.enrolled_classes import (
+    DISTANCE_WEIGHT,
     ClassRecord,
     EnrolledClasses,
+    _compare,
     _familiarity,
-    _ranks,
-    _rivals,
     enroll_class,
 )
 
@@ -56,20 +56,20 @@ MEMBER: Any = SimpleNamespace(
 ERRORS = np.array([[0.1, 1.0, 2.0, 1.5], [0.1, 2.0, 5.0, 5.0], [0.1, 1.0, 1.0, np.nan]])
 
 
-def test_rank_counts_the_classes_that_are_strictly_better_than_the_own() -> None:
+DISTANCES = np.array([[1.0, 3.0, 2.0, 4.0], [1.0, 3.0, 2.0, 4.0], [1.0, 3.0, 2.0, 4.0]])
+
+
+def test_rank_counts_the_strictly_better_classes_and_the_rival_is_the_best_of_them() -> None:
     """Own errors are 2, 2 and 4; those of the third example are not all known yet."""
-    ranks = _ranks(("a", "b", "c"), ERRORS, 0, MEMBER)
+    ranks, rivals = _compare(("a", "b", "c"), ERRORS, DISTANCES, 0, MEMBER, [7, 8, 9, 10])
     assert ranks == {"a": 2, "b": 0}
-    assert _ranks(("a",), ERRORS[:1], 0, MEMBER) == {}
-    two: Any = SimpleNamespace(own_errors=MEMBER.own_errors[:2])
-    assert _ranks(("a", "b"), ERRORS[:2], 0, two) == ranks
-    assert ERRORS[0, 0] == 0.1
-
-
-def test_rival_is_the_best_other_class_with_the_share_by_which_it_explains_more() -> None:
-    rivals = _rivals(("a", "b", "c"), ERRORS, 0, MEMBER, {"a": 2, "b": 0}, [7, 8, 9, 10])
     assert list(rivals) == ["a"]
-    assert rivals["a"] == pytest.approx((8, (1 - 1 / 2) * 0.6))
+    lead = (1 - 1 / 2) * 0.6
+    assert rivals["a"] == pytest.approx((8, lead, lead + DISTANCE_WEIGHT * (1 - 2)))
+    assert _compare(("a",), ERRORS[:1], DISTANCES[:1], 0, MEMBER, [7, 8, 9, 10]) == ({}, {})
+    two: Any = SimpleNamespace(own_errors=MEMBER.own_errors[:2], left_out_shares=MEMBER.left_out_shares[:2])
+    assert _compare(("a", "b"), ERRORS[:2], DISTANCES[:2], 0, two, [7, 8, 9, 10])[0] == ranks
+    assert (ERRORS[0, 0], DISTANCES[0, 0]) == (0.1, 1.0)
 
 
 def test_familiarity_needs_classes_and_photos() -> None:
@@ -120,8 +120,9 @@ def test_96_mib_of_unused_classes_are_kept_for_undo(more: int, kept: list[str]) 
     records: dict[tuple[str, ...], ClassRecord] = {}
     for key, size in halves.items():
         rows = np.broadcast_to(np.uint8(0), (size, 1))  # as many bytes, without memory
-        records[key,] = ClassRecord(EnrolledClass(rows, np.ones(1), np.zeros(1)), np.zeros((1, 1)), np.zeros(0))  # type: ignore[arg-type]
-    small = ClassRecord(enroll(np.ones((1, 2, 3)), HEAD), np.zeros((1, 2)), np.zeros(0))
+        large = EnrolledClass(rows, np.ones(1), np.zeros(1))  # type: ignore[arg-type]
+        records[key,] = ClassRecord(large, np.zeros((1, 1)), np.zeros(0), np.zeros((1, 3)))
+    small = ClassRecord(enroll(np.ones((1, 2, 3)), HEAD), np.zeros((1, 2)), np.zeros(0), np.zeros((1, 3)))
     records["c",] = small
     classes._members = dict(records)
     classes._use((entry(1, "c"),), [small], HEAD, NEVER)
