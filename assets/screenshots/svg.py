@@ -90,7 +90,7 @@ def draw(lines: Sequence[Iterable[Segment]], width: int, label: str) -> str:
             '<g fill="none">',
             *(f'<path stroke="{colour}" d="{"".join(found)}"/>' for colour, found in strokes.items()),
             "</g>",
-            f'<g font-family="{FONT}" font-size="15" xml:space="preserve">',
+            f'<g font-family="{FONT}" font-size="15" xml:space="preserve" style="white-space: pre">',
             *texts,
             "</g>",
             "</svg>\n",
