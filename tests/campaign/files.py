@@ -253,7 +253,7 @@ def results() -> Part:
 
 
 def metrics() -> Part:
-    """The metrics of a run, truncated to the step from which it resumes."""
+    """The metrics of a run, truncated to the step from which it resumes; damaged lines are dropped."""
     from frn.training.runs.run_folder import RunFolder, TrainState
 
     lines = [{"total_steps": step, "epoch": 1, "loss": 1.5, "accuracy": 61.25} for step in range(1, 5)]
@@ -264,4 +264,4 @@ def metrics() -> Part:
         run.rewind_metrics(TrainState(total_steps=3))
         assert all(json.loads(line)["total_steps"] <= 3 for line in run.metrics.read_text().splitlines())
 
-    return Part(5_000, _damaging_lines([*lines, {"total_steps": 4, "val_accuracy": 50.0}]), door)
+    return Part(5_000, _damaging_lines([*lines, {"total_steps": 4, "val_accuracy": 50.0}]), door, refuses=False)
