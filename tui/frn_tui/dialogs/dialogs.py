@@ -57,10 +57,6 @@ class Dialog(ModalScreen[ScreenResultType]):
 class Line(Input):
     """A text field for untrusted text: characters that could control the terminal are shown as dots."""
 
-    def on_paste(self) -> None:
-        """Scroll to the end of what was pasted, which Textual does only for typed text."""
-        self.call_after_refresh(self.mutate_reactive, Input.selection)
-
     def render_line(self, y: int) -> Strip:
         strip = super().render_line(y)
         if strip.text.isprintable():
