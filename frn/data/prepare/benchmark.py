@@ -37,8 +37,6 @@ class Plan:
     items: list[Item]
     official: Counts = field(default_factory=dict)
     """Counts of the published benchmark."""
-    alike: Counts = field(default_factory=dict)
-    """Counts of another release, if the benchmark's own are not published; differences are reported."""
     skipped: list[str] = field(default_factory=list)
     """Files of your folder that are not images, each with the reason."""
     by: str = ""
@@ -57,8 +55,10 @@ class Benchmark:
     """MD5 of the original archives, by file name."""
     archives: str = r"(?!)"
     """Pattern that matches the names of other archives to open in the same folder."""
-    downloads: str = ""
-    """Name in `fetching.downloads`, if torchvision can download it."""
+    url: str = ""
+    """Address of an archive that `--download` fetches."""
+    mebibytes: int = 0
+    """Size of that archive."""
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -100,11 +100,7 @@ Box = tuple[float, float, float, float]
 
 
 def read_boxes(file: Found, form: str) -> dict[str, Box]:
-    """Return four numbers per image, by its name.
-
-    Raises:
-        FrnError: if a line has a different format.
-    """
+    """Return four numbers per image, by its name. Raises FrnError if a line has a different format."""
     boxes = {}
     for line in lines(file):
         try:

@@ -21,8 +21,8 @@ from frn.data.folders import is_of_the_system, looks_like_image, why_skipped
 from frn.data.pixel_cache import Progress
 from frn.errors import FrnError, shorten
 from frn.images.opening import MAX_BYTES
-from frn.system.archives import DAMAGE, Limits, is_tar, open_tar, open_zip
-from frn.system.files import is_file, is_there
+from frn.system.archives import DAMAGE, Limits, open_tar, open_zip
+from frn.system.files import is_file
 
 MEBIBYTE = 1 << 20
 
@@ -69,8 +69,6 @@ class Sources:
     """MD5 of released archives, by file name."""
     unofficial: bool = False
     """Whether a different checksum is accepted."""
-    digests: dict[str, str] = field(default_factory=dict)
-    """MD5 of the files read, by `fingerprint` alone; known values are not computed again."""
     progress: Progress = lambda done, total: None
     """Called with the finished and total MiB while an archive is read."""
     leave_out: Path | None = None
@@ -217,32 +215,16 @@ class Sources:
 
     def _check(self, path: Path) -> None:
         expected = self.checksums.get(path.name)
-        if expected is None:
+        if expected is None or self.unofficial:
             return
-        key = fingerprint(path, None)
-        if key not in self.digests:
-            self.digests[key] = self._md5(path)
-        if self.digests[key] != expected and not self.unofficial:
-            what = _looks_like(path) or "Download it again, or accept it with --unofficial"
-            raise FrnError(
-                f"{path}: its MD5 checksum is {self.digests[key]}, but the released {path.name} has {expected}. {what}."
-            )
-
-    def _md5(self, path: Path) -> str:
         digest, total = hashlib.md5(usedforsecurity=False), max(1, path.stat().st_size // MEBIBYTE)
         with path.open("rb") as file:
             while block := file.read(8 * MEBIBYTE):
                 digest.update(block)
                 self.progress(file.tell() // MEBIBYTE, total)
-        return digest.hexdigest()
-
-
-def fingerprint(path: Path, leave_out: Path | None) -> str:
-    """Describe the state of a file or folder: path, number of files, bytes, and last change."""
-    paths = (Path(folder) / name for folder, names in _folders(path, leave_out) for name in names)
-    statuses = [entry.stat() for entry in (paths if path.is_dir() else [path]) if is_there(entry)]
-    size = sum(status.st_size for status in statuses)
-    return f"{path.resolve()} {len(statuses)} {size} {max((status.st_mtime_ns for status in statuses), default=0)}"
+        if (found := digest.hexdigest()) != expected:
+            what = _looks_like(path) or "Download it again, or accept it with --unofficial"
+            raise FrnError(f"{path}: its MD5 checksum is {found}, but the released {path.name} has {expected}. {what}.")
 
 
 def _folders(source: Path, leave_out: Path | None) -> Iterator[tuple[str, list[str]]]:
@@ -257,9 +239,7 @@ def _folders(source: Path, leave_out: Path | None) -> Iterator[tuple[str, list[s
 
 
 def _is_archive(path: Path) -> bool:
-    suffixes = {suffix.lower() for suffix in path.suffixes}
-    named = suffixes & {".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz"}
-    return bool(named) or zipfile.is_zipfile(path) or is_tar(path)
+    return path.suffix.lower() in (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 
 
 def _loose(path: Path, parts: tuple[str, ...]) -> Found:

@@ -6,7 +6,6 @@ rounds each side to a whole pixel and fills the area outside the image with blac
 
 import io
 from collections.abc import Callable
-from typing import Literal
 
 from PIL import Image
 
@@ -22,7 +21,6 @@ MAX_PIXELS = 64_000_000
 
 For modes that are converted first, the limit is `LARGE`.
 """
-PNG_START = b"\x89PNG\r\n\x1a\n"
 PNG_END = b"IEND\xaeB`\x82"
 """Last bytes of a complete PNG file."""
 
@@ -53,30 +51,15 @@ def encode_png(image: Image.Image) -> bytes:
 
 
 def as_stored(data: bytes) -> bytes:
-    """Return a JPEG file of the same length whose EXIF tag no longer rotates it, as the authors' loader reads it.
-
-    Only the tag's value changes. Other files, and files with unreadable EXIF data, are returned unchanged.
-    """
-    start = data.find(EXIF, 0, MAX_EXIF_START)
-    if not data.startswith(b"\xff\xd8") or start < 0:
-        return data
-    tiff = start + len(EXIF)
-    order: Literal["little", "big"] = "little" if data[tiff : tiff + 2] == b"II" else "big"
-
-    def number(at: int, size: int) -> int:
-        return int.from_bytes(data[at : at + size], order)
-
-    directory = tiff + number(tiff + 4, 4)
-    for entry in range(directory + 2, directory + 2 + 12 * number(directory, 2), 12):
-        if number(entry, 2) == ORIENTATION and number(entry + 2, 2) == SHORT and entry + 10 <= len(data):
-            return data[: entry + 8] + (1).to_bytes(2, order) + data[entry + 10 :]
-    return data
+    """Return a JPEG file of the same length whose EXIF data no longer rotate it, as the authors' loader reads it."""
+    start = data.find(EXIF, 0, MAX_EXIF_START) if data.startswith(b"\xff\xd8") else -1
+    return data if start < 0 else data[:start] + bytes(len(EXIF)) + data[start + len(EXIF) :]
 
 
 EXIF = b"Exif\0\0"
+"""Beginning of the EXIF segment; without it, decoders skip the segment."""
 MAX_EXIF_START = 1 << 16
 """The EXIF segment is near the start of the file; some photos have a JFIF header before it."""
-ORIENTATION, SHORT = 0x0112, 3
 
 
 def squash(side: int, image: Image.Image) -> Image.Image:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from frn.data.folders import SPLITS
 from frn.data.pixel_cache import Progress
 from frn.data.prepare.benchmark import Item
 from frn.data.prepare.stored_images import PNG_END, as_stored, to_png
@@ -104,3 +105,9 @@ def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> 
     for place in () if replace else (_path(item, out) for item in items if not _is_whole(item, out)):
         if os.path.lexists(place):
             raise FrnError(f"{place}: already exists and differs, and frn has no record of it. Give another --out.")
+
+
+def count(items: Sequence[Item]) -> dict[str, tuple[int, int]]:
+    """Return the number of classes and images of each split."""
+    labels = {split: [item.label for item in items if item.split == split] for split in SPLITS}
+    return {split: (len(set(found)), len(found)) for split, found in labels.items() if found}

@@ -50,5 +50,6 @@ AIRCRAFT = Benchmark(
         "fgvc-aircraft-2013b.tar.gz": "d4acdd33327262359767eeaa97a4f732",
         f"{FOLDER}.tar": "f6646b79d6223af5de175c4849eecf25",
     },
-    downloads="aircraft",
+    url="https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz",
+    mebibytes=2625,
 )

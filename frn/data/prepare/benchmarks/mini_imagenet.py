@@ -5,11 +5,11 @@ by the number in the file name. The data set can therefore be made from ImageNet
 """
 
 import base64
-import csv
 import re
 from collections.abc import Iterable
 
-from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, lines, read_split, ready_made
+from frn.data.folders import SPLITS
+from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, read_split, ready_made
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
@@ -21,19 +21,16 @@ NUMBERED = re.compile(r"(n\d{8})_(\d+)\.jpe?g", re.IGNORECASE)
 def plan(sources: Sources, split: str) -> Plan:
     """Assign images to splits.
 
-    The sources are `images.zip` or its folder, with or without train.csv, val.csv and test.csv, which decide if
-    present; ImageNet's class folders, class tars or `ILSVRC2012_img_train.tar`; or the authors' `mini-ImageNet.tar`.
+    The sources are `images.zip` or its folder; ImageNet's class folders, class tars or `ILSVRC2012_img_train.tar`; or
+    the authors' `mini-ImageNet.tar`.
     """
     found = sources.files()
     ready = ready_made(found, "mini-ImageNet")
     facts = read_split("mini_imagenet")
-    split_of = {label: part for part in ("train", "val", "test") for label in facts[part]}
+    split_of = {label: part for part in SPLITS for label in facts[part]}
     if ready and {item.label for item in ready} <= split_of.keys():
         return Plan(ready, OFFICIAL)
-    lists = {
-        file.parts[-1][:-4]: file for file in reversed(found) if file.parts[-1] in ("train.csv", "val.csv", "test.csv")
-    }
-    wanted = list(_listed(lists)) if lists else list(_known(facts["images"], split_of))
+    wanted = list(_listed(facts["images"], split_of))
     named = {file.parts[-1].lower(): file for file in reversed(found) if NAMED.fullmatch(file.parts[-1])}
     by_rank = named or _ranked(found, split_of)
     missing = [name for _, _, name in wanted if name.lower() not in by_rank]
@@ -45,23 +42,13 @@ def plan(sources: Sources, split: str) -> Plan:
     return Plan([Item(part, label, name, by_rank[name.lower()]) for part, label, name in wanted], OFFICIAL)
 
 
-def _known(masks: dict[str, str], split_of: dict[str, str]) -> Iterable[tuple[str, str, str]]:
+def _listed(masks: dict[str, str], split_of: dict[str, str]) -> Iterable[tuple[str, str, str]]:
     """Return split, class and file name of every image, from the packaged lists."""
     for label, mask in masks.items():
         bits = int.from_bytes(base64.b64decode(mask), "big")
         for index in range(bits.bit_length()):
             if bits >> index & 1:
                 yield split_of[label], label, f"{label}{index + 1:08d}.jpg"
-
-
-def _listed(lists: dict[str, Found]) -> Iterable[tuple[str, str, str]]:
-    """Return split, class and file name of every image, from Ravi's lists."""
-    for split, file in lists.items():
-        for row in csv.DictReader(lines(file)):
-            name, label = row.get("filename") or "", row.get("label") or ""
-            if not NAMED.fullmatch(name) or not re.fullmatch(r"n\d{8}", label):
-                raise FrnError(f"{file.where}: {row} is not a filename,label row (n0153282900000005.jpg,n01532829)")
-            yield split, label, name
 
 
 def _ranked(found: list[Found], labels: Iterable[str]) -> dict[str, Found]:
