@@ -11,10 +11,8 @@ import contextlib
 import hashlib
 import json
 import math
-import shutil
-import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -25,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.data.folders import Broken, ClassFolders
-from frn.errors import FrnError, FrnWarning
+from frn.errors import FrnError
 from frn.images import heif
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform, Pixels, limit_shorter_side
@@ -128,7 +126,6 @@ def load_images(
             with lock(beside(home, "building"), folders.root, give_up_after=math.inf):
                 stored = _open(home)
                 if stored is None:
-                    _check_space(home.parent, folders, paths, transform)
                     discard(home)  # an incomplete cache
                     with new_folder(home) as work:
                         _build(work, folders, paths, transform, progress or (lambda done, total: None))
@@ -146,27 +143,6 @@ def load_images(
             first = next(entry.reason for entry in stored.broken if Path(entry.path).parent == Path(name))
             raise FrnError(f"{folders.root / name}: none of its images can be read; the first: {first}")
     return replace(stored, broken=stored.broken + folders.skipped)
-
-
-LARGE = 20_000_000_000
-"""Size of decoded images in bytes above which a warning is shown before writing."""
-SAMPLE = 32
-"""Number of images that are decoded to estimate the size of all."""
-
-
-def _check_space(home: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> None:
-    """Raise FrnError if the pixels will not fit on the disk, and warn if they are large."""
-    if len(paths) <= SAMPLE:
-        return
-    sample = [_decoded(path, folders, transform) for path in paths[:: len(paths) // SAMPLE]]
-    lengths = [image.size for image in sample if not isinstance(image, Broken)]
-    needed = len(paths) * sum(lengths) // max(1, len(lengths))
-    free = shutil.disk_usage(home).free
-    told = f"{folders.root}: {len(paths):,} images take about {needed / 1e9:.1f} GB decoded in {home}, where "
-    if needed > free:
-        raise FrnError(f"{told}{free / 1e9:.1f} GB are free. Set FRN_CACHE to a folder on a larger disk.")
-    if needed > LARGE:
-        warnings.warn(f"{told}{free / 1e9:.0f} GB are free (FRN_CACHE names another folder)", FrnWarning, stacklevel=3)
 
 
 def _decoded(path: Path, folders: ClassFolders, transform: EvaluationTransform | int) -> Pixels | Broken:
@@ -200,7 +176,7 @@ def _build(
     shapes: list[tuple[int, int]] = []
     broken: list[Broken] = []
     checksum = 0
-    with _pool() as pool, open(work / PIXELS, "wb") as file:
+    with ThreadPoolExecutor(cores()) as pool, open(work / PIXELS, "wb") as file:
         for start in range(0, len(paths), 1024):  # in chunks to bound the memory
             piece = paths[start : start + 1024]
             for offset, result in enumerate(pool.map(decode, piece)):
@@ -219,16 +195,6 @@ def _build(
     index["crc32"] = _crc32_of(index)
     with open(work / INDEX, "w", encoding="utf-8") as text:
         json.dump(index, text)
-
-
-@contextlib.contextmanager
-def _pool() -> Iterator[ThreadPoolExecutor]:
-    """Provide a thread pool that drops its queue on an error, so that an interrupt does not wait for queued photos."""
-    pool = ThreadPoolExecutor(cores())
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _open(home: Path) -> StoredImages | None:

@@ -41,7 +41,7 @@ class DecodeRequest:
     longest: int | None = None
     """Largest length of the longer side, in pixels."""
     stored: bool = False
-    """Whether to keep the stored mode and orientation."""
+    """Whether to keep the stored orientation, and the colours of grey and RGB images with their profile."""
 
     def finish(self, image: Image.Image, orientation: int) -> Image.Image:
         """Convert a decoded image to the requested form."""
@@ -49,7 +49,9 @@ class DecodeRequest:
             return Image.fromarray(self.transform(image, orientation))
         if self.longest is not None:
             return shrunk(image, orientation, self.longest)
-        return image if self.stored else upright_rgb(image)
+        if self.stored:
+            return image if image.mode in ("L", "RGB") and "transparency" not in image.info else to_rgb(image)
+        return upright_rgb(image)
 
 
 def decode_in_process(

@@ -62,7 +62,7 @@ def decode(data: bytes, where: Path) -> Image.Image:
 
 
 def decode_stored(data: bytes, where: str) -> Image.Image:
-    """Decode an image in its own mode and orientation. Raises FrnError as `decode` does."""
+    """Decode an image as stored, not turned upright, as grey or RGB. Raises FrnError as `decode` does."""
     return _decode(data, where, DecodeRequest(stored=True))[0]
 
 

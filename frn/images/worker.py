@@ -5,7 +5,6 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 from PIL import Image
 
@@ -68,8 +67,11 @@ def decode_in_worker(
             raise FrnError(f"{where}: cannot be decoded: the decoder {stopped}") from stopped
     for message in answer["told"]:
         say(message)
+    image = Image.frombytes(answer["mode"], tuple(answer["size"]), blobs.pop())
+    if blobs:
+        image.info["icc_profile"] = blobs.pop()
     width, height = answer["whole"]
-    return _image(answer, blobs), (width, height)
+    return image, (width, height)
 
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:
@@ -84,7 +86,9 @@ def answer(question: Message, blobs: list[bytes]) -> Answer:
     except MustBeAloneError:
         return {"large": True}, ()
     told = [str(warning.message) for warning in caught if issubclass(warning.category, ShallowDataWarning)]
-    return {"whole": whole, "told": told, **_described(image)}, (image.tobytes(),)
+    profile = image.info.get("icc_profile")
+    sent = [profile] if isinstance(profile, bytes) else []
+    return {"whole": whole, "told": told, "mode": image.mode, "size": image.size}, (*sent, image.tobytes())
 
 
 class _Refusal(contextlib.AbstractContextManager[None]):
@@ -93,31 +97,3 @@ class _Refusal(contextlib.AbstractContextManager[None]):
 
     def __exit__(self, *error: object) -> None:
         pass
-
-
-def _described(image: Image.Image) -> Message:
-    """Return the properties of an image without its pixels."""
-    transparency, profile = image.info.get("transparency"), image.info.get("icc_profile")
-    palette = image.palette if image.mode in ("P", "PA") else None
-    return {
-        "mode": image.mode,
-        "size": image.size,
-        "palette": None if palette is None else [palette.mode, palette.tobytes().hex()],
-        "transparency": ["hex", transparency.hex()] if isinstance(transparency, bytes) else transparency,
-        "profile": profile.hex() if isinstance(profile, bytes) else None,
-    }
-
-
-def _image(described: Message, blobs: list[bytes]) -> Image.Image:
-    image = Image.frombytes(described["mode"], tuple(described["size"]), blobs.pop())
-    if described["palette"] is not None:
-        mode, values = described["palette"]
-        image.putpalette(bytes.fromhex(values), mode)
-    transparency: Any = described["transparency"]
-    if isinstance(transparency, list):  # bytes, or a colour
-        transparency = bytes.fromhex(transparency[1]) if transparency[0] == "hex" else tuple(transparency)
-    if transparency is not None:
-        image.info["transparency"] = transparency
-    if described["profile"] is not None:
-        image.info["icc_profile"] = bytes.fromhex(described["profile"])
-    return image

@@ -10,17 +10,11 @@ from collections.abc import Callable
 from PIL import Image
 
 from frn.errors import FrnError, shorten
-from frn.images.colour import to_rgb
-from frn.images.decoding import LARGE
 from frn.images.opening import decode_stored
 from frn.images.transforms import resize_bytes
 
-PNG_MODES = frozenset({"1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"})
 MAX_PIXELS = 64_000_000
-"""Pixel limit for a written image, because in-process encoding cannot be stopped.
-
-For modes that are converted first, the limit is `LARGE`.
-"""
+"""Pixel limit for a written image, because in-process encoding cannot be stopped."""
 PNG_END = b"IEND\xaeB`\x82"
 """Last bytes of a complete PNG file."""
 
@@ -28,11 +22,10 @@ PNG_END = b"IEND\xaeB`\x82"
 def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image]) -> bytes:
     """Decode, convert, and encode as PNG. Raises FrnError as `decode_stored` does, or if conversion fails."""
     image = decode_stored(data, where)
-    most = MAX_PIXELS if image.mode in PNG_MODES else LARGE
-    if image.width * image.height > most:
+    if image.width * image.height > MAX_PIXELS:
         raise FrnError(
-            f"{where}: is {image.width} x {image.height} pixels in mode {image.mode}; the limit for an image in "
-            f"a data set is {most // 1_000_000} megapixels. Scale it down."
+            f"{where}: is {image.width} x {image.height} pixels; the limit for an image in a data set is "
+            f"{MAX_PIXELS // 1_000_000} megapixels. Scale it down."
         )
     try:
         return encode_png(convert(image))
@@ -42,9 +35,7 @@ def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image
 
 
 def encode_png(image: Image.Image) -> bytes:
-    """Encode as PNG, in the image's own mode if PNG supports it, with only the metadata that its colours need."""
-    image = image if image.mode in PNG_MODES else to_rgb(image)
-    image.info = {key: value for key, value in image.info.items() if key in ("transparency", "icc_profile")}
+    """Encode a grey or RGB image as PNG, with its colour profile."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()

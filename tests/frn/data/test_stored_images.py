@@ -57,11 +57,10 @@ def test_benchmarks_keep_the_stored_orientation_but_own_photos_are_turned_uprigh
     assert np.array_equal(np.asarray(stored), np.asarray(upright.transpose(Image.Transpose.ROTATE_90)))
 
 
-@pytest.mark.parametrize("mode", ["RGB", "LAB"])
-def test_image_that_is_slow_to_write_is_refused(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_that_is_slow_to_write_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.BytesIO()
-    Image.new(mode, (30, 20)).save(file, "TIFF")
+    Image.new("RGB", (30, 20)).save(file, "TIFF")
     assert to_png(file.getvalue(), "x", lambda image: image)
-    monkeypatch.setattr(stored_images, "MAX_PIXELS" if mode == "RGB" else "LARGE", 599)
-    with pytest.raises(FrnError, match=f"x: is 30 x 20 pixels in mode {mode}; the limit for an image"):
+    monkeypatch.setattr(stored_images, "MAX_PIXELS", 599)
+    with pytest.raises(FrnError, match="x: is 30 x 20 pixels; the limit for an image"):
         to_png(file.getvalue(), "x", lambda image: image)
