@@ -9,30 +9,20 @@ RAW_NAMES = frozenset(
 )  # fmt: skip
 """Extensions of camera raw files, mostly TIFF with a small preview in place of the photo."""
 RAW = "a camera raw file. Export it as JPEG or TIFF first"
-BEGINNINGS = (
-    (b"%PDF", "a PDF document. Export its pages as JPEG or PNG"),
-    (b"%!PS", "a PostScript document. Export its pages as JPEG or PNG"),
-    (b"PK\x03\x04", "a zip archive. Unpack it first"),
-    (b"PK\x05\x06", "an empty zip archive"),
-    (b"Rar!", "a RAR archive. Unpack it first"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive. Unpack it first"),
-    (b"\x1f\x8b", "a gzip archive. Unpack it first"),
-    (b"\x1a\x45\xdf\xa3", "a video. Save single frames as JPEG or PNG"),
-    (b"\x00\x00\x01\xba", "a video. Save single frames as JPEG or PNG"),
-    (b"FLV", "a video. Save single frames as JPEG or PNG"),
-    (b"OggS", "a video. Save single frames as JPEG or PNG"),
-    (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "a video. Save single frames as JPEG or PNG"),
-    (b"version https://git-lfs", "a Git LFS pointer, not the photo. Run: git lfs pull"),
-    (b"8BPS", "a Photoshop document. Export it as JPEG or PNG"),
-    (b"gimp xcf", "a GIMP document. Export it as JPEG or PNG"),
-    (b"\x00\x00\x00\x0cjP  ", "a JPEG 2000 image, which is not supported. Convert it to JPEG or PNG"),
-    (b"\xff\x4f\xff\x51", "a JPEG 2000 image, which is not supported. Convert it to JPEG or PNG"),
-    (b"\xff\x0a", "a JPEG XL image, which is not supported. Convert it to JPEG or PNG"),
-    (b"\x00\x00\x00\x0cJXL ", "a JPEG XL image, which is not supported. Convert it to JPEG or PNG"),
-    (b"\x00\x00\x01\x00", "an icon, which is not supported. Convert it to PNG"),
-    (b"FUJIFILMCCD-RAW", RAW),
-    (b"FOVb", RAW),
-)
+VIDEO = "a video. Save single frames as JPEG or PNG"
+BEGINNINGS = {
+    (b"%PDF", b"%!PS"): "a PDF or PostScript document. Export its pages as JPEG or PNG",
+    (b"PK\x03\x04", b"PK\x05\x06"): "a zip archive. Unpack it first",
+    (b"Rar!", b"7z\xbc\xaf\x27\x1c", b"\x1f\x8b"): "a RAR, 7z or gzip archive. Unpack it first",
+    (b"\x1a\x45\xdf\xa3", b"\0\0\x01\xba", b"FLV", b"OggS", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"): VIDEO,
+    (b"version https://git-lfs",): "a Git LFS pointer, not the photo. Run: git lfs pull",
+    (b"8BPS", b"gimp xcf"): "a Photoshop or GIMP document. Export it as JPEG or PNG",
+    (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51"): "a JPEG 2000 image, which is not supported. Convert it to JPEG or PNG",
+    (b"\0\0\0\x0cJXL ", b"\xff\x0a"): "a JPEG XL image, which is not supported. Convert it to JPEG or PNG",
+    (b"\0\0\x01\0",): "an icon, which is not supported. Convert it to PNG",
+    (b"FUJIFILMCCD-RAW", b"FOVb"): RAW,
+}
+"""Descriptions of files by their possible first bytes."""
 LOOKED_AT = 4096
 """Bytes of text that identify a web page or drawing."""
 SUB_IFDS, SUBFILE_TYPE, DNG_VERSION = 0x014A, 0x00FE, 0xC612
@@ -44,15 +34,15 @@ def describe(data: bytes, name: str) -> str | None:
     """Describe a file, with advice; return None if it is unknown, or may be an image."""
     if PurePath(name).suffix.lower() in RAW_NAMES:
         return RAW
-    for beginning, kind in BEGINNINGS:
-        if data.startswith(beginning):
+    for beginnings, kind in BEGINNINGS.items():
+        if data.startswith(beginnings):
             return kind
     if data[4:8] == b"ftyp" and data[8:12] == b"crx ":
         return RAW
     if (data[4:8] == b"ftyp" and data[8:11] not in (b"hei", b"hev", b"mif", b"msf", b"avi")) or (
         data[:4] == b"RIFF" and data[8:12] == b"AVI "
     ):
-        return "a video. Save single frames as JPEG or PNG"
+        return VIDEO
     if is_raw(data):
         return RAW
     text = data[:LOOKED_AT].lstrip(b"\xef\xbb\xbf \t\r\n").lower()

@@ -14,7 +14,8 @@ import safetensors
 from frn._version import __version__
 from frn.errors import FrnError, shorten
 from frn.images.transforms import EvaluationTransform
-from frn.system.files import read_regular, require_regular
+from frn.models.zoo import NOTES
+from frn.system.files import read_json, read_regular, require_regular
 
 MODEL_FILE_FORMAT = "frn-model"
 MODEL_FILE_VERSION = 1
@@ -119,3 +120,31 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
         return config, msgspec.json.decode(metadata.get("record", ""), type=dict[str, Any])
     except (ValueError, RecursionError) as error:
         raise FrnError(f"{path}: its header is damaged ({shorten(error)})") from error
+
+
+class Notes(msgspec.Struct, omit_defaults=True):
+    """Notes on an added model, which `frn models add` stores with its weights."""
+
+    about: str = ""
+    licence: str = ""
+    weights: str = ""
+    milliseconds: float | None = None
+    """Time per image, on the machine that added the model."""
+    added: str = ""
+
+
+def read_notes(folder: Path) -> dict[str, Any]:
+    """Return the notes of an added model, empty if they are missing or damaged; the model works without them."""
+    try:
+        notes: dict[str, Any] = msgspec.to_builtins(msgspec.convert(read_json(folder / NOTES), Notes))
+    except ValueError:
+        return {}
+    return notes
+
+
+def accuracy_of(facts: Mapping[str, Any]) -> str:
+    """Return the accuracy in a model's record as text, empty if there is none."""
+    match facts.get("validation"):
+        case {"accuracy": int() | float() as accuracy, "ci95": int() | float() as ci95, "shape": str() as shape}:
+            return f"{accuracy:.2f} ± {ci95:.2f} % ({shape})"
+    return ""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frn.errors import FrnError, FrnWarning
-from frn.system.files import LOCK, PART, beside, is_file, is_folder, read_json, read_regular, write_atomically
+from frn.system.files import LOCK, PART, beside, is_folder, read_json, read_regular, write_atomically
 from frn.system.processes.locks import Lock
 
 LIMIT = 10.0
@@ -58,17 +58,14 @@ class CachedSplit:
 
 def cache_folder() -> Path:
     """Return the folder of caches: $FRN_CACHE or the user's cache folder, or a subfolder if it holds other things."""
-    root = Path(os.environ.get("FRN_CACHE") or _user_folder())
+    from platformdirs import user_cache_path
+
+    root = Path(os.environ.get("FRN_CACHE") or user_cache_path("frn", appauthor=False))
     return root if _is_free(root) else root / OWN_FOLDER
 
 
 def make_cache_folder() -> Path:
-    """Create the folder of the caches and mark it as ours.
-
-    Raises:
-        FrnError: if the folder contains anything else.
-        OSError: if the folder cannot be created.
-    """
+    """Create the folder of the caches and mark it as ours. Raises FrnError if it contains anything else."""
     folder = cache_folder()
     if not _is_free(folder):
         raise FrnError(
@@ -78,20 +75,6 @@ def make_cache_folder() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / TAG, SIGNATURE)
     return folder
-
-
-def _user_folder() -> Path:
-    from platformdirs import user_cache_path
-
-    return user_cache_path("frn", appauthor=False)
-
-
-def retired_pointer() -> Path | None:
-    """Return the file in which `frn cache move` once recorded another folder, if it exists."""
-    from platformdirs import user_config_path
-
-    path = user_config_path("frn", appauthor=False) / "cache-folder"
-    return path if is_file(path) else None
 
 
 def _is_free(folder: Path) -> bool:
@@ -182,12 +165,12 @@ def trim(limit: int | None = None) -> int:
     """
     limit = limit_in_bytes() if limit is None else limit
     freed, past, splits = _sweep(), time.time() - RECENT, cached_splits()
-    total = sum(split.size for split in splits)
+    excess = sum(split.size for split in splits) - limit
     for split in splits:
-        if total <= limit or split.used > past:
+        if excess <= 0 or split.used > past:
             break
         discard(split.path)
-        total, freed = total - split.size, freed + split.size
+        excess, freed = excess - split.size, freed + split.size
     if (images := cache_folder() / IMAGES).is_symlink():
         warnings.warn(f"{images}: is a link, so its contents are never removed", FrnWarning, stacklevel=2)
     return freed
@@ -195,15 +178,14 @@ def trim(limit: int | None = None) -> int:
 
 def clear(unused_for: float | None = None) -> int:
     """Remove all caches, or only decoded images unused for this many seconds; return the bytes freed."""
-    freed, now = _sweep(), time.time()
+    freed, before = _sweep(), time.time() - (unused_for or 0.0)
     for split in cached_splits():
-        if unused_for is None or now - split.used > unused_for:
+        if unused_for is None or split.used < before:
             discard(split.path)
             freed += split.size
-    if unused_for is None:
-        freed += features_size()
-        for path in _feature_files():
-            _unlink(path)
+    for path in [] if unused_for is not None else _feature_files():
+        freed += path.stat().st_size
+        _unlink(path)
     return freed
 
 

@@ -23,8 +23,6 @@ MAX_JSON = 64 << 20
 """Default size limit of a small file of ours."""
 MAX_LINES = 1 << 30
 """Size limit for a growing file of lines: the metrics of ten million steps."""
-_PIECE = 1 << 20
-"""Bytes by which a file may exceed its stated size (0 for those of /proc) and still be read at once."""
 
 
 def write_atomically(
@@ -133,19 +131,8 @@ def remove_unfinished(path: Path) -> None:
                 held.release()
 
 
-def is_folder(path: Path | str) -> bool:
-    """Return `path.is_dir()`, but False instead of an exception for a name too long or in an unreadable folder."""
-    return os.path.isdir(path)  # noqa: PTH112
-
-
-def is_file(path: Path | str) -> bool:
-    """Return `path.is_file()`, but never raise, as `is_folder`."""
-    return os.path.isfile(path)  # noqa: PTH113
-
-
-def is_there(path: Path | str) -> bool:
-    """Return `path.exists()`, but never raise, as `is_folder`."""
-    return os.path.exists(path)  # noqa: PTH110
+is_folder, is_file, is_there = os.path.isdir, os.path.isfile, os.path.exists
+"""`Path.is_dir`, `is_file` and `exists`, but False instead of an exception, for example for a name that is too long."""
 
 
 def read_regular(path: Path, most: int) -> bytes:
@@ -158,26 +145,19 @@ def read_regular(path: Path, most: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise FrnError(f"{path}: is not a regular file")
-            size = status.st_size
-            data = _read(file, size, most) if size <= most else b""
+            _require_regular(status, path, most)
+            return file.read(status.st_size)
+    except FrnError:
+        raise
     except (OSError, ValueError) as error:  # a name with a NUL raises ValueError
-        if isinstance(error, FrnError):
-            raise
         raise FrnError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    if max(size, len(data)) > most:
-        raise FrnError(f"{path}: is {max(size, len(data)) / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
-    return data
 
 
-def _read(file: IO[bytes], size: int, most: int) -> bytes:
-    """Read a whole file, or more than `most` bytes if it has grown; memory is not reserved for `most` bytes."""
-    parts, left = [], most + 1
-    while left and (part := file.read(min(left, size + _PIECE))):
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
+def _require_regular(status: os.stat_result, path: Path, most: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise FrnError(f"{path}: is not a regular file")
+    if status.st_size > most:
+        raise FrnError(f"{path}: is {status.st_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
 
 
 def sha256(path: Path) -> str:
@@ -195,10 +175,7 @@ def require_regular(path: Path, most: int) -> Path:
         status = path.stat()
     except (OSError, ValueError) as error:
         raise FrnError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise FrnError(f"{path}: is not a regular file")
-    if status.st_size > most:
-        raise FrnError(f"{path}: is {status.st_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
+    _require_regular(status, path, most)
     return path
 
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -134,13 +135,13 @@ def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmar
         def plan(sources: Sources, _: str) -> Plan:
             return folder.plan(sources, sampled)
 
-        return Benchmark(plan=plan, archives=r".*\.zip"), sampled.options
+        return Benchmark(plan=plan, archives=r".*\.zip"), asdict(sampled)
     if name not in BENCHMARKS:
         names = [*BENCHMARKS, "folder"]
         near = [known for known in names if known.startswith(name)] or difflib.get_close_matches(name, names, n=1)
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"There are: {', '.join(names)}."
         raise FrnError(f"unknown data set {name!r}. {hint}")
-    if sampled.asked_for:
+    if sampled != SampledSplit():
         raise FrnError(f"--val, --test and --seed are for your own folder; {name} has a published split")
     benchmark = BENCHMARKS[name]
     split = split or benchmark.splits[0]

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from frn.data.folders import is_of_the_system, looks_like_image, why_skipped
 from frn.data.pixel_cache import Progress
@@ -25,6 +25,7 @@ from frn.system.archives import DAMAGE, Limits, open_tar, open_zip
 from frn.system.files import is_file
 
 MEBIBYTE = 1 << 20
+ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +122,18 @@ class Sources:
     def _walk(self, source: Path) -> Iterator[Found]:
         if source.is_dir():
             yield from self._walk_folder(source)
-        elif not source.exists():
-            raise FrnError(f"{source}: no such file or folder")
         elif not source.is_file():
-            raise FrnError(f"{source}: is neither a file nor a folder")
-        elif _is_archive(source):
+            raise FrnError(f"{source}: no such file or folder")
+        elif source.suffix.lower() in ARCHIVES:
             yield from self._walk_archive(source)
         else:
             yield _loose(source, (source.name,))
 
     def _walk_folder(self, source: Path) -> Iterator[Found]:
         name, archives = source.resolve().name, []
-        for folder, files in _folders(source, self.leave_out):
+        for folder, subfolders, files in os.walk(source):
+            paths = {entry: Path(folder) / entry for entry in sorted(subfolders) if not is_of_the_system(entry)}
+            subfolders[:] = [entry for entry, path in paths.items() if path.resolve() != self.leave_out]
             for entry in sorted(entry for entry in files if entry[0] != "."):
                 path = Path(folder) / entry
                 if not is_file(path):  # a pipe or device may be endless
@@ -169,27 +170,21 @@ class Sources:
                 yield Found((path.stem, *parts), entry.file_size, partial(archive.open, entry), where, order)
 
     def _walk_tar(self, path: Path) -> Iterator[Found]:
-        raw = self._open.enter_context(path.open("rb"))
-        total = path.stat().st_size // MEBIBYTE
+        raw, size = self._open.enter_context(path.open("rb")), path.stat().st_size
         archive = self._open.enter_context(open_tar(raw))
         stem = path.name.removesuffix(path.suffix).removesuffix(".tar")
-        tick = lambda: self.progress(raw.tell() // MEBIBYTE, max(1, total))  # noqa: E731
-        limits = Limits(path, path.stat().st_size)
-        yield from self._members(archive, limits, f"{path}", (stem,), 0, tick)
+        for count, found in enumerate(self._members(archive, Limits(path, size), f"{path}", (stem,), 0)):
+            if count % 256 == 0:
+                self.progress(raw.tell() // MEBIBYTE, max(1, size // MEBIBYTE))
+            yield found
 
     def _members(
-        self,
-        archive: tarfile.TarFile,
-        limits: Limits,
-        where: str,
-        above: tuple[str, ...],
-        start: int,
-        tick: Callable[[], None],
+        self, archive: tarfile.TarFile, limits: Limits, where: str, above: tuple[str, ...], start: int
     ) -> Iterator[Found]:
         """Yield the files of a tar that starts at byte `start` of the outermost one, then its internal links."""
         members: dict[str, Found] = {}
         links: list[tuple[tuple[str, ...], str]] = []
-        for count, member in enumerate(archive):
+        for member in archive:
             parts = limits.check(member.name, member.size)
             if not parts:
                 continue
@@ -199,16 +194,14 @@ class Sources:
                 links.append((parts, "/".join(target)))
             elif member.isfile():
                 offset, name = start + member.offset_data, f"{where}: {member.name}"
-                extract = partial(_extract, archive, member)
+                extract: Any = partial(archive.extractfile, member)  # never None, because it is a regular file
                 found = Found((*above, *parts), member.size, extract, name, (self._archives, offset))
                 if self.archives.fullmatch(parts[-1]):
                     inner = self._open.enter_context(open_tar(found.open()))
-                    yield from self._members(inner, limits, name, (parts[-1].removesuffix(".tar"),), offset, tick)
+                    yield from self._members(inner, limits, name, (parts[-1].removesuffix(".tar"),), offset)
                 else:
                     members["/".join(parts)] = found
                     yield found
-            if count % 256 == 0:
-                tick()
         for parts, name in links:
             if name in members:
                 yield replace(members[name], parts=(*above, *parts))
@@ -227,29 +220,8 @@ class Sources:
             raise FrnError(f"{path}: its MD5 checksum is {found}, but the released {path.name} has {expected}. {what}.")
 
 
-def _folders(source: Path, leave_out: Path | None) -> Iterator[tuple[str, list[str]]]:
-    """Yield every folder from `source` down and its files; hidden ones are skipped."""
-    for folder, subfolders, files in os.walk(source):
-        subfolders[:] = sorted(
-            entry
-            for entry in subfolders
-            if not is_of_the_system(entry) and (leave_out is None or (Path(folder) / entry).resolve() != leave_out)
-        )
-        yield folder, files
-
-
-def _is_archive(path: Path) -> bool:
-    return path.suffix.lower() in (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
-
-
 def _loose(path: Path, parts: tuple[str, ...]) -> Found:
     return Found(parts, path.stat().st_size, lambda: path.open("rb"), str(path))
-
-
-def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
-    file = archive.extractfile(member)
-    assert file is not None  # only regular files are kept
-    return file
 
 
 def _looks_like(path: Path) -> str | None:

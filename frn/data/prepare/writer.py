@@ -77,6 +77,7 @@ def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> 
     also if files with the same names differ.
     """
     wanted = Counter((item.split, item.label, item.file) for item in items)
+    known = wanted.keys() | {(split, label) for split, label, _ in wanted}
     twice = [place for place, count in wanted.items() if count > 1]
     if twice:
         first, second = [i.source.where for i in items if (i.split, i.label, i.file) == twice[0]][:2]
@@ -89,19 +90,13 @@ def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> 
     if unfit:
         raise FrnError(f"the source contains the name {unfit[0]!r}, which is not a valid file or folder name")
     # Training uses everything in the splits' folders, so other files are rejected.
-    files: dict[tuple[str, str], set[str]] = {}
-    for item in items:
-        files.setdefault((item.split, item.label), set()).add(item.file)
-    for split in {split for split, _ in files}:
-        for folder in sorted((out / split).iterdir()) if (out / split).is_dir() else ():
-            own = files.get((split, folder.name))
-            others = [folder.name] if own is None else sorted(f for f in os.listdir(folder) if f not in own)
-            others = [name for name in others if name[0] != "."]
+    for split in {item.split for item in items}:
+        for folder, subfolders, files in os.walk(out / split):
+            subfolders[:] = [name for name in subfolders if name[0] != "."]
+            above = (split,) if Path(folder) == out / split else (split, Path(folder).name)
+            others = [name for name in (*subfolders, *files) if name[0] != "." and (*above, name) not in known]
             if others:
-                raise FrnError(
-                    f"{out / split}: already contains something else ({others[0]!r} in {folder.name}). Give "
-                    "another --out."
-                )
+                raise FrnError(f"{folder}: already contains something else ({min(others)!r}). Give another --out.")
     for place in () if replace else (_path(item, out) for item in items if not _is_whole(item, out)):
         if os.path.lexists(place):
             raise FrnError(f"{place}: already exists and differs, and frn has no record of it. Give another --out.")

@@ -337,7 +337,6 @@ def test_unreadable_model_does_not_hide_others() -> None:
         assert ended.returncode == 0, ended.stderr
         assert {"open", "conv4"} <= json.loads(ended.stdout).keys()
         assert "closed" not in json.loads(ended.stdout)
-        assert ended.stderr.startswith(f"warning: {place / 'closed'}: the folder cannot be read")
     finally:
         (place / "closed").chmod(0o755)
         shutil.rmtree(place)

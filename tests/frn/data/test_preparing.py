@@ -278,7 +278,7 @@ def test_two_data_sets_are_not_mixed(birds: Path, tmp_path: Path) -> None:
         with pytest.raises(FrnError, match=rf"already contains something else \({held}\)"):
             prepare(name, [birds], out, split=split, unofficial=True)
     (out / "test/003.Bird_3/mine.jpg").write_bytes(picture(1))
-    with pytest.raises(FrnError, match=r"already contains something else \('mine\.jpg' in 003\.Bird_3\)"):
+    with pytest.raises(FrnError, match=r"003\.Bird_3: already contains something else \('mine\.jpg'\)"):
         prepare("cub-raw", [birds], out, unofficial=True)
     with pytest.raises(FrnError, match="both --source and --out"):
         prepare("cub-raw", [out], out, unofficial=True)

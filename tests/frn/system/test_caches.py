@@ -212,11 +212,3 @@ def test_damaged_cache_is_built_again(tmp_path: Path) -> None:
     assert len(load_images(scan(tmp_path / "a"), 16)) == 1
     assert [path.name for path in images().iterdir()] == [home.name]
     assert kept() == ["a"]
-
-
-def test_file_left_by_an_older_frn_cache_move_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    (tmp_path / "frn").mkdir()
-    (tmp_path / "frn" / "cache-folder").write_text("/elsewhere\n")
-    told = CliRunner().invoke(app, ["cache"]).stderr
-    assert "cache-folder: is no longer read. Set FRN_CACHE to the folder named in it, then delete it." in told
