@@ -17,7 +17,8 @@ from msgspec import Struct, convert, to_builtins
 
 from frn.data.pixel_cache import Progress
 from frn.data.prepare.benchmark import Benchmark, Counts, Plan
-from frn.data.prepare.benchmarks import aircraft, cifar, cub, folder, inat, mini_imagenet, tiered_imagenet
+from frn.data.prepare.benchmarks import aircraft, cifar, cub, folder, mini_imagenet
+from frn.data.prepare.benchmarks.authors import AUTHORS
 from frn.data.prepare.benchmarks.folder import SampledSplit
 from frn.data.prepare.sources import MEBIBYTE, Sources
 from frn.data.prepare.writer import check_places, count, write_items
@@ -29,11 +30,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "cub-cropped": cub.CUB_CROPPED,
     "cub-raw": cub.CUB_RAW,
     "aircraft": aircraft.AIRCRAFT,
-    "meta-inat": inat.META_INAT,
-    "tiered-meta-inat": inat.TIERED_META_INAT,
     "mini-imagenet": mini_imagenet.MINI_IMAGENET,
-    "tiered-imagenet": tiered_imagenet.TIERED_IMAGENET,
-    "tiered-imagenet-224": tiered_imagenet.TIERED_IMAGENET_224,
+    **AUTHORS,
     "cifar-fs": cifar.CIFAR_FS,
 }
 RECORD = "prepared.json"

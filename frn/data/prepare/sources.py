@@ -8,7 +8,6 @@ import hashlib
 import os
 import posixpath
 import re
-import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -65,7 +64,7 @@ class Sources:
 
     paths: Sequence[Path]
     archives: re.Pattern[str] = re.compile(r".*\.zip", re.IGNORECASE)
-    """Names of archives to open inside a folder or a tar; archives given by name are always opened."""
+    """Names of archives to open inside a folder; archives given by name are always opened."""
     checksums: Mapping[str, str] = field(default_factory=dict)
     """MD5 of released archives, by file name."""
     unofficial: bool = False
@@ -170,41 +169,29 @@ class Sources:
                 yield Found((path.stem, *parts), entry.file_size, partial(archive.open, entry), where, order)
 
     def _walk_tar(self, path: Path) -> Iterator[Found]:
+        """Yield the files of a tar, then its internal links."""
         raw, size = self._open.enter_context(path.open("rb")), path.stat().st_size
-        archive = self._open.enter_context(open_tar(raw))
+        archive, limits = self._open.enter_context(open_tar(raw)), Limits(path, size)
         stem = path.name.removesuffix(path.suffix).removesuffix(".tar")
-        for count, found in enumerate(self._members(archive, Limits(path, size), f"{path}", (stem,), 0)):
-            if count % 256 == 0:
-                self.progress(raw.tell() // MEBIBYTE, max(1, size // MEBIBYTE))
-            yield found
-
-    def _members(
-        self, archive: tarfile.TarFile, limits: Limits, where: str, above: tuple[str, ...], start: int
-    ) -> Iterator[Found]:
-        """Yield the files of a tar that starts at byte `start` of the outermost one, then its internal links."""
         members: dict[str, Found] = {}
         links: list[tuple[tuple[str, ...], str]] = []
-        for member in archive:
+        for count, member in enumerate(archive):
             parts = limits.check(member.name, member.size)
-            if not parts:
-                continue
-            if member.issym() or member.islnk():
+            if parts and (member.issym() or member.islnk()):
                 base = posixpath.dirname(member.name) if member.issym() else ""
                 target = limits.check(posixpath.normpath(posixpath.join(base, member.linkname)), 0)
                 links.append((parts, "/".join(target)))
-            elif member.isfile():
-                offset, name = start + member.offset_data, f"{where}: {member.name}"
+            elif parts and member.isfile():
                 extract: Any = partial(archive.extractfile, member)  # never None, because it is a regular file
-                found = Found((*above, *parts), member.size, extract, name, (self._archives, offset))
-                if self.archives.fullmatch(parts[-1]):
-                    inner = self._open.enter_context(open_tar(found.open()))
-                    yield from self._members(inner, limits, name, (parts[-1].removesuffix(".tar"),), offset)
-                else:
-                    members["/".join(parts)] = found
-                    yield found
+                order = (self._archives, member.offset_data)
+                found = Found((stem, *parts), member.size, extract, f"{path}: {member.name}", order)
+                members["/".join(parts)] = found
+                yield found
+            if count % 256 == 0:
+                self.progress(raw.tell() // MEBIBYTE, max(1, size // MEBIBYTE))
         for parts, name in links:
             if name in members:
-                yield replace(members[name], parts=(*above, *parts))
+                yield replace(members[name], parts=(stem, *parts))
 
     def _check(self, path: Path) -> None:
         expected = self.checksums.get(path.name)

@@ -11,7 +11,6 @@ from PIL import Image
 
 from frn.errors import FrnError, shorten
 from frn.images.opening import decode_stored
-from frn.images.transforms import resize_bytes
 
 MAX_PIXELS = 64_000_000
 """Pixel limit for a written image, because in-process encoding cannot be stopped."""
@@ -51,8 +50,3 @@ EXIF = b"Exif\0\0"
 """Beginning of the EXIF segment; without it, decoders skip the segment."""
 MAX_EXIF_START = 1 << 16
 """The EXIF segment is near the start of the file; some photos have a JFIF header before it."""
-
-
-def squash(side: int, image: Image.Image) -> Image.Image:
-    """Return the image in RGB, resized to `side` x `side` regardless of its aspect."""
-    return resize_bytes(image.convert("RGB"), side, side)
