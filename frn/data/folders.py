@@ -109,7 +109,6 @@ def scan(root: Path) -> ClassFolders:
 
 
 def _refuse_twins(root: Path, names: Sequence[str]) -> None:
-    """Raise FrnError if two folder names look the same."""
     seen: dict[str, str] = {}
     for name in names:
         if (twin := seen.setdefault(normal(name).strip(), name)) is not name:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from frn.data.folders import Broken, ClassFolders
 from frn.errors import FrnError
-from frn.images import heif
+from frn.images.kinds import is_heif_readable
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform, Pixels, limit_shorter_side
 from frn.system.caches import (
@@ -155,7 +155,7 @@ def _decoded(path: Path, folders: ClassFolders, transform: EvaluationTransform |
 
 def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> str:
     what = transform if isinstance(transform, int) else asdict(transform)
-    made_by = ["heif"] if heif.is_readable() else []  # the extra makes more files readable
+    made_by = ["heif"] if is_heif_readable() else []  # the extra makes more files readable
     digest = hashlib.sha256(json.dumps([PIXEL_CACHE_VERSION, what, str(folders.root.resolve()), *made_by]).encode())
     for path in paths:
         status = path.stat()
@@ -169,7 +169,6 @@ def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransfor
 def _build(
     work: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int, progress: Progress
 ) -> None:
-    """Decode all images into a folder."""
     decode = partial(_decoded, folders=folders, transform=transform)
     labels = [label for label, files in enumerate(folders.files) for _ in files]
     sizes = [0] * len(folders.names)
@@ -231,12 +230,8 @@ def _open(home: Path) -> StoredImages | None:
 
 
 def _crc32_of(index: dict[str, Any]) -> int:
-    """Return the checksum of an index."""
     return zlib.crc32(json.dumps(index, sort_keys=True).encode())
 
 
 def _crc32(pixels: Pixels) -> int:
-    checksum = 0
-    for start in range(0, len(pixels), 1 << 24):
-        checksum = zlib.crc32(pixels[start : start + (1 << 24)].data, checksum)
-    return checksum
+    return zlib.crc32(pixels.data)

@@ -1,7 +1,15 @@
-"""Recognition of files that are not photos by their first bytes, with advice."""
+"""Recognition of files by their first bytes: files that are not photos, with advice, and HEIC photos.
 
+HEIC photos are common on phones and readable with the extra `heif`.
+"""
+
+import functools
 import re
+from importlib.util import find_spec
 from pathlib import PurePath
+
+from frn.errors import FrnError
+from frn.system.extras import install_command
 
 RAW_NAMES = frozenset(
     {*(".3fr", ".arw", ".cr2", ".cr3", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos", ".mrw", ".nef"),
@@ -28,6 +36,13 @@ LOOKED_AT = 4096
 SUB_IFDS, SUBFILE_TYPE, DNG_VERSION = 0x014A, 0x00FE, 0xC612
 """TIFF tags."""
 MAX_ENTRIES = 512
+
+
+HEIF_EXTENSIONS = frozenset({".heic", ".heif", ".hif"})
+HEIF_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"})
+"""Values of bytes 8 to 12. AVIF may start the same way, but lists itself among the compatible brands."""
+HEIF = "HEIF"
+"""Pillow's name of the format after `register_heif`."""
 
 
 def describe(data: bytes, name: str) -> str | None:
@@ -70,3 +85,30 @@ def is_raw(data: bytes) -> bool:
         for at in range(start + 2, start + 2 + 12 * min(number(start, 2), MAX_ENTRIES), 12)
     }
     return DNG_VERSION in entries or (SUB_IFDS in entries and entries.get(SUBFILE_TYPE, 0) & 1 == 1)
+
+
+def is_heif(data: bytes) -> bool:
+    """Return whether an image file is HEIC, regardless of its name."""
+    brands = data[8 : min(int.from_bytes(data[:4]), 256)]
+    return data[4:8] == b"ftyp" and brands[:4] in HEIF_BRANDS and b"avif" not in brands
+
+
+def is_heif_readable() -> bool:
+    """Return whether the extra is installed."""
+    return find_spec("pi_heif") is not None
+
+
+def require_heif(data: bytes, where: str) -> None:
+    """Raise FrnError for a HEIC photo if the extra is not installed."""
+    if is_heif(data) and not is_heif_readable():
+        raise FrnError(
+            f"{where}: is a HEIC photo; reading it needs pi-heif, which is not installed: {install_command('heif')}"
+        )
+
+
+@functools.cache
+def register_heif() -> None:
+    """Register the format with Pillow."""
+    from pi_heif import register_heif_opener
+
+    register_heif_opener(thumbnails=False)

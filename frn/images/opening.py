@@ -10,13 +10,13 @@ import numpy as np
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images import heif
 from frn.images.decoding import DecodeRequest, decode_in_process
+from frn.images.kinds import HEIF_EXTENSIONS, require_heif
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.system.archives import find_zip
 from frn.system.files import read_regular
 
-EXTENSIONS = heif.EXTENSIONS | set(
+EXTENSIONS = HEIF_EXTENSIONS | set(
     ".jpg .jpeg .jpe .jfif .mpo .png .webp .avif .bmp .gif .tif .tiff .ppm .pgm".split()  # noqa: SIM905
 )
 
@@ -95,7 +95,7 @@ def decode_whole(data: bytes, where: Path, longest: int) -> tuple[Pixels, tuple[
 
 def _decode(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Image, tuple[int, int]]:
     """Return the requested image, and the (width, height) of the whole upright image."""
-    heif.require(data, where)
+    require_heif(data, where)
     if is_quick(data):
         return decode_in_process(data, where, request, _LARGE)
     from frn.images.worker import decode_in_worker  # imported here: most images need no child process

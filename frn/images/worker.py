@@ -77,7 +77,7 @@ def decode_in_worker(
 def answer(question: Message, blobs: list[bytes]) -> Answer:
     """Answer a request in the child process."""
     request = convert(question["request"], DecodeRequest)
-    alone = contextlib.nullcontext() if question["alone"] else _Refusal()
+    alone = contextlib.nullcontext() if question["alone"] else None
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -89,11 +89,3 @@ def answer(question: Message, blobs: list[bytes]) -> Answer:
     profile = image.info.get("icc_profile")
     sent = [profile] if isinstance(profile, bytes) else []
     return {"whole": whole, "told": told, "mode": image.mode, "size": image.size}, (*sent, image.tobytes())
-
-
-class _Refusal(contextlib.AbstractContextManager[None]):
-    def __enter__(self) -> None:
-        raise MustBeAloneError
-
-    def __exit__(self, *error: object) -> None:
-        pass

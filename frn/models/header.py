@@ -122,24 +122,17 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
         raise FrnError(f"{path}: its header is damaged ({shorten(error)})") from error
 
 
-class Notes(msgspec.Struct, omit_defaults=True):
-    """Notes on an added model, which `frn models add` stores with its weights."""
-
-    about: str = ""
-    licence: str = ""
-    weights: str = ""
-    milliseconds: float | None = None
-    """Time per image, on the machine that added the model."""
-    added: str = ""
+NOTE_KINDS = {"about": str, "licence": str, "weights": str, "milliseconds": float, "added": str}
+"""Types of the entries in the notes; the milliseconds are per image, on the machine that added the model."""
 
 
 def read_notes(folder: Path) -> dict[str, Any]:
     """Return the notes of an added model, empty if they are missing or damaged; the model works without them."""
     try:
-        notes: dict[str, Any] = msgspec.to_builtins(msgspec.convert(read_json(folder / NOTES), Notes))
-    except ValueError:
+        notes = dict(read_json(folder / NOTES))
+    except (ValueError, TypeError):
         return {}
-    return notes
+    return {name: notes[name] for name, kind in NOTE_KINDS.items() if isinstance(notes.get(name), kind)}
 
 
 def accuracy_of(facts: Mapping[str, Any]) -> str:

@@ -5,7 +5,6 @@ A model file is a single `.safetensors` with the weights; its header describes t
 
 import copy
 import json
-import os
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +41,7 @@ from frn.models.header import (
 from frn.models.weights import read_reference, read_weights
 from frn.models.zoo import is_bare, resolve
 from frn.system.files import sha256, write_atomically
+from frn.system.transfers import fetch_from_hub
 
 Maps = NDArray[np.float32]
 
@@ -149,19 +149,10 @@ def from_pretrained(name: str | Path) -> Model:
     except FrnError:
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)) or Path(name).exists():
             raise
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # huggingface_hub reads it on import
     try:
-        from huggingface_hub import hf_hub_download
-    except ImportError as error:
-        raise FrnError(
-            f"{name}: loading a model from the hub needs the huggingface_hub package: pip install huggingface_hub"
-        ) from error
-    try:
-        path = Path(hf_hub_download(str(name), "model.safetensors"))
-    except Exception as error:  # the network client may raise anything
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise FrnError(f"{name}: is not a local model, and could not be downloaded from the hub ({reason})") from error
-    return load_model(path)
+        return load_model(fetch_from_hub(str(name), "model.safetensors"))
+    except FrnError as error:
+        raise FrnError(f"{name}: is not a local model, and could not be loaded from the hub ({error})") from error
 
 
 def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:
@@ -194,33 +185,28 @@ def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
 
 UNTOLD = (
     "{}: weights alone do not record how images were preprocessed. Images that are not 84 x 84 are resized to a "
-    "shorter side of 92 pixels and cropped to the central 84 x 84. --preset NAME changes this "
-    "(cub-cropped-resnet12 and "
-    "aircraft-resnet12 resize both sides to 92)."
+    "shorter side of 92 pixels and cropped to the central 84 x 84. --preset NAME changes this (both "
+    "cub-cropped-resnet12 and aircraft-resnet12 resize both sides to 92)."
 )
 
 
-def import_reference(
-    path: Path, config: ModelConfig | None = None, *, transform: EvaluationTransform | None = None
-) -> Model:
+def import_reference(path: Path, *, transform: EvaluationTransform | None = None) -> Model:
     """Read a checkpoint from the authors' code (FRN or ProtoNet), in evaluation mode.
 
-    Its keys reveal the model unless `config` gives it, but not how images were prepared; `transform` gives that. An
-    image that already has the transform's size is not resized, as those that the authors prepare in advance. Without
-    `transform`, photos are resized and cropped as for the authors' uncropped data sets, and an `FrnWarning` says so.
-    Raises FrnError if the file contains anything but tensors, or unknown keys.
+    Its keys reveal the model, but not how images were prepared; `transform` gives that. An image that already has the
+    transform's size is not resized, as those that the authors prepare in advance. Without `transform`, photos are
+    resized and cropped as for the authors' uncropped data sets, and an `FrnWarning` says so. Raises FrnError if the
+    file contains anything but tensors, or unknown keys.
     """
     weights = read_reference(path)
-    if config is None:
-        backbone = "resnet12" if any(".conv3." in name for name in weights) else "conv4"
-        method = "frn" if "head.alpha" in weights else "proto"
-        left_alone = replace(transform or EvaluationTransform(size=84), resize=None)
-        config = ModelConfig(backbone=backbone, method=method, transform=left_alone)
-        model = _filled(Model(config), weights, path, {"imported_from": path.name})
-        if transform is None:
-            warnings.warn(UNTOLD.format(path.name), FrnWarning, stacklevel=3)
-        return model
-    return _filled(Model(config), weights, path, {"imported_from": path.name})
+    backbone = "resnet12" if any(".conv3." in name for name in weights) else "conv4"
+    method = "frn" if "head.alpha" in weights else "proto"
+    left_alone = replace(transform or EvaluationTransform(size=84), resize=None)
+    config = ModelConfig(backbone=backbone, method=method, transform=left_alone)
+    model = _filled(Model(config), weights, path, {"imported_from": path.name})
+    if transform is None:
+        warnings.warn(UNTOLD.format(path.name), FrnWarning, stacklevel=3)
+    return model
 
 
 def import_pretrained(name: str, weights: Path, *, size: int | None = None, method: str = "frn") -> Model:

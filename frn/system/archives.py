@@ -104,14 +104,14 @@ class ZippedFiles:
     def __init__(self, path: Path) -> None:
         """List a zip. Raises FrnError if the zip is damaged or exceeds the limits."""
         self._lock = threading.Lock()
-        self._files: dict[tuple[str, ...], zipfile.ZipInfo] = {}
+        self.files: dict[tuple[str, ...], zipfile.ZipInfo] = {}
         self.folders: dict[tuple[str, ...], set[str]] = {(): set()}
         """Names of the files and folders in each folder."""
         try:
-            self._zip, limits = open_zip(path), Limits(path, path.stat().st_size)
-            for info in self._zip.infolist():
+            self.zip, limits = open_zip(path), Limits(path, path.stat().st_size)
+            for info in self.zip.infolist():
                 if (parts := limits.check(_name(info), info.file_size)) and not info.is_dir():
-                    self._files[parts] = info
+                    self.files[parts] = info
                     for depth in range(len(parts)):
                         self.folders.setdefault(parts[:depth], set()).add(parts[depth])
         except DAMAGE as error:
@@ -119,12 +119,12 @@ class ZippedFiles:
 
     def read(self, parts: tuple[str, ...], where: Path, most: int) -> bytes:
         """Return the bytes of a file. Raises FrnError if it does not exist, is damaged or is larger than `most`."""
-        if (info := self._files.get(parts)) is None:
+        if (info := self.files.get(parts)) is None:
             raise FrnError(f"{where}: cannot be read (the zip has no such file)")
         if info.file_size > most:
             raise FrnError(f"{where}: is {info.file_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
         try:
-            with self._lock, self._zip.open(info) as file:
+            with self._lock, self.zip.open(info) as file:
                 return file.read(info.file_size)
         except DAMAGE as error:
             raise FrnError(f"{where}: cannot be read from the zip ({shorten(error)})") from error

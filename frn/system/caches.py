@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frn.errors import FrnError, FrnWarning
-from frn.system.files import LOCK, PART, beside, is_folder, read_json, read_regular, write_atomically
+from frn.system.files import LOCK, PART, beside, is_folder, read_json, read_regular, remove, write_atomically
 from frn.system.processes.locks import Lock
 
 LIMIT = 10.0
@@ -185,7 +185,7 @@ def clear(unused_for: float | None = None) -> int:
             freed += split.size
     for path in [] if unused_for is not None else _feature_files():
         freed += path.stat().st_size
-        _unlink(path)
+        remove(path)
     return freed
 
 
@@ -215,18 +215,12 @@ def _sweep() -> int:
 def _remove(home: Path) -> None:
     """Remove a folder of ours; it is kept if it contains other files."""
     for name in (PIXELS, INDEX, USED):
-        _unlink(home / name)
+        remove(home / name)
     with contextlib.suppress(OSError):
         home.rmdir()
 
 
-def _unlink(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
-
-
 def _feature_files() -> list[Path]:
-    """Return the files of the feature map store, if they are ours."""
     folder = cache_folder()
     if not (_is_tagged(folder) and is_feature_store(folder / FEATURES)):
         return []

@@ -39,7 +39,7 @@ def write_atomically(
 
 @contextlib.contextmanager
 def replacing(
-    path: Path, *, check: Callable[[], object] | None = None, like: Path | None = None, sync: bool = True
+    path: Path, *, check: Callable[[], object] | None = None, like: Path | None = None
 ) -> Iterator[IO[bytes]]:
     """Yield a file beside `path` to write into; at the end it is synced and renamed over `path`.
 
@@ -50,7 +50,6 @@ def replacing(
         path: file to write; its folder is created if missing.
         check: called while no other process writes `path`, before anything is done.
         like: file whose mode is used; `path` by default.
-        sync: whether the content must survive a power cut; otherwise the caller syncs.
 
     Raises:
         FrnError: if the file cannot be written, or `path` is a photo, a device or a pipe.
@@ -69,13 +68,11 @@ def replacing(
                 with _create(part, _mode(like or place)) as file:
                     yield file
                     file.flush()
-                    if sync:
-                        os.fsync(file.fileno())
+                    os.fsync(file.fileno())
                 os.replace(part, place)
             finally:
                 remove(part)
-            if sync:
-                sync_folder(place.parent)
+            sync_folder(place.parent)
     except OSError as error:
         raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
 

@@ -177,7 +177,6 @@ def _download(name: str, benchmark: Benchmark, sources: Sequence[Path], progress
 
 
 def _compare(sources: Sources, name: str, counts: dict[str, tuple[int, int]], official: Counts) -> None:
-    """Compare the counts with the published ones."""
     totals = {**counts, "all": (sum(c for c, _ in counts.values()), sum(n for _, n in counts.values()))}
     for part, (classes, images) in official.items():
         found = totals.get(part, (0, 0))

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from importlib.resources import files as package_files
 from typing import Any
 
-from PIL import Image
-
 from frn.data.folders import SPLITS
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
+Box = tuple[float, float, float, float]
+"""Left, upper, right and lower, in pixels as stored."""
 Counts = dict[str, tuple[int, int | None]]
 """Classes and images (None: unknown) of each split; "all" is their sum."""
 
@@ -26,8 +26,8 @@ class Item:
     """Name of the class folder."""
     file: str
     source: Found
-    convert: Callable[[Image.Image], Image.Image] | None = None
-    """Conversion before the image is written as PNG; None copies the file."""
+    box: Box | None = None
+    """Part that is written as PNG; None copies the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,6 @@ def below(found: list[Found], marker: str) -> dict[str, Found]:
 def lines(file: Found) -> list[str]:
     """Return the non-empty lines of a text file, stripped."""
     return [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
-
-
-Box = tuple[float, float, float, float]
 
 
 def read_boxes(file: Found, form: str) -> dict[str, Box]:

@@ -20,7 +20,7 @@ from frn.data.folders import is_of_the_system, looks_like_image, why_skipped
 from frn.data.pixel_cache import Progress
 from frn.errors import FrnError, shorten
 from frn.images.opening import MAX_BYTES
-from frn.system.archives import DAMAGE, Limits, open_tar, open_zip
+from frn.system.archives import DAMAGE, Limits, ZippedFiles, open_tar
 from frn.system.files import is_file
 
 MEBIBYTE = 1 << 20
@@ -159,14 +159,11 @@ class Sources:
             raise FrnError(f"{path}: is not a complete archive ({what}). Download it again.") from error
 
     def _walk_zip(self, path: Path) -> Iterator[Found]:
-        archive = self._open.enter_context(open_zip(path))
-        limits = Limits(path, path.stat().st_size)
-        for entry in archive.infolist():
-            parts = limits.check(entry.filename, entry.file_size)
-            if parts and not entry.is_dir():
-                where = f"{path}: {entry.filename}"
-                order = (self._archives, entry.header_offset)
-                yield Found((path.stem, *parts), entry.file_size, partial(archive.open, entry), where, order)
+        archive = ZippedFiles(path)
+        self._open.enter_context(archive.zip)
+        for parts, entry in archive.files.items():
+            where, order = f"{path}: {entry.filename}", (self._archives, entry.header_offset)
+            yield Found((path.stem, *parts), entry.file_size, partial(archive.zip.open, entry), where, order)
 
     def _walk_tar(self, path: Path) -> Iterator[Found]:
         """Yield the files of a tar, then its internal links."""

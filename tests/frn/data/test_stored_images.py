@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from frn.data.prepare import prepare, stored_images
-from frn.data.prepare.stored_images import as_stored, to_png
+from frn.data.prepare import prepare, writer
+from frn.data.prepare.writer import as_stored, cropped_png
 from frn.errors import FrnError
 from frn.images.opening import open_image
 
@@ -60,7 +60,7 @@ def test_benchmarks_keep_the_stored_orientation_but_own_photos_are_turned_uprigh
 def test_image_that_is_slow_to_write_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.BytesIO()
     Image.new("RGB", (30, 20)).save(file, "TIFF")
-    assert to_png(file.getvalue(), "x", lambda image: image)
-    monkeypatch.setattr(stored_images, "MAX_PIXELS", 599)
+    assert cropped_png(file.getvalue(), "x", (0, 0, 9, 9))
+    monkeypatch.setattr(writer, "MAX_PIXELS", 599)
     with pytest.raises(FrnError, match="x: is 30 x 20 pixels; the limit for an image"):
-        to_png(file.getvalue(), "x", lambda image: image)
+        cropped_png(file.getvalue(), "x", (0, 0, 9, 9))

@@ -10,7 +10,7 @@ from PIL import Image
 from frn.data.folders import SPLITS
 from frn.data.prepare.benchmark import Benchmark, Item, Plan, below, read_split
 from frn.data.prepare.sources import Found, Sources
-from frn.data.prepare.stored_images import encode_png
+from frn.data.prepare.writer import encode_png
 from frn.errors import FrnError
 
 PER_CLASS = 600

@@ -8,8 +8,6 @@ class, for models trained elsewhere. The official split by image is not used.
 from functools import partial
 from pathlib import PurePosixPath
 
-from PIL import Image
-
 from frn.data.prepare.benchmark import (
     Benchmark,
     Box,
@@ -53,20 +51,17 @@ def plan(sources: Sources, split: str, *, cropped: bool) -> Plan:
     items = []
     for number, path in paths.items():
         file = files[f"images/{path}"]
-        item = _item(split, file.parts[-2], file.parts[-1], file)
-        if cropped:
-            name = PurePosixPath(item.file).with_suffix(".png").name
-            item = Item(item.split, item.label, name, file, partial(Image.Image.crop, box=boxes[number]))
-        items.append(item)
+        name = f"{PurePosixPath(path).stem}.png" if cropped else file.parts[-1]
+        items.append(_item(split, file.parts[-2], name, file, boxes.get(number)))
     return Plan(items, official)
 
 
-def _item(split: str, label: str, name: str, file: Found) -> Item:
+def _item(split: str, label: str, name: str, file: Found, box: Box | None = None) -> Item:
     number = label.partition(".")[0]
     if not number.isdecimal():
         raise FrnError(f"{file.where}: CUB's class folders start with a number, such as 001.Black_footed_Albatross")
     index = int(number) - (split == "chen")
-    return Item("test" if split == "all" else interleaved(index), label, name, file)
+    return Item("test" if split == "all" else interleaved(index), label, name, file, box)
 
 
 def _boxes(files: dict[str, Found], sources: Sources) -> dict[str, Box]:
