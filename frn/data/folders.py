@@ -123,15 +123,11 @@ def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
     folder = root / name
     if not found.skipped:
         return f"{folder}: is empty. Put photos of this class in it, or remove the folder."
-    deeper = [inner for inner in _list(folder)[1] if list_images(folder / inner).images]
-    if deeper:
-        shown = ", ".join(deeper[:5]) + (", ..." if len(deeper) > 5 else "")
-        return (
-            f"{folder}: has no photos itself, but its folders do ({shown}). If these subfolders are the classes, pass "
-            f"{folder}; if {name!r} is the class, move their photos into {name!r} itself."
-        )
     if deepest := next((path for path, _, files in os.walk(folder) if any(map(looks_like_image, files))), None):
-        return f"{folder}: has no photos itself; they are in {deepest}. Pass the folder with the class folders."
+        return (
+            f"{folder}: has no photos itself; they are in {deepest}. Pass the folder that contains the class folders, "
+            f"or move the photos into {name!r} itself."
+        )
     return (
         f"{folder}: has no readable photos ({', '.join(sorted(EXTENSIONS))}). "
         f"It has {len(found.skipped)} other files; the first: {found.skipped[0].reason}"

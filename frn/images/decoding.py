@@ -59,7 +59,7 @@ def decode_in_process(
 ) -> tuple[Image.Image, tuple[int, int]]:
     """Decode as `_decode` does in this process; a large image enters `alone` first, or raises MustBeAloneError."""
     if kind := kinds.describe(data, where):
-        raise FrnError(f"{where}: is {kind}.")
+        raise FrnError(f"{where}: is {kind}")
     try:
         with _opened(data) as image:
             width, height = image.size

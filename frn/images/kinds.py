@@ -8,7 +8,6 @@ import re
 from importlib.util import find_spec
 from pathlib import PurePath
 
-from frn.errors import FrnError
 from frn.system.extras import install_command
 
 RAW_NAMES = frozenset(
@@ -16,18 +15,18 @@ RAW_NAMES = frozenset(
      *(".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f")}
 )  # fmt: skip
 """Extensions of camera raw files, mostly TIFF with a small preview in place of the photo."""
-RAW = "a camera raw file. Export it as JPEG or TIFF first"
-VIDEO = "a video. Save single frames as JPEG or PNG"
+RAW = "a camera raw file. Export it as JPEG or TIFF first."
+VIDEO = "a video. Save single frames as JPEG or PNG."
 BEGINNINGS = {
-    (b"%PDF", b"%!PS"): "a PDF or PostScript document. Export its pages as JPEG or PNG",
-    (b"PK\x03\x04", b"PK\x05\x06"): "a zip archive. Unpack it first",
-    (b"Rar!", b"7z\xbc\xaf\x27\x1c", b"\x1f\x8b"): "a RAR, 7z or gzip archive. Unpack it first",
+    (b"%PDF", b"%!PS"): "a PDF or PostScript document. Export its pages as JPEG or PNG.",
+    (b"PK\x03\x04", b"PK\x05\x06"): "a zip archive. Unpack it first.",
+    (b"Rar!", b"7z\xbc\xaf\x27\x1c", b"\x1f\x8b"): "a RAR, 7z or gzip archive. Unpack it first.",
     (b"\x1a\x45\xdf\xa3", b"\0\0\x01\xba", b"FLV", b"OggS", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"): VIDEO,
-    (b"version https://git-lfs",): "a Git LFS pointer, not the photo. Run: git lfs pull",
-    (b"8BPS", b"gimp xcf"): "a Photoshop or GIMP document. Export it as JPEG or PNG",
-    (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51"): "a JPEG 2000 image, which is not supported. Convert it to JPEG or PNG",
-    (b"\0\0\0\x0cJXL ", b"\xff\x0a"): "a JPEG XL image, which is not supported. Convert it to JPEG or PNG",
-    (b"\0\0\x01\0",): "an icon, which is not supported. Convert it to PNG",
+    (b"version https://git-lfs",): "a Git LFS pointer, not the photo. Run `git lfs pull`.",
+    (b"8BPS", b"gimp xcf"): "a Photoshop or GIMP document. Export it as JPEG or PNG.",
+    (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51"): "a JPEG 2000 image, which is not supported. Convert it to JPEG or PNG.",
+    (b"\0\0\0\x0cJXL ", b"\xff\x0a"): "a JPEG XL image, which is not supported. Convert it to JPEG or PNG.",
+    (b"\0\0\x01\0",): "an icon, which is not supported. Convert it to PNG.",
     (b"FUJIFILMCCD-RAW", b"FOVb"): RAW,
 }
 """Descriptions of files by their possible first bytes."""
@@ -49,6 +48,8 @@ def describe(data: bytes, name: str) -> str | None:
     """Describe a file, with advice; return None if it is unknown, or may be an image."""
     if PurePath(name).suffix.lower() in RAW_NAMES:
         return RAW
+    if is_heif(data) and not is_heif_readable():
+        return f"a HEIC photo; reading it needs pi-heif, which is not installed: {install_command('heif')}"
     for beginnings, kind in BEGINNINGS.items():
         if data.startswith(beginnings):
             return kind
@@ -62,9 +63,9 @@ def describe(data: bytes, name: str) -> str | None:
         return RAW
     text = data[:LOOKED_AT].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if re.match(rb"(<\?xml.*?)?(<!--.*?-->|<!doctype svg.*?>|\s)*<svg\b", text, re.DOTALL):
-        return "an SVG drawing. Export it as PNG"
+        return "an SVG drawing. Export it as PNG."
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
-        return "a web page, not the image on it. Fetch the image itself"
+        return "a web page, not the image on it. Fetch the image itself."
     return None
 
 
@@ -96,14 +97,6 @@ def is_heif(data: bytes) -> bool:
 def is_heif_readable() -> bool:
     """Return whether the extra is installed."""
     return find_spec("pi_heif") is not None
-
-
-def require_heif(data: bytes, where: str) -> None:
-    """Raise FrnError for a HEIC photo if the extra is not installed."""
-    if is_heif(data) and not is_heif_readable():
-        raise FrnError(
-            f"{where}: is a HEIC photo; reading it needs pi-heif, which is not installed: {install_command('heif')}"
-        )
 
 
 @functools.cache

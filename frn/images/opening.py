@@ -11,7 +11,7 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.images.decoding import DecodeRequest, decode_in_process
-from frn.images.kinds import HEIF_EXTENSIONS, require_heif
+from frn.images.kinds import HEIF_EXTENSIONS
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.system.archives import find_zip
 from frn.system.files import read_regular
@@ -95,7 +95,6 @@ def decode_whole(data: bytes, where: Path, longest: int) -> tuple[Pixels, tuple[
 
 def _decode(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Image, tuple[int, int]]:
     """Return the requested image, and the (width, height) of the whole upright image."""
-    require_heif(data, where)
     if is_quick(data):
         return decode_in_process(data, where, request, _LARGE)
     from frn.images.worker import decode_in_worker  # imported here: most images need no child process

@@ -1,10 +1,10 @@
 """Decoding in a child process with a time limit, for images whose decoding work is not bounded."""
 
 import contextlib
+import functools
 import os
-import threading
+import queue
 import warnings
-from collections.abc import Iterator
 
 from PIL import Image
 
@@ -22,31 +22,17 @@ MEMORY = 1536 << 20
 MAX_WORKERS = 4
 
 
-class _Children:
-    """Pool of idle child processes, with a limit on busy ones."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Reset after a fork: the children belong to the parent, and a lost thread may occupy a slot."""
-        self.idle: list[SandboxedWorker] = []
-        self.places = threading.BoundedSemaphore(min(cores(), MAX_WORKERS))
-
-    @contextlib.contextmanager
-    def one(self) -> Iterator[SandboxedWorker]:
-        """Provide an idle child, or a new one."""
-        with self.places:
-            child = self.idle.pop() if self.idle else SandboxedWorker("frn.images.worker:answer", MEMORY)
-            try:
-                yield child
-            finally:
-                self.idle.append(child)
+@functools.cache
+def _workers() -> "queue.LifoQueue[SandboxedWorker]":
+    """Return the idle children, which start at their first request."""
+    workers: queue.LifoQueue[SandboxedWorker] = queue.LifoQueue()
+    for _ in range(min(cores(), MAX_WORKERS)):
+        workers.put(SandboxedWorker("frn.images.worker:answer", MEMORY))
+    return workers
 
 
-_CHILDREN = _Children()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_CHILDREN.forget)
+if hasattr(os, "register_at_fork"):  # after a fork, the children belong to the parent
+    os.register_at_fork(after_in_child=_workers.cache_clear)
 
 
 def decode_in_worker(
@@ -57,14 +43,17 @@ def decode_in_worker(
     Raises FrnError as `decode_in_process` does, or if decoding exceeds `SECONDS` or `MEMORY`.
     """
     question: Message = {"where": where, "request": request}
-    with _CHILDREN.one() as child:
-        try:
-            answer, blobs = child.ask({**question, "alone": False}, [data], SECONDS)
-            if answer.get("large"):
-                with alone:
-                    answer, blobs = child.ask({**question, "alone": True}, [data], SECONDS)
-        except WorkerKilledError as stopped:
-            raise FrnError(f"{where}: cannot be decoded: the decoder {stopped}") from stopped
+    workers = _workers()
+    child = workers.get()
+    try:
+        answer, blobs = child.ask({**question, "alone": False}, [data], SECONDS)
+        if answer.get("large"):
+            with alone:
+                answer, blobs = child.ask({**question, "alone": True}, [data], SECONDS)
+    except WorkerKilledError as stopped:
+        raise FrnError(f"{where}: cannot be decoded: the decoder {stopped}") from stopped
+    finally:
+        workers.put(child)
     for message in answer["told"]:
         say(message)
     image = Image.frombytes(answer["mode"], tuple(answer["size"]), blobs.pop())

@@ -170,12 +170,7 @@ def remove_unfinished_models() -> None:
 def remove_model(name: str) -> None:
     """Delete an added model. Raises FrnError if the model does not exist or cannot be deleted."""
     if name not in added_models():
-        what = (
-            "is part of frn and cannot be removed"
-            if name in shipped_models()
-            else "no model with that name has been added"
-        )
-        raise FrnError(f"{name}: {what}. Added: {', '.join(added_models()) or 'none'}.")
+        raise FrnError(f"{name}: is not an added model. Added: {', '.join(added_models()) or 'none'}.")
     folder = models_folder() / name
     if folder.is_symlink():
         raise FrnError(

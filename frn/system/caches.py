@@ -12,11 +12,10 @@ import json
 import os
 import re
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from frn.errors import FrnError, FrnWarning
+from frn.errors import FrnError
 from frn.system.files import LOCK, PART, beside, is_folder, read_json, read_regular, remove, write_atomically
 from frn.system.processes.locks import Lock
 
@@ -78,7 +77,6 @@ def make_cache_folder() -> Path:
 
 
 def _is_free(folder: Path) -> bool:
-    """Return whether a folder is ours, missing or empty."""
     others = {entry.name for entry in _entries(folder)} - {beside(folder / TAG, ending).name for ending in (LOCK, PART)}
     return not others or _is_tagged(folder)  # in this order: another process may be creating it
 
@@ -113,12 +111,9 @@ def others() -> list[Path]:
         return []
     known = {split.path for split in cached_splits()}
     found = [entry for entry in _entries(folder) if entry.name not in (IMAGES, TAG) and entry not in _feature_files()]
-    if (folder / IMAGES).is_symlink():
-        return [*found, folder / IMAGES]
-    return [
-        *found,
-        *(path for path in _entries(folder / IMAGES) if path not in known and not path.name.startswith(".")),
-    ]
+    images = folder / IMAGES
+    inside = [path for path in _entries(images) if path not in known and not path.name.startswith(".")]
+    return [*found, *([images] if images.is_symlink() else inside)]
 
 
 def _our_entries() -> list[Path]:
@@ -171,8 +166,6 @@ def trim(limit: int | None = None) -> int:
             break
         discard(split.path)
         excess, freed = excess - split.size, freed + split.size
-    if (images := cache_folder() / IMAGES).is_symlink():
-        warnings.warn(f"{images}: is a link, so its contents are never removed", FrnWarning, stacklevel=2)
     return freed
 
 
@@ -199,7 +192,6 @@ def discard(home: Path) -> None:
 
 
 def _sweep() -> int:
-    """Remove what killed programs left behind; return the bytes freed."""
     freed, past = 0, time.time() - RECENT
     for home in _our_entries():
         if found := _BESIDE.fullmatch(home.name):

@@ -43,16 +43,9 @@ def replacing(
 ) -> Iterator[IO[bytes]]:
     """Yield a file beside `path` to write into; at the end it is synced and renamed over `path`.
 
-    A link is kept and its target replaced. A new file has the umask's mode, an existing one keeps its mode. An
-    exception in the block leaves `path` unchanged.
-
-    Args:
-        path: file to write; its folder is created if missing.
-        check: called while no other process writes `path`, before anything is done.
-        like: file whose mode is used; `path` by default.
-
-    Raises:
-        FrnError: if the file cannot be written, or `path` is a photo, a device or a pipe.
+    A missing folder is created. A link is kept and its target replaced. A new file has the umask's mode, an existing
+    one that of `like`, by default its own. `check` is called first, while no other process writes `path`. An exception
+    in the block leaves `path` unchanged. Raises FrnError if it cannot be written, or is a photo, a device or a pipe.
     """
     try:
         if is_there(path) and not path.is_file() and not path.is_dir():

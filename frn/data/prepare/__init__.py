@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct, convert, to_builtins
 
 from frn.data.pixel_cache import Progress
-from frn.data.prepare.benchmark import Benchmark, Counts, Plan
+from frn.data.prepare.benchmark import Benchmark, Counts
 from frn.data.prepare.benchmarks import aircraft, cifar, cub, folder, mini_imagenet
 from frn.data.prepare.benchmarks.authors import AUTHORS
 from frn.data.prepare.benchmarks.folder import SampledSplit
@@ -129,11 +129,8 @@ def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmar
     if name == "folder":
         if split is not None:
             raise FrnError("your own folder has no named splits: use --val, --test and --seed")
-
-        def plan(sources: Sources, _: str) -> Plan:
-            return folder.plan(sources, sampled)
-
-        return Benchmark(plan=plan, archives=r".*\.zip"), asdict(sampled)
+        own = Benchmark(plan=lambda opened, _: folder.plan(opened, sampled), archives=r".*\.zip")
+        return own, asdict(sampled)
     if name not in BENCHMARKS:
         names = [*BENCHMARKS, "folder"]
         near = [known for known in names if known.startswith(name)] or difflib.get_close_matches(name, names, n=1)

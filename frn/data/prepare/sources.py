@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from frn.data.folders import is_of_the_system, looks_like_image, why_skipped
 from frn.data.pixel_cache import Progress
@@ -59,7 +59,7 @@ class Found:
 
 
 @dataclass
-class Sources:
+class Sources(ExitStack):
     """Folders, archives and loose files given by the user; it closes the archives that it opens."""
 
     paths: Sequence[Path]
@@ -75,19 +75,13 @@ class Sources:
     """A folder to skip: the new data set, if it is inside a source."""
 
     def __post_init__(self) -> None:
-        self._open = ExitStack()
+        super().__init__()
         self._archives = 0
         self._files: list[Found] | None = None
         self._odd: list[str] = []
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.paths))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._open.close()
 
     def files(self) -> list[Found]:
         """Return every file of every source; loose files of a folder come before those of its archives.
@@ -160,15 +154,15 @@ class Sources:
 
     def _walk_zip(self, path: Path) -> Iterator[Found]:
         archive = ZippedFiles(path)
-        self._open.enter_context(archive.zip)
+        self.enter_context(archive.zip)
         for parts, entry in archive.files.items():
             where, order = f"{path}: {entry.filename}", (self._archives, entry.header_offset)
             yield Found((path.stem, *parts), entry.file_size, partial(archive.zip.open, entry), where, order)
 
     def _walk_tar(self, path: Path) -> Iterator[Found]:
         """Yield the files of a tar, then its internal links."""
-        raw, size = self._open.enter_context(path.open("rb")), path.stat().st_size
-        archive, limits = self._open.enter_context(open_tar(raw)), Limits(path, size)
+        raw, size = self.enter_context(path.open("rb")), path.stat().st_size
+        archive, limits = self.enter_context(open_tar(raw)), Limits(path, size)
         stem = path.name.removesuffix(path.suffix).removesuffix(".tar")
         members: dict[str, Found] = {}
         links: list[tuple[tuple[str, ...], str]] = []

@@ -81,7 +81,7 @@ def test_missing_parts_of_cub_are_reported(tmp_path: Path) -> None:
     files = cub_files(classes=3)
     del files["CUB_200_2011/images/002.Bird_2/Bird_2_9002.jpg"]
     with pytest.raises(
-        FrnError, match=r"1 of the 3 images listed in images\.txt are missing \(002\.Bird_2/Bird_2_9002\.jpg"
+        FrnError, match=r"1 of the 3 images in images\.txt are missing or have no box \(002\.Bird_2/Bird_2_9002\.jpg"
     ):
         prepare("cub-raw", [tar_of(tmp_path / "a.tgz", files)], tmp_path / "out", unofficial=True)
     few = tar_of(tmp_path / "b.tgz", cub_files(classes=8))

@@ -17,33 +17,10 @@ PER_CLASS = 600
 
 
 def plan(sources: Sources, split: str) -> Plan:
-    """Assign CIFAR-100 images to splits by their class.
-
-    The sources are `cifar-100-binary.tar.gz` or its unpacked contents; or folders or archives of class folders with
-    CIFAR-100's fine class names.
-    """
+    """Assign CIFAR-100 images to splits by their class, from `cifar-100-binary.tar.gz` or its unpacked contents."""
     labels_of = read_split("cifar_fs")
     split_of = {label: part for part in SPLITS for label in labels_of[part]}
-    release = below(sources.files(), "train.bin")
-    items = _from_release(release, split_of, sources) if release else _from_folders(sources, split_of)
-    missing = sorted(split_of.keys() - {item.label for item in items})
-    if missing:
-        raise FrnError(
-            f"{sources}: {len(missing)} of CIFAR-100's 100 classes are missing ({', '.join(missing[:3])}, ...). Pass "
-            "cifar-100-binary.tar.gz, or all class folders, each part with its own --source."
-        )
-    return Plan(items, {part: (len(labels_of[part]), PER_CLASS * len(labels_of[part])) for part in SPLITS})
-
-
-def _from_folders(sources: Sources, split_of: dict[str, str]) -> list[Item]:
-    return [
-        Item(split_of[image.parts[-2]], image.parts[-2], image.parts[-1], image)
-        for image in sources.images()
-        if len(image.parts) > 1 and image.parts[-2] in split_of
-    ]
-
-
-def _from_release(files: dict[str, Found], split_of: dict[str, str], sources: Sources) -> list[Item]:
+    files = below(sources.files(), "train.bin")
     counts: dict[str, int] = {}
     items = []
     try:
@@ -58,8 +35,8 @@ def _from_release(files: dict[str, Found], split_of: dict[str, str], sources: So
     except (KeyError, ValueError, IndexError) as error:
         if isinstance(error, FrnError):
             raise
-        raise FrnError(f"{sources}: is not the released CIFAR-100 archive, or is damaged ({error})") from error
-    return items
+        raise FrnError(f"{sources}: is not cifar-100-binary.tar.gz, or is damaged ({error})") from error
+    return Plan(items, {part: (len(labels_of[part]), PER_CLASS * len(labels_of[part])) for part in SPLITS})
 
 
 def _png(image: np.ndarray[Any, np.dtype[np.uint8]]) -> io.BytesIO:
@@ -69,7 +46,6 @@ def _png(image: np.ndarray[Any, np.dtype[np.uint8]]) -> io.BytesIO:
 CIFAR_FS = Benchmark(
     plan=plan,
     checksums={"cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8"},
-    archives=r".*\.zip",
     url="https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
     mebibytes=161,
 )
