@@ -183,10 +183,7 @@ def clear(unused_for: float | None = None) -> int:
 
 
 def discard(home: Path) -> None:
-    """Remove a split's folder, renaming it first so that a killed removal leaves no partial cache.
-
-    Only our own files are deleted.
-    """
+    """Remove our files of a split, renaming its folder first so that a killed removal leaves no partial cache."""
     with contextlib.suppress(OSError):  # Windows keeps files that are in use
         _remove(home.rename(beside(home, REMOVED)))
 

@@ -87,10 +87,7 @@ class ProcessGroup:
             )
 
     def together(self, module: nn.Module, *, uses_all: bool) -> nn.Module:
-        """Wrap a module so that gradients are averaged over all ranks.
-
-        `uses_all` means that each step uses every parameter.
-        """
+        """Wrap a module to average gradients over all ranks; `uses_all`: each step uses every parameter."""
         if self.world == 1:
             return module
         return nn.parallel.DistributedDataParallel(module, find_unused_parameters=not uses_all)

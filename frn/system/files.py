@@ -86,10 +86,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _create(part: Path, mode: int | None) -> IO[bytes]:
-    """Create a file with this mode, or the umask's.
-
-    The umask is not read, because reading it changes it for all threads for a moment.
-    """
+    """Create a file with this mode, or the umask's, which is not read because that changes it for all threads."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     file = os.fdopen(os.open(part, flags, 0o666 if mode is None else 0o600), "wb")
     if mode is not None:

@@ -104,13 +104,9 @@ class Sources(ExitStack):
 
     def skipped(self) -> list[str]:
         """Return a sorted list of reasons, one for each file that is not an image and each entry that is not a file."""
-        others = [file for file in self.files() if not looks_like_image(file.parts[-1])]
-        skipped = [
-            f"{file.where}: is skipped: {why_skipped(file.parts[-1])}"
-            for file in others
-            if not is_of_the_system(file.parts[-1])
-        ]
-        return sorted(skipped + self._odd)
+        names = [(file.where, file.parts[-1]) for file in self.files()]
+        others = [pair for pair in names if not looks_like_image(pair[1]) and not is_of_the_system(pair[1])]
+        return sorted([*(f"{where}: is skipped: {why_skipped(name)}" for where, name in others), *self._odd])
 
     def _walk(self, source: Path) -> Iterator[Found]:
         if source.is_dir():

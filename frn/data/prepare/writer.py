@@ -37,10 +37,8 @@ MAX_EXIF_START = 1 << 16
 def write_items(items: Sequence[Item], out: Path, progress: Progress | None = None, *, upright: bool = True) -> None:
     """Write every item to `out/split/label/file`; complete files are kept, others are replaced.
 
-    Unless `upright`, the EXIF rotation of copied JPEG files is disabled.
-
-    Sources are read one after the other, in their own order; converting and writing use all cores. Raises FrnError if a
-    file cannot be read or written.
+    Unless `upright`, the EXIF rotation of copied JPEG files is disabled. Sources are read one after the other, in their
+    own order; converting and writing use all cores. Raises FrnError if a file cannot be read or written.
     """
     todo = sorted((item for item in items if not _is_whole(item, out)), key=lambda item: item.source.order)
     for item in items:
