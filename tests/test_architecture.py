@@ -52,7 +52,7 @@ TORCH_FREE = (
     *("frn.data.names", "frn.images"),
     *(f"frn.episodes.{name}" for name in ("shape", "sampler")),
     *(f"frn.ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning", "unlabelled")),
-    *(f"frn.models.{name}" for name in ("catalogue", "zoo", "header")),
+    *(f"frn.models.{name}" for name in ("zoo", "header")),
     *("frn.inference", "frn.reproduce", "frn.estimator"),
     *(f"frn.report.{name}" for name in ("page", "charts", "photos_page", "score_page")),
     "frn.evaluation.reliability",

@@ -29,8 +29,8 @@ from frn.data.folders import scan, split_folder
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
-from frn.models.catalogue import catalogue
 from frn.models.model import load_model
+from frn.models.zoo import catalogue
 from frn.system.precision import choose_precision
 from frn.training.runs.run import RunSettings
 from frn.training.runs.run_folder import RunFolder

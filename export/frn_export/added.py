@@ -12,10 +12,18 @@ import numpy as np
 from frn.backbones.pretrained import find_weights, packaged_weights
 from frn.errors import FrnError
 from frn.inference.extractor import Extractor
-from frn.models.catalogue import Network, catalogue
 from frn.models.header import MAX_WEIGHTS
 from frn.models.model import Model, import_pretrained, load_model, save_model
-from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for, remove_unfinished_models
+from frn.models.zoo import (
+    EXTRACTOR,
+    NOTES,
+    WEIGHTS,
+    ModelFiles,
+    Network,
+    catalogue,
+    place_for,
+    remove_unfinished_models,
+)
 from frn.system.extras import install_command
 from frn.system.file_sets import new_folder
 from frn.system.files import read_regular, write_atomically

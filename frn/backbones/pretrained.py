@@ -237,8 +237,7 @@ class TimmMaps(nn.Module):
     @classmethod
     def download(cls, name: str, progress: Progress | None = None) -> Path:
         """Download the weights to the hub's cache."""
-        hub, folder = cls.hub(name)
-        return fetch_from_hub(hub, "model.safetensors", folder, progress)
+        return fetch_from_hub(cls.hub(name)[0], "model.safetensors", progress)
 
 
 def _named_by_order(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

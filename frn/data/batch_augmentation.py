@@ -75,16 +75,10 @@ def _cut(image: Tensor, box: Sequence[int], extent: Sequence[int]) -> Tensor:
 
 def crop_together(pixels: Tensor, extents: Lengths, draw: Draw, size: int) -> Tensor:
     """Crop all images in two batched products, for devices where starting an operation costs more than computing it."""
-    rows, columns = resampling(pixels, extents, draw, size)
-    return rows[:, None] @ pixels.float() @ columns[:, None].mT
-
-
-def resampling(pixels: Tensor, extents: Lengths, draw: Draw, size: int) -> tuple[Tensor, Tensor]:
-    """Return crop, resize and flip as weights of rows (b, s, H), which map 255 to 1, and of columns (b, s, W)."""
     top, left, height, width = draw.boxes.T
     rows = axis_weights(top, height, extents[:, 0], pixels.shape[2], size, pixels.device)
     columns = axis_weights(left, width, extents[:, 1], pixels.shape[3], size, pixels.device, draw.flips)
-    return rows.div_(255), columns
+    return rows.div_(255)[:, None] @ pixels.float() @ columns[:, None].mT
 
 
 def axis_weights(

@@ -38,8 +38,7 @@ class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
 def check_split(folder: Path, per_class: int, progress: Progress | None = None) -> SplitReport:
     """Decode every image of a split and count those of each class; an episode needs `per_class` images of a class.
 
-    Raises:
-        FrnError: if the folder has no class folders, or one is empty.
+    Raises FrnError if the folder has no class folders, or one is empty.
     """
     folders = scan(folder)
     labels = [name for name, files in zip(folders.names, folders.files, strict=True) for _ in files]

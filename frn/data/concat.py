@@ -21,11 +21,6 @@ class ConcatImages:
         return sum(map(len, self.parts))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Class names of all data sets; different sets may have classes with the same name."""
-        return tuple(name for part in self.parts for name in part.names)
-
-    @property
     def sizes(self) -> tuple[int, ...]:
         """Number of readable images per class."""
         return tuple(size for part in self.parts for size in part.sizes)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +12,15 @@ from frn.images.kinds import RAW, RAW_NAMES
 from frn.images.opening import EXTENSIONS
 from frn.system.archives import find_zip
 from frn.system.caches import TAG
-from frn.system.files import is_there
+from frn.system.files import is_folder, is_there
 
 SPLITS = ("train", "val", "test")
 SPLIT_NAMES = {
-    **dict.fromkeys(("train", "training", "trn", "entrainement", "entrenamiento", "treino", "addestramento"), "train"),
+    **dict.fromkeys(("train", "training", "trn"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "vld", "dev", "development"), "val"),
-    **dict.fromkeys(("validierung", "validacion", "validacao", "validazione", "convalida"), "val"),
-    **dict.fromkeys(("test", "testing", "tests", "tst", "essai", "prueba", "pruebas", "teste", "prova"), "test"),
-}  # fmt: skip
-"""Folder names in lower case without accents, mapped to their splits."""
+    **dict.fromkeys(("test", "testing", "tests", "tst"), "test"),
+}
+"""Folder names in lower case, mapped to their splits."""
 BESIDE_SPLIT = frozenset(
     {"set", "data", "dataset", "image", "images", "img", "imgs", "photo", "photos", "split", "meta", "seg"}
 )
@@ -111,7 +109,6 @@ def scan(root: Path) -> ClassFolders:
 
 
 def _refuse_twins(root: Path, names: Sequence[str]) -> None:
-    """Raise FrnError if two folder names look the same."""
     seen: dict[str, str] = {}
     for name in names:
         if (twin := seen.setdefault(normal(name).strip(), name)) is not name:
@@ -126,17 +123,10 @@ def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
     folder = root / name
     if not found.skipped:
         return f"{folder}: is empty. Put photos of this class in it, or remove the folder."
-    deeper = [inner for inner in _list(folder)[1] if list_images(folder / inner).images]
-    if deeper:
-        shown = ", ".join(deeper[:5]) + (", ..." if len(deeper) > 5 else "")
-        return (
-            f"{folder}: has no photos itself, but its folders do ({shown}). If these subfolders are the classes, pass "
-            f"{folder}; if {name!r} is the class, move their photos into {name!r} itself."
-        )
     if deepest := next((path for path, _, files in os.walk(folder) if any(map(looks_like_image, files))), None):
         return (
-            f"{folder}: has no photos itself; they are in {deepest}, for example. Pass the folder that contains the "
-            "class folders."
+            f"{folder}: has no photos itself; they are in {deepest}. Pass the folder that contains the class folders, "
+            f"or move the photos into {name!r} itself."
         )
     return (
         f"{folder}: has no readable photos ({', '.join(sorted(EXTENSIONS))}). "
@@ -202,17 +192,10 @@ def _list(folder: Path) -> tuple[list[str], list[str]]:
     try:
         for entry in os.scandir(folder):
             if not is_ignored(entry):
-                (folders if _is_folder(entry) else files).append(entry.name)
+                (folders if is_folder(entry.path) else files).append(entry.name)
     except OSError as error:
         raise FrnError(f"{folder}: cannot be listed ({error.strerror})") from error
     return sorted(files), sorted(folders)
-
-
-def _is_folder(entry: "os.DirEntry[str]") -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a circular link, or a link into an unreadable folder: reported when it is opened
-        return False
 
 
 def find_splits(data: Path) -> dict[str, Path]:
@@ -234,8 +217,7 @@ def find_splits(data: Path) -> dict[str, Path]:
 
 def split_named(name: str) -> str | None:
     """Return the split that a folder name stands for, such as `val` for `Validation` and `valid_set`, or None."""
-    spaced = unicodedata.normalize("NFD", re.sub("(?<=[a-z])(?=[A-Z])", " ", name))
-    words = re.findall(r"[^\W\d_]+", "".join(c for c in spaced if not unicodedata.combining(c)).lower())
+    words = re.findall(r"[^\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower())
     found = [word for word in words if word not in BESIDE_SPLIT]
     return SPLIT_NAMES.get(found[0]) if len(found) == 1 else None
 

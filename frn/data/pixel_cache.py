@@ -11,10 +11,8 @@ import contextlib
 import hashlib
 import json
 import math
-import shutil
-import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -25,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.data.folders import Broken, ClassFolders
-from frn.errors import FrnError, FrnWarning
-from frn.images import heif
+from frn.errors import FrnError
+from frn.images.kinds import is_heif_readable
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform, Pixels, limit_shorter_side
 from frn.system.caches import (
@@ -128,7 +126,6 @@ def load_images(
             with lock(beside(home, "building"), folders.root, give_up_after=math.inf):
                 stored = _open(home)
                 if stored is None:
-                    _check_space(home.parent, folders, paths, transform)
                     discard(home)  # an incomplete cache
                     with new_folder(home) as work:
                         _build(work, folders, paths, transform, progress or (lambda done, total: None))
@@ -148,27 +145,6 @@ def load_images(
     return replace(stored, broken=stored.broken + folders.skipped)
 
 
-LARGE = 20_000_000_000
-"""Size of decoded images in bytes above which a warning is shown before writing."""
-SAMPLE = 32
-"""Number of images that are decoded to estimate the size of all."""
-
-
-def _check_space(home: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> None:
-    """Raise FrnError if the pixels will not fit on the disk, and warn if they are large."""
-    if len(paths) <= SAMPLE:
-        return
-    sample = [_decoded(path, folders, transform) for path in paths[:: len(paths) // SAMPLE]]
-    lengths = [image.size for image in sample if not isinstance(image, Broken)]
-    needed = len(paths) * sum(lengths) // max(1, len(lengths))
-    free = shutil.disk_usage(home).free
-    told = f"{folders.root}: {len(paths):,} images take about {needed / 1e9:.1f} GB decoded in {home}, where "
-    if needed > free:
-        raise FrnError(f"{told}{free / 1e9:.1f} GB are free. Set FRN_CACHE to a folder on a larger disk.")
-    if needed > LARGE:
-        warnings.warn(f"{told}{free / 1e9:.0f} GB are free (FRN_CACHE names another folder)", FrnWarning, stacklevel=3)
-
-
 def _decoded(path: Path, folders: ClassFolders, transform: EvaluationTransform | int) -> Pixels | Broken:
     try:
         image = open_image(path)
@@ -179,7 +155,7 @@ def _decoded(path: Path, folders: ClassFolders, transform: EvaluationTransform |
 
 def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> str:
     what = transform if isinstance(transform, int) else asdict(transform)
-    made_by = ["heif"] if heif.is_readable() else []  # the extra makes more files readable
+    made_by = ["heif"] if is_heif_readable() else []  # the extra makes more files readable
     digest = hashlib.sha256(json.dumps([PIXEL_CACHE_VERSION, what, str(folders.root.resolve()), *made_by]).encode())
     for path in paths:
         status = path.stat()
@@ -193,14 +169,13 @@ def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransfor
 def _build(
     work: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int, progress: Progress
 ) -> None:
-    """Decode all images into a folder."""
     decode = partial(_decoded, folders=folders, transform=transform)
     labels = [label for label, files in enumerate(folders.files) for _ in files]
     sizes = [0] * len(folders.names)
     shapes: list[tuple[int, int]] = []
     broken: list[Broken] = []
     checksum = 0
-    with _pool() as pool, open(work / PIXELS, "wb") as file:
+    with ThreadPoolExecutor(cores()) as pool, open(work / PIXELS, "wb") as file:
         for start in range(0, len(paths), 1024):  # in chunks to bound the memory
             piece = paths[start : start + 1024]
             for offset, result in enumerate(pool.map(decode, piece)):
@@ -219,16 +194,6 @@ def _build(
     index["crc32"] = _crc32_of(index)
     with open(work / INDEX, "w", encoding="utf-8") as text:
         json.dump(index, text)
-
-
-@contextlib.contextmanager
-def _pool() -> Iterator[ThreadPoolExecutor]:
-    """Provide a thread pool that drops its queue on an error, so that an interrupt does not wait for queued photos."""
-    pool = ThreadPoolExecutor(cores())
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _open(home: Path) -> StoredImages | None:
@@ -265,12 +230,8 @@ def _open(home: Path) -> StoredImages | None:
 
 
 def _crc32_of(index: dict[str, Any]) -> int:
-    """Return the checksum of an index."""
     return zlib.crc32(json.dumps(index, sort_keys=True).encode())
 
 
 def _crc32(pixels: Pixels) -> int:
-    checksum = 0
-    for start in range(0, len(pixels), 1 << 24):
-        checksum = zlib.crc32(pixels[start : start + (1 << 24)].data, checksum)
-    return checksum
+    return zlib.crc32(pixels.data)

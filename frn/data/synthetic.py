@@ -8,7 +8,6 @@ import colorsys
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageEnhance, ImageFilter
@@ -186,14 +185,12 @@ def _background(generator: np.random.Generator, side: int) -> Image.Image:
     return Image.fromarray((base + np.asarray(picture)[..., None]).clip(0, 255).astype(np.uint8))
 
 
-@cache
 def _forewing(kind: Species, mirror: float) -> Points:
     tip = (kind.span * math.cos(kind.sweep), -kind.span * math.sin(kind.sweep))
     outer = (kind.span * 0.9, 0.16)
     return [(x * mirror, y) for x, y in _smooth([(0.03, -0.20), tip, outer, (0.05, 0.10)])]
 
 
-@cache
 def _hindwing(kind: Species, mirror: float) -> Points:
     low = 0.52 + kind.tail
     return [(x * mirror, y) for x, y in _smooth([(0.04, 0.0), (kind.span * 0.72, 0.12), (0.40, low), (0.06, 0.40)])]

@@ -13,8 +13,6 @@ class Head(nn.Module):
 
     With several, the head is built from their `sizes` instead of d, and `stage_maps` separates the maps.
     """
-    revision = 1
-    """Number of changes to the computation. Models trained with a different revision are reported."""
     scaled_maps = False
     """Whether the head expects maps divided by the backbone's `map_scale` (supplement, Hyperparameters)."""
 

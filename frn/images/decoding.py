@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from PIL import Image, JpegImagePlugin, UnidentifiedImageError
 
 from frn.errors import FrnError, shorten
-from frn.images import depth, heif, kinds
+from frn.images import depth, kinds
 from frn.images.colour import SIDEWAYS, UPRIGHT, shrunk, to_rgb
 from frn.images.transforms import EvaluationTransform
 
@@ -41,7 +41,7 @@ class DecodeRequest:
     longest: int | None = None
     """Largest length of the longer side, in pixels."""
     stored: bool = False
-    """Whether to keep the stored mode and orientation."""
+    """Whether to keep the stored orientation, and the colours of grey and RGB images with their profile."""
 
     def finish(self, image: Image.Image, orientation: int) -> Image.Image:
         """Convert a decoded image to the requested form."""
@@ -49,15 +49,17 @@ class DecodeRequest:
             return Image.fromarray(self.transform(image, orientation))
         if self.longest is not None:
             return shrunk(image, orientation, self.longest)
-        return image if self.stored else upright_rgb(image)
+        if self.stored:
+            return image if image.mode in ("L", "RGB") and "transparency" not in image.info else to_rgb(image)
+        return upright_rgb(image)
 
 
 def decode_in_process(
-    data: bytes, where: str, request: DecodeRequest, alone: contextlib.AbstractContextManager[object]
+    data: bytes, where: str, request: DecodeRequest, alone: contextlib.AbstractContextManager[object] | None
 ) -> tuple[Image.Image, tuple[int, int]]:
-    """Decode as `_decode` does in this process; a large image enters `alone` first."""
+    """Decode as `_decode` does in this process; a large image enters `alone` first, or raises MustBeAloneError."""
     if kind := kinds.describe(data, where):
-        raise FrnError(f"{where}: is {kind}.")
+        raise FrnError(f"{where}: is {kind}")
     try:
         with _opened(data) as image:
             width, height = image.size
@@ -67,7 +69,10 @@ def decode_in_process(
                     f"{where}: is {width} x {height} pixels; the limit is {most // 1_000_000} megapixels. "
                     "Scale it down."
                 )
-            with alone if width * height > LARGE else contextlib.nullcontext():
+            is_large = width * height > LARGE
+            if is_large and alone is None:
+                raise MustBeAloneError
+            with alone if is_large and alone else contextlib.nullcontext():
                 if request.draft is not None:
                     image.draft(None, (request.draft, request.draft))
                 elif width * height > MAX_PIXELS or len(data) + _memory(image, width * height) > MAX_MEMORY:
@@ -101,12 +106,11 @@ def decode_in_process(
 
 
 def _opened(data: bytes) -> Image.Image:
-    """Read the header of an image."""
     if data.startswith(JPEG):  # no pixel limit of Pillow's own; an MPO is opened as its first JPEG
         return JpegImagePlugin.JpegImageFile(io.BytesIO(data))
-    if heif.is_heif(data):
-        heif.register()
-        return Image.open(io.BytesIO(data), formats=[heif.FORMAT])
+    if kinds.is_heif(data):
+        kinds.register_heif()
+        return Image.open(io.BytesIO(data), formats=[kinds.HEIF])
     return Image.open(io.BytesIO(data), formats=FORMATS)
 
 
@@ -130,13 +134,13 @@ def lacks_only_its_end(data: bytes) -> bool:
 
 
 class MustBeAloneError(Exception):
-    """Raised in place of `alone` if a large image may not be decoded concurrently."""
+    """Raised for a large image that may not be decoded concurrently."""
 
 
 def _memory(image: Image.Image, pixels: int) -> int:
     """Estimate the peak memory of decoding from the header; `pixels` is the file's pixel count."""
     decoded = (4 * image.width + ROW) * image.height
-    if image.format in ("WEBP", "AVIF", heif.FORMAT):  # the image, the decoder's planes, and copies of them
+    if image.format in ("WEBP", "AVIF", kinds.HEIF):  # the image, the decoder's planes, and copies of them
         return 4 * decoded
     if image.info.get("progressive"):  # all coefficients of the JPEG, two bytes each
         sampling = [(across, down) for _, across, down, _ in getattr(image, "layer", ())]

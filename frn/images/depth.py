@@ -55,7 +55,6 @@ def say(message: str) -> None:
 
 
 def _named_white(image: Image.Image) -> float | None:
-    """Return the white level in the file's tags."""
     with contextlib.suppress(Exception):  # Pillow's parsers may raise anything
         tags: Any = getattr(image, "tag_v2", None) or image.getexif()
         if most := tags.get(MAX_SAMPLE_VALUE):

@@ -1,38 +1,35 @@
-"""Recognition of files that are not photos by their first bytes, with advice."""
+"""Recognition of files by their first bytes: files that are not photos, with advice, and HEIC photos.
 
+HEIC photos are common on phones and readable with the extra `heif`.
+"""
+
+import functools
 import re
+from importlib.util import find_spec
 from pathlib import PurePath
+
+from frn.system.extras import install_command
 
 RAW_NAMES = frozenset(
     {*(".3fr", ".arw", ".cr2", ".cr3", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos", ".mrw", ".nef"),
      *(".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f")}
 )  # fmt: skip
 """Extensions of camera raw files, mostly TIFF with a small preview in place of the photo."""
-RAW = "a camera raw file. Export it as JPEG or TIFF first"
-BEGINNINGS = (
-    (b"%PDF", "a PDF document. Export its pages as JPEG or PNG"),
-    (b"%!PS", "a PostScript document. Export its pages as JPEG or PNG"),
-    (b"PK\x03\x04", "a zip archive. Unpack it first"),
-    (b"PK\x05\x06", "an empty zip archive"),
-    (b"Rar!", "a RAR archive. Unpack it first"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive. Unpack it first"),
-    (b"\x1f\x8b", "a gzip archive. Unpack it first"),
-    (b"\x1a\x45\xdf\xa3", "a video. Save single frames as JPEG or PNG"),
-    (b"\x00\x00\x01\xba", "a video. Save single frames as JPEG or PNG"),
-    (b"FLV", "a video. Save single frames as JPEG or PNG"),
-    (b"OggS", "a video. Save single frames as JPEG or PNG"),
-    (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "a video. Save single frames as JPEG or PNG"),
-    (b"version https://git-lfs", "a Git LFS pointer, not the photo. Run: git lfs pull"),
-    (b"8BPS", "a Photoshop document. Export it as JPEG or PNG"),
-    (b"gimp xcf", "a GIMP document. Export it as JPEG or PNG"),
-    (b"\x00\x00\x00\x0cjP  ", "a JPEG 2000 image, which is not supported. Convert it to JPEG or PNG"),
-    (b"\xff\x4f\xff\x51", "a JPEG 2000 image, which is not supported. Convert it to JPEG or PNG"),
-    (b"\xff\x0a", "a JPEG XL image, which is not supported. Convert it to JPEG or PNG"),
-    (b"\x00\x00\x00\x0cJXL ", "a JPEG XL image, which is not supported. Convert it to JPEG or PNG"),
-    (b"\x00\x00\x01\x00", "an icon, which is not supported. Convert it to PNG"),
-    (b"FUJIFILMCCD-RAW", RAW),
-    (b"FOVb", RAW),
-)
+RAW = "a camera raw file. Export it as JPEG or TIFF first."
+VIDEO = "a video. Save single frames as JPEG or PNG."
+BEGINNINGS = {
+    (b"%PDF", b"%!PS"): "a PDF or PostScript document. Export its pages as JPEG or PNG.",
+    (b"PK\x03\x04", b"PK\x05\x06"): "a zip archive. Unpack it first.",
+    (b"Rar!", b"7z\xbc\xaf\x27\x1c", b"\x1f\x8b"): "a RAR, 7z or gzip archive. Unpack it first.",
+    (b"\x1a\x45\xdf\xa3", b"\0\0\x01\xba", b"FLV", b"OggS", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"): VIDEO,
+    (b"version https://git-lfs",): "a Git LFS pointer, not the photo. Run `git lfs pull`.",
+    (b"8BPS", b"gimp xcf"): "a Photoshop or GIMP document. Export it as JPEG or PNG.",
+    (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51"): "a JPEG 2000 image, which is not supported. Convert it to JPEG or PNG.",
+    (b"\0\0\0\x0cJXL ", b"\xff\x0a"): "a JPEG XL image, which is not supported. Convert it to JPEG or PNG.",
+    (b"\0\0\x01\0",): "an icon, which is not supported. Convert it to PNG.",
+    (b"FUJIFILMCCD-RAW", b"FOVb"): RAW,
+}
+"""Descriptions of files by their possible first bytes."""
 LOOKED_AT = 4096
 """Bytes of text that identify a web page or drawing."""
 SUB_IFDS, SUBFILE_TYPE, DNG_VERSION = 0x014A, 0x00FE, 0xC612
@@ -40,26 +37,35 @@ SUB_IFDS, SUBFILE_TYPE, DNG_VERSION = 0x014A, 0x00FE, 0xC612
 MAX_ENTRIES = 512
 
 
+HEIF_EXTENSIONS = frozenset({".heic", ".heif", ".hif"})
+HEIF_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"})
+"""Values of bytes 8 to 12. AVIF may start the same way, but lists itself among the compatible brands."""
+HEIF = "HEIF"
+"""Pillow's name of the format after `register_heif`."""
+
+
 def describe(data: bytes, name: str) -> str | None:
     """Describe a file, with advice; return None if it is unknown, or may be an image."""
     if PurePath(name).suffix.lower() in RAW_NAMES:
         return RAW
-    for beginning, kind in BEGINNINGS:
-        if data.startswith(beginning):
+    if is_heif(data) and not is_heif_readable():
+        return f"a HEIC photo; reading it needs pi-heif, which is not installed: {install_command('heif')}"
+    for beginnings, kind in BEGINNINGS.items():
+        if data.startswith(beginnings):
             return kind
     if data[4:8] == b"ftyp" and data[8:12] == b"crx ":
         return RAW
     if (data[4:8] == b"ftyp" and data[8:11] not in (b"hei", b"hev", b"mif", b"msf", b"avi")) or (
         data[:4] == b"RIFF" and data[8:12] == b"AVI "
     ):
-        return "a video. Save single frames as JPEG or PNG"
+        return VIDEO
     if is_raw(data):
         return RAW
     text = data[:LOOKED_AT].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if re.match(rb"(<\?xml.*?)?(<!--.*?-->|<!doctype svg.*?>|\s)*<svg\b", text, re.DOTALL):
-        return "an SVG drawing. Export it as PNG"
+        return "an SVG drawing. Export it as PNG."
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
-        return "a web page, not the image on it. Fetch the image itself"
+        return "a web page, not the image on it. Fetch the image itself."
     return None
 
 
@@ -80,3 +86,22 @@ def is_raw(data: bytes) -> bool:
         for at in range(start + 2, start + 2 + 12 * min(number(start, 2), MAX_ENTRIES), 12)
     }
     return DNG_VERSION in entries or (SUB_IFDS in entries and entries.get(SUBFILE_TYPE, 0) & 1 == 1)
+
+
+def is_heif(data: bytes) -> bool:
+    """Return whether an image file is HEIC, regardless of its name."""
+    brands = data[8 : min(int.from_bytes(data[:4]), 256)]
+    return data[4:8] == b"ftyp" and brands[:4] in HEIF_BRANDS and b"avif" not in brands
+
+
+def is_heif_readable() -> bool:
+    """Return whether the extra is installed."""
+    return find_spec("pi_heif") is not None
+
+
+@functools.cache
+def register_heif() -> None:
+    """Register the format with Pillow."""
+    from pi_heif import register_heif_opener
+
+    register_heif_opener(thumbnails=False)

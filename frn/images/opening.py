@@ -10,13 +10,13 @@ import numpy as np
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images import heif
 from frn.images.decoding import DecodeRequest, decode_in_process
+from frn.images.kinds import HEIF_EXTENSIONS
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.system.archives import find_zip
 from frn.system.files import read_regular
 
-EXTENSIONS = heif.EXTENSIONS | set(
+EXTENSIONS = HEIF_EXTENSIONS | set(
     ".jpg .jpeg .jpe .jfif .mpo .png .webp .avif .bmp .gif .tif .tiff .ppm .pgm".split()  # noqa: SIM905
 )
 
@@ -62,7 +62,7 @@ def decode(data: bytes, where: Path) -> Image.Image:
 
 
 def decode_stored(data: bytes, where: str) -> Image.Image:
-    """Decode an image in its own mode and orientation. Raises FrnError as `decode` does."""
+    """Decode an image as stored, not turned upright, as grey or RGB. Raises FrnError as `decode` does."""
     return _decode(data, where, DecodeRequest(stored=True))[0]
 
 
@@ -95,7 +95,6 @@ def decode_whole(data: bytes, where: Path, longest: int) -> tuple[Pixels, tuple[
 
 def _decode(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Image, tuple[int, int]]:
     """Return the requested image, and the (width, height) of the whole upright image."""
-    heif.require(data, where)
     if is_quick(data):
         return decode_in_process(data, where, request, _LARGE)
     from frn.images.worker import decode_in_worker  # imported here: most images need no child process

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images.colour import SIDEWAYS, UPRIGHT, Box, converter, strips, upright
-from frn.images.profiles import is_plain
+from frn.images.colour import SIDEWAYS, UPRIGHT, Box, converter, is_plain, strips, upright
 
 MAX_SIDE = 1024
 """Largest side of a crop for a network, in pixels."""
@@ -33,13 +32,10 @@ class EvaluationTransform:
     """Whether to resize both sides to `resize` (changing the aspect) instead of the shorter one."""
 
     def __post_init__(self) -> None:
-        for name in ("size", "length"):  # size first, because length is computed from it
-            side = getattr(self, name)
-            if not isinstance(side, int) or not 8 <= side <= MAX_SIDE:
-                raise FrnError(f"an image cannot be resized to {self.resize} and cropped to {self.size} pixels")
-        if self.length < self.size:
+        if not 8 <= self.size <= MAX_SIDE or not self.size <= self.length <= MAX_SIDE:
             raise FrnError(
-                f"images are resized to {self.resize} and cropped to {self.size}: the crop must not be larger"
+                f"an image cannot be resized to {self.resize} and cropped to {self.size} pixels: the crop must not be "
+                f"larger, and both must have 8 to {MAX_SIDE} pixels"
             )
 
     @property

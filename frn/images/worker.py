@@ -1,11 +1,10 @@
 """Decoding in a child process with a time limit, for images whose decoding work is not bounded."""
 
 import contextlib
+import functools
 import os
-import threading
+import queue
 import warnings
-from collections.abc import Iterator
-from typing import Any
 
 from PIL import Image
 
@@ -23,31 +22,17 @@ MEMORY = 1536 << 20
 MAX_WORKERS = 4
 
 
-class _Children:
-    """Pool of idle child processes, with a limit on busy ones."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Reset after a fork: the children belong to the parent, and a lost thread may occupy a slot."""
-        self.idle: list[SandboxedWorker] = []
-        self.places = threading.BoundedSemaphore(min(cores(), MAX_WORKERS))
-
-    @contextlib.contextmanager
-    def one(self) -> Iterator[SandboxedWorker]:
-        """Provide an idle child, or a new one."""
-        with self.places:
-            child = self.idle.pop() if self.idle else SandboxedWorker("frn.images.worker:answer", MEMORY)
-            try:
-                yield child
-            finally:
-                self.idle.append(child)
+@functools.cache
+def _workers() -> "queue.LifoQueue[SandboxedWorker]":
+    """Return the idle children, which start at their first request."""
+    workers: queue.LifoQueue[SandboxedWorker] = queue.LifoQueue()
+    for _ in range(min(cores(), MAX_WORKERS)):
+        workers.put(SandboxedWorker("frn.images.worker:answer", MEMORY))
+    return workers
 
 
-_CHILDREN = _Children()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_CHILDREN.forget)
+if hasattr(os, "register_at_fork"):  # after a fork, the children belong to the parent
+    os.register_at_fork(after_in_child=_workers.cache_clear)
 
 
 def decode_in_worker(
@@ -58,24 +43,30 @@ def decode_in_worker(
     Raises FrnError as `decode_in_process` does, or if decoding exceeds `SECONDS` or `MEMORY`.
     """
     question: Message = {"where": where, "request": request}
-    with _CHILDREN.one() as child:
-        try:
-            answer, blobs = child.ask({**question, "alone": False}, [data], SECONDS)
-            if answer.get("large"):
-                with alone:
-                    answer, blobs = child.ask({**question, "alone": True}, [data], SECONDS)
-        except WorkerKilledError as stopped:
-            raise FrnError(f"{where}: cannot be decoded: the decoder {stopped}") from stopped
+    workers = _workers()
+    child = workers.get()
+    try:
+        answer, blobs = child.ask({**question, "alone": False}, [data], SECONDS)
+        if answer.get("large"):
+            with alone:
+                answer, blobs = child.ask({**question, "alone": True}, [data], SECONDS)
+    except WorkerKilledError as stopped:
+        raise FrnError(f"{where}: cannot be decoded: the decoder {stopped}") from stopped
+    finally:
+        workers.put(child)
     for message in answer["told"]:
         say(message)
+    image = Image.frombytes(answer["mode"], tuple(answer["size"]), blobs.pop())
+    if blobs:
+        image.info["icc_profile"] = blobs.pop()
     width, height = answer["whole"]
-    return _image(answer, blobs), (width, height)
+    return image, (width, height)
 
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:
     """Answer a request in the child process."""
     request = convert(question["request"], DecodeRequest)
-    alone = contextlib.nullcontext() if question["alone"] else _Refusal()
+    alone = contextlib.nullcontext() if question["alone"] else None
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -84,40 +75,6 @@ def answer(question: Message, blobs: list[bytes]) -> Answer:
     except MustBeAloneError:
         return {"large": True}, ()
     told = [str(warning.message) for warning in caught if issubclass(warning.category, ShallowDataWarning)]
-    return {"whole": whole, "told": told, **_described(image)}, (image.tobytes(),)
-
-
-class _Refusal(contextlib.AbstractContextManager[None]):
-    def __enter__(self) -> None:
-        raise MustBeAloneError
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-
-def _described(image: Image.Image) -> Message:
-    """Return the properties of an image without its pixels."""
-    transparency, profile = image.info.get("transparency"), image.info.get("icc_profile")
-    palette = image.palette if image.mode in ("P", "PA") else None
-    return {
-        "mode": image.mode,
-        "size": image.size,
-        "palette": None if palette is None else [palette.mode, palette.tobytes().hex()],
-        "transparency": ["hex", transparency.hex()] if isinstance(transparency, bytes) else transparency,
-        "profile": profile.hex() if isinstance(profile, bytes) else None,
-    }
-
-
-def _image(described: Message, blobs: list[bytes]) -> Image.Image:
-    image = Image.frombytes(described["mode"], tuple(described["size"]), blobs.pop())
-    if described["palette"] is not None:
-        mode, values = described["palette"]
-        image.putpalette(bytes.fromhex(values), mode)
-    transparency: Any = described["transparency"]
-    if isinstance(transparency, list):  # bytes, or a colour
-        transparency = bytes.fromhex(transparency[1]) if transparency[0] == "hex" else tuple(transparency)
-    if transparency is not None:
-        image.info["transparency"] = transparency
-    if described["profile"] is not None:
-        image.info["icc_profile"] = bytes.fromhex(described["profile"])
-    return image
+    profile = image.info.get("icc_profile")
+    sent = [profile] if isinstance(profile, bytes) else []
+    return {"whole": whole, "told": told, "mode": image.mode, "size": image.size}, (*sent, image.tobytes())

@@ -38,7 +38,7 @@ def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> 
     if extractor.head is not None:
         return Classifier(extractor, store)
     if not is_exported(Path(extractor.where)):
-        from frn.models.head_scores import head_logits  # torch has just exported the extractor
+        from frn.models.model import head_logits  # torch has just exported the extractor
 
         return OtherHeadClassifier(extractor, head_logits(Path(extractor.where)), store)
     path = Path(extractor.where).with_name(HEAD_FILE)

@@ -9,7 +9,7 @@ import io
 import pickle
 import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from frn.errors import FrnError, shorten
 from frn.system.files import require_regular
@@ -44,11 +44,11 @@ def answer(question: Message, _: list[bytes]) -> Answer:
     path, where = Path(question["path"]), question["where"]
     try:
         if zipfile.is_zipfile(path):
-            _try(io.BytesIO(_pickle_in(path, where)))
+            _WithoutTensors(io.BytesIO(_pickle_in(path, where)), encoding="latin1").load()
         else:
             with path.open("rb") as file:
                 for _part in range(_LEGACY_PARTS):
-                    _try(file)
+                    _WithoutTensors(file, encoding="latin1").load()
     except (FrnError, MemoryError):
         raise
     except Exception as error:  # unpickling damaged data may raise anything
@@ -70,10 +70,6 @@ def _pickle_in(path: Path, where: str) -> bytes:
                     raise FrnError(f"{where}: has {entry.file_size >> 20} MiB of data besides its tensors")
                 return archive.read(entry)
     raise FrnError(f"{where}: is not a readable torch checkpoint (it has no data.pkl)")
-
-
-def _try(file: IO[bytes]) -> None:
-    _WithoutTensors(file, encoding="latin1").load()
 
 
 class _WithoutTensors(pickle.Unpickler):

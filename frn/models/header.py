@@ -14,7 +14,8 @@ import safetensors
 from frn._version import __version__
 from frn.errors import FrnError, shorten
 from frn.images.transforms import EvaluationTransform
-from frn.system.files import read_regular, require_regular
+from frn.models.zoo import NOTES
+from frn.system.files import read_json, read_regular, require_regular
 
 MODEL_FILE_FORMAT = "frn-model"
 MODEL_FILE_VERSION = 1
@@ -119,3 +120,24 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
         return config, msgspec.json.decode(metadata.get("record", ""), type=dict[str, Any])
     except (ValueError, RecursionError) as error:
         raise FrnError(f"{path}: its header is damaged ({shorten(error)})") from error
+
+
+NOTE_KINDS = {"about": str, "licence": str, "weights": str, "milliseconds": float, "added": str}
+"""Types of the entries in the notes; the milliseconds are per image, on the machine that added the model."""
+
+
+def read_notes(folder: Path) -> dict[str, Any]:
+    """Return the notes of an added model, empty if they are missing or damaged; the model works without them."""
+    try:
+        notes = dict(read_json(folder / NOTES))
+    except (ValueError, TypeError):
+        return {}
+    return {name: notes[name] for name, kind in NOTE_KINDS.items() if isinstance(notes.get(name), kind)}
+
+
+def accuracy_of(facts: Mapping[str, Any]) -> str:
+    """Return the accuracy in a model's record as text, empty if there is none."""
+    match facts.get("validation"):
+        case {"accuracy": int() | float() as accuracy, "ci95": int() | float() as ci95, "shape": str() as shape}:
+            return f"{accuracy:.2f} ± {ci95:.2f} % ({shape})"
+    return ""

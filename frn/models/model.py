@@ -5,16 +5,17 @@ A model file is a single `.safetensors` with the weights; its header describes t
 
 import copy
 import json
-import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import save
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -40,9 +41,9 @@ from frn.models.header import (
 from frn.models.weights import read_reference, read_weights
 from frn.models.zoo import is_bare, resolve
 from frn.system.files import sha256, write_atomically
+from frn.system.transfers import fetch_from_hub
 
-REVISION = "head_revision"
-"""Entry of a record that states the revision of the trained head."""
+Maps = NDArray[np.float32]
 
 
 class Model(nn.Module):
@@ -68,18 +69,14 @@ class Model(nn.Module):
         self.d = self.backbone.d
         sizes = self.backbone.sizes if isinstance(self.backbone, Stages) else ()
         self.head: Head = build_head(config.method, self.d, sizes)
-        if self.head.revision > 1:
-            self.record[REVISION] = self.head.revision
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
 
     def feature_maps(self, images: Tensor) -> Tensor:
         """Return feature maps (b, r, d) of RGB images (b, 3, H, W) in [0, 1].
 
-        The maps are at least float32, even under autocast, because the closed form follows.
-
-        Raises:
-            FrnError: if the images are not floating-point, or too small for a single location.
+        The maps are at least float32, even under autocast, because the closed form follows. Raises FrnError if the
+        images are not floating-point, or too small for a single location.
         """
         if not images.is_floating_point():
             raise FrnError(f"images have dtype {images.dtype}, but must be floats in [0, 1]: pass images.float() / 255")
@@ -111,10 +108,8 @@ class Model(nn.Module):
 def load_model(model: str | Path, *, transform: EvaluationTransform | None = None) -> Model:
     """Load a model in evaluation mode: a model file, an authors' `.pth` file, a run folder or a shipped name.
 
-    `transform` is only for a `.pth`; see `import_reference`.
-
-    Raises:
-        FrnError: if the model does not exist, or the file is not a model.
+    `transform` is only for a `.pth`; see `import_reference`. Raises FrnError if the model does not exist, or the file
+    is not a model.
     """
     path = resolve(model).weights
     if is_bare(path):
@@ -128,47 +123,40 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
         if config.untrained_head:  # the file may name any network, of any size
             _require_fit(config, {name: file.get_slice(name).get_shape() for name in names}, path)
         weights = {name: file.get_tensor(name) for name in names}
-    loaded = _filled(Model(config), weights, path, record)
-    if differs_in_head(loaded, record):
-        told = f"{path}: was trained with an earlier {config.method} head on other features. Train it again."
-        warnings.warn(told, FrnWarning, stacklevel=2)
-    return loaded
+    return _filled(Model(config), weights, path, record)
+
+
+def head_logits(model: str | Path) -> Callable[[Maps, Maps], Maps]:
+    """Return a trained head as a function from supports (way, k, r, d) and queries (n, r, d) to logits (n, way)."""
+    head = load_model(model).head
+
+    def logits(support: Maps, query: Maps) -> Maps:
+        with torch.inference_mode():
+            found: Maps = head(torch.from_numpy(support), torch.from_numpy(query)).numpy()
+        return found
+
+    return logits
 
 
 def from_pretrained(name: str | Path) -> Model:
     """Load a model in evaluation mode, like `load_model`, or from a hub repository `OWNER/NAME`.
 
-    huggingface_hub downloads the repository's `model.safetensors` into its own cache.
-
-    Raises:
-        FrnError: if the model or repository does not exist, or does not contain a model that frn wrote.
+    huggingface_hub downloads the repository's `model.safetensors` into its own cache. Raises FrnError if the model or
+    repository does not exist, or does not contain a model that frn wrote.
     """
     try:
         return load_model(name)
     except FrnError:
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)) or Path(name).exists():
             raise
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # huggingface_hub reads it on import
     try:
-        from huggingface_hub import hf_hub_download
-    except ImportError as error:
-        raise FrnError(
-            f"{name}: loading a model from the hub needs the huggingface_hub package: pip install huggingface_hub"
-        ) from error
-    try:
-        path = Path(hf_hub_download(str(name), "model.safetensors"))
-    except Exception as error:  # the network client may raise anything
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise FrnError(f"{name}: is not a local model, and could not be downloaded from the hub ({reason})") from error
-    return load_model(path)
+        return load_model(fetch_from_hub(str(name), "model.safetensors"))
+    except FrnError as error:
+        raise FrnError(f"{name}: is not a local model, and could not be loaded from the hub ({error})") from error
 
 
 def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:
-    """Write a model file, atomically.
-
-    Raises:
-        FrnError: if the file cannot be written.
-    """
+    """Write a model file, atomically. Raises FrnError if the file cannot be written."""
     write_atomically(path, serialise(model, record, half=half))
 
 
@@ -195,41 +183,30 @@ def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
     return len(text).to_bytes(8, "little") + text + data[8 + length :]
 
 
-def differs_in_head(model: Model, record: Mapping[str, object]) -> bool:
-    """Return whether a record belongs to a model whose head was computed differently."""
-    return record.get(REVISION, 1) != model.head.revision
-
-
 UNTOLD = (
     "{}: weights alone do not record how images were preprocessed. Images that are not 84 x 84 are resized to a "
-    "shorter side of 92 pixels and cropped to the central 84 x 84. --preset NAME changes this "
-    "(cub-cropped-resnet12 and "
-    "aircraft-resnet12 resize both sides to 92)."
+    "shorter side of 92 pixels and cropped to the central 84 x 84. --preset NAME changes this (both "
+    "cub-cropped-resnet12 and aircraft-resnet12 resize both sides to 92)."
 )
 
 
-def import_reference(
-    path: Path, config: ModelConfig | None = None, *, transform: EvaluationTransform | None = None
-) -> Model:
-    """Read a checkpoint from the authors' code (FRN or ProtoNet) or from Bi-FRN's, in evaluation mode.
+def import_reference(path: Path, *, transform: EvaluationTransform | None = None) -> Model:
+    """Read a checkpoint from the authors' code (FRN or ProtoNet), in evaluation mode.
 
-    Its keys reveal the model unless `config` gives it, but not how images were prepared; `transform` gives that. An
-    image that already has the transform's size is not resized, as those that the authors prepare in advance. Without
-    `transform`, photos are resized and cropped as for the authors' uncropped data sets, and an `FrnWarning` says so.
-    Raises FrnError if the file contains anything but tensors, or unknown keys.
+    Its keys reveal the model, but not how images were prepared; `transform` gives that. An image that already has the
+    transform's size is not resized, as those that the authors prepare in advance. Without `transform`, photos are
+    resized and cropped as for the authors' uncropped data sets, and an `FrnWarning` says so. Raises FrnError if the
+    file contains anything but tensors, or unknown keys.
     """
     weights = read_reference(path)
-    if config is None:
-        backbone = "resnet12" if any(".conv3." in name for name in weights) else "conv4"
-        known = {"head.alpha": "frn", "head.weight_back": "bifrn"}
-        method = next((method for name, method in known.items() if name in weights), "proto")
-        left_alone = replace(transform or EvaluationTransform(size=84), resize=None)
-        config = ModelConfig(backbone=backbone, method=method, transform=left_alone)
-        model = _filled(Model(config), weights, path, {"imported_from": path.name})
-        if transform is None:
-            warnings.warn(UNTOLD.format(path.name), FrnWarning, stacklevel=3)
-        return model
-    return _filled(Model(config), weights, path, {"imported_from": path.name})
+    backbone = "resnet12" if any(".conv3." in name for name in weights) else "conv4"
+    method = "frn" if "head.alpha" in weights else "proto"
+    left_alone = replace(transform or EvaluationTransform(size=84), resize=None)
+    config = ModelConfig(backbone=backbone, method=method, transform=left_alone)
+    model = _filled(Model(config), weights, path, {"imported_from": path.name})
+    if transform is None:
+        warnings.warn(UNTOLD.format(path.name), FrnWarning, stacklevel=3)
+    return model
 
 
 def import_pretrained(name: str, weights: Path, *, size: int | None = None, method: str = "frn") -> Model:

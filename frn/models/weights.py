@@ -34,35 +34,21 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return read_checkpoint(path)
 
 
-SCALARS = {"scale": "head.gamma", "w1": "head.weight_back", "w2": "head.weight_forth"}
-LEFT_OUT = ("cat_mat", "fsrm.transformer.positional_emb")
-"""Keys to skip: dummy maps from pre-training, which the authors also drop for fine-tuning, and fixed sine encodings."""
-SELF_RECONSTRUCTION = {
-    "blocks.0.pre_norm": "before_attention",
-    "blocks.0.self_attn.qkv": "attention",
-    "blocks.0.self_attn.proj": "attended",
-    "blocks.0.norm1": "after_attention",
-    "blocks.0.linear1": "inner",
-    "blocks.0.linear2": "outer",
-    "norm": "last",
-}
-"""Layers of Bi-FRN's transformer by their names in its authors' code."""
-
-
 def read_reference(path: Path) -> dict[str, Tensor]:
-    """Read a checkpoint from the authors' code or Bi-FRN's, under our names (theirs: `scale`, `r`, ...).
+    """Read a checkpoint from the authors' code, under our names (theirs: `scale`, `r`, ...).
 
-    Raises FrnError if the file cannot be read or contains anything but tensors.
+    The dummy maps of pre-training are skipped, as the authors do for fine-tuning. Raises FrnError if the file cannot be
+    read or contains anything but tensors.
     """
     weights: dict[str, Tensor] = {}
     for key, value in read_checkpoint(path).items():
-        if key in SCALARS and value.numel() == 1:
-            weights[SCALARS[key]] = value.reshape(())
+        if key == "scale" and value.numel() == 1:
+            weights["head.gamma"] = value.reshape(())
         elif key == "r" and value.numel() == 2:
             weights["head.alpha"], weights["head.beta"] = value.flatten().clone()
-        elif key == "r" or key in SCALARS:
+        elif key in ("r", "scale"):
             raise FrnError(f"{path}: is not a checkpoint from the authors ({key!r} has the shape {tuple(value.shape)})")
-        elif key not in LEFT_OUT:
+        elif key != "cat_mat":
             weights[_rename(key.removeprefix("module."))] = value
     return weights
 
@@ -77,10 +63,7 @@ def _rename(key: str) -> str:
     if match := re.fullmatch(r"feature_extractor\.layer(\d)\.0\.downsample\.([01])\.(\w+)", key):
         block, part, name = match.groups()
         return f"backbone.blocks.{int(block) - 1}.shortcut.{part}.{name}"
-    if match := re.fullmatch(r"fsrm\.transformer\.(.+)\.(weight|bias)", key):
-        layer, name = match.groups()
-        return f"head.itself.{SELF_RECONSTRUCTION.get(layer, layer)}.{name}"
-    return "head.projections.weight" if key == "fmrm.to_qkv.0.weight" else key
+    return key
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:

@@ -55,10 +55,8 @@ class FRN(nn.Module):
     def forward(self, support: Tensor, labels: Tensor | None = None, query: Tensor | None = None) -> Tensor:
         """Return logits (queries, way) of queries (q, 3, H, W) for a support set; both are normalised as one batch.
 
-        A single argument contains the queries; the processed support set is then used.
-
-        Raises:
-            FrnError: if there is no support set.
+        A single argument contains the queries; the processed support set is then used. Raises FrnError if there is no
+        support set.
         """
         if labels is None or query is None:
             if labels is not query or not self.pools:
@@ -72,8 +70,7 @@ class FRN(nn.Module):
     def score(self, pools: list[Tensor], query: Tensor) -> Tensor:
         """Return logits (queries, way) of maps (q, r, d) from the maps of each class, (k, r, d).
 
-        Raises:
-            FrnError: if classes have different numbers of supports and the head needs equal ones.
+        Raises FrnError if classes have different numbers of supports and the head needs equal ones.
         """
         logits: Tensor
         if len({len(pool) for pool in pools}) == 1:

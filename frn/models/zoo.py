@@ -8,11 +8,12 @@ import contextlib
 import difflib
 import os
 import re
+import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.models.catalogue import catalogue
 from frn.system.files import LOCK, PART, beside, is_file, remove, remove_unfinished
 from frn.system.processes.locks import lock
 
@@ -37,11 +38,33 @@ class ModelFiles:
     shipped: bool = False
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Network:
+    """A pretrained backbone."""
+
+    backbone: str
+    """`torchvision:NAME` or `timm:NAME`."""
+    about: str
+    licence: str = "not in this list; ask its authors"
+    size: int | None = None
+    """Side of the images in pixels; None uses that of the weights' own recipe."""
+    package: str | None = None
+    """Installed package that contains the weights; None looks in the library's cache and on its hub."""
+    sha256: str | None = None
+    """Hash of the weight file; any other file is rejected."""
+
+
+@cache
+def catalogue() -> dict[str, Network]:
+    """Return the pretrained backbones by short name."""
+    text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
+    return {name: Network(**entry) for name, entry in tomllib.loads(text).items()}
+
+
 def resolve(model: str | Path) -> ModelFiles:
     """Return the files of a model.
 
-    Raises:
-        FrnError: if the model does not exist; the message lists the available ones.
+    Raises FrnError if the model does not exist; the message lists the available ones.
     """
     named, name, path = named_models(), str(model), Path(model)
     if name in named:
@@ -119,19 +142,10 @@ def added_models() -> dict[str, ModelFiles]:
         return {}
 
 
-def closed_models() -> list[Path]:
-    """Return the folders of added models that this account may not read, because another account added them."""
-    with contextlib.suppress(OSError):
-        folders = [path for path in models_folder().iterdir() if NAME.fullmatch(path.name)]
-        return sorted(path for path in folders if not os.access(path, os.R_OK | os.X_OK))
-    return []
-
-
 def place_for(name: str, backbone: str) -> Path:
     """Return the folder for a new model of the backbone `SOURCE:NAME`.
 
-    Raises:
-        FrnError: if the name is not valid, already exists, or is a short name for another backbone.
+    Raises FrnError if the name is not valid, already exists, or is a short name for another backbone.
     """
     if not NAME.fullmatch(name):
         raise FrnError(f"{name!r}: names may contain only letters, digits, '.', '_' and '-'. Give another with --name.")
@@ -154,18 +168,9 @@ def remove_unfinished_models() -> None:
 
 
 def remove_model(name: str) -> None:
-    """Delete an added model.
-
-    Raises:
-        FrnError: if the model does not exist or cannot be deleted.
-    """
+    """Delete an added model. Raises FrnError if the model does not exist or cannot be deleted."""
     if name not in added_models():
-        what = (
-            "is part of frn and cannot be removed"
-            if name in shipped_models()
-            else "no model with that name has been added"
-        )
-        raise FrnError(f"{name}: {what}. Added: {', '.join(added_models()) or 'none'}.")
+        raise FrnError(f"{name}: is not an added model. Added: {', '.join(added_models()) or 'none'}.")
     folder = models_folder() / name
     if folder.is_symlink():
         raise FrnError(

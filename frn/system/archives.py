@@ -5,7 +5,6 @@ A path may lead into a zip, as if it were a folder: `birds.zip/jay/1.jpg` (`find
 
 import bz2
 import gzip
-import io
 import lzma
 import re
 import struct
@@ -36,14 +35,11 @@ MAX_READ = 64 << 20
 MAX_DIRECTORY, DIRECTORY_SHARE = 8 << 20, 3
 """Maximum bytes of a zip's entry list: the first number, or the zip's size divided by the second if that is more."""
 
-_END, _END_64, _IS_64 = b"PK\x05\x06", b"PK\x06\x06", 0xFFFFFFFF
-
 _COMPRESSED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
     (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
     (b"BZh", bz2.BZ2File),
     (b"\xfd7zXZ\0", lzma.LZMAFile),
 )
-
 
 DAMAGE = (
     *(tarfile.TarError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error),
@@ -92,7 +88,9 @@ class Limits:
 def open_zip(path: Path) -> zipfile.ZipFile:
     """Open a zip. Raises FrnError if most of it is its entry list, which would take a minute to read."""
     size = path.stat().st_size
-    directory = _directory_size(path, size)
+    with path.open("rb") as file:
+        end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+    directory = end[zipfile._ECD_SIZE] if end else 0  # type: ignore[attr-defined]
     if directory > max(MAX_DIRECTORY, size // DIRECTORY_SHARE):
         raise FrnError(
             f"{path}: is almost only file names ({directory:,} of {size:,} bytes), unlike any image data set"
@@ -106,14 +104,14 @@ class ZippedFiles:
     def __init__(self, path: Path) -> None:
         """List a zip. Raises FrnError if the zip is damaged or exceeds the limits."""
         self._lock = threading.Lock()
-        self._files: dict[tuple[str, ...], zipfile.ZipInfo] = {}
+        self.files: dict[tuple[str, ...], zipfile.ZipInfo] = {}
         self.folders: dict[tuple[str, ...], set[str]] = {(): set()}
         """Names of the files and folders in each folder."""
         try:
-            self._zip, limits = open_zip(path), Limits(path, path.stat().st_size)
-            for info in self._zip.infolist():
+            self.zip, limits = open_zip(path), Limits(path, path.stat().st_size)
+            for info in self.zip.infolist():
                 if (parts := limits.check(_name(info), info.file_size)) and not info.is_dir():
-                    self._files[parts] = info
+                    self.files[parts] = info
                     for depth in range(len(parts)):
                         self.folders.setdefault(parts[:depth], set()).add(parts[depth])
         except DAMAGE as error:
@@ -121,12 +119,12 @@ class ZippedFiles:
 
     def read(self, parts: tuple[str, ...], where: Path, most: int) -> bytes:
         """Return the bytes of a file. Raises FrnError if it does not exist, is damaged or is larger than `most`."""
-        if (info := self._files.get(parts)) is None:
+        if (info := self.files.get(parts)) is None:
             raise FrnError(f"{where}: cannot be read (the zip has no such file)")
         if info.file_size > most:
             raise FrnError(f"{where}: is {info.file_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
         try:
-            with self._lock, self._zip.open(info) as file:
+            with self._lock, self.zip.open(info) as file:
                 return file.read(info.file_size)
         except DAMAGE as error:
             raise FrnError(f"{where}: cannot be read from the zip ({shorten(error)})") from error
@@ -156,21 +154,6 @@ def _name(info: zipfile.ZipInfo) -> str:
         return info.filename
 
 
-def _directory_size(path: Path, size: int) -> int:
-    """Return the size in bytes of a zip's entry list, according to its end record."""
-    with path.open("rb") as file:
-        file.seek(max(0, size - (1 << 16) - 100))
-        end = file.read()
-    place = end.rfind(_END)
-    if place < 0 or place + 16 > len(end):
-        return 0
-    directory = int.from_bytes(end[place + 12 : place + 16], "little")
-    place = end.rfind(_END_64, 0, place)
-    if directory == _IS_64 and 0 <= place <= len(end) - 48:
-        directory = int.from_bytes(end[place + 40 : place + 48], "little")
-    return min(directory, size)
-
-
 def open_tar(file: IO[bytes]) -> tarfile.TarFile:
     """Open a tar, compressed or not, with bounded reads; a damaged one may raise anything."""
     start = file.read(6)
@@ -179,38 +162,13 @@ def open_tar(file: IO[bytes]) -> tarfile.TarFile:
     return tarfile.open(fileobj=cast(IO[bytes], _Bounded(plain)), mode="r:")
 
 
-def is_tar(path: Path) -> bool:
-    """Return whether a file is a tar, regardless of its name."""
-    try:
-        with path.open("rb") as file, open_tar(file):
-            return True
-    except DAMAGE:
-        return False
-
-
-class _Bounded(io.RawIOBase):
+class _Bounded:
     """A file that rejects reads larger than `MAX_READ`."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
+        self.file, self.seek, self.tell, self.seekable = file, file.seek, file.tell, file.seekable
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= MAX_READ:
             raise tarfile.ReadError(f"a chunk of {size} bytes")
         return self.file.read(size)
-
-    def seek(self, place: int, whence: int = 0) -> int:
-        return self.file.seek(place, whence)
-
-    def tell(self) -> int:
-        return self.file.tell()
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()

@@ -12,12 +12,11 @@ import json
 import os
 import re
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from frn.errors import FrnError, FrnWarning
-from frn.system.files import LOCK, PART, beside, is_file, is_folder, read_json, read_regular, write_atomically
+from frn.errors import FrnError
+from frn.system.files import LOCK, PART, beside, is_folder, read_json, read_regular, remove, write_atomically
 from frn.system.processes.locks import Lock
 
 LIMIT = 10.0
@@ -58,17 +57,14 @@ class CachedSplit:
 
 def cache_folder() -> Path:
     """Return the folder of caches: $FRN_CACHE or the user's cache folder, or a subfolder if it holds other things."""
-    root = Path(os.environ.get("FRN_CACHE") or _user_folder())
+    from platformdirs import user_cache_path
+
+    root = Path(os.environ.get("FRN_CACHE") or user_cache_path("frn", appauthor=False))
     return root if _is_free(root) else root / OWN_FOLDER
 
 
 def make_cache_folder() -> Path:
-    """Create the folder of the caches and mark it as ours.
-
-    Raises:
-        FrnError: if the folder contains anything else.
-        OSError: if the folder cannot be created.
-    """
+    """Create the folder of the caches and mark it as ours. Raises FrnError if it contains anything else."""
     folder = cache_folder()
     if not _is_free(folder):
         raise FrnError(
@@ -80,22 +76,7 @@ def make_cache_folder() -> Path:
     return folder
 
 
-def _user_folder() -> Path:
-    from platformdirs import user_cache_path
-
-    return user_cache_path("frn", appauthor=False)
-
-
-def retired_pointer() -> Path | None:
-    """Return the file in which `frn cache move` once recorded another folder, if it exists."""
-    from platformdirs import user_config_path
-
-    path = user_config_path("frn", appauthor=False) / "cache-folder"
-    return path if is_file(path) else None
-
-
 def _is_free(folder: Path) -> bool:
-    """Return whether a folder is ours, missing or empty."""
     others = {entry.name for entry in _entries(folder)} - {beside(folder / TAG, ending).name for ending in (LOCK, PART)}
     return not others or _is_tagged(folder)  # in this order: another process may be creating it
 
@@ -130,12 +111,9 @@ def others() -> list[Path]:
         return []
     known = {split.path for split in cached_splits()}
     found = [entry for entry in _entries(folder) if entry.name not in (IMAGES, TAG) and entry not in _feature_files()]
-    if (folder / IMAGES).is_symlink():
-        return [*found, folder / IMAGES]
-    return [
-        *found,
-        *(path for path in _entries(folder / IMAGES) if path not in known and not path.name.startswith(".")),
-    ]
+    images = folder / IMAGES
+    inside = [path for path in _entries(images) if path not in known and not path.name.startswith(".")]
+    return [*found, *([images] if images.is_symlink() else inside)]
 
 
 def _our_entries() -> list[Path]:
@@ -182,42 +160,35 @@ def trim(limit: int | None = None) -> int:
     """
     limit = limit_in_bytes() if limit is None else limit
     freed, past, splits = _sweep(), time.time() - RECENT, cached_splits()
-    total = sum(split.size for split in splits)
+    excess = sum(split.size for split in splits) - limit
     for split in splits:
-        if total <= limit or split.used > past:
+        if excess <= 0 or split.used > past:
             break
         discard(split.path)
-        total, freed = total - split.size, freed + split.size
-    if (images := cache_folder() / IMAGES).is_symlink():
-        warnings.warn(f"{images}: is a link, so its contents are never removed", FrnWarning, stacklevel=2)
+        excess, freed = excess - split.size, freed + split.size
     return freed
 
 
 def clear(unused_for: float | None = None) -> int:
     """Remove all caches, or only decoded images unused for this many seconds; return the bytes freed."""
-    freed, now = _sweep(), time.time()
+    freed, before = _sweep(), time.time() - (unused_for or 0.0)
     for split in cached_splits():
-        if unused_for is None or now - split.used > unused_for:
+        if unused_for is None or split.used < before:
             discard(split.path)
             freed += split.size
-    if unused_for is None:
-        freed += features_size()
-        for path in _feature_files():
-            _unlink(path)
+    for path in [] if unused_for is not None else _feature_files():
+        freed += path.stat().st_size
+        remove(path)
     return freed
 
 
 def discard(home: Path) -> None:
-    """Remove a split's folder, renaming it first so that a killed removal leaves no partial cache.
-
-    Only our own files are deleted.
-    """
+    """Remove our files of a split, renaming its folder first so that a killed removal leaves no partial cache."""
     with contextlib.suppress(OSError):  # Windows keeps files that are in use
         _remove(home.rename(beside(home, REMOVED)))
 
 
 def _sweep() -> int:
-    """Remove what killed programs left behind; return the bytes freed."""
     freed, past = 0, time.time() - RECENT
     for home in _our_entries():
         if found := _BESIDE.fullmatch(home.name):
@@ -233,18 +204,12 @@ def _sweep() -> int:
 def _remove(home: Path) -> None:
     """Remove a folder of ours; it is kept if it contains other files."""
     for name in (PIXELS, INDEX, USED):
-        _unlink(home / name)
+        remove(home / name)
     with contextlib.suppress(OSError):
         home.rmdir()
 
 
-def _unlink(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
-
-
 def _feature_files() -> list[Path]:
-    """Return the files of the feature map store, if they are ours."""
     folder = cache_folder()
     if not (_is_tagged(folder) and is_feature_store(folder / FEATURES)):
         return []

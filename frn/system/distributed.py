@@ -4,7 +4,6 @@ In training each rank takes different episodes of the same seeded epoch, gradien
 BatchNorm sees the images of its own rank, as with one process; all ranks use the running statistics of rank 0.
 """
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -78,43 +77,26 @@ class ProcessGroup:
 
     def assert_same(self, what: object) -> None:
         """Raise an `FrnError` on every rank if ranks see different values."""
-        said = self._all(what)
-        if other := _odd(said):
+        said = [what] * self.world
+        if self.world > 1:
+            dist.all_gather_object(said, what)
+        if other := next((rank for rank, value in enumerate(said) if value != said[0]), 0):
             raise FrnError(
                 f"rank {other} has different data, settings or frn version from rank 0 ({shorten(said[other], 200)}; "
                 f"{shorten(said[0], 200)}). Start all ranks with the same ones."
             )
 
     def together(self, module: nn.Module, *, uses_all: bool) -> nn.Module:
-        """Wrap a module so that gradients are averaged over all ranks.
-
-        `uses_all` means that each step uses every parameter.
-        """
+        """Wrap a module to average gradients over all ranks; `uses_all`: each step uses every parameter."""
         if self.world == 1:
             return module
         return nn.parallel.DistributedDataParallel(module, find_unused_parameters=not uses_all)
 
     def sync_buffers(self, module: nn.Module) -> None:
-        """Copy the running statistics of rank 0 to all ranks. Raises FrnError if their weights differ."""
-        if self.world == 1:
-            return
-        for buffer in module.buffers():
-            dist.broadcast(buffer, 0)
-        digest = hashlib.blake2b()
-        for weight in module.parameters():
-            digest.update(weight.detach().cpu().numpy().tobytes())
-        if other := _odd(self._all(digest.digest())):
-            raise FrnError(
-                f"rank {other} has different weights from rank 0, which should never happen. Its memory or device may "
-                "be faulty. Continue from the last checkpoint without that machine."
-            )
-
-    def _all(self, what: Made) -> list[Made]:
-        """Return the values of all ranks."""
-        said = [what] * self.world
+        """Copy the running statistics of rank 0 to all ranks."""
         if self.world > 1:
-            dist.all_gather_object(said, what)
-        return said
+            for buffer in module.buffers():
+                dist.broadcast(buffer, 0)
 
     def share(self, total: int) -> range:
         """Return this rank's share of `total` items."""
@@ -147,11 +129,6 @@ class ProcessGroup:
 
 
 ALONE = ProcessGroup()
-
-
-def _odd(said: Sequence[object]) -> int:
-    """Return the first rank with a value different from rank 0's; 0 if all agree."""
-    return next((rank for rank, value in enumerate(said) if value != said[0]), 0)
 
 
 def restarted() -> bool:

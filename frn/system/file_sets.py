@@ -14,21 +14,21 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.system.files import LOCK, PART, beside, remove, sync_folder, write_atomically
-from frn.system.processes.locks import GIVE_UP_AFTER, lock
+from frn.system.processes.locks import lock
 
 _AT_CWD, _EXCHANGE = -100, 2
 """Constants of Linux's `renameat2`."""
 
 
 @contextlib.contextmanager
-def new_folder(path: Path, *, give_up_after: float = GIVE_UP_AFTER) -> Iterator[Path]:
+def new_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder beside `path` to fill; at the end it is synced and renamed to `path`.
 
     An exception in the block leaves nothing behind. Raises FrnError if `path` is a folder that is not empty, or cannot
     be written.
     """
     path = path.absolute()
-    with _at_work(path, give_up_after) as new:
+    with _at_work(path) as new:
         yield new
         if path.exists() and any(path.iterdir()):
             raise FrnError(f"{path}: already exists. Choose a folder that does not exist yet.", code="exists")
@@ -44,7 +44,7 @@ def write_set(folder: Path, files: Mapping[str, bytes], *, instead_of: Collectio
     folder = Path(os.path.realpath(folder))
     mine = {*files, *instead_of}
     if not folder.exists() or _is_exchangeable(folder, mine):
-        with _at_work(folder, GIVE_UP_AFTER) as new:
+        with _at_work(folder) as new:
             for name, data in files.items():
                 (new / name).write_bytes(data)
                 if (folder / name).is_file():
@@ -66,11 +66,11 @@ def write_set(folder: Path, files: Mapping[str, bytes], *, instead_of: Collectio
 
 
 @contextlib.contextmanager
-def _at_work(path: Path, give_up_after: float) -> Iterator[Path]:
+def _at_work(path: Path) -> Iterator[Path]:
     """Yield an empty folder beside `path`, for one process at a time; it is removed at the end unless renamed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with lock(beside(path, LOCK), path, give_up_after=give_up_after):
+        with lock(beside(path, LOCK), path):
             new = beside(path, PART)
             remove(new)
             new.mkdir()
@@ -104,7 +104,6 @@ def sync_tree(folder: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange the names of two folders; return whether the system supports it."""
     if sys.platform != "linux":
         return False
     rename = getattr(ctypes.CDLL(None), "renameat2", None)

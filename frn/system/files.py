@@ -23,8 +23,6 @@ MAX_JSON = 64 << 20
 """Default size limit of a small file of ours."""
 MAX_LINES = 1 << 30
 """Size limit for a growing file of lines: the metrics of ten million steps."""
-_PIECE = 1 << 20
-"""Bytes by which a file may exceed its stated size (0 for those of /proc) and still be read at once."""
 
 
 def write_atomically(
@@ -41,21 +39,13 @@ def write_atomically(
 
 @contextlib.contextmanager
 def replacing(
-    path: Path, *, check: Callable[[], object] | None = None, like: Path | None = None, sync: bool = True
+    path: Path, *, check: Callable[[], object] | None = None, like: Path | None = None
 ) -> Iterator[IO[bytes]]:
     """Yield a file beside `path` to write into; at the end it is synced and renamed over `path`.
 
-    A link is kept and its target replaced. A new file has the umask's mode, an existing one keeps its mode. An
-    exception in the block leaves `path` unchanged.
-
-    Args:
-        path: file to write; its folder is created if missing.
-        check: called while no other process writes `path`, before anything is done.
-        like: file whose mode is used; `path` by default.
-        sync: whether the content must survive a power cut; otherwise the caller syncs.
-
-    Raises:
-        FrnError: if the file cannot be written, or `path` is a photo, a device or a pipe.
+    A missing folder is created. A link is kept and its target replaced. A new file has the umask's mode, an existing
+    one that of `like`, by default its own. `check` is called first, while no other process writes `path`. An exception
+    in the block leaves `path` unchanged. Raises FrnError if it cannot be written, or is a photo, a device or a pipe.
     """
     try:
         if is_there(path) and not path.is_file() and not path.is_dir():
@@ -71,13 +61,11 @@ def replacing(
                 with _create(part, _mode(like or place)) as file:
                     yield file
                     file.flush()
-                    if sync:
-                        os.fsync(file.fileno())
+                    os.fsync(file.fileno())
                 os.replace(part, place)
             finally:
                 remove(part)
-            if sync:
-                sync_folder(place.parent)
+            sync_folder(place.parent)
     except OSError as error:
         raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
 
@@ -98,10 +86,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _create(part: Path, mode: int | None) -> IO[bytes]:
-    """Create a file with this mode, or the umask's.
-
-    The umask is not read, because reading it changes it for all threads for a moment.
-    """
+    """Create a file with this mode, or the umask's, which is not read because that changes it for all threads."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     file = os.fdopen(os.open(part, flags, 0o666 if mode is None else 0o600), "wb")
     if mode is not None:
@@ -133,19 +118,8 @@ def remove_unfinished(path: Path) -> None:
                 held.release()
 
 
-def is_folder(path: Path | str) -> bool:
-    """Return `path.is_dir()`, but False instead of an exception for a name too long or in an unreadable folder."""
-    return os.path.isdir(path)  # noqa: PTH112
-
-
-def is_file(path: Path | str) -> bool:
-    """Return `path.is_file()`, but never raise, as `is_folder`."""
-    return os.path.isfile(path)  # noqa: PTH113
-
-
-def is_there(path: Path | str) -> bool:
-    """Return `path.exists()`, but never raise, as `is_folder`."""
-    return os.path.exists(path)  # noqa: PTH110
+is_folder, is_file, is_there = os.path.isdir, os.path.isfile, os.path.exists
+"""`Path.is_dir`, `is_file` and `exists`, but False instead of an exception, for example for a name that is too long."""
 
 
 def read_regular(path: Path, most: int) -> bytes:
@@ -158,26 +132,19 @@ def read_regular(path: Path, most: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise FrnError(f"{path}: is not a regular file")
-            size = status.st_size
-            data = _read(file, size, most) if size <= most else b""
+            _require_regular(status, path, most)
+            return file.read(status.st_size)
+    except FrnError:
+        raise
     except (OSError, ValueError) as error:  # a name with a NUL raises ValueError
-        if isinstance(error, FrnError):
-            raise
         raise FrnError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    if max(size, len(data)) > most:
-        raise FrnError(f"{path}: is {max(size, len(data)) / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
-    return data
 
 
-def _read(file: IO[bytes], size: int, most: int) -> bytes:
-    """Read a whole file, or more than `most` bytes if it has grown; memory is not reserved for `most` bytes."""
-    parts, left = [], most + 1
-    while left and (part := file.read(min(left, size + _PIECE))):
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
+def _require_regular(status: os.stat_result, path: Path, most: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise FrnError(f"{path}: is not a regular file")
+    if status.st_size > most:
+        raise FrnError(f"{path}: is {status.st_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
 
 
 def sha256(path: Path) -> str:
@@ -195,10 +162,7 @@ def require_regular(path: Path, most: int) -> Path:
         status = path.stat()
     except (OSError, ValueError) as error:
         raise FrnError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise FrnError(f"{path}: is not a regular file")
-    if status.st_size > most:
-        raise FrnError(f"{path}: is {status.st_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
+    _require_regular(status, path, most)
     return path
 
 

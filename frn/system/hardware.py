@@ -40,27 +40,16 @@ def own_cores() -> int:
 def world() -> int:
     """Return the number of processes that torchrun started together, or 1 without it.
 
-    Raises FrnError if the number is not valid.
+    Schedulers also set some of torchrun's variables, but start a single program. Raises FrnError if the number is not
+    valid.
     """
-    return _number("WORLD_SIZE") if _by_torchrun() else 1
+    by_torchrun = all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+    return _number("WORLD_SIZE") if by_torchrun else 1
 
 
 def own_rank() -> int:
     """Return the rank of this process, known before the ranks connect; 0 if it is alone."""
     return _number("RANK") if world() > 1 else 0
-
-
-def is_first() -> bool:
-    """Return whether this process is rank 0."""
-    return own_rank() == 0
-
-
-def _by_torchrun() -> bool:
-    """Return whether torchrun started this process.
-
-    Schedulers also set some of these variables, but start a single program.
-    """
-    return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 
 
 def _number(name: str) -> int:

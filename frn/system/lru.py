@@ -2,18 +2,11 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
+from numpy.typing import NDArray
 
-class Sized(Protocol):
-    """A value that knows its size in bytes, such as an array."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-
-
-Kept = TypeVar("Kept", bound=Sized)
+Kept = TypeVar("Kept", bound=NDArray[Any])
 
 
 class ByteLimitedCache(Generic[Kept]):

@@ -27,8 +27,7 @@ _PHOTO = re.compile(
 def require_writable(path: Path, *, replace: bool = False) -> None:
     """Reject a path whose file must not be overwritten.
 
-    Raises:
-        FrnError: if the path is a folder, a photo, or, without `replace`, a file that `frn` did not write.
+    Raises FrnError if the path is a folder, a photo, or, without `replace`, a file that `frn` did not write.
     """
     refuse_photo(path)
     try:

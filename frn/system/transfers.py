@@ -48,19 +48,24 @@ def fetch_url(url: str, path: Path, check: Callable[[Path], None], progress: Pro
         check(beside(Path(os.path.realpath(path)), PART))
 
 
-def fetch_from_hub(repository: str, file: str, cache: Path, progress: Progress | None = None) -> Path:
-    """Download a repository file into the hub's own cache; `cache` is the repository's folder there.
+def fetch_from_hub(repository: str, file: str, progress: Progress | None = None) -> Path:
+    """Download a repository's file into the hub's own cache, unless it is there.
 
-    Raises FrnError if the file cannot be downloaded.
+    Raises FrnError if the file cannot be downloaded, or huggingface_hub is not installed.
     """
+    try:
+        from huggingface_hub import constants
+    except ImportError as error:
+        raise FrnError("the hub needs the huggingface_hub package: pip install huggingface_hub") from error
+    cache = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}"
+
+    def size() -> int:
+        return sum(path.lstat().st_size for path in cache.rglob("*") if path.is_file() and not path.is_symlink())
+
     with tempfile.TemporaryFile() as said:
-        _run([_HUB, repository, file], said, lambda: _bytes_in(cache), progress)
+        _run([_HUB, repository, file], said, size, progress)
         said.seek(0)
         return Path(said.read().decode().strip().splitlines()[-1])
-
-
-def _bytes_in(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 def _run(words: Sequence[str], out: IO[bytes], size: Callable[[], int], progress: Progress | None) -> None:

@@ -19,7 +19,7 @@ from frn.evaluation.split_report import EvaluationPlan, evaluate_images
 from frn.heads import build_head
 from frn.models.model import Model, load_model
 from frn.system.distributed import ALONE, ProcessGroup, restarted
-from frn.system.hardware import is_first, own_cores, processor
+from frn.system.hardware import own_cores, own_rank, processor
 from frn.system.precision import choose_device, choose_precision, set_threads
 from frn.training.finetuning.recipe import finetuning_data, finetuning_folders, finetuning_preset
 from frn.training.loop import StepReport, ValidationReport, train
@@ -84,7 +84,7 @@ class PreparedRun:
             together = f" in each of {world} ranks; a step has {batch * world} images, {batch} per rank"
         return (
             f"{self.options.preset}: {preset.method} on {preset.backbone}, {steps}, {len(self.images)} images of "
-            f"{len(self.images.names)} classes, {self.settings.precision} on {self.settings.device}, "
+            f"{len(self.images.sizes)} classes, {self.settings.precision} on {self.settings.device}, "
             f"{self.options.threads or own_cores()} threads{together}"
         )
 
@@ -157,7 +157,7 @@ def prepare_finetuning(options: RunOptions, *, command: str = "", bars: Progress
 def _settings(options: RunOptions, command: str) -> RunSettings:
     """Return the settings of a run. Raises FrnError if the folder is taken or the device is not available."""
     resume = options.resume or (restarted() and RunFolder(options.folder).last.exists())
-    if not resume and is_first():
+    if not resume and own_rank() == 0:
         RunFolder(options.folder).require_free()  # before images are loaded
     set_threads(options.threads)
     device = choose_device(options.device)

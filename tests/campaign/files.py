@@ -1,9 +1,8 @@
-"""Damaged models, checkpoints, projects, settings, journals, pickles, arrays and line files."""
+"""Damaged models, checkpoints, projects, settings, journals, arrays and line files."""
 
 import io
 import json
 import os
-import pickle
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from frn.data.prepare.pickles import load_arrays
 from frn.errors import FrnError
 from frn.inference.project import Project, load_project, save_project
 from tests.campaign.campaign import Part
@@ -200,17 +198,6 @@ def journals() -> Part:
         Journals(1).recover(Recover(), Job.__new__(Job))
 
     return Part(5_000, damaging_json(good), door, refuses=False)
-
-
-def pickles() -> Part:
-    """Arrays from released data sets."""
-    arrays = {"data": np.arange(12, dtype=np.uint8).reshape(3, 4), "labels": [1, 2, 3], b"names": ["a", "b"]}
-    good = [pickle.dumps(arrays, protocol) for protocol in (0, 2, 4)]
-
-    def door(data: bytes, folder: Path) -> None:
-        load_arrays(io.BytesIO(data), "x.pkl")
-
-    return Part(5_000, damaging(good), door)
 
 
 def arrays() -> Part:

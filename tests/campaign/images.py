@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, features
 
-from frn.data.prepare.stored_images import to_png
+from frn.data.prepare.writer import cropped_png
 from frn.data.synthetic import draw_moth, species
 from frn.images.colour import to_rgb
 from frn.images.opening import decode, decode_crop, decode_preview
@@ -112,7 +112,7 @@ def stored() -> Part:
     """Read the image for a data set that stores it as PNG."""
 
     def door(data: bytes, folder: Path) -> None:
-        png = to_png(data, "x", lambda image: image.crop((1, 1, 9, 9)) if len(data) % 2 else image)
+        png = cropped_png(data, "x", (1, 1, 9, 9))
         assert to_rgb(Image.open(io.BytesIO(png))).mode == "RGB"
 
     return Part(40_000, _maker(), door)

@@ -5,7 +5,6 @@
 
 import io
 import json
-import pickle
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -80,16 +79,6 @@ def test_arbitrary_model_headers_are_accepted_or_refused(
 ) -> None:
     header = json.dumps({"__metadata__": {**metadata, "frn.format": "frn-model"}, **tensors}).encode()
     through(files.safetensors(), len(header).to_bytes(8, "little") + header + bytes(64), state)
-
-
-PYTHON = st.recursive(
-    PLAIN | st.binary(), lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.binary(), inner)
-)
-
-
-@examples(PYTHON, st.integers(0, pickle.HIGHEST_PROTOCOL))
-def test_pickles_of_plain_values_are_read_unchanged(state: Path, value: object, protocol: int) -> None:
-    through(files.pickles(), pickle.dumps(value, protocol), state)
 
 
 CONTENT = st.dictionaries(st.text(min_size=1), st.binary(max_size=99), max_size=5)

@@ -18,9 +18,9 @@ from frn_export.graphs.backbone import features_graph
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor
-from frn.models.catalogue import Network
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
+from frn.models.zoo import Network
 
 KNOWN = Network(backbone="timm:known.v1", about="a network", size=48, licence="MIT")
 

@@ -22,7 +22,7 @@ def prepare(
         bool, typer.Option("--unofficial", help="Accept checksums and counts that are not as published.")
     ] = False,
     download: Annotated[
-        bool, typer.Option("--download", help="Download the archives into the --source folder.")
+        bool, typer.Option("--download", help="Download the archive into the --source folder.")
     ] = False,
     val: Annotated[
         float | None,
@@ -41,18 +41,18 @@ def prepare(
     """Prepare a data set: train/, val/ and test/ with one folder per class.
 
     Data sets: cub-cropped, cub-raw, aircraft, meta-inat, tiered-meta-inat, mini-imagenet, tiered-imagenet,
-    tiered-imagenet-224, cifar-fs, fc100, omniglot, or folder (your own photos).
+    tiered-imagenet-224, cifar-fs, or folder (your own photos).
 
-    Splits: tang, chen or all for cub; lake or vinyals for omniglot. If your own folder has subfolders with
-    names such as train and val, they become the splits. --val, --test and --seed draw a random class split instead.
+    Splits: tang, chen or all for cub. If your own folder has subfolders with names such as train and val, they
+    become the splits. --val, --test and --seed draw a random class split instead.
 
     The command compares checksums and counts with the published ones and never changes the source. It uses the
-    network only with --download (aircraft, cifar-fs, fc100, omniglot). Repeat an interrupted command to continue.
+    network only with --download (aircraft, cifar-fs). Repeat an interrupted command to continue.
     """
     with user_errors():
+        from frn.data.prepare import RECORD, read_record
         from frn.data.prepare import prepare as prepare_data
         from frn.data.prepare.benchmarks.folder import SampledSplit
-        from frn.data.prepare.prepared import NAME, read_record
 
         with progress_bar(f"preparing {name}") as progress:
             counts = prepare_data(
@@ -71,9 +71,7 @@ def prepare(
         assert record is not None  # the call above wrote it
         if record.split_by:
             note(f"split {record.split_by}")
-        for difference in record.differs:
-            note(difference)
-        report_skipped(record.skipped or [], all_of_them=f"{out / NAME} lists them all")
+        report_skipped(record.skipped, all_of_them=f"{out / RECORD} lists them all")
 
 
 @app.command()

@@ -26,13 +26,11 @@ def cache(context: typer.Context, wants: FormatName = "table") -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from frn.system.caches import cache_folder, cached_splits, features_size, limit_in_bytes, others, retired_pointer
+    from frn.system.caches import cache_folder, cached_splits, features_size, limit_in_bytes, others
 
     folder, limit, splits, features = cache_folder(), limit_in_bytes(), cached_splits(), features_size()
     for path in others():
         note(f"warning: {path}: was not written by frn, so it is kept")
-    if pointer := retired_pointer():
-        note(f"warning: {pointer}: is no longer read. Set FRN_CACHE to the folder named in it, then delete it.")
     found = [{"of": s.of, "images": s.images, "bytes": s.size, "used": round(s.used)} for s in splits]
     if printed(wants, {"folder": str(folder), "limit": limit, "images": found, "features": {"bytes": features}}, found):
         return

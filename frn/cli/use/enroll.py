@@ -14,7 +14,7 @@ from frn.cli.shell.console import print_table, printable, report_skipped, status
 from frn.cli.shell.output import FormatName, printed, prints_result, rounded, rows_of
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
-from frn.system.hardware import is_first, world
+from frn.system.hardware import own_rank, world
 from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def enroll(
     classifier = classifier_over(load_extractor(model, device), FeatureStore())
     with status_line(f"enrolling {sum(map(len, members.values())):,} photos"):
         skipped = [*map(str, _enroll(classifier, members)), *skipped]
-    if not is_first():
+    if own_rank() > 0:
         return
     report_skipped([*skipped, *lookalikes(members)])
     classifier.threshold_override = threshold

@@ -26,12 +26,10 @@ def models(context: typer.Context, wants: FormatName = "table") -> None:
     if context.invoked_subcommand is not None:
         return
     from frn.errors import FrnError
-    from frn.models.zoo import closed_models, named_models, remove_unfinished_models
+    from frn.models.zoo import named_models, remove_unfinished_models
 
     found = {}
     remove_unfinished_models()
-    for folder in closed_models():
-        note(f"warning: {folder}: the folder cannot be read. Change its permissions.")
     for name, files in named_models().items():
         try:
             found[name] = _facts(files)
@@ -70,8 +68,7 @@ def add(
     the weights before you use them.
     """
     from frn.errors import FrnError
-    from frn.models.catalogue import catalogue
-    from frn.models.zoo import is_bare
+    from frn.models.zoo import catalogue, is_bare
 
     is_file = network not in catalogue() and (is_bare(Path(network)) or Path(network).exists())
     if is_file and (weights or size or method):
@@ -101,7 +98,7 @@ def add(
 @prints_result()
 def known(wants: FormatName = "table") -> None:
     """List the networks that `frn models add` knows by a short name."""
-    from frn.models.catalogue import catalogue
+    from frn.models.zoo import catalogue
 
     facts = {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in catalogue().items()}
     if printed(wants, facts):
@@ -186,8 +183,7 @@ def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")])
 
 def _facts(files: "ModelFiles") -> dict[str, Any]:
     """Return a model's entry for `--json`: measured values, then the fields of the header's record and the notes."""
-    from frn.models.header import read_header
-    from frn.models.notes import read_notes
+    from frn.models.header import read_header, read_notes
 
     config, record = read_header(files.weights)
     notes = {} if files.shipped else read_notes(files.weights.parent)
@@ -201,7 +197,7 @@ def _facts(files: "ModelFiles") -> dict[str, Any]:
 
 
 def _show(found: dict[str, dict[str, Any]]) -> None:
-    from frn.models.notes import accuracy_of
+    from frn.models.header import accuracy_of
 
     rows = []
     for name, facts in found.items():

@@ -5,32 +5,50 @@ resized again, are not needed: the evaluation transform gives the same pixels, a
 """
 
 import difflib
+import hashlib
+import json
+import zlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, convert, to_builtins
 
 from frn.data.pixel_cache import Progress
-from frn.data.prepare.benchmark import Benchmark, Counts, Plan
-from frn.data.prepare.benchmarks import aircraft, cifar, cub, folder, inat, mini_imagenet, omniglot, tiered_imagenet
+from frn.data.prepare.benchmark import Benchmark, Counts
+from frn.data.prepare.benchmarks import aircraft, cifar, cub, folder, mini_imagenet
+from frn.data.prepare.benchmarks.authors import AUTHORS
 from frn.data.prepare.benchmarks.folder import SampledSplit
-from frn.data.prepare.fetching import downloads, fetch
-from frn.data.prepare.prepared import Record, count, hold, read_record, refuse_another
-from frn.data.prepare.sources import Sources, fingerprint
-from frn.data.prepare.writer import check_places, write_items
+from frn.data.prepare.sources import MEBIBYTE, Sources
+from frn.data.prepare.writer import check_places, count, write_items
 from frn.errors import FrnError
+from frn.system.files import read_json, write_atomically
+from frn.system.transfers import fetch_url
 
 BENCHMARKS: dict[str, Benchmark] = {
     "cub-cropped": cub.CUB_CROPPED,
     "cub-raw": cub.CUB_RAW,
     "aircraft": aircraft.AIRCRAFT,
-    "meta-inat": inat.META_INAT,
-    "tiered-meta-inat": inat.TIERED_META_INAT,
     "mini-imagenet": mini_imagenet.MINI_IMAGENET,
-    "tiered-imagenet": tiered_imagenet.TIERED_IMAGENET,
-    "tiered-imagenet-224": tiered_imagenet.TIERED_IMAGENET_224,
+    **AUTHORS,
     "cifar-fs": cifar.CIFAR_FS,
-    "fc100": cifar.FC100,
-    "omniglot": omniglot.OMNIGLOT,
 }
+RECORD = "prepared.json"
+"""Record of a data set in its folder, which prevents mixing data sets."""
+
+
+class Record(Struct):
+    """The content of `RECORD`."""
+
+    benchmark: str
+    options: dict[str, object]
+    """Class split, and the random split of "folder"."""
+    sources: list[str]
+    skipped: list[str]
+    """Files of your folder that are not images, each with the reason."""
+    split_by: str
+    """Description of how your folder was split."""
 
 
 def prepare(
@@ -52,67 +70,73 @@ def prepare(
         out: the data set's folder; complete files in it are kept.
         split: name of the class split if a benchmark has several; the first by default.
         unofficial: accept archives with different checksums, and different numbers of classes and images.
-        download: first download the archives with torchvision to the only source, a folder.
+        download: first download the archive to the only source, a folder.
         sampled: for "folder", the random split of the classes; by default, folder names define the splits if they can.
         progress: called with the finished and total MiB while archives are read, then with finished and total images.
 
     Returns:
-        Classes and images of each split; `Record.skipped` lists the files skipped in a folder.
+        Classes and images of each split; `read_record` returns the record of the data set.
 
     Raises:
         FrnError: if the name is unknown, a source is unsuitable, or `out` cannot be written.
     """
     benchmark, options = _find(name, split, sampled or SampledSplit())
-    record = known = read_record(out)
-    refuse_another(record, name, options, out)
+    known = read_record(out)
+    if known is not None and (known.benchmark, known.options) != (name, options):
+        what = " ".join([known.benchmark, *(f"{key}={value}" for key, value in known.options.items())])
+        raise FrnError(f"{out}: already contains something else ({what}). Give another --out.")
+    tick = progress or (lambda done, total: None)
     if download:
-        sources = _download(name, benchmark, sources)
+        sources = _download(name, benchmark, sources, tick)
     home = out.resolve()
     for source in sources:
         if source.resolve() == home:
             raise FrnError(f"{source}: is both --source and --out. Give another --out.")
-    given = [fingerprint(source, home) for source in sources]
-    if record and record.is_whole(given, out):
-        return {part: (len(labels), sum(n for n, _ in labels.values())) for part, labels in record.holding.items()}
-    record = Record(name, options, given, record.digests if record else {})
-    tick = progress or (lambda done, total: None)
-    with Sources(
-        sources, benchmark.pattern, benchmark.checksums, unofficial, record.digests, tick, leave_out=home
-    ) as opened:
+    with Sources(sources, benchmark.pattern, benchmark.checksums, unofficial, tick, leave_out=home) as opened:
         plan = benchmark.plan(opened, str(options.get("split", "")))
         counts = count(plan.items)
         if not unofficial:
             _compare(opened, name, counts, plan.official)
         check_places(plan.items, out, replace=known is not None)
-        record.skipped, record.split_by = plan.skipped, plan.by
-        record.differs = [
-            f"{part} has {counts[part][1]:,} images, but the other release of {name} has {images:,}"
-            for part, (_, images) in plan.alike.items()
-            if images != counts.get(part, (0, 0))[1]
-        ]
-        record.write(out)
+        record = Record(name, options, [str(source.resolve()) for source in sources], plan.skipped, plan.by)
+        if record != known:
+            write_record(out, record)
         # The authors ignore EXIF tags; your own photos are turned upright.
         write_items(plan.items, out, progress, upright=name == "folder")
-    record.holding = hold(out, [*counts])
-    record.write(out)
     return counts
+
+
+def read_record(out: Path) -> Record | None:
+    """Return the record of a data set; None if it is missing, damaged or from another version."""
+    try:
+        fields = read_json(out / RECORD)
+        return convert(fields, Record) if fields.pop("crc32") == _checksum(fields) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_record(out: Path, record: Record) -> None:
+    """Write the record of a data set to its folder."""
+    fields = to_builtins(record)
+    write_atomically(out / RECORD, json.dumps({**fields, "crc32": _checksum(fields)}, indent=1) + "\n")
+
+
+def _checksum(fields: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
 
 
 def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmark, dict[str, object]]:
     if name == "folder":
         if split is not None:
             raise FrnError("your own folder has no named splits: use --val, --test and --seed")
-
-        def plan(sources: Sources, _: str) -> Plan:
-            return folder.plan(sources, sampled)
-
-        return Benchmark(plan=plan, archives=r".*\.zip"), sampled.options
+        own = Benchmark(plan=lambda opened, _: folder.plan(opened, sampled), archives=r".*\.zip")
+        return own, asdict(sampled)
     if name not in BENCHMARKS:
         names = [*BENCHMARKS, "folder"]
         near = [known for known in names if known.startswith(name)] or difflib.get_close_matches(name, names, n=1)
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"There are: {', '.join(names)}."
         raise FrnError(f"unknown data set {name!r}. {hint}")
-    if sampled.asked_for:
+    if sampled != SampledSplit():
         raise FrnError(f"--val, --test and --seed are for your own folder; {name} has a published split")
     benchmark = BENCHMARKS[name]
     split = split or benchmark.splits[0]
@@ -121,20 +145,35 @@ def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmar
     return benchmark, {"split": split}
 
 
-def _download(name: str, benchmark: Benchmark, sources: Sequence[Path]) -> list[Path]:
-    if not benchmark.downloads:
-        can = ", ".join(key for key, value in BENCHMARKS.items() if value.downloads)
+def _download(name: str, benchmark: Benchmark, sources: Sequence[Path], progress: Progress) -> list[Path]:
+    if not benchmark.url:
+        can = ", ".join(key for key, value in BENCHMARKS.items() if value.url)
         archives = " or ".join(benchmark.checksums) or "it"
         raise FrnError(
-            f"torchvision cannot download {name} (it can: {can}). Download {archives} yourself and pass it to --source."
+            f"{name} cannot be downloaded with --download ({can} can). Download {archives} yourself and pass it to "
+            "--source."
         )
     if len(sources) != 1 or sources[0].is_file():
         raise FrnError("--download stores archives in a folder: pass that folder as the only --source")
-    return fetch(downloads(benchmark.downloads), sources[0])
+    path = sources[0] / benchmark.url.rpartition("/")[2]
+
+    def check(part: Path) -> None:
+        with part.open("rb") as file:
+            if hashlib.file_digest(file, "md5").hexdigest() != benchmark.checksums[path.name]:
+                raise FrnError("its MD5 checksum is wrong")
+
+    if not path.exists():
+        try:
+            fetch_url(benchmark.url, path, check, lambda done: progress(done // MEBIBYTE, benchmark.mebibytes))
+        except FrnError as error:
+            raise FrnError(
+                f"{benchmark.url}: cannot be downloaded ({error}). Download it yourself into {path.parent} and remove "
+                "--download."
+            ) from error
+    return [path]
 
 
 def _compare(sources: Sources, name: str, counts: dict[str, tuple[int, int]], official: Counts) -> None:
-    """Compare the counts with the published ones."""
     totals = {**counts, "all": (sum(c for c, _ in counts.values()), sum(n for _, n in counts.values()))}
     for part, (classes, images) in official.items():
         found = totals.get(part, (0, 0))

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from importlib.resources import files as package_files
 from typing import Any
 
-from PIL import Image
-
 from frn.data.folders import SPLITS
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
+Box = tuple[float, float, float, float]
+"""Left, upper, right and lower, in pixels as stored."""
 Counts = dict[str, tuple[int, int | None]]
 """Classes and images (None: unknown) of each split; "all" is their sum."""
 
@@ -26,8 +26,8 @@ class Item:
     """Name of the class folder."""
     file: str
     source: Found
-    convert: Callable[[Image.Image], Image.Image] | None = None
-    """Conversion before the image is written as PNG; None copies the file."""
+    box: Box | None = None
+    """Part that is written as PNG; None copies the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,6 @@ class Plan:
     items: list[Item]
     official: Counts = field(default_factory=dict)
     """Counts of the published benchmark."""
-    alike: Counts = field(default_factory=dict)
-    """Counts of another release, if the benchmark's own are not published; differences are reported."""
     skipped: list[str] = field(default_factory=list)
     """Files of your folder that are not images, each with the reason."""
     by: str = ""
@@ -57,8 +55,10 @@ class Benchmark:
     """MD5 of the original archives, by file name."""
     archives: str = r"(?!)"
     """Pattern that matches the names of other archives to open in the same folder."""
-    downloads: str = ""
-    """Name in `fetching.downloads`, if torchvision can download it."""
+    url: str = ""
+    """Address of an archive that `--download` fetches."""
+    mebibytes: int = 0
+    """Size of that archive."""
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -96,15 +96,8 @@ def lines(file: Found) -> list[str]:
     return [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
 
 
-Box = tuple[float, float, float, float]
-
-
 def read_boxes(file: Found, form: str) -> dict[str, Box]:
-    """Return four numbers per image, by its name.
-
-    Raises:
-        FrnError: if a line has a different format.
-    """
+    """Return four numbers per image, by its name. Raises FrnError if a line has a different format."""
     boxes = {}
     for line in lines(file):
         try:

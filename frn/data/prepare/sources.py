@@ -8,23 +8,23 @@ import hashlib
 import os
 import posixpath
 import re
-import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any
 
 from frn.data.folders import is_of_the_system, looks_like_image, why_skipped
 from frn.data.pixel_cache import Progress
 from frn.errors import FrnError, shorten
 from frn.images.opening import MAX_BYTES
-from frn.system.archives import DAMAGE, Limits, is_tar, open_tar, open_zip
-from frn.system.files import is_file, is_there
+from frn.system.archives import DAMAGE, Limits, ZippedFiles, open_tar
+from frn.system.files import is_file
 
 MEBIBYTE = 1 << 20
+ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,37 +59,29 @@ class Found:
 
 
 @dataclass
-class Sources:
+class Sources(ExitStack):
     """Folders, archives and loose files given by the user; it closes the archives that it opens."""
 
     paths: Sequence[Path]
     archives: re.Pattern[str] = re.compile(r".*\.zip", re.IGNORECASE)
-    """Names of archives to open inside a folder or a tar; archives given by name are always opened."""
+    """Names of archives to open inside a folder; archives given by name are always opened."""
     checksums: Mapping[str, str] = field(default_factory=dict)
     """MD5 of released archives, by file name."""
     unofficial: bool = False
     """Whether a different checksum is accepted."""
-    digests: dict[str, str] = field(default_factory=dict)
-    """MD5 of the files read, by `fingerprint` alone; known values are not computed again."""
     progress: Progress = lambda done, total: None
     """Called with the finished and total MiB while an archive is read."""
     leave_out: Path | None = None
     """A folder to skip: the new data set, if it is inside a source."""
 
     def __post_init__(self) -> None:
-        self._open = ExitStack()
+        super().__init__()
         self._archives = 0
         self._files: list[Found] | None = None
         self._odd: list[str] = []
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.paths))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._open.close()
 
     def files(self) -> list[Found]:
         """Return every file of every source; loose files of a folder come before those of its archives.
@@ -112,29 +104,25 @@ class Sources:
 
     def skipped(self) -> list[str]:
         """Return a sorted list of reasons, one for each file that is not an image and each entry that is not a file."""
-        others = [file for file in self.files() if not looks_like_image(file.parts[-1])]
-        skipped = [
-            f"{file.where}: is skipped: {why_skipped(file.parts[-1])}"
-            for file in others
-            if not is_of_the_system(file.parts[-1])
-        ]
-        return sorted(skipped + self._odd)
+        names = [(file.where, file.parts[-1]) for file in self.files()]
+        others = [pair for pair in names if not looks_like_image(pair[1]) and not is_of_the_system(pair[1])]
+        return sorted([*(f"{where}: is skipped: {why_skipped(name)}" for where, name in others), *self._odd])
 
     def _walk(self, source: Path) -> Iterator[Found]:
         if source.is_dir():
             yield from self._walk_folder(source)
-        elif not source.exists():
-            raise FrnError(f"{source}: no such file or folder")
         elif not source.is_file():
-            raise FrnError(f"{source}: is neither a file nor a folder")
-        elif _is_archive(source):
+            raise FrnError(f"{source}: no such file or folder")
+        elif source.suffix.lower() in ARCHIVES:
             yield from self._walk_archive(source)
         else:
             yield _loose(source, (source.name,))
 
     def _walk_folder(self, source: Path) -> Iterator[Found]:
         name, archives = source.resolve().name, []
-        for folder, files in _folders(source, self.leave_out):
+        for folder, subfolders, files in os.walk(source):
+            paths = {entry: Path(folder) / entry for entry in sorted(subfolders) if not is_of_the_system(entry)}
+            subfolders[:] = [entry for entry, path in paths.items() if path.resolve() != self.leave_out]
             for entry in sorted(entry for entry in files if entry[0] != "."):
                 path = Path(folder) / entry
                 if not is_file(path):  # a pipe or device may be endless
@@ -161,115 +149,53 @@ class Sources:
             raise FrnError(f"{path}: is not a complete archive ({what}). Download it again.") from error
 
     def _walk_zip(self, path: Path) -> Iterator[Found]:
-        archive = self._open.enter_context(open_zip(path))
-        limits = Limits(path, path.stat().st_size)
-        for entry in archive.infolist():
-            parts = limits.check(entry.filename, entry.file_size)
-            if parts and not entry.is_dir():
-                where = f"{path}: {entry.filename}"
-                order = (self._archives, entry.header_offset)
-                yield Found((path.stem, *parts), entry.file_size, partial(archive.open, entry), where, order)
+        archive = ZippedFiles(path)
+        self.enter_context(archive.zip)
+        for parts, entry in archive.files.items():
+            where, order = f"{path}: {entry.filename}", (self._archives, entry.header_offset)
+            yield Found((path.stem, *parts), entry.file_size, partial(archive.zip.open, entry), where, order)
 
     def _walk_tar(self, path: Path) -> Iterator[Found]:
-        raw = self._open.enter_context(path.open("rb"))
-        total = path.stat().st_size // MEBIBYTE
-        archive = self._open.enter_context(open_tar(raw))
+        """Yield the files of a tar, then its internal links."""
+        raw, size = self.enter_context(path.open("rb")), path.stat().st_size
+        archive, limits = self.enter_context(open_tar(raw)), Limits(path, size)
         stem = path.name.removesuffix(path.suffix).removesuffix(".tar")
-        tick = lambda: self.progress(raw.tell() // MEBIBYTE, max(1, total))  # noqa: E731
-        limits = Limits(path, path.stat().st_size)
-        yield from self._members(archive, limits, f"{path}", (stem,), 0, tick)
-
-    def _members(
-        self,
-        archive: tarfile.TarFile,
-        limits: Limits,
-        where: str,
-        above: tuple[str, ...],
-        start: int,
-        tick: Callable[[], None],
-    ) -> Iterator[Found]:
-        """Yield the files of a tar that starts at byte `start` of the outermost one, then its internal links."""
         members: dict[str, Found] = {}
         links: list[tuple[tuple[str, ...], str]] = []
         for count, member in enumerate(archive):
             parts = limits.check(member.name, member.size)
-            if not parts:
-                continue
-            if member.issym() or member.islnk():
+            if parts and (member.issym() or member.islnk()):
                 base = posixpath.dirname(member.name) if member.issym() else ""
                 target = limits.check(posixpath.normpath(posixpath.join(base, member.linkname)), 0)
                 links.append((parts, "/".join(target)))
-            elif member.isfile():
-                offset, name = start + member.offset_data, f"{where}: {member.name}"
-                extract = partial(_extract, archive, member)
-                found = Found((*above, *parts), member.size, extract, name, (self._archives, offset))
-                if self.archives.fullmatch(parts[-1]):
-                    inner = self._open.enter_context(open_tar(found.open()))
-                    yield from self._members(inner, limits, name, (parts[-1].removesuffix(".tar"),), offset, tick)
-                else:
-                    members["/".join(parts)] = found
-                    yield found
+            elif parts and member.isfile():
+                extract: Any = partial(archive.extractfile, member)  # never None, because it is a regular file
+                order = (self._archives, member.offset_data)
+                found = Found((stem, *parts), member.size, extract, f"{path}: {member.name}", order)
+                members["/".join(parts)] = found
+                yield found
             if count % 256 == 0:
-                tick()
+                self.progress(raw.tell() // MEBIBYTE, max(1, size // MEBIBYTE))
         for parts, name in links:
             if name in members:
-                yield replace(members[name], parts=(*above, *parts))
+                yield replace(members[name], parts=(stem, *parts))
 
     def _check(self, path: Path) -> None:
         expected = self.checksums.get(path.name)
-        if expected is None:
+        if expected is None or self.unofficial:
             return
-        key = fingerprint(path, None)
-        if key not in self.digests:
-            self.digests[key] = self._md5(path)
-        if self.digests[key] != expected and not self.unofficial:
-            what = _looks_like(path) or "Download it again, or accept it with --unofficial"
-            raise FrnError(
-                f"{path}: its MD5 checksum is {self.digests[key]}, but the released {path.name} has {expected}. {what}."
-            )
-
-    def _md5(self, path: Path) -> str:
         digest, total = hashlib.md5(usedforsecurity=False), max(1, path.stat().st_size // MEBIBYTE)
         with path.open("rb") as file:
             while block := file.read(8 * MEBIBYTE):
                 digest.update(block)
                 self.progress(file.tell() // MEBIBYTE, total)
-        return digest.hexdigest()
-
-
-def fingerprint(path: Path, leave_out: Path | None) -> str:
-    """Describe the state of a file or folder: path, number of files, bytes, and last change."""
-    paths = (Path(folder) / name for folder, names in _folders(path, leave_out) for name in names)
-    statuses = [entry.stat() for entry in (paths if path.is_dir() else [path]) if is_there(entry)]
-    size = sum(status.st_size for status in statuses)
-    return f"{path.resolve()} {len(statuses)} {size} {max((status.st_mtime_ns for status in statuses), default=0)}"
-
-
-def _folders(source: Path, leave_out: Path | None) -> Iterator[tuple[str, list[str]]]:
-    """Yield every folder from `source` down and its files; hidden ones are skipped."""
-    for folder, subfolders, files in os.walk(source):
-        subfolders[:] = sorted(
-            entry
-            for entry in subfolders
-            if not is_of_the_system(entry) and (leave_out is None or (Path(folder) / entry).resolve() != leave_out)
-        )
-        yield folder, files
-
-
-def _is_archive(path: Path) -> bool:
-    suffixes = {suffix.lower() for suffix in path.suffixes}
-    named = suffixes & {".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz"}
-    return bool(named) or zipfile.is_zipfile(path) or is_tar(path)
+        if (found := digest.hexdigest()) != expected:
+            what = _looks_like(path) or "Download it again, or accept it with --unofficial"
+            raise FrnError(f"{path}: its MD5 checksum is {found}, but the released {path.name} has {expected}. {what}.")
 
 
 def _loose(path: Path, parts: tuple[str, ...]) -> Found:
     return Found(parts, path.stat().st_size, lambda: path.open("rb"), str(path))
-
-
-def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
-    file = archive.extractfile(member)
-    assert file is not None  # only regular files are kept
-    return file
 
 
 def _looks_like(path: Path) -> str | None:

@@ -26,7 +26,6 @@ class DSNHead(Head):
         """Compare average-pooled maps (ResNet-12) or whole flattened ones (Conv-4)."""
         super().__init__()
         self.pooled = pooled
-        self.revision = 1 if pooled else 2  # the older revision averaged every map
         self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:

@@ -83,9 +83,7 @@ def holder(path: Path) -> str:
 def lock(path: Path, what: object, *, give_up_after: float = GIVE_UP_AFTER) -> Iterator[None]:
     """Wait for a lock and hold it; a warning names its holder after two seconds.
 
-    Raises:
-        FrnError: if another process still holds it after `give_up_after` seconds.
-        OSError: if its file cannot be created.
+    Raises FrnError if another process still holds it after `give_up_after` seconds, OSError if it cannot be created.
     """
     held = Lock(path)
     if not held.acquire(WARN_AFTER):

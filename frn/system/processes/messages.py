@@ -6,8 +6,8 @@ sent as objects.
 """
 
 import json
+import os
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import IO, Any, TypeVar
 
 Message = dict[str, Any]
@@ -68,10 +68,4 @@ def read(pipe: IO[bytes]) -> tuple[Message, list[bytes]]:
 def _plain(value: object) -> object:
     import msgspec
 
-    return msgspec.to_builtins(value, enc_hook=_path)
-
-
-def _path(value: object) -> str:
-    if isinstance(value, PurePath):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} cannot be sent to another process")
+    return msgspec.to_builtins(value, enc_hook=os.fspath)

@@ -12,8 +12,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from frn.errors import FrnError, shorten
 from frn.system.processes.messages import Message, read, write
@@ -62,51 +61,43 @@ class SandboxedWorker:
         with self._lock:
             process = self._start()
             assert process.stdin is not None
-            assert process.stdout is not None
-            late = threading.Event()
-
-            def end() -> None:
-                late.set()
-                process.kill()
-
-            timer = threading.Timer(seconds, end)
-            timer.daemon = True
-            timer.start()
-            try:
+            with self._limited(process, seconds):
                 write(process.stdin, {**question, "seconds": seconds}, blobs)
-                answer, found = read(process.stdout)
-            except (OSError, EOFError, ValueError) as error:
-                self.close()
-                if late.is_set():
-                    raise WorkerKilledError(f"took longer than {seconds:g} s") from error
-                raise WorkerKilledError("exited without an answer") from error
-            except BaseException:  # after an interrupt, a late answer would be taken for that to the next request
-                self.close()
-                raise
-            finally:
-                timer.cancel()
+                answer, found = _answer(process)
         if "refused" in answer:
             raise FrnError(str(answer["refused"]))
         if "stopped" in answer:
             raise WorkerKilledError(str(answer["stopped"]))
         return answer, found
 
-    def _await_start(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait until the child has imported its modules, so that this does not count against a request's time."""
-        self._let_go = weakref.finalize(self, _end, process, self._owner)
-        assert process.stdout is not None
-        timer = threading.Timer(START_SECONDS, process.kill)
+    @contextlib.contextmanager
+    def _limited(self, process: subprocess.Popen[bytes], seconds: float) -> Iterator[None]:
+        """Kill the child if the block takes too long, and stop it if the block fails."""
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(seconds, end)
         timer.daemon = True
         timer.start()
         try:
-            read(process.stdout)
-        except BaseException as error:
+            yield
+        except BaseException as error:  # after an interrupt, a late answer would be taken for that to the next request
             self.close()
-            if isinstance(error, EOFError):
-                raise WorkerKilledError("did not start") from error
-            raise
+            if not isinstance(error, OSError | EOFError | ValueError):
+                raise
+            told = f"took longer than {seconds:g} s" if late.is_set() else "exited without an answer"
+            raise WorkerKilledError(told) from error
         finally:
             timer.cancel()
+
+    def _await_start(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the child has imported its modules, so that this does not count against a request's time."""
+        self._let_go = weakref.finalize(self, _end, process, self._owner)
+        with self._limited(process, START_SECONDS):
+            _answer(process)
 
     def close(self) -> None:
         """Stop the child; the next request starts another."""
@@ -132,6 +123,11 @@ class SandboxedWorker:
         self._owner = os.getpid()
         self._await_start(self._process)
         return self._process
+
+
+def _answer(process: subprocess.Popen[bytes]) -> tuple[Message, list[bytes]]:
+    assert process.stdout is not None
+    return read(process.stdout)
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:
@@ -187,7 +183,7 @@ def _limit_memory(most: int) -> None:
 
 
 @contextlib.contextmanager
-def _alarm(seconds: float) -> Any:
+def _alarm(seconds: float) -> Iterator[None]:
     """Let the system kill this process after this many seconds, regardless of its state."""
     if sys.platform == "win32":
         yield

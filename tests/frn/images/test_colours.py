@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from frn.images import depth
-from frn.images.colour import to_rgb
+from frn.images.colour import srgb_converter, to_rgb
 from frn.images.depth import ShallowDataWarning
 from frn.images.opening import open_image
-from frn.images.profiles import srgb_converter
 from frn.images.transforms import EvaluationTransform
 from tests.profiles import ADOBE_RGB, DISPLAY_P3, SRGB, cmyk_profile, grey_profile, rgb_profile
 
@@ -212,9 +211,9 @@ def test_twelve_bit_tiff_colours_of_either_byte_order_are_read_exactly(tmp_path:
 
 
 def test_a_photo_in_a_data_set_keeps_its_profile(tmp_path: Path) -> None:
-    from frn.data.prepare.stored_images import to_png
+    from frn.data.prepare.writer import cropped_png
 
     buffer = io.BytesIO()
     colours().save(buffer, "TIFF", icc_profile=PROFILES["p3"])
-    with Image.open(io.BytesIO(to_png(buffer.getvalue(), "x.tif", lambda image: image))) as image:
+    with Image.open(io.BytesIO(cropped_png(buffer.getvalue(), "x.tif", (0, 0, 9, 9)))) as image:
         assert image.info["icc_profile"] == PROFILES["p3"]

@@ -28,7 +28,7 @@ def raw(tags: dict[int, int]) -> bytes:
 
 
 KINDS = {
-    "PDF": (b"%PDF-1.7\n...", "a PDF document"),
+    "PDF": (b"%PDF-1.7\n...", "a PDF or PostScript document"),
     "zip": (zipped(), "a zip archive"),
     "SVG": (b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', "an SVG drawing"),
     "SVG alone": (b"\n<svg width='3'/>", "an SVG drawing"),
@@ -40,7 +40,7 @@ KINDS = {
     "Ogg": (b"OggS" + bytes(40), "a video"),
     "WMV": (bytes.fromhex("3026b2758e66cf11") + bytes(20), "a video"),
     "Git LFS": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "a Git LFS pointer"),
-    "Photoshop": (b"8BPS\0\1" + bytes(20), "a Photoshop document"),
+    "Photoshop": (b"8BPS\0\1" + bytes(20), "a Photoshop or GIMP document"),
     "JPEG XL": (b"\xff\x0a" + bytes(20), "a JPEG XL image"),
     "NEF": (raw({0xFE: 1, 0x100: 160, 0x101: 120, 0x14A: 500}), "a camera raw file"),
     "DNG": (raw({0xFE: 1, 0xC612: 4}), "a camera raw file"),

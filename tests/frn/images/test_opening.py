@@ -16,7 +16,7 @@ from PIL import Image
 
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
-from frn.images import colour, decoding, heif
+from frn.images import colour, decoding, kinds, opening
 from frn.images.decoding import DecodeRequest
 from frn.images.opening import decode_crop, decode_whole, open_image, read_file
 from frn.images.transforms import EvaluationTransform, limit_shorter_side
@@ -66,7 +66,8 @@ def test_heic_is_read_under_any_name(tmp_path: Path) -> None:
 
 
 def test_heic_without_the_extra_is_refused_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heif, "is_readable", lambda: False)
+    monkeypatch.setattr(kinds, "is_heif_readable", lambda: False)
+    monkeypatch.setattr(opening, "is_quick", lambda data: True)
     with pytest.raises(FrnError, match=r"moth\.heic: is a HEIC photo; .* -m pip install 'pi-heif>=1'$"):
         open_image(HEIC)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms
 
-from frn.data.prepare.stored_images import to_png
+from frn.data.prepare.writer import cropped_png
 from frn.errors import FrnError
 from frn.images import decoding, opening, worker
 from frn.images.opening import decode, decode_crop, decode_preview, decode_stored, is_quick
@@ -56,21 +56,20 @@ def test_child_process_gives_the_same_pixels(
             in_this_process(patched)
             assert decode(data, HERE).tobytes() == there[0].tobytes()
             stored = decode_stored(data, "x")
-            assert (stored.mode, stored.tobytes(), stored.getpalette()) == (
-                there[1].mode, there[1].tobytes(), there[1].getpalette(),
-            )  # fmt: skip
+            assert (stored.mode, stored.tobytes()) == (there[1].mode, there[1].tobytes())
             np.testing.assert_array_equal(decode_crop(data, HERE, transform), there[2])
             assert decode_preview(data, HERE, transform)[1] == preview[1] == (70, 50)
 
 
-def test_child_process_keeps_transparency(monkeypatch: pytest.MonkeyPatch) -> None:
-    for transparency in (3, bytes(range(9))):
-        data = written("PNG", "P", transparency=transparency)
-        here = to_png(data, "x", lambda image: image)
-        with monkeypatch.context() as patched:
-            patched.setattr(opening, "QUICK_BYTES", 0)
-            assert to_png(data, "x", lambda image: image) == here
-            assert decode_stored(data, "x").info["transparency"] == transparency
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_child_process_keeps_grey_and_the_profile(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    data = written("PNG", mode, icc_profile=profile)
+    here = cropped_png(data, "x", (0, 0, 9, 9))
+    monkeypatch.setattr(opening, "QUICK_BYTES", 0)
+    assert cropped_png(data, "x", (0, 0, 9, 9)) == here
+    assert decode_stored(data, "x").mode == mode
+    assert decode_stored(data, "x").info["icc_profile"] == profile
 
 
 def runs_of_bytes(width: int) -> bytes:
@@ -107,18 +106,15 @@ def test_any_decoder_error_gives_a_one_line_error(
 
     data = written("PNG", "RGB")
     monkeypatch.setattr(Image, "open", stumble)
-    for door in (lambda: decode(data, HERE), lambda: to_png(data, str(HERE), lambda image: image)):
+    for door in (lambda: decode(data, HERE), lambda: cropped_png(data, str(HERE), (0, 0, 9, 9))):
         with pytest.raises(FrnError, match=r"^x\.tif: is damaged") as caught:
             door()
         assert len(str(caught.value).splitlines()) == 1
         assert len(str(caught.value)) < 300
 
 
-def test_values_that_png_cannot_store_give_a_one_line_error() -> None:
-    def impossible(image: Image.Image) -> Image.Image:
-        return image.crop((0, 0, -4, 3))
-
+def test_a_box_that_ends_before_it_begins_gives_a_one_line_error() -> None:
     for kind, mode in (("PNG", "RGB"), ("TIFF", "LAB"), ("TIFF", "F")):
-        with pytest.raises(FrnError, match=r"^x: cannot be converted") as caught:
-            to_png(written(kind, mode), "x", impossible)
+        with pytest.raises(FrnError, match=r"^x: cannot be cropped") as caught:
+            cropped_png(written(kind, mode), "x", (0, 0, -4, 3))
         assert "\n" not in str(caught.value)

@@ -3,7 +3,6 @@
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,10 +52,8 @@ def load(golden: Path, name: str, tmp_path: Path) -> tuple[Model, dict[str, Tens
         path = tmp_path / "frn-resnet12.pth"
         torch.save(resnet12_state(golden / "frn-resnet12.keys.json"), path)
     model = import_reference(path, transform=AS_IS)
-    plain = replace(
-        model.config, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)
-    )  # the recorded images are already normalised
-    model = import_reference(path, ModelConfig(**{f: getattr(plain, f) for f in plain.__slots__}))
+    model.mean.zero_()  # the recorded images are already normalised
+    model.std.fill_(1.0)
     arrays = np.load(golden / f"{name}.npz")
     return model, {key: torch.from_numpy(arrays[key]) for key in arrays.files}
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from frn.errors import FrnError
-from frn.system.hardware import is_first, own_rank, world
+from frn.system.hardware import own_rank, world
 from tests import processes
 
 ONE_PROCESSOR = """
@@ -34,10 +34,10 @@ def test_a_process_on_one_processor_classifies_and_trains_in_one_thread() -> Non
 def test_only_torchrun_starts_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some schedulers set these variables as well."""
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert (world(), own_rank(), is_first()) == (1, 0, True)
+    assert (world(), own_rank()) == (1, 0)
     for name, value in {"RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}.items():
         monkeypatch.setenv(name, value)
-    assert (world(), own_rank(), is_first()) == (2, 1, False)
+    assert (world(), own_rank()) == (2, 1)
     monkeypatch.setenv("WORLD_SIZE", "abc")
     with pytest.raises(FrnError, match="WORLD_SIZE is 'abc', but must be a number, as torchrun sets it"):
         world()

@@ -63,6 +63,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub" / "hub"))
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         return tmp_path / "hub" / "hub" / "models--x--y"
 
@@ -75,21 +76,22 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 
 def test_hub_file_is_downloaded_once(hub: Served) -> None:
     folder = hub("good")
-    place = fetch_from_hub("x/y", "model.safetensors", folder)
+    place = fetch_from_hub("x/y", "model.safetensors")
     assert place.read_bytes() == CONTENT
     assert place.is_relative_to(folder)
 
 
 @pytest.mark.parametrize("kind", ["silent", "slow"])
 def test_stalled_hub_download_stops(hub: Served, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    hub(kind)
     monkeypatch.setattr(transfers, "TIMEOUT", 10.0)  # the child process spends some of it on imports
     with pytest.raises(FrnError, match=r"only [\d,]+ bytes arrived in 10 s"):
-        fetch_from_hub("x/y", "model.safetensors", hub(kind))
+        fetch_from_hub("x/y", "model.safetensors")
 
 
 def test_truncated_hub_file_is_refused_with_a_one_line_error(hub: Served) -> None:
     folder = hub("cut")
     with pytest.raises(FrnError) as caught:
-        fetch_from_hub("x/y", "model.safetensors", folder)
+        fetch_from_hub("x/y", "model.safetensors")
     assert len(str(caught.value).splitlines()) == 1
     assert not list(folder.glob("snapshots/*/model.safetensors"))

@@ -155,11 +155,11 @@ def test_config_of_a_run_can_configure_a_new_run(tmp_path: Path) -> None:
     changed = find_preset("cifar-fs-conv4")
     RunFolder(tmp_path).write_config(["frn train x"], {"seed": 7, "images": ["a"], **deciding_fields(changed)})
     config = tmp_path / "config.toml"
-    options = RunOptions(preset="omniglot-conv4", config=config).configured()
+    options = RunOptions(preset="cub-cropped-conv4", config=config).configured()
     assert options.seed == 7
     other = options.overridden()
     assert replace(other, about=changed.about, published=changed.published) == changed
-    fewer = RunOptions(preset="omniglot-conv4", config=config, lr=0.002, way=7, seed=1).configured()
+    fewer = RunOptions(preset="cub-cropped-conv4", config=config, lr=0.002, way=7, seed=1).configured()
     assert (fewer.seed, fewer.overridden().schedule.learning_rate, fewer.overridden().episode.way) == (1, 0.002, 7)
 
 

@@ -97,7 +97,7 @@ def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict
 def test_presets_are_exactly_the_documented_ones() -> None:
     small = {"cub-small-conv4", "cub-small-conv4-average", "mini-imagenet-small-conv4"}
     assert set(PAPER) == small | {row["name"] for _, row in rows()}
-    assert len(PRESETS) == len(PAPER) + 17
+    assert len(PRESETS) == len(PAPER) + 16
     for preset in PRESETS.values():
         start = preset.pretraining.init_from
         assert start is None or start in PRESETS

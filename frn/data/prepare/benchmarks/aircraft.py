@@ -4,10 +4,6 @@ A class is named by its line in variants.txt, counted from 0, as in the authors'
 slashes. Cropping also removes the copyright strip. The split follows from that number; the paper calls it random.
 """
 
-from functools import partial
-
-from PIL import Image
-
 from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, below, interleaved, lines, read_boxes, ready_made
 from frn.data.prepare.sources import Sources
 from frn.errors import FrnError
@@ -30,17 +26,15 @@ def plan(sources: Sources, split: str) -> Plan:
     number_of = {name: number for number, name in enumerate(lines(files["variants.txt"]))}
     boxes = read_boxes(files["images_box.txt"], "id xmin ymin xmax ymax")
     pairs = [(line[:7], line[8:].strip()) for name in LISTS for line in lines(files[name])]
-    unknown = [f"{image} {variant}" for image, variant in pairs if variant not in number_of or image not in boxes]
-    missing = [image for image, _ in pairs if f"images/{image}.jpg" not in files]
-    if unknown or missing:
-        raise FrnError(
-            f"{sources}: of {len(pairs)} images {len(missing)} are missing and {len(unknown)} have no known variant "
-            f"or no box ({(missing + unknown)[0]}, ...)"
-        )
+    known = boxes.keys() & {
+        image for image, variant in pairs if variant in number_of and f"images/{image}.jpg" in files
+    }
+    if wrong := [image for image, _ in pairs if image not in known]:
+        raise FrnError(f"{sources}: {len(wrong)} images are missing, or have no known variant or box ({wrong[0]}, ...)")
     items = []
     for image, variant in pairs:
-        number, cut = number_of[variant], partial(Image.Image.crop, box=boxes[image])
-        items.append(Item(interleaved(number), str(number), f"{image}.png", files[f"images/{image}.jpg"], cut))
+        number, file = number_of[variant], files[f"images/{image}.jpg"]
+        items.append(Item(interleaved(number), str(number), f"{image}.png", file, boxes[image]))
     return Plan(items, OFFICIAL)
 
 
@@ -50,5 +44,6 @@ AIRCRAFT = Benchmark(
         "fgvc-aircraft-2013b.tar.gz": "d4acdd33327262359767eeaa97a4f732",
         f"{FOLDER}.tar": "f6646b79d6223af5de175c4849eecf25",
     },
-    downloads="aircraft",
+    url="https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz",
+    mebibytes=2625,
 )

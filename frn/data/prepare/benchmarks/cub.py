@@ -8,8 +8,6 @@ class, for models trained elsewhere. The official split by image is not used.
 from functools import partial
 from pathlib import PurePosixPath
 
-from PIL import Image
-
 from frn.data.prepare.benchmark import (
     Benchmark,
     Box,
@@ -42,35 +40,31 @@ def plan(sources: Sources, split: str, *, cropped: bool) -> Plan:
     if not files:
         raise FrnError(f"{sources}: has neither CUB's images.txt nor train/ and test/ folders of classes")
     paths = dict(line.split(maxsplit=1) for line in lines(files["images.txt"]))
-    missing = [path for path in paths.values() if f"images/{path}" not in files]
+    boxes = _boxes(files, sources) if cropped else {}
+    whole = boxes.keys() if cropped else paths.keys()
+    missing = [path for number, path in paths.items() if f"images/{path}" not in files or number not in whole]
     if missing:
         raise FrnError(
-            f"{sources}: {len(missing)} of the {len(paths)} images listed in images.txt are missing ({missing[0]}, ...)"
+            f"{sources}: {len(missing)} of the {len(paths)} images in images.txt are missing or have no box "
+            f"({missing[0]}, ...)"
         )
-    boxes = _boxes(files, sources) if cropped else {}
-    if cropped and not paths.keys() <= boxes.keys():
-        raise FrnError(f"{sources}: bounding_boxes.txt has {len(boxes)} boxes for {len(paths)} images")
     items = []
     for number, path in paths.items():
         file = files[f"images/{path}"]
-        item = _item(split, file.parts[-2], file.parts[-1], file)
-        if cropped:
-            name = PurePosixPath(item.file).with_suffix(".png").name
-            item = Item(item.split, item.label, name, file, partial(Image.Image.crop, box=boxes[number]))
-        items.append(item)
+        name = f"{PurePosixPath(path).stem}.png" if cropped else file.parts[-1]
+        items.append(_item(split, file.parts[-2], name, file, boxes.get(number)))
     return Plan(items, official)
 
 
-def _item(split: str, label: str, name: str, file: Found) -> Item:
+def _item(split: str, label: str, name: str, file: Found, box: Box | None = None) -> Item:
     number = label.partition(".")[0]
     if not number.isdecimal():
         raise FrnError(f"{file.where}: CUB's class folders start with a number, such as 001.Black_footed_Albatross")
     index = int(number) - (split == "chen")
-    return Item("test" if split == "all" else interleaved(index), label, name, file)
+    return Item("test" if split == "all" else interleaved(index), label, name, file, box)
 
 
 def _boxes(files: dict[str, Found], sources: Sources) -> dict[str, Box]:
-    """Return the corners of every image's box, from its origin and size."""
     if "bounding_boxes.txt" not in files:
         raise FrnError(f"{sources}: has no bounding_boxes.txt. `frn data prepare cub-raw` does not need them.")
     boxes = read_boxes(files["bounding_boxes.txt"], "id x y width height")

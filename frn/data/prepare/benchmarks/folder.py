@@ -25,24 +25,12 @@ class SampledSplit:
     seed: int | None = None
 
     @property
-    def asked_for(self) -> bool:
-        """Return whether a random split was requested, regardless of the folder names."""
-        return (self.val, self.test, self.seed) != (None, None, None)
-
-    @property
     def shares(self) -> tuple[float, float]:
         """Fractions of validation and test. Raises FrnError if no class is left for training."""
         val, test = SHARE if self.val is None else self.val, SHARE if self.test is None else self.test
         if val + test >= 1:
             raise FrnError(f"--val {val:g} and --test {test:g} leave no class for training")
         return val, test
-
-    @property
-    def options(self) -> dict[str, object]:
-        """Options that must agree for two calls to prepare the same data set."""
-        val, test = self.shares
-        options: dict[str, object] = {"val": val, "test": test, "seed": self.seed or 0}
-        return {**options, "drawn": True} if self.asked_for else options
 
 
 def plan(sources: Sources, split: SampledSplit) -> Plan:
@@ -55,7 +43,7 @@ def plan(sources: Sources, split: SampledSplit) -> Plan:
     bare = [image for image in found if len(image.parts) < 3]
     if bare:
         raise FrnError(f"{'/'.join(bare[0].parts)}: is not in a class folder ({len(bare)} such images)")
-    by_name = {} if split.asked_for else {image.parts[:-2]: _split_of(image) for image in found}
+    by_name = {} if split != SampledSplit() else {image.parts[:-2]: _split_of(image) for image in found}
     named = sorted({part for part in by_name.values() if part is not None})
     if named and None in by_name.values():
         without = next("/".join(parts) for parts, part in by_name.items() if part is None)
