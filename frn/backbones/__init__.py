@@ -1,16 +1,15 @@
 """Feature extractors. A new backbone needs a file here, a line in `BACKBONES`, and a test.
 
 All backbones implement `backbone.Backbone`. Frozen networks from other libraries are named `torchvision:NAME` and
-`timm:NAME` (`pretrained.py`). Other packages register theirs through entry points (`registered.py`).
+`timm:NAME` (`pretrained.py`).
 """
 
 from functools import partial
 from typing import Protocol
 
-from frn.backbones.backbone import Backbone
+from frn.backbones.backbone import Backbone, build_registered, registered
 from frn.backbones.conv4 import Conv4
 from frn.backbones.pretrained import ADAPTERS, Pretrained
-from frn.backbones.registered import build_registered, registered
 from frn.backbones.resnet12 import PATCHES, SMALL, WIDE_PATCHES, ResNet12
 from frn.errors import FrnError
 

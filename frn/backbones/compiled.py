@@ -55,8 +55,7 @@ def _compiled(maps: Sequence[Tensor], norms: Sequence[Any], *, slope: float, poo
     The running statistics of the norms are updated as usual. `slope` multiplies negative values.
     """
     weights = [tensor for norm in norms for tensor in (norm.weight, norm.bias)]
-    y: Tensor = _Finish.apply(list(norms), slope, pool, *maps, *weights)
-    return y
+    return _Finish.apply(list(norms), slope, pool, *maps, *weights)
 
 
 class _Finish(torch.autograd.Function):
@@ -75,8 +74,7 @@ class _Finish(torch.autograd.Function):
         else:
             y = _loop(_activated)(xs, scales, shift, slope)
             ctx.save_for_backward(*xs, *scales, shift)
-        result: Tensor = y.permute(0, 3, 1, 2)
-        return result
+        return y.permute(0, 3, 1, 2)
 
     @staticmethod
     @once_differentiable

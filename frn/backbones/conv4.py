@@ -53,5 +53,4 @@ class Conv4(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (b, 3, H, W) to feature maps (b, 64, H // stride, W // stride)."""
-        maps: Tensor = self.blocks(images)
-        return maps
+        return self.blocks(images)

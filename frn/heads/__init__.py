@@ -81,8 +81,7 @@ def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
 def networks_for(name: str) -> int:
     """Return how many networks compute the maps of a head. Raises as `build_head` does."""
     with _named(name):
-        networks: int = getattr(HEADS.get(name) or _registered(name), "networks", 1)
-        return networks
+        return getattr(HEADS.get(name) or _registered(name), "networks", 1)
 
 
 def blocks_for(name: str) -> tuple[int, ...]:
@@ -96,8 +95,7 @@ def _registered(name: str) -> Callable[[int | Sizes], object]:
     found = entry_points(group=GROUP, name=name)
     if not found:
         raise FrnError(f"unknown method {name!r}; choose one of: {', '.join(head_names())}")
-    factory: Callable[[int | Sizes], object] = next(iter(found)).load()
-    return factory
+    return next(iter(found)).load()
 
 
 @contextmanager

@@ -83,8 +83,7 @@ class SelfReconstruction(nn.Module):
         # normalised like the trunk of the network, as in the code
         maps = self.after_attention(maps + self.attended(attention @ values))
         maps = maps + self.outer(F.gelu(self.inner(maps)))
-        rebuilt: Tensor = self.last(maps)
-        return rebuilt
+        return self.last(maps)
 
 
 def positions(r: int, d: int, *, like: Tensor) -> Tensor:

@@ -103,8 +103,7 @@ def transport_cost(cost: Tensor, supply: Tensor, demand: Tensor) -> Tensor:
 
     Supply and demand sum to one each. Raises FrnError if the solver is not installed.
     """
-    total: Tensor = _Transport.apply(cost, supply, demand)
-    return total
+    return _Transport.apply(cost, supply, demand)
 
 
 class _Transport(torch.autograd.Function):

@@ -133,8 +133,7 @@ class OtherHeadClassifier(Classifier):
             return np.zeros((len(maps), 1))
         logits = self.logits(as_shots(pools), maps).astype(np.float64)
         above = logits - logits.max(1, keepdims=True)
-        errors: Array = np.log(np.exp(above).sum(1, keepdims=True)) - above
-        return errors
+        return np.log(np.exp(above).sum(1, keepdims=True)) - above
 
     def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
         raise FrnError(

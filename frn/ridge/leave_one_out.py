@@ -13,8 +13,7 @@ from frn.ridge.parameters import HeadParameters
 
 def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
     """Return the class error (k,) of each support (k, r, d), reconstructed by the others, for k >= 2."""
-    error: Array = left_out_location_error(feature_maps, head).mean(axis=1)
-    return error
+    return left_out_location_error(feature_maps, head).mean(axis=1)
 
 
 def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
@@ -30,8 +29,7 @@ def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParame
         raise FrnError(f"leave-one-out needs at least two supports, not {k}")
     lam, rho = head.lam((k - 1) * r, d), head.rho()
     energy, along, kept = left_out_parts(feature_maps, lam)
-    error: Array = energy - 2 * rho * along + rho**2 * kept
-    return error
+    return energy - 2 * rho * along + rho**2 * kept
 
 
 def left_out_parts(feature_maps: NDArray[np.floating], lam: float) -> tuple[Array, Array, Array]:

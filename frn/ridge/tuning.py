@@ -272,8 +272,7 @@ class _Rival:
     def explained(self, head: HeadParameters) -> Array:
         """Return how much of the queries' energy the class explains, (q,)."""
         kept = head.rho() * self.squares / (self.squares + head.lam(self.p, self.d))
-        taken: Array = self.seen @ (kept * (2 - kept))
-        return taken
+        return self.seen @ (kept * (2 - kept))
 
 
 class _LeftOut:
@@ -297,8 +296,7 @@ class _LeftOut:
             own = (np.eye(self.r) - own) / lam
             squared = (own - squared) / lam
         energy, along, kept = rebuilt_by_others(own, squared, self.gram, lam)
-        error: Array = (energy - 2 * rho * along + rho**2 * kept).mean(1)
-        return error
+        return (energy - 2 * rho * along + rho**2 * kept).mean(1)
 
 
 def _stride(count: int, pools: Sequence[Array]) -> int:

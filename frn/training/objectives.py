@@ -146,8 +146,7 @@ class Teacher(nn.Module):
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Return logits (b, classes) of images (b, 3, H, W)."""
-        logits: Tensor = self.head(self.model.feature_maps(images) * self.model.map_scale(self.model.head))
-        return logits
+        return self.head(self.model.feature_maps(images) * self.model.map_scale(self.model.head))
 
 
 def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Generator) -> Episode:

@@ -127,8 +127,7 @@ def _fitted(support: Tensor, query: Tensor, *, normalised: bool) -> Tensor:
                 optimizer.zero_grad()
                 F.cross_entropy(layer(examples[batch]), labels[batch]).backward()
                 optimizer.step()
-        scores: Tensor = layer(query.clone()).detach()
-        return scores
+        return layer(query.clone()).detach()
 
 
 def _centred(support: Tensor, query: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import frn
 from frn import FRN, EpisodeSampler, FewShotClassifier, from_pretrained
 from frn.backbones import build_backbone
-from frn.backbones.registered import registered
+from frn.backbones.backbone import registered
 from frn.cli.main import app
 from frn.errors import FrnError
 from frn.heads import build_head
