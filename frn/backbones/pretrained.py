@@ -275,7 +275,7 @@ def packaged_weights(package: str) -> Path | None:
 
 
 def find_weights(name: str, file: Path | None, *, download: bool = False, progress: Progress | None = None) -> Path:
-    """Return the given weights file, or the one in the cache of torchvision or timm. Raises FrnError if neither exists."""
+    """Return the given weights file, or the one in the cache of torchvision or timm. Raises FrnError without either."""
     source, own = adapter(name), name.partition(":")[2]
     if file is not None:
         if not file.is_file():

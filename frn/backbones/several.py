@@ -41,8 +41,7 @@ class Stages(Backbone):
     def __init__(self, network: Backbone, blocks: Sequence[int], size: int) -> None:
         """Select blocks by their position in the network, for images of `size` pixels.
 
-        Raises:
-            FrnError: if the network has no such blocks.
+        Raises FrnError if the network has no such blocks.
         """
         super().__init__()
         parts = getattr(network, "blocks", None)

@@ -23,10 +23,8 @@ def check_classes(
     """Reject a data set that is too small for `shape`; the message calls it `where`.
 
     Evaluation draws from every class, so each must be large enough. Training skips small classes if at least `way`
-    others are large enough.
-
-    Raises:
-        FrnError: if the data set is too small; the message gives the smallest class, its count and the required count.
+    others are large enough. Raises FrnError if the data set is too small; the message gives the smallest class, its
+    count and the required count.
     """
     small = [i for i, size in enumerate(sizes) if size < shape.per_class]
     enough = len(sizes) - len(small) >= shape.way
@@ -48,10 +46,8 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
 
     Classes are drawn with probability proportional to their remaining images. A class with too few left is not drawn
     again, and the epoch ends when fewer than `way` classes are left. Unused images are left for the next epoch. An
-    epoch of several passes over the images draws each pass separately, with passes counted from 0.
-
-    Raises:
-        FrnError: if fewer than `way` classes have enough images for a single episode.
+    epoch of several passes over the images draws each pass separately, with passes counted from 0. Raises FrnError if
+    fewer than `way` classes have enough images for a single episode.
     """
     generator = np.random.default_rng([seed, epoch, turn] if turn else [seed, epoch])
     starts = np.cumsum([0, *sizes[:-1]])
@@ -98,11 +94,8 @@ def concat_epoch(
     """Draw one epoch of several data sets: `training_epoch` of each, shuffled, so that no episode mixes them.
 
     Images of different sets differ in style, and a mixed episode would teach that difference. `balance` determines a
-    set's part
-    of the episodes: at 1, each image is used about once.
-
-    Raises:
-        FrnError: if a data set is too small for a single episode.
+    set's part of the episodes: at 1, each image is used about once. Raises FrnError if a data set is too small for a
+    single episode.
     """
     starts = np.cumsum([0, *map(sum, sets)])
     sampled = [training_epoch(sizes, shape, seed=seed, epoch=epoch) for sizes in sets]

@@ -156,10 +156,8 @@ def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None
 def with_method(model: Model, method: str) -> Model:
     """Return the backbone of `model` with a new head at its initial values, in evaluation mode.
 
-    The caller must still set SimpleShot's centre, the mean feature of the training images.
-
-    Raises:
-        FrnError: if the new head has its own layers, which need training.
+    The caller must still set SimpleShot's centre, the mean feature of the training images. Raises FrnError if the new
+    head has its own layers, which need training.
     """
     other = Model(replace(model.config, method=method))
     layers = [name for name, parameter in other.head.named_parameters() if parameter.dim()]

@@ -66,8 +66,7 @@ def head_names() -> list[str]:
 def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
     """Return a new head for maps of d channels, or for those of several blocks with these sizes.
 
-    Raises:
-        FrnError: if no head has that name, or another package's head cannot be created.
+    Raises FrnError if no head has that name, or another package's head cannot be created.
     """
     if name in HEADS:
         return HEADS[name](d)

@@ -46,17 +46,9 @@ class DeepEMDHead(Head):
         super().__init__()
         self.sfc_passes, self.sfc_rate, self.sfc_batch = sfc_passes, sfc_rate, sfc_batch
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d).
-
-        Raises FrnError if the solver is not installed.
-        """
-        with torch.autocast(query.device.type, enabled=False):
-            dtype = torch.promote_types(query.dtype, torch.float32)
-            support, query = support.to(dtype), query.to(dtype)
-            one_shot = support.shape[1] == 1
-            prototypes = support[:, 0] if one_shot else self.structured_prototypes(support)
-            return self.score(prototypes, query)
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        prototypes = support[:, 0] if support.shape[1] == 1 else self.structured_prototypes(support)
+        return self.score(prototypes, query)
 
     def score(self, prototypes: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from one map per class (way, r, d) and query (queries, r, d)."""

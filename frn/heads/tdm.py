@@ -71,15 +71,12 @@ class TDMProtoHead(Head):
         self.weights = ChannelWeights(d)
         self.gamma = nn.Parameter(torch.ones(()))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        with torch.autocast(query.device.type, enabled=False):
-            support, query = in_float(support), in_float(query)
-            weights = self.weights(support, query)  # way, q, d
-            prototypes = support.mean(1)[:, None]
-            difference = prototypes - query  # way, q, r, d
-            squared = difference.mean(2).square() if self.pooled else difference.square().mean(2)
-            return -self.gamma * (weights.square() * squared).mean(-1).mT
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        weights = self.weights(support, query)  # way, q, d
+        prototypes = support.mean(1)[:, None]
+        difference = prototypes - query  # way, q, r, d
+        squared = difference.mean(2).square() if self.pooled else difference.square().mean(2)
+        return -self.gamma * (weights.square() * squared).mean(-1).mT
 
 
 class TDMFRNHead(Head):
@@ -92,20 +89,12 @@ class TDMFRNHead(Head):
         self.weights = ChannelWeights(d)
         self.frn = FRNHead()
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        with torch.autocast(query.device.type, enabled=False):
-            support, query = in_float(support), in_float(query)
-            pool, locations = support.flatten(1, 2), query.flatten(0, 1)
-            rebuilt = reconstruct(locations, pool, lam=self.frn.lam(*pool.shape[1:]), rho=self.frn.rho())  # way, n, d
-            error = (rebuilt - locations).square().unflatten(1, query.shape[:2]).mean(2)  # way, q, d
-            return -self.frn.gamma * (self.weights(support, query).square() * error).sum(-1).mT
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        pool, locations = support.flatten(1, 2), query.flatten(0, 1)
+        rebuilt = reconstruct(locations, pool, lam=self.frn.lam(*pool.shape[1:]), rho=self.frn.rho())  # way, n, d
+        error = (rebuilt - locations).square().unflatten(1, query.shape[:2]).mean(2)  # way, q, d
+        return -self.frn.gamma * (self.weights(support, query).square() * error).sum(-1).mT
 
     def divergence_reason(self) -> str:
         """Return the reason why training cannot recover, or an empty string."""
         return self.frn.divergence_reason()
-
-
-def in_float(maps: Tensor) -> Tensor:
-    """Return maps in float32 or a wider type."""
-    return maps.to(torch.promote_types(maps.dtype, torch.float32))

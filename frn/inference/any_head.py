@@ -32,8 +32,7 @@ Logits = Callable[[Maps, Maps], Floats]
 def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> Classifier:
     """Return a classifier without classes for a model with any head.
 
-    Raises:
-        FrnError: if the model is exported and its head is missing or belongs to another model.
+    Raises FrnError if the model is exported and its head is missing or belongs to another model.
     """
     if extractor.head is not None:
         return Classifier(extractor, store)
@@ -69,8 +68,7 @@ class OtherHeadClassifier(Classifier):
     ) -> None:
         """Use a head: a function, or an open `head.onnx` with its bytes in `graph`.
 
-        Raises:
-            FrnError: if the file is not the head of this extractor.
+        Raises FrnError if the file is not the head of this extractor.
         """
         super().__init__(extractor, store, HeadParameters())
         if isinstance(head, OwnModel | ForeignModel):

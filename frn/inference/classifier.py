@@ -77,8 +77,7 @@ class Classifier:
     ) -> None:
         """Start without classes. The store keeps the feature maps of example images from one run to the next.
 
-        Raises:
-            FrnError: if neither the extractor nor `head` gives the learned parameters of FRN's head.
+        Raises FrnError if neither the extractor nor `head` gives the learned parameters of FRN's head.
         """
         head = head or extractor.head
         if head is None:

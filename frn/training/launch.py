@@ -186,8 +186,7 @@ def load_splits(
 ) -> tuple[StoredImages | ConcatImages, StoredImages]:
     """Return the training images of all data sets, and the validation images of the first.
 
-    Raises:
-        FrnError: if a split is missing or has no usable images.
+    Raises FrnError if a split is missing or has no usable images.
     """
     if preset.data.prepare is None:
         return draw_demo("train", seed), draw_demo("val", seed)

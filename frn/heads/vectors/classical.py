@@ -147,8 +147,7 @@ class ClassicalHead(Head):
         super().__init__()
         self.fit = fit
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
         examples, queries = (vectors(maps, pooled=True) for maps in (support, query))
         if self.fit is baseline:
             return self.fit(examples, queries)

@@ -19,8 +19,7 @@ PRESETS = {**read_presets("general.toml"), **PAPER}
 def find_preset(name: str) -> Preset:
     """Return a preset by name, a stage of a shipped model's recipe, or one of another recipe as `FILE.toml:STAGE`.
 
-    Raises:
-        FrnError: if the preset does not exist; the message suggests similar names.
+    Raises FrnError if the preset does not exist; the message suggests similar names.
     """
     recipe, _, stage = name.rpartition(":")
     if recipe.endswith(".toml"):

@@ -45,8 +45,7 @@ def read_presets(file: str) -> dict[str, Preset]:
 def read_stage(path: Path, stage: str, presets: Mapping[str, Preset]) -> Preset:
     """Return a stage of a recipe as a preset.
 
-    Raises:
-        FrnError: if the file cannot be read, has no such stage, or a setting does not fit.
+    Raises FrnError if the file cannot be read, has no such stage, or a setting does not fit.
     """
     return _build(read_settings(path), stage, presets, str(path))
 
