@@ -15,7 +15,6 @@ PARTS: dict[str, Callable[[], Part]] = {
     "settings": files.settings,
     "journals": files.journals,
     "pickles": files.pickles,
-    "npz": files.arrays,
     "zip": archives.zips,
     "tar": archives.tars,
     "bundles": archives.bundles,

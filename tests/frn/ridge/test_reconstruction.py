@@ -290,7 +290,7 @@ def test_the_closed_form_is_float32_inside_and_outside_autocast(queries: int) ->
 
 @pytest.mark.parametrize("rho", [0.3, 1.0, 2.5])
 @pytest.mark.parametrize("block", [3, 1024])
-def test_whitened_error_is_the_distance_to_the_reconstruction(monkeypatch: pytest.MonkeyPatch, rho: float, block: int) -> None:
+def test_whitened_error_is_the_true_distance(monkeypatch: pytest.MonkeyPatch, rho: float, block: int) -> None:
     monkeypatch.setattr("frn.ridge.reconstruction.CACHED", block)
     generator = torch.Generator().manual_seed(0)
     query = torch.randn(7, 12, generator=generator, dtype=torch.float64)
