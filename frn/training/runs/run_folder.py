@@ -22,7 +22,7 @@ from frn.models.model import Model, differs_in_head, model_file
 from frn.system.files import LOCK, MAX_LINES, read_regular, remove_unfinished, write_atomically
 from frn.system.overwriting import MARK, require_writable
 from frn.system.processes.locks import Lock, holder
-from frn.training.presets.record import changes, lengthens
+from frn.training.presets.settings import changes, lengthens
 
 MAX_CONFIG = 1 << 20
 
