@@ -16,7 +16,7 @@ from frn.inference.enrolled_form import EnrolledForm
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.onnx_runtime import MAX_BYTES
-from frn.inference.onnx_sandbox import ForeignModel, OwnModel
+from frn.inference.onnx_sandbox import ForeignModel, Session
 from frn.inference.session import State
 from frn.inference.unknown import Shares
 from frn.models.zoo import is_exported
@@ -62,7 +62,7 @@ class OtherHeadClassifier(Classifier):
     def __init__(
         self,
         extractor: Extractor,
-        head: Logits | OwnModel | ForeignModel,
+        head: Logits | Session,
         store: FeatureStore | None = None,
         graph: bytes | None = None,
     ) -> None:
@@ -71,7 +71,7 @@ class OtherHeadClassifier(Classifier):
         Raises FrnError if the file is not the head of this extractor.
         """
         super().__init__(extractor, store, HeadParameters())
-        if isinstance(head, OwnModel | ForeignModel):
+        if isinstance(head, Session):
             session = head
             found = {name: tuple(shape[-2:]) for name, _, shape in session.inputs}
             if found != dict.fromkeys(("support", "query"), extractor.shape):

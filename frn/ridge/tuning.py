@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.ridge.enrolment import Array, Floats
-from frn.ridge.leave_one_out import rebuilt_by_others
+from frn.ridge.leave_one_out import error_from_blocks
 from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
 
 STEP, FARTHEST, PRECISION = 2.0, 8.0, 0.02
@@ -289,14 +289,13 @@ class _LeftOut:
 
     def errors(self, head: HeadParameters) -> Array:
         """Return the leave-one-out error of each image, (n,); lambda is that of the other supports."""
-        lam, rho = head.lam((self.k - 1) * self.r, self.d), head.rho()
+        lam = head.lam((self.k - 1) * self.r, self.d)
         weighted = self.own / (self.squares + lam)
         own, squared = weighted @ self.own.mT, weighted @ weighted.mT
         if not self.low_rank:  # B = (I - S P S^T) / lam with P = (S^T S + lam I)^-1
             own = (np.eye(self.r) - own) / lam
             squared = (own - squared) / lam
-        energy, along, kept = rebuilt_by_others(own, squared, self.gram, lam)
-        return (energy - 2 * rho * along + rho**2 * kept).mean(1)
+        return error_from_blocks(own, squared, self.gram, lam, head.rho()).mean(1)
 
 
 def _stride(count: int, pools: Sequence[Array]) -> int:

@@ -62,25 +62,22 @@ class PreparedRun:
     @property
     def unused(self) -> list[str]:
         """Return the folders of the data sets that are not used."""
-        used = ("train", self.preset.validation.split)
-        found = [(data, find_splits(data)) for data in self.options.data or []]
-        return [
-            line
-            for data, splits in found
-            if "train" in splits
-            for line in unused_folders(data, [splits[split] for split in used if split in splits])
-        ]
+        lines: list[str] = []
+        for data in self.options.data or []:
+            splits = find_splits(data)
+            used = [splits[split] for split in ("train", self.preset.validation.split) if split in splits]
+            lines += unused_folders(data, used) if "train" in splits else []
+        return lines
 
     def __str__(self) -> str:
         preset = self.preset
-        steps = f"batches of {preset.pretraining.batch}"
+        batch = preset.pretraining.batch
+        steps = f"batches of {batch}"
         if preset.trains_on_episodes:
+            batch = preset.episode.way * preset.episode.per_class
             steps = f"{preset.episode} with {preset.episode.queries} queries"
         world, together = self.settings.ranks.world, ""
         if world > 1:
-            batch = (
-                preset.episode.way * preset.episode.per_class if preset.trains_on_episodes else preset.pretraining.batch
-            )
             together = f" in each of {world} ranks; a step has {batch * world} images, {batch} per rank"
         return (
             f"{self.options.preset}: {preset.method} on {preset.backbone}, {steps}, {len(self.images)} images of "
@@ -90,12 +87,11 @@ class PreparedRun:
 
     def train(self, report: Callable[[StepReport | ValidationReport], None], stop: Callable[[], bool]) -> RunResult:
         """Train to the end or until `stop` returns True; see `frn.training.loop.train`."""
-        folder, images, val_images = self.options.folder, self.images, self.val_images
         return train(
             self.preset,
-            images,
-            val_images,
-            folder,
+            self.images,
+            self.val_images,
+            self.options.folder,
             self.settings,
             init=self.init,
             classifier=self.classifier,

@@ -1,7 +1,6 @@
 """Objectives: the data for an optimiser step (an episode, or a pre-training batch over all classes) and its loss."""
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,27 +18,10 @@ from frn.training.losses import AuxMode, episode_loss
 from frn.training.presets import Preset
 
 
-class Objective(nn.Module, ABC):
-    """Draws the images of each step and scores their feature maps; its parameters are not part of the model."""
-
-    teacher: "Teacher | None"
-    """Model whose logits are also a training target, if any."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.teacher = None
-
-    @abstractmethod
-    def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
-        """Return image indices of every step of an epoch; `sets` gives the images per class of each data set."""
-
-    @abstractmethod
-    def score(self, model: Model, maps: Tensor, sampled: Episode) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the loss, logits and targets of a step from its maps (images, r, d)."""
-
-
-class EpisodicObjective(Objective):
+class EpisodicObjective(nn.Module):
     """Episodes from the authors' sampler: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
+
+    teacher = None
 
     def __init__(
         self, shape: EpisodeShape, aux: AuxMode, aux_heads: Sequence[nn.Module] = (), balance: Balance = 1.0
@@ -56,11 +38,11 @@ class EpisodicObjective(Objective):
         self.classifier = CosineHead(len(sizes), d)
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
-        """Return episodes of image indices (way, shot + queries)."""
+        """Return episodes of image indices (way, shot + queries); `sets` gives the images per class of each set."""
         return concat_epoch(sets, self.shape, seed=seed, epoch=epoch, balance=self.balance)
 
     def score(self, model: Model, maps: Tensor, sampled: Episode) -> tuple[Tensor, Tensor, Tensor]:
-        """Score the queries of an episode with its supports."""
+        """Return loss, logits and targets of an episode's queries from its maps (images, r, d)."""
         shape = self.shape
         episode = maps.unflatten(0, (shape.way, shape.per_class))
         support, query = episode[:, : shape.shot], episode[:, shape.shot :].flatten(0, 1)
@@ -77,8 +59,11 @@ class EpisodicObjective(Objective):
         return loss, logits, target
 
 
-class PretrainingObjective(Objective):
+class PretrainingObjective(nn.Module):
     """Shuffled batches of all classes; an incomplete last batch is dropped, as with the authors' `drop_last=True`."""
+
+    teacher: "Teacher | None" = None
+    """Model whose logits are also a training target, if any."""
 
     def __init__(
         self, model: Model, sizes: Sequence[int], *, batch: int, average: bool, balance: Balance = 1.0
@@ -122,13 +107,17 @@ class PretrainingObjective(Objective):
         return list(order[: len(order) // self.batch * self.batch].reshape(-1, self.batch))
 
     def score(self, model: Model, maps: Tensor, sampled: Episode) -> tuple[Tensor, Tensor, Tensor]:
-        """Classify the images of a batch among all classes."""
+        """Return loss, logits and targets of a batch among all classes from its maps (images, r, d)."""
         if isinstance(self.head, DummyMapHead):
             logits = self.head(maps, model.head)
         else:  # undo FRN's scaling for a linear classifier
             logits = self.head(maps * model.map_scale(model.head))
         target = torch.from_numpy(self.labels[sampled]).to(logits.device)
         return F.cross_entropy(logits, target), logits, target
+
+
+Objective = EpisodicObjective | PretrainingObjective
+"""Draws the images of each step and scores their feature maps; its parameters are not part of the model."""
 
 
 class Teacher(nn.Module):

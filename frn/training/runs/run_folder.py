@@ -214,22 +214,17 @@ class RunFolder:
 
 
 def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
-    """Return the linear classifier that a classical pre-training run learned on these images.
-
-    Raises FrnError if there is no classifier, or the run used different images or a different order: classes are
-    identified by position.
-    """
-    last, part = RunFolder(run).last, f"{STAGE}head."
+    """Return the linear classifier that a classical pre-training run learned on these images, in this order."""
+    last = RunFolder(run).last
     if not last.is_file():
         raise FrnError(f"--init {run}: distillation needs the folder of a run with its last.safetensors")
-    _, record = read_header(last)
     require_whole(last)
-    learned = record.get("training", {}).get("run", {}).get("images")
+    learned = read_header(last)[1].get("training", {}).get("run", {}).get("images")
     if learned != list(images):
         raise FrnError(
             f"--init {run}: distillation needs the data of that run, in the same order: {', '.join(learned or [])}"
         )
-    return read_tensors(last, part)
+    return read_tensors(last, f"{STAGE}head.")
 
 
 def read_tensors(file: Path, part: str = "") -> dict[str, Tensor]:
