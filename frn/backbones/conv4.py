@@ -15,7 +15,6 @@ class ConvBlock(nn.Module):
     """
 
     slope = 0.0
-    """Slope of the activation for negative values."""
 
     def __init__(self, channels_in: int, channels_out: int, *, pool: bool) -> None:
         super().__init__()

@@ -194,8 +194,10 @@ class TimmMaps(nn.Module):
         """Return the weights under timm's names, with transformer positions resampled to the image size of `net`."""
         rename = getattr(sys.modules[type(net).__module__], "checkpoint_filter_fn", None)
         found: Mapping[str, Tensor] = rename(dict(weights), net) if rename else weights
-        if "_conv_stem.weight" in found:
-            return _named_by_order(found, _timm().create_model(name).state_dict())
+        if "_conv_stem.weight" in found:  # of `efficientnet_lite_pytorch`: the order of layers is the same
+            expected = _timm().create_model(name).state_dict()
+            if [value.shape for value in found.values()] == [value.shape for value in expected.values()]:
+                return dict(zip(expected, found.values(), strict=True))
         return found
 
     @classmethod
@@ -227,16 +229,6 @@ class TimmMaps(nn.Module):
         """Download the weights to the hub's cache."""
         hub, folder = cls.hub(name)
         return fetch_from_hub(hub, "model.safetensors", folder, progress)
-
-
-def _named_by_order(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Rename weights of the `efficientnet_lite_pytorch` package to timm's names; the order of layers is the same.
-
-    If any shapes differ, the weights keep their names and are rejected later.
-    """
-    if [value.shape for value in weights.values()] != [value.shape for value in expected.values()]:
-        return weights
-    return dict(zip(expected, weights.values(), strict=True))
 
 
 def _timm() -> Any:

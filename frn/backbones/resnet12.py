@@ -14,7 +14,6 @@ class ResidualBlock(nn.Module):
     """Three convolutions with a 1 x 1 shortcut, then LeakyReLU(0.1) and 2 x 2 max-pooling."""
 
     slope = 0.1
-    """Slope of the activation for negative values."""
 
     def __init__(self, channels_in: int, channels_out: int, *, pool: bool) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,13 +25,6 @@ from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import keep_freed_memory
 
 
-class Sampling(TypedDict):
-    """Common arguments of every measurement over episodes."""
-
-    seed: int
-    progress: Progress | None
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationPlan:
     """Parameters of an evaluation on images."""
@@ -39,9 +32,7 @@ class EvaluationPlan:
     shapes: Sequence[EpisodeShape]
     """Episode shapes, one result each."""
     episodes: int
-    """Episodes per shape."""
     seed: int = 0
-    """Seed of the random episodes."""
     head: Head | None = None
     """Scorer that replaces the model's."""
     tune: bool = False
@@ -49,7 +40,6 @@ class EvaluationPlan:
     transductive: bool = False
     """Also let the queries of each episode refine its enrolled classes; implies `tune`."""
     ranks: ProcessGroup = ALONE
-    """Processes that share images and episodes."""
 
     def check(self, images: StoredImages, where: str) -> None:
         """Raise FrnError, naming the class, if there are too few images for one of the shapes."""
@@ -95,24 +85,22 @@ def evaluate_images(
     feature_maps = extract(images)
     examples = None if validation is None else extract(validation).cpu().numpy()
     results: list[Result] = []
-    share, options = ranks.share(plan.episodes), Sampling(seed=plan.seed, progress=scoring)
+    options: dict[str, Any] = {"episodes": ranks.share(plan.episodes), "seed": plan.seed, "progress": scoring}
     for shape in plan.shapes:
         chosen = None
         if validation is not None and examples is not None and isinstance(head, FRNHead):
             chosen = tune_on_episodes(examples, validation.sizes, shape, seed=plan.seed)
             head.set_parameters(chosen)
         began = time.perf_counter()
-        accuracy = whole(episode_accuracies(head, feature_maps, images.sizes, shape, episodes=share, **options))
+        accuracy = whole(episode_accuracies(head, feature_maps, images.sizes, shape, **options))
         result = as_result(accuracy, shape, time.perf_counter() - began)
         if chosen:
             result["head"] = asdict(chosen)
         if tune:
             prior = UNTRAINED if extractor.untrained_head else Prior.trained(HeadParameters.of(head))
             maps = feature_maps.cpu().numpy()
-            columns = enrolled_accuracies(
-                prior, maps, images.sizes, shape, episodes=share, transductive=plan.transductive, **options
-            ).T
-            found = [{"accuracy": each.mean, "ci95": each.ci95} for each in map(whole, columns)]
+            shares = enrolled_accuracies(prior, maps, images.sizes, shape, transductive=plan.transductive, **options)
+            found = [{"accuracy": each.mean, "ci95": each.ci95} for each in map(whole, shares.T)]
             result["tuned"] = found[0]
             if plan.transductive:
                 names = ("balanced", "dirichlet_inductive", "dirichlet")

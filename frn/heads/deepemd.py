@@ -14,16 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.errors import FrnError
 from frn.heads.head import Head
 from frn.system.extras import install_command
-
-Array = NDArray[np.float64]
-Plan = tuple[Array, Array, Array]
-"""An optimal flow (r, r), and the marginal costs of each supply (r) and each demand (r)."""
 
 TEMPERATURE = 12.5
 """Temperature: fixed in the authors' code, not learned."""
@@ -99,7 +94,7 @@ def transport_cost(cost: Tensor, supply: Tensor, demand: Tensor) -> Tensor:
 
 
 class _Transport(torch.autograd.Function):
-    """Value of a linear program, differentiable through its optimal flow and dual variables."""
+    """Value of a linear program, differentiable through its optimal flow and the marginal costs of its weights."""
 
     @staticmethod
     def forward(ctx: Any, cost: Tensor, supply: Tensor, demand: Tensor) -> Tensor:
@@ -108,7 +103,11 @@ class _Transport(torch.autograd.Function):
             tensor.detach().double().reshape(-1, *tensor.shape[leading:]).cpu().numpy()
             for tensor in (cost, supply, demand)
         )
-        plans = [optimal_plan(*program) for program in zip(costs, supplies, demands, strict=True)]
+        solver, plans = import_solver(), []
+        for own, sources, targets in zip(costs, supplies, demands, strict=True):
+            # Weights that sum to one in float32 are not exact enough for POT.
+            flow, log = solver.emd(sources / sources.sum(), targets / targets.sum(), own, log=True)
+            plans.append((flow, log["u"], log["v"]))
         flow, sent, taken = (
             torch.from_numpy(np.stack(part)).to(cost).reshape(*cost.shape[:-2], *part[0].shape)
             for part in zip(*plans, strict=True)
@@ -120,14 +119,6 @@ class _Transport(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         flow, sent, taken = ctx.saved_tensors
         return gradient[..., None, None] * flow, gradient[..., None] * sent, gradient[..., None] * taken
-
-
-def optimal_plan(cost: Array, supply: Array, demand: Array) -> Plan:
-    """Solve one linear program."""
-    ot = import_solver()
-    # Weights that sum to one in float32 are not exact enough for POT.
-    flow, log = ot.emd(supply / supply.sum(), demand / demand.sum(), cost, log=True)
-    return flow, log["u"], log["v"]
 
 
 def import_solver() -> Any:

@@ -28,7 +28,8 @@ class ChannelWeights(nn.Module):
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return weights (way, q, d) from support (way, shot, r, d) and query (q, r, d)."""
         prototypes = support.mean(1)  # way, r, d
-        distances = channel_distances(prototypes, prototypes.mean(-1))  # way, way, d
+        # mean squared distance of each class's channels from the channel means of each class: way, way, d
+        distances = (prototypes[:, None] - prototypes.mean(-1)[..., None]).square().mean(2)
         number = torch.arange(prototypes.shape[0], device=prototypes.device)
         own = number[:, None] == number
         others = distances.masked_fill(own[..., None], torch.inf).amin(1)
@@ -54,11 +55,6 @@ class SandGlass(nn.Module):
     def forward(self, distances: Tensor) -> Tensor:
         """Return weights (n, d)."""
         return 1 + self.narrow(self.norm(self.wide(distances)).relu()).tanh()
-
-
-def channel_distances(maps: Tensor, means: Tensor) -> Tensor:
-    """Return the mean squared distance of each channel of maps (a, r, d) from channel means (b, r): (a, b, d)."""
-    return (maps[:, None] - means[..., None]).square().mean(2)
 
 
 class TDMProtoHead(Head):

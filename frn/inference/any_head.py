@@ -80,7 +80,6 @@ class OtherHeadClassifier(Classifier):
         else:
             self.logits = head
         self.graph = graph
-        """Return the bytes of `head.onnx`, if the head is exported."""
         self.pools: dict[str, Maps] = {}
         """Supports of each class, (k, r, d)."""
 

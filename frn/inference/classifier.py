@@ -92,7 +92,6 @@ class Classifier:
         self.kept_head: object = None
         """The head that a project stores (`head_document`); it is used as long as the classes are the same."""
         self.state = State()
-        """Files of the enrolled classes."""
         self.threshold_override: float | None = None
         """Fraction of an image that a class must reconstruct; None calibrates the rule on the examples."""
         self.false_rejections = FALSE_REJECTIONS
@@ -100,15 +99,12 @@ class Classifier:
         self.classes: dict[str, EnrolledClass] = {}
         self.maps: Mapping[str, Maps] | None = None
         """Feature maps (r, d) of the examples by content key; None until they are needed."""
+        # These are parts of the enrolled form, which describes them.
         self.leave_one_out: dict[str, Shares] = {}
-        """Fraction of each example that the rest of its class reconstructs, for classes with at least two."""
         self.looks: dict[str, bytes] = {}
-        """Perceptual hash of each example by content key."""
         self._own_errors: dict[str, tuple[str, Array]] = {}
-        """Class and location errors (r,) of each example by leave-one-out, by content key."""
         self._scorer: ClassScorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None = None
-        """Leave-one-out errors (n, way) of examples, their classes, their energies and distances (n, way)."""
         self._others: Shares | None = None
         """Familiarity of photos that the user marked as none of the classes."""
 

@@ -121,7 +121,6 @@ class ForeignModel:
 
 
 Session = OwnModel | ForeignModel
-"""An open model."""
 
 
 def _describe(session: Any) -> tuple[dict[str, str], list[Value], list[Value]]:

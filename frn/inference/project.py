@@ -148,6 +148,12 @@ def _document(project: Project, folder: Path) -> Document:
     old_classes = {entry.get("id"): entry for entry in project.document.get("classes", [])}
     old_others = {image.get("key"): image for image in project.document.get("others", [])}
     others = [_image_document(other, old_others.get(other.key, {}), folder) for other in project.state.others]
+    classes = []
+    for entry in project.state.classes:
+        old = old_classes.get(entry.id, {})
+        old_images = {image.get("key"): image for image in old.get("images", [])}
+        images = [_image_document(support, old_images.get(support.key, {}), folder) for support in entry.supports]
+        classes.append({**old, "id": entry.id, "name": entry.name, "images": images})
     return {
         **project.document,
         "format": PROJECT_FORMAT,
@@ -161,18 +167,8 @@ def _document(project: Project, folder: Path) -> Document:
         },
         "threshold": project.state.threshold,
         "next_id": project.state.next_id,
-        "classes": [_class_document(entry, old_classes.get(entry.id, {}), folder) for entry in project.state.classes],
+        "classes": classes,
         **({"others": others} if others or "others" in project.document else {}),
-    }
-
-
-def _class_document(entry: ClassEntry, old: Mapping[str, Any], folder: Path) -> Document:
-    old_images = {image.get("key"): image for image in old.get("images", [])}
-    return {
-        **old,
-        "id": entry.id,
-        "name": entry.name,
-        "images": [_image_document(support, old_images.get(support.key, {}), folder) for support in entry.supports],
     }
 
 
@@ -210,8 +206,8 @@ def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
     model = document["model"]
     if (tta := model.get("tta", "none")) not in get_args(Tta):
         raise ValueError(f"tta is {shorten(tta, 20)}")
-    preprocess = EvaluationTransform(**model["preprocess"])
-    reference = ModelReference(_text(model["id"]), _text(model["sha256"]), preprocess, tta)
+    named, sha256 = _text(model["id"]), _text(model["sha256"])
+    reference = ModelReference(named, sha256, EvaluationTransform(**model["preprocess"]), tta)
     classes = tuple(
         ClassEntry(
             int(entry["id"]),

@@ -101,7 +101,7 @@ class RejectRule:
 
 
 NEVER = RejectRule(0.0)
-"""Return a rule that rejects no photo."""
+"""Rule that rejects no photo."""
 
 
 @dataclass(frozen=True)

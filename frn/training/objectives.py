@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from frn.episodes import Balance, Episode, EpisodeShape, balanced_shares, concat_epoch
+from frn.episodes import Balance, Episode, balanced_shares, concat_epoch
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.heads.pretrain import AveragePoolHead, CosineHead, DummyMapHead
 from frn.models.model import Model
-from frn.training.losses import AuxMode, episode_loss
+from frn.training.losses import episode_loss
 from frn.training.presets import Preset
 
 
@@ -23,19 +23,13 @@ class EpisodicObjective(nn.Module):
 
     teacher = None
 
-    def __init__(
-        self, shape: EpisodeShape, aux: AuxMode, aux_heads: Sequence[nn.Module] = (), balance: Balance = 1.0
-    ) -> None:
-        """Take the episode shape, the auxiliary loss, and heads trained on the same maps as the model's head."""
+    def __init__(self, preset: Preset, model: Model, sizes: Sequence[int]) -> None:
+        """Add the preset's auxiliary heads, and its classifier among all classes; `sizes` are the images per class."""
         super().__init__()
-        self.shape, self.aux, self.balance = shape, aux, balance
-        self.aux_heads = nn.ModuleList(aux_heads)
-        self.classifier: CosineHead | None = None
-
-    def classify_too(self, weight: float, sizes: Sequence[int], d: int) -> None:
-        """Add a classifier of an episode's images among all classes; `sizes` are the images per class."""
-        self.weight, self.labels = weight, np.repeat(np.arange(len(sizes)), sizes)
-        self.classifier = CosineHead(len(sizes), d)
+        self.shape, self.aux, self.balance = preset.episode, preset.aux, preset.data.balance
+        self.aux_heads = nn.ModuleList(build_head(method, model.d) for method in preset.aux_heads)
+        self.weight, self.labels = preset.classifier_weight, np.repeat(np.arange(len(sizes)), sizes)
+        self.classifier = CosineHead(len(sizes), model.d) if self.weight else None
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Return episodes of image indices (way, shot + queries); `sets` gives the images per class of each set."""
@@ -65,18 +59,16 @@ class PretrainingObjective(nn.Module):
     teacher: "Teacher | None" = None
     """Model whose logits are also a training target, if any."""
 
-    def __init__(
-        self, model: Model, sizes: Sequence[int], *, batch: int, average: bool, balance: Balance = 1.0
-    ) -> None:
+    def __init__(self, preset: Preset, model: Model, sizes: Sequence[int]) -> None:
         """Create the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps."""
         super().__init__()
-        if sum(sizes) < batch:
-            raise FrnError(f"the training split has {sum(sizes)} images, fewer than a batch of {batch}")
-        self.batch, self.balance = batch, balance
+        self.batch, self.balance = preset.pretraining.batch, preset.data.balance
+        if sum(sizes) < self.batch:
+            raise FrnError(f"the training split has {sum(sizes)} images, fewer than a batch of {self.batch}")
         self.labels = np.repeat(np.arange(len(sizes)), sizes)
         h, w = model.grid
         self.head: DummyMapHead | AveragePoolHead
-        if average:
+        if preset.objective == "average-pretrain":
             self.head = AveragePoolHead(len(sizes), model.d)
             return
         assert isinstance(model.head, FRNHead)  # guaranteed by the preset
@@ -149,13 +141,4 @@ def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Gen
 
 def build_objective(preset: Preset, model: Model, sizes: Sequence[int]) -> Objective:
     """Build the objective of a preset."""
-    if preset.trains_on_episodes:
-        aux_heads = [build_head(method, model.d) for method in preset.aux_heads]
-        objective = EpisodicObjective(preset.episode, preset.aux, aux_heads, preset.data.balance)
-        if preset.classifier_weight:
-            objective.classify_too(preset.classifier_weight, sizes, model.d)
-        return objective
-    average = preset.objective == "average-pretrain"
-    return PretrainingObjective(
-        model, sizes, batch=preset.pretraining.batch, average=average, balance=preset.data.balance
-    )
+    return (EpisodicObjective if preset.trains_on_episodes else PretrainingObjective)(preset, model, sizes)

@@ -148,14 +148,12 @@ class Preset:
     """All settings that determine a training run, except the location of the data and the seed."""
 
     about: str
-    """Description for `frn presets`, one line."""
     method: str = "frn"
     backbone: str = "conv4"
     last_pool: bool = True
     objective: Literal["episodes", "frn-pretrain", "average-pretrain"] = "episodes"
     """Episodes, or pre-training on all classes at once: with dummy maps (Sec. 3.6) or classically."""
     aux: Literal["reference", "paper", "off"] = "reference"
-    """Mode of the auxiliary loss (Eq. 11)."""
     aux_heads: tuple[str, ...] = ()
     """Methods whose heads also score each episode and are dropped after training. The paper has none."""
     classifier_weight: float = 0.0
@@ -171,7 +169,6 @@ class Preset:
     freeze_batchnorm: bool = False
     """Whether batch normalisation keeps its initial means and variances. The paper's does not."""
     transform: EvaluationTransform
-    """Transform for validation and for all users of the model."""
     validation: ValidationProtocol = field(default_factory=ValidationProtocol)
     pretraining: Pretraining = field(default_factory=Pretraining)
     test_shots: tuple[int, ...] = (1, 5)

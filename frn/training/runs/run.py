@@ -10,9 +10,11 @@ from torch import nn
 
 from frn._version import __version__
 from frn.errors import FrnError
+from frn.models.header import read_header
 from frn.models.model import Model
 from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import Precision
+from frn.training.presets.settings import lengthens
 from frn.training.runs.run_folder import RunFolder, TrainState
 
 Drawn = TypeVar("Drawn")
@@ -45,7 +47,6 @@ class RunSettings:
     facts: Mapping[str, object] = field(default_factory=dict)
     """Other entries of the model's record (data set, split, ...)."""
     ranks: ProcessGroup = ALONE
-    """Processes that train together."""
 
 
 class TrainingRun:
@@ -80,7 +81,8 @@ class TrainingRun:
         self.began = self.saved = time.monotonic()
         if settings.resume and folder.writes:
             folder.rewind_metrics(self.position)
-        if folder.writes and (not settings.resume or folder.is_lengthened(decides)):
+        longer = settings.resume and lengthens(read_header(folder.last)[1]["training"]["run"], decides)
+        if folder.writes and (longer or not settings.resume):
             before = folder.commands() if settings.resume else []
             folder.write_config([*before, settings.command], decides)
             self.save()  # so that the run can be resumed from the start

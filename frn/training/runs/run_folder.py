@@ -158,10 +158,6 @@ class RunFolder:
         known = {field.name for field in fields(TrainState)}  # other versions may have more fields
         return TrainState(**{name: value for name, value in training["place"].items() if name in known})
 
-    def is_lengthened(self, run: Mapping[str, object]) -> bool:
-        """Return whether the checkpoint's run had fewer epochs than this one."""
-        return lengthens(read_header(self.last)[1]["training"]["run"], run)
-
     def rewind_metrics(self, position: TrainState) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint.
 
