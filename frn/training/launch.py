@@ -24,8 +24,7 @@ from frn.system.precision import choose_device, choose_precision, set_threads
 from frn.training.finetuning.recipe import finetuning_data, finetuning_folders, finetuning_preset
 from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.presets import Preset
-from frn.training.runs.run import RunResult, RunSettings
-from frn.training.runs.run_folder import RunFolder, read_classifier
+from frn.training.runs.run import RunFolder, RunResult, RunSettings, read_classifier
 from frn.training.runs.run_options import RunOptions
 from frn.training.setup import describe_images, new_model
 

@@ -235,7 +235,7 @@ def results() -> Part:
 
 def metrics() -> Part:
     """The metrics of a run, truncated to the step from which it resumes; damaged lines are dropped."""
-    from frn.training.runs.run_folder import RunFolder, TrainState
+    from frn.training.runs.run import RunFolder, TrainState
 
     lines = [{"total_steps": step, "epoch": 1, "loss": 1.5, "accuracy": 61.25} for step in range(1, 5)]
 

@@ -23,8 +23,7 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from frn.system.precision import autocast, keep_freed_memory
 from frn.training.losses import distillation_loss
-from frn.training.runs.run import RunResult, RunSettings, TrainingRun
-from frn.training.runs.run_folder import RunFolder
+from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun
 from frn.training.setup import describe_images
 from lessons.matching import (
     SOFTENED,

@@ -21,7 +21,7 @@ from frn.training.finetuning.statistics import SHARES
 from frn.training.launch import prepare_run
 from frn.training.presets import find_preset
 from frn.training.presets.settings import deciding_fields, overlay
-from frn.training.runs.run_folder import RunFolder
+from frn.training.runs.run import RunFolder
 from frn.training.runs.run_options import RunOptions
 
 SHIPPED = shipped_models()

@@ -23,8 +23,7 @@ from frn.training.losses import distillation_loss
 from frn.training.objectives import EpisodicObjective, PretrainingObjective
 from frn.training.presets import Schedule
 from frn.training.presets.preset import Pretraining, ValidationProtocol
-from frn.training.runs.run import RunSettings
-from frn.training.runs.run_folder import read_classifier
+from frn.training.runs.run import RunSettings, read_classifier
 from frn.training.setup import describe_images
 from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretraining, quick, sampled
 
