@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from frn._version import __version__
 from frn.errors import FrnError, FrnWarning
 from frn.models.header import OPTIMIZER, STAGE, header, read_header, require_whole
-from frn.models.model import Model, differs_in_head, model_file
+from frn.models.model import Model, model_file
 from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.files import LOCK, MAX_LINES, read_regular, remove_unfinished, write_atomically
 from frn.system.overwriting import MARK, require_writable
@@ -143,8 +143,6 @@ class RunFolder:
         if training is None:
             raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
         differing = changes(training["run"], run)
-        if differs_in_head(model, record):
-            raise FrnError(f"{self.path}: was started with an earlier {model.config.method} head. Use another --out.")
         if differing and not lengthens(training["run"], run):
             told = ", ".join(differing[:4])
             raise FrnError(

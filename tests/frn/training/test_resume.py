@@ -16,9 +16,8 @@ from frn.data.concat import ConcatImages
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError, FrnWarning
 from frn.models.header import read_header
-from frn.models.model import load_model
 from frn.training.loop import StepReport, train
-from frn.training.presets.preset import Pretraining, Schedule
+from frn.training.presets.preset import Pretraining
 from frn.training.runs.run import RunFolder, RunSettings, TrainState
 from frn.training.setup import build_optimizer, new_model
 from tests import processes
@@ -227,24 +226,6 @@ def test_a_run_is_neither_overwritten_nor_resumed_with_different_settings(tmp_pa
         quick(tmp_path / "run", changed, resume=True)
     with pytest.raises(FrnError, match=r"images was \['8 classes of \d+ images.*and is \['7 classes of"):
         train(TINY, sampled(7, 0), sampled(5, 1), tmp_path / "run", RunSettings(resume=True))
-
-
-def test_run_with_an_old_dsn_head_is_refused_and_its_model_gives_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    preset = replace(TINY, method="dsn", schedule=Schedule(epochs=1, milestones=()))
-    with monkeypatch.context() as patch:
-        patch.setattr("frn.models.model.REVISION", "another")
-        quick(tmp_path / "run", preset)
-    with pytest.raises(FrnError, match="run: was started with an earlier dsn head"):
-        quick(tmp_path / "run", preset, resume=True)
-    with pytest.warns(FrnWarning, match="was trained with an earlier dsn head"):
-        load_model(tmp_path / "run")
-    quick(tmp_path / "again", preset)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        load_model(tmp_path / "again")
-        quick(tmp_path / "again", preset, resume=True)
 
 
 LONGER = replace(TINY, schedule=TINY.schedule.scaled_to(6))
