@@ -68,19 +68,14 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
 
     Classes are drawn with probability proportional to their remaining images. A class with too few left is not drawn
     again, and the epoch ends when fewer than `way` classes are left. Unused images are left for the next epoch. An
-    epoch of several passes over the images draws each pass separately, with passes counted from 0. Raises FrnError if
-    fewer than `way` classes have enough images for a single episode.
+    epoch of several passes over the images draws each pass separately, with passes counted from 0. `check_classes` says
+    whether there is any episode.
     """
     generator = np.random.default_rng([seed, epoch, turn] if turn else [seed, epoch])
     starts = np.cumsum([0, *sizes[:-1]])
     shuffled = [start + generator.permutation(size) for start, size in zip(starts, sizes, strict=True)]
     left = np.asarray(sizes, dtype=np.int64).copy()
     left[left < shape.per_class] = 0
-    if np.count_nonzero(left) < shape.way:
-        raise FrnError(
-            f"only {np.count_nonzero(left)} classes have the {shape.per_class} images that a {shape} episode with "
-            f"{shape.queries} queries needs; {shape.way} classes are required. Lower --way, --shot or --queries."
-        )
     episodes = []
     while np.count_nonzero(left) >= shape.way:
         sampled = generator.choice(len(left), size=shape.way, replace=False, p=left / left.sum())
@@ -116,8 +111,7 @@ def concat_epoch(
     """Draw one epoch of several data sets: `training_epoch` of each, shuffled, so that no episode mixes them.
 
     Images of different sets differ in style, and a mixed episode would teach that difference. `balance` determines a
-    set's part of the episodes: at 1, each image is used about once. Raises FrnError if a data set is too small for a
-    single episode.
+    set's part of the episodes: at 1, each image is used about once.
     """
     starts = np.cumsum([0, *map(sum, sets)])
     sampled = [training_epoch(sizes, shape, seed=seed, epoch=epoch) for sizes in sets]
