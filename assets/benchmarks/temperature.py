@@ -24,7 +24,7 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.reliability import Calibration
+from frn.evaluation.labelled import Calibration
 from frn.heads.frn import FRNHead
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL, resolve

@@ -27,8 +27,7 @@ from frn.models.model import load_model
 from frn.system.files import write_atomically
 from frn.system.overwriting import require_writable
 from frn.system.precision import choose_device, choose_precision, set_threads
-from frn.training.runs.run import RunSettings
-from frn.training.runs.run_folder import RunFolder
+from frn.training.runs.run import RunFolder, RunSettings
 
 app = typer.Typer(no_args_is_help=True, help="Turn feature maps and reconstructions back into images.")
 

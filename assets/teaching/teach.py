@@ -32,8 +32,7 @@ from frn.images.transforms import EvaluationTransform
 from frn.models.model import load_model
 from frn.models.zoo import catalogue
 from frn.system.precision import choose_precision
-from frn.training.runs.run import RunSettings
-from frn.training.runs.run_folder import RunFolder
+from frn.training.runs.run import RunFolder, RunSettings
 
 EVERY = 100
 """Steps between two progress lines."""

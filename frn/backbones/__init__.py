@@ -1,28 +1,19 @@
 """Feature extractors. A new backbone needs a file here, a line in `BACKBONES`, and a test.
 
 All backbones implement `backbone.Backbone`. Frozen networks from other libraries are named `torchvision:NAME` and
-`timm:NAME` (`pretrained.py`). Other packages register theirs through entry points (`registered.py`).
+`timm:NAME` (`pretrained.py`).
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
-from frn.backbones.backbone import Backbone
+from frn.backbones.backbone import Backbone, build_registered, registered
 from frn.backbones.conv4 import Conv4
 from frn.backbones.pretrained import ADAPTERS, Pretrained
-from frn.backbones.registered import build_registered, registered
 from frn.backbones.resnet12 import PATCHES, SMALL, WIDE_PATCHES, ResNet12
 from frn.errors import FrnError
 
-
-class BackboneFactory(Protocol):
-    """Function that builds a backbone, with or without its last pooling."""
-
-    def __call__(self, *, last_pool: bool = True) -> Backbone:
-        """Return a backbone with random weights."""
-
-
-BACKBONES: dict[str, BackboneFactory] = {
+BACKBONES: dict[str, Callable[..., Backbone]] = {
     "conv4": Conv4,
     "resnet12": ResNet12,
     "resnet12-small": partial(ResNet12, SMALL),

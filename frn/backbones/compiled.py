@@ -10,7 +10,7 @@ functions round after each operation.
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,9 +21,12 @@ from frn.errors import FrnError
 
 ONE_PASS = {"realize_reads_threshold": 64, "realize_opcount_threshold": 1000}
 """Inductor options that fuse everything: intermediate memory traffic costs more than computing values twice."""
-
 FEWEST = 64
 """Minimum values per channel. With fewer, float32 rounding can exceed the variance; one value has no variance."""
+CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
+"""Corners of a 2 x 2 window; in a tie, the first corner wins."""
+NONE = 4
+"""Corner of locations in the last row or column of an odd map, which are in no window."""
 
 
 def compile_blocks(backbone: nn.Module) -> None:
@@ -36,7 +39,7 @@ def compile_blocks(backbone: nn.Module) -> None:
 
 
 def _finish(
-    plain: Callable[..., Tensor], slope: float, maps: Sequence[Tensor], norms: Sequence[nn.Module], *, pool: bool
+    plain: Callable[..., Tensor], slope: float, maps: Sequence[Tensor], norms: Sequence[Any], *, pool: bool
 ) -> Tensor:
     return _compiled(maps, norms, slope=slope, pool=pool) if _fits(maps, norms) else plain(maps, norms, pool=pool)
 
@@ -55,8 +58,7 @@ def _compiled(maps: Sequence[Tensor], norms: Sequence[Any], *, slope: float, poo
     The running statistics of the norms are updated as usual. `slope` multiplies negative values.
     """
     weights = [tensor for norm in norms for tensor in (norm.weight, norm.bias)]
-    y: Tensor = _Finish.apply(list(norms), slope, pool, *maps, *weights)
-    return y
+    return _Finish.apply(list(norms), slope, pool, *maps, *weights)
 
 
 class _Finish(torch.autograd.Function):
@@ -65,69 +67,43 @@ class _Finish(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, norms: list[nn.BatchNorm2d], slope: float, pool: bool, *tensors: Tensor) -> Tensor:
         xs = [x.detach().permute(0, 2, 3, 1) for x in tensors[: len(norms)]]
-        batches = [_statistics(x, norm) for x, norm in zip(xs, norms, strict=True)]
-        scales = [norm.weight * batch.rate for norm, batch in zip(norms, batches, strict=True)]
-        shift = sum(norm.bias - batch.mean * s for norm, batch, s in zip(norms, batches, scales, strict=True))
-        ctx.batches, ctx.slope, ctx.pool = batches, slope, pool
-        if pool:
-            y, corner, *best = _loop(_pooled)(xs, scales, shift, slope)
-            ctx.save_for_backward(*xs, *scales, y, corner, *best)
-        else:
-            y = _loop(_activated)(xs, scales, shift, slope)
-            ctx.save_for_backward(*xs, *scales, shift)
-        result: Tensor = y.permute(0, 3, 1, 2)
-        return result
+        means, rates = zip(*map(_statistics, xs, norms), strict=True)
+        scales = [norm.weight * rate for norm, rate in zip(norms, rates, strict=True)]
+        shift = sum(norm.bias - mean * s for norm, mean, s in zip(norms, means, scales, strict=True))
+        y, *windows = _loop(_pooled if pool else _activated)(xs, scales, shift, slope)
+        ctx.means, ctx.rates, ctx.slope = means, rates, slope
+        ctx.save_for_backward(*xs, *scales, y, *windows)
+        return y.permute(0, 3, 1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        slope, batches = ctx.slope, ctx.batches
-        n = len(batches)
-        xs, scales, rest = ctx.saved_tensors[:n], ctx.saved_tensors[n : 2 * n], ctx.saved_tensors[2 * n :]
+        n, means, rates = len(ctx.means), list(ctx.means), ctx.rates
+        xs, scales = ctx.saved_tensors[:n], ctx.saved_tensors[n : 2 * n]
+        y, *windows = ctx.saved_tensors[2 * n :]
         dy = gradient.permute(0, 2, 3, 1)
-        means, rates = [batch.mean for batch in batches], [batch.rate for batch in batches]
-        if ctx.pool:
-            y, corner, *best = rest
-            total, *along = _loop(_sums_of_pooled)(y, dy, best, means, slope)
-        else:
-            (shift,) = rest
-            total, *along = _loop(_sums_of_activated)(xs, dy, scales, shift, means, slope)
+        total, *along = _loop(_sums)(y, dy, windows[1:] or xs, means, ctx.slope)
         along = [rate * each for rate, each in zip(rates, along, strict=True)]  # the gradient of each norm's weight
         size = xs[0].numel() // xs[0].shape[-1]
         slopes = [s * rate * each / size for s, rate, each in zip(scales, rates, along, strict=True)]
-        if ctx.pool:
-            _, h, w, _ = xs[0].shape
+        _, h, w, _ = xs[0].shape
+        if windows and (h % 2 or w % 2):
             edge = (0, 0, 0, w % 2, 0, h % 2)
-            if any(edge):
-                y, dy, corner = F.pad(y, edge), F.pad(dy, edge), F.pad(corner, edge, value=NONE)
-            dxs = _loop(_gradient_of_pooled)(xs, y, dy, corner, scales, means, total / size, slopes, slope)
-        else:
-            dxs = _loop(_gradient_of_activated)(xs, dy, scales, shift, means, total / size, slopes, slope)
+            y, dy, windows[0] = F.pad(y, edge), F.pad(dy, edge), F.pad(windows[0], edge, value=NONE)
+        dxs = _loop(_gradient)(xs, y, dy, windows[:1], scales, means, total / size, slopes, ctx.slope)
         weights = [tensor for each in along for tensor in (each, total)]
         return None, None, None, *(dx.permute(0, 3, 1, 2) for dx in dxs), *weights
 
 
-class _Batch(NamedTuple):
-    """Batch statistics per channel."""
-
-    mean: Tensor
-    rate: Tensor
-    """Reciprocal of the standard deviation."""
-
-
-def _statistics(x: Tensor, norm: nn.BatchNorm2d) -> _Batch:
-    """Return the batch statistics of a map (b, h, w, c), and update the running ones."""
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    assert norm.num_batches_tracked is not None
-    assert norm.momentum is not None
+def _statistics(x: Tensor, norm: Any) -> tuple[Tensor, Tensor]:
+    """Return mean and reciprocal deviation per channel of a map (b, h, w, c), and update the running statistics."""
     size = x.numel() // x.shape[-1]
     first, second = (total.double() / size for total in _loop(_moments)(x, norm.running_mean))
     mean, variance = norm.running_mean + first.float(), (second - first**2).clamp(min=0).float()
     norm.running_mean.lerp_(mean, norm.momentum)
     norm.running_var.lerp_(variance * (size / (size - 1)), norm.momentum)
     norm.num_batches_tracked.add_(1)
-    return _Batch(mean, (variance + norm.eps).rsqrt())
+    return mean, (variance + norm.eps).rsqrt()
 
 
 @functools.cache
@@ -151,21 +127,15 @@ def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
-"""Corners of a 2 x 2 window; in a tie, the first corner wins."""
-NONE = 4
-"""Corner of locations in the last row or column of an odd map, which are in no window."""
-
-
 def _moments(x: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sums (c) of x - near and of its square over a map (b, h, w, c); `near` should be near the mean."""
     x = x.float() - near
     return _sum(x), _sum(x * x)
 
 
-def _activated(xs: list[Tensor], scales: list[Tensor], shift: Tensor, slope: float) -> Tensor:
+def _activated(xs: list[Tensor], scales: list[Tensor], shift: Tensor, slope: float) -> list[Tensor]:
     """Return act(sum of s x + t) of maps (b, h, w, c)."""
-    return _act(_weighted(xs, scales) + shift, slope).to(xs[0].dtype)
+    return [_act(_weighted(xs, scales) + shift, slope).to(xs[0].dtype)]
 
 
 def _pooled(xs: list[Tensor], scales: list[Tensor], shift: Tensor, slope: float) -> list[Tensor]:
@@ -185,53 +155,38 @@ def _pooled(xs: list[Tensor], scales: list[Tensor], shift: Tensor, slope: float)
     return [_act(most + shift, slope).to(xs[0].dtype), corner, *best]
 
 
-def _sums_of_activated(
-    xs: list[Tensor], dy: Tensor, scales: list[Tensor], shift: Tensor, means: list[Tensor], slope: float
-) -> list[Tensor]:
-    """Return the sums (c) of the gradient before the activation, and of its product with each x - mean."""
-    g = _before(_weighted(xs, scales) + shift, dy, slope)
-    return _sums(g, xs, means)
+def _sums(y: Tensor, dy: Tensor, xs: list[Tensor], means: list[Tensor], slope: float) -> list[Tensor]:
+    """Return the sums (c) of the gradient before the activation, and of its product with each x - mean.
+
+    `xs` are the maps or, behind a pooling, their values at the largest location of each window.
+    """
+    g = _before(y, dy, slope)
+    return [_sum(g), *(_sum(g * (x.float() - m)) for x, m in zip(xs, means, strict=True))]
 
 
-def _sums_of_pooled(y: Tensor, dy: Tensor, best: list[Tensor], means: list[Tensor], slope: float) -> list[Tensor]:
-    """Return the same sums if only the largest value of each window has a gradient."""
-    return _sums(_before(y, dy, slope), best, means)
-
-
-def _gradient_of_activated(
-    xs: list[Tensor],
-    dy: Tensor,
-    scales: list[Tensor],
-    shift: Tensor,
-    means: list[Tensor],
-    level: Tensor,
-    slopes: list[Tensor],
-    slope: float,
-) -> list[Tensor]:
-    """Return the gradient (b, h, w, c) of each map: s (g - level) - slopes (x - mean)."""
-    g = _before(_weighted(xs, scales) + shift, dy, slope)
-    return _along(g, xs, scales, means, level, slopes)
-
-
-def _gradient_of_pooled(
+def _gradient(
     xs: list[Tensor],
     y: Tensor,
     dy: Tensor,
-    corner: Tensor,
+    corner: list[Tensor],
     scales: list[Tensor],
     means: list[Tensor],
     level: Tensor,
     slopes: list[Tensor],
     slope: float,
 ) -> list[Tensor]:
-    """Return the same gradient if only the largest value of each window has one.
+    """Return the gradient (b, h, w, c) of each map: s (g - level) - slopes (x - mean).
 
-    y, dy and corners cover all windows, including those that the edge cuts off.
+    Behind a pooling, only the largest value of each window has a gradient g. y, dy and corners then cover all windows,
+    including those that the edge cuts off.
     """
-    _, h, w, _ = xs[0].shape
-    own = (torch.arange(h) % 2 * 2)[:, None, None] + (torch.arange(w) % 2)[:, None]
-    g = torch.where(_doubled(corner.float(), h, w) == own.float(), _doubled(_before(y, dy, slope), h, w), 0.0)
-    return _along(g, xs, scales, means, level, slopes)
+    g = _before(y, dy, slope)
+    if corner:
+        _, h, w, _ = xs[0].shape
+        own = (torch.arange(h) % 2 * 2)[:, None, None] + (torch.arange(w) % 2)[:, None]
+        g = torch.where(_doubled(corner[0].float(), h, w) == own.float(), _doubled(g, h, w), 0.0)
+    parts = zip(xs, scales, means, slopes, strict=True)
+    return [(s * (g - level) - each * (x.float() - m)).to(x.dtype) for x, s, m, each in parts]
 
 
 def _weighted(xs: Sequence[Tensor], scales: Sequence[Tensor]) -> Tensor:
@@ -244,29 +199,13 @@ def _act(x: Tensor, slope: float) -> Tensor:
 
 
 def _before(x: Tensor, dy: Tensor, slope: float) -> Tensor:
-    """Return the gradient before the activation; the sign comes from x, the activation's argument or result."""
+    """Return the gradient before the activation; the sign comes from x, the activation's result."""
     return torch.where(x > 0, dy.float(), dy.float() * slope)
-
-
-def _sums(g: Tensor, xs: Sequence[Tensor], means: Sequence[Tensor]) -> list[Tensor]:
-    return [_sum(g), *(_sum(g * (x.float() - m)) for x, m in zip(xs, means, strict=True))]
 
 
 def _sum(x: Tensor) -> Tensor:
     """Sum per channel, rows first: the loop handles few channels at a time, and a row of them stays in the cache."""
     return x.sum(2).sum((0, 1))
-
-
-def _along(
-    g: Tensor,
-    xs: Sequence[Tensor],
-    scales: Sequence[Tensor],
-    means: Sequence[Tensor],
-    level: Tensor,
-    slopes: Sequence[Tensor],
-) -> list[Tensor]:
-    parts = zip(xs, scales, means, slopes, strict=True)
-    return [(s * (g - level) - each * (x.float() - m)).to(x.dtype) for x, s, m, each in parts]
 
 
 def _doubled(windows: Tensor, h: int, w: int) -> Tensor:

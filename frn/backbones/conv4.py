@@ -15,7 +15,6 @@ class ConvBlock(nn.Module):
     """
 
     slope = 0.0
-    """Slope of the activation for negative values."""
 
     def __init__(self, channels_in: int, channels_out: int, *, pool: bool) -> None:
         super().__init__()
@@ -53,5 +52,4 @@ class Conv4(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (b, 3, H, W) to feature maps (b, 64, H // stride, W // stride)."""
-        maps: Tensor = self.blocks(images)
-        return maps
+        return self.blocks(images)

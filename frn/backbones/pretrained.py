@@ -91,30 +91,24 @@ FAMILIES = ("ResNet", "RegNet", "VGG", "ConvNeXt", "EfficientNet", "MobileNetV2"
 
 
 class TorchvisionMaps(nn.Module):
-    """Feature maps of a torchvision classification network."""
+    """Feature maps of a torchvision classification network, for images of any size."""
 
     def __init__(self, name: str, size: int) -> None:
         from torchvision import models
 
         super().__init__()
         _torchvision_entries(name)  # rejects an unknown name
-        self.side = size
-        self.tokens = name.startswith("vit_")
-        self.net = models.get_model(name, weights=None, **({"image_size": size} if self.tokens else {}))
-        if not self.tokens and type(self.net).__name__ not in FAMILIES:
-            names = ", ".join((*FAMILIES, "VisionTransformer"))
-            raise FrnError(f"torchvision:{name}: its feature maps are not supported. Supported are: {names}")
-        self.head = next(head for head in ("fc", "heads", "head", "classifier") if hasattr(self.net, head))
+        self.net = models.get_model(name, weights=None)
+        if type(self.net).__name__ not in FAMILIES:
+            raise FrnError(
+                f"torchvision:{name}: its feature maps are not supported. Supported are: {', '.join(FAMILIES)}. For "
+                "other networks, use timm:NAME."
+            )
+        self.head = next(head for head in ("fc", "head", "classifier") if hasattr(self.net, head))
         setattr(self.net, self.head, nn.Identity())
 
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (b, 3, S, S) to (b, d, h, w)."""
-        if self.tokens:
-            patches = self.net._process_input(images)  # b, h w, d
-            h = self.side // self.net.patch_size
-            first = self.net.class_token.expand(images.shape[0], -1, -1)
-            tokens: Tensor = self.net.encoder(torch.cat([first, patches], dim=1))[:, 1:]
-            return tokens.transpose(1, 2).unflatten(2, (h, h))
         for part, module in self.net.named_children():
             if part == "avgpool":
                 break
@@ -122,14 +116,8 @@ class TorchvisionMaps(nn.Module):
         return images
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the weights without the classifier, with a transformer's positions resampled to the image size."""
-        kept = {key: value for key, value in weights.items() if not key.startswith(f"{self.head}.")}
-        positions = kept.get("encoder.pos_embedding")
-        if self.tokens and positions is not None and positions.shape != self.net.encoder.pos_embedding.shape:
-            from torchvision.models.vision_transformer import interpolate_embeddings
-
-            return dict(interpolate_embeddings(self.side, self.net.patch_size, dict(kept)))
-        return kept
+        """Return the weights without the classifier."""
+        return {key: value for key, value in weights.items() if not key.startswith(f"{self.head}.")}
 
     @classmethod
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
@@ -206,8 +194,10 @@ class TimmMaps(nn.Module):
         """Return the weights under timm's names, with transformer positions resampled to the image size of `net`."""
         rename = getattr(sys.modules[type(net).__module__], "checkpoint_filter_fn", None)
         found: Mapping[str, Tensor] = rename(dict(weights), net) if rename else weights
-        if "_conv_stem.weight" in found:
-            return _named_by_order(found, _timm().create_model(name).state_dict())
+        if "_conv_stem.weight" in found:  # of `efficientnet_lite_pytorch`: the order of layers is the same
+            expected = _timm().create_model(name).state_dict()
+            if [value.shape for value in found.values()] == [value.shape for value in expected.values()]:
+                return dict(zip(expected, found.values(), strict=True))
         return found
 
     @classmethod
@@ -238,16 +228,6 @@ class TimmMaps(nn.Module):
     def download(cls, name: str, progress: Progress | None = None) -> Path:
         """Download the weights to the hub's cache."""
         return fetch_from_hub(cls.hub(name)[0], "model.safetensors", progress)
-
-
-def _named_by_order(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Rename weights of the `efficientnet_lite_pytorch` package to timm's names; the order of layers is the same.
-
-    If any shapes differ, the weights keep their names and are rejected later.
-    """
-    if [value.shape for value in weights.values()] != [value.shape for value in expected.values()]:
-        return weights
-    return dict(zip(expected, weights.values(), strict=True))
 
 
 def _timm() -> Any:
@@ -286,10 +266,7 @@ def packaged_weights(package: str) -> Path | None:
 
 
 def find_weights(name: str, file: Path | None, *, download: bool = False, progress: Progress | None = None) -> Path:
-    """Return the given weights file, or the one in the cache of torchvision or timm.
-
-    Raises an FrnError that says where it looked and what to do.
-    """
+    """Return the given weights file, or the one in the cache of torchvision or timm. Raises FrnError without either."""
     source, own = adapter(name), name.partition(":")[2]
     if file is not None:
         if not file.is_file():

@@ -3,30 +3,29 @@
 import math
 from collections.abc import Sequence
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.backbones.backbone import Backbone
-from frn.backbones.convolution import Convolution3x3
-from frn.backbones.leaky_relu import SLOPE, leaky_relu
 
 
 class ResidualBlock(nn.Module):
     """Three convolutions with a 1 x 1 shortcut, then LeakyReLU(0.1) and 2 x 2 max-pooling."""
 
-    slope = SLOPE
-    """Slope of the activation for negative values."""
+    slope = 0.1
 
     def __init__(self, channels_in: int, channels_out: int, *, pool: bool) -> None:
         super().__init__()
 
-        def normed(convolution: nn.Conv2d) -> nn.Sequential:
+        def normed(channels: int, side: int) -> nn.Sequential:
+            convolution = nn.Conv2d(channels, channels_out, side, padding=side // 2, bias=False)
             return nn.Sequential(convolution, nn.BatchNorm2d(channels_out))
 
-        self.conv1 = normed(Convolution3x3(channels_in, channels_out))
-        self.conv2 = normed(Convolution3x3(channels_out, channels_out))
-        self.conv3 = normed(Convolution3x3(channels_out, channels_out))
-        self.shortcut = normed(nn.Conv2d(channels_in, channels_out, 1, bias=False))
+        self.conv1 = normed(channels_in, 3)
+        self.conv2 = normed(channels_out, 3)
+        self.conv3 = normed(channels_out, 3)
+        self.shortcut = normed(channels_in, 1)
         self.pool = pool
 
     def forward(self, x: Tensor) -> Tensor:
@@ -43,7 +42,9 @@ class ResidualBlock(nn.Module):
         for other in shortcut:
             x = x + other
         # LeakyReLU is increasing and commutes with max-pooling: pool first, then activate a quarter of the values.
-        return leaky_relu(F.max_pool2d(x, 2) if pool else x)
+        x = F.max_pool2d(x, 2) if pool else x
+        # In place, bf16 takes twice as long on a processor.
+        return F.leaky_relu(x, ResidualBlock.slope, inplace=x.dtype is not torch.bfloat16)
 
 
 WIDE = (64, 160, 320, 640)
@@ -83,5 +84,4 @@ class ResNet12(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (b, 3, H, W) to feature maps (b, d, H // stride, W // stride)."""
-        maps: Tensor = self.blocks(F.pixel_unshuffle(images, self.stem) if self.stem > 1 else images)
-        return maps
+        return self.blocks(F.pixel_unshuffle(images, self.stem) if self.stem > 1 else images)

@@ -17,13 +17,8 @@ class Several(Backbone):
         super().__init__()
         self.networks = nn.ModuleList(networks)
         self.d = sum(network.d for network in networks)
-        self.stride, self.map_scale, self.last_pool = self._first.stride, self._first.map_scale, self._first.last_pool
-
-    @property
-    def _first(self) -> Backbone:
-        first = self.networks[0]
-        assert isinstance(first, Backbone)
-        return first
+        first = networks[0]
+        self.stride, self.map_scale, self.last_pool = first.stride, first.map_scale, first.last_pool
 
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (b, 3, H, W) to feature maps (b, d, h, w)."""
@@ -31,7 +26,9 @@ class Several(Backbone):
 
     def grid(self, size: int) -> tuple[int, int]:
         """Return the height and width of the feature map of a square image of `size` pixels."""
-        return self._first.grid(size)
+        first = self.networks[0]
+        assert isinstance(first, Backbone)
+        return first.grid(size)
 
 
 class Stages(Backbone):
@@ -44,8 +41,7 @@ class Stages(Backbone):
     def __init__(self, network: Backbone, blocks: Sequence[int], size: int) -> None:
         """Select blocks by their position in the network, for images of `size` pixels.
 
-        Raises:
-            FrnError: if the network has no such blocks.
+        Raises FrnError if the network has no such blocks.
         """
         super().__init__()
         parts = getattr(network, "blocks", None)

@@ -13,16 +13,12 @@ from frn.errors import FrnError
 
 
 class TaskBatch(NamedTuple):
-    """Images of an episode; labels number its classes from 0."""
+    """Images of an episode, (way * shot, 3, H, W) and (way * queries, 3, H, W), class by class; labels start at 0."""
 
     support: Tensor
-    """(way * shot, 3, H, W), class by class."""
     support_labels: Tensor
-    """(way * shot,)."""
     query: Tensor
-    """(way * queries, 3, H, W), class by class."""
     query_labels: Tensor
-    """(way * queries,)."""
 
 
 class EpisodeSampler(Sampler[list[int]]):

@@ -1,43 +1,28 @@
-"""Few-shot accuracy of any features: arrays, `.npy` files or Parquet columns, with results as in `frn eval`."""
+"""Few-shot accuracy of any features, with results as in `frn eval`."""
 
-import struct
 import time
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, check_classes
-from frn.errors import FrnError, shorten
+from frn.errors import FrnError
 from frn.evaluation.accuracy import Result, as_result
 from frn.evaluation.episodes import evaluate_episodes
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.ridge.tuning import tune_on_episodes
-from frn.system.files import require_regular
 
-Table: TypeAlias = NDArray[Any] | Sequence[Any] | str | Path
-"""Values, or a file with them: `.npy`, or `.parquet` with columns `features` and `labels`."""
-
-MAX_BYTES = 1 << 40
-"""Size limit of a features file."""
-UNREADABLE = (
-    *(OSError, ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError, MemoryError, RuntimeError),
-    *(SyntaxError, tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile),
-)
-"""Errors for damaged or unsuitable files from numpy, which parses a header as Python, and from pyarrow."""
+Table = NDArray[Any] | Sequence[Any]
 
 
 def evaluate(
     features: Table,
-    labels: Table | None = None,
+    labels: Table,
     *,
     way: int = 5,
     shot: int | Iterable[int] = (1, 5),
@@ -50,8 +35,8 @@ def evaluate(
     """Measure a head's accuracy over random episodes of features; return one result for each shot.
 
     Args:
-        features: vectors (n, d), maps (n, r, d) or maps (n, d, h, w); or a file that contains them.
-        labels: class of each image, (n,), or a file; None takes the column `labels` of a Parquet file.
+        features: vectors (n, d), maps (n, r, d) or maps (n, d, h, w).
+        labels: class of each image, (n,).
         way: classes per episode.
         shot: supports per class.
         queries: queries per class.
@@ -62,8 +47,7 @@ def evaluate(
             each shot; without them lambda = p / d and rho = 1, for features of mean energy 1.
 
     Raises:
-        FrnError: if a file cannot be read, the shapes do not match, the head needs training, or a class is too
-            small.
+        FrnError: if the shapes do not match, the head needs training, or a class is too small.
     """
     if episodes < 1:
         raise FrnError(f"accuracy needs episodes >= 1, not {episodes}")
@@ -92,15 +76,12 @@ def evaluate(
     return results
 
 
-def _by_class(features: Table, labels: Table | None) -> tuple[NDArray[np.float32], tuple[int, ...], list[str]]:
+def _by_class(features: Table, labels: Table) -> tuple[NDArray[np.float32], tuple[int, ...], list[str]]:
     """Return maps (n, r, d) sorted by class, the number of images of each class, and the class names."""
-    found = np.asarray(_read(features, "features"))
+    found, known = np.asarray(features), np.asarray(labels)
     if found.dtype.kind not in "biuf":
         raise FrnError(f"the features are {found.dtype}, not numbers")
     maps = found.astype(np.float32)
-    if labels is None and not is_parquet(features):
-        raise FrnError("pass the labels of the features, or a Parquet file with a label column")
-    known = np.asarray(_read(features if labels is None else labels, "labels"))
     if known.dtype.kind not in "biufUSO":
         raise FrnError(f"the labels are {known.dtype}, not numbers or names")
     if maps.ndim == 4:
@@ -118,39 +99,3 @@ def _by_class(features: Table, labels: Table | None) -> tuple[NDArray[np.float32
     order = np.argsort(of_each, kind="stable")
     sizes = tuple(np.bincount(of_each).tolist())
     return np.ascontiguousarray(maps[order]), sizes, [str(name) for name in names]
-
-
-def is_parquet(table: Table) -> bool:
-    """Return whether this is a Parquet file."""
-    return isinstance(table, str | Path) and Path(table).suffix.lower() == ".parquet"
-
-
-def _read(table: Table, column: str) -> Any:
-    if not isinstance(table, str | Path):
-        return table
-    path = require_regular(Path(table), MAX_BYTES)
-    try:
-        if is_parquet(table):
-            return _read_column(path, column)
-        # Memory mapping fails if the header claims more data than the file has, instead of allocating it.
-        array = np.load(path, allow_pickle=False, mmap_mode="r")
-    except FrnError:
-        raise
-    except UNREADABLE as error:
-        raise FrnError(f"{table}: cannot be read as .npy or .parquet ({shorten(error)})") from error
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise FrnError(f"{table}: contains several arrays. Save each as .npy and pass the one with the {column}.")
-    return array
-
-
-def _read_column(path: Path, column: str) -> Any:
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise FrnError(f"{path}: Parquet needs the pyarrow package: pip install pyarrow") from error
-    table = parquet.read_table(path)
-    if column not in table.column_names:
-        raise FrnError(f"{path}: has no column {column!r}; it has {', '.join(table.column_names)}")
-    values = table.column(column).to_pylist()
-    return np.stack([np.asarray(value) for value in values]) if column == "features" else np.asarray(values)

@@ -16,8 +16,7 @@ from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, summarise
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
-from frn.ridge.matmul import matmul_small
-from frn.ridge.moments import second_moment
+from frn.ridge.reconstruction import second_moment
 from frn.ridge.systems import residual_operator
 
 Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32]], None]
@@ -73,8 +72,7 @@ def episode_accuracies(
         logits = score(torch.from_numpy(sampled).to(feature_maps.device))
         if observe:
             observe(start, sampled, logits.float().cpu().numpy())
-        accuracy: NDArray[np.float64] = (logits.argmax(-1) == target).double().mean(-1).cpu().numpy()
-        return accuracy
+        return (logits.argmax(-1) == target).double().mean(-1).cpu().numpy()
 
     first, correct, starts = episodes.start, np.empty(len(episodes)), range(episodes.start, episodes.stop, CHUNK)
     threads = torch.get_num_threads()
@@ -119,8 +117,8 @@ def _moment_scorer(head: FRNHead, feature_maps: Tensor, shape: EpisodeShape) -> 
 
     def score(episodes: Tensor) -> Tensor:
         pool = feature_maps[episodes[..., : shape.shot]].flatten(2, 3).double()  # e, way, p, d
-        residual = residual_operator(matmul_small(pool.mT, pool), lam, rho)
-        squared = matmul_small(residual, residual).flatten(2).to(moments.dtype)  # e, way, d * d
+        residual = residual_operator(pool.mT @ pool, lam, rho)
+        squared = (residual @ residual).flatten(2).to(moments.dtype)  # e, way, d * d
         query = moments[episodes[..., shape.shot :].flatten(1)]  # e, q, d * d
         return -gamma * (squared @ query.mT).mT
 

@@ -123,15 +123,11 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
     """Load the model, with the head of another method if requested."""
     method = None if options.method in CLASSICAL else options.method
     if is_exported(Path(options.model)):
-        if method:
-            raise FrnError("--method: an exported model has a fixed head. Pass the torch model instead.")
-        if options.precision != "fp32":
+        fixed = {"method": method, "precision": options.precision != "fp32", "preset": options.transform}
+        if given := [name for name, changed in fixed.items() if changed]:
             raise FrnError(
-                "--precision: an exported model has a fixed precision. Remove the option, or pass the torch model."
-            )
-        if options.transform:
-            raise FrnError(
-                "--preset is for the authors' .pth files; an exported model already contains its preprocessing."
+                f"--{given[0]}: an exported model has a fixed head, precision and preprocessing. Remove the option, or "
+                "pass the torch model."
             )
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
         return OnnxExtractor(exported, mirror=options.tta == "hflip")
@@ -156,10 +152,8 @@ def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None
 def with_method(model: Model, method: str) -> Model:
     """Return the backbone of `model` with a new head at its initial values, in evaluation mode.
 
-    The caller must still set SimpleShot's centre, the mean feature of the training images.
-
-    Raises:
-        FrnError: if the new head has its own layers, which need training.
+    The caller must still set SimpleShot's centre, the mean feature of the training images. Raises FrnError if the new
+    head has its own layers, which need training.
     """
     other = Model(replace(model.config, method=method))
     layers = [name for name, parameter in other.head.named_parameters() if parameter.dim()]

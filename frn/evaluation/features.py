@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,32 +11,12 @@ from frn.data.pixel_cache import Progress, StoredImages
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.head import Head
-from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor
 from frn.models.model import Model
 from frn.system.precision import Precision, autocast
 
 BATCH, GPU_BATCH = 64, 256
 """Images per forward pass. Larger batches on a processor need more memory and save no time."""
-
-
-class FeatureExtractor(Protocol):
-    """Interface of a model for evaluation, independent of its runtime."""
-
-    transform: EvaluationTransform
-    """Preparation of its images."""
-    method: str
-    """Name of its head."""
-    untrained_head: bool
-
-    def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
-        """Return feature maps (n, r, d), float32, of uniform images of the model's size."""
-
-    def new_head(self) -> Head:
-        """Return a copy of the head, which the caller may change.
-
-        Raises FrnError if the model does not contain its whole head.
-        """
 
 
 class TorchExtractor:
@@ -86,7 +65,7 @@ class TorchExtractor:
                 progress(min(start + batch, len(images)), len(images))
 
     def new_head(self) -> Head:
-        """Return a copy of the head."""
+        """Return a copy of the head, which the caller may change."""
         return copy.deepcopy(self.model.head)
 
 
@@ -127,6 +106,10 @@ class OnnxExtractor:
             )
         head.load_state_dict({name: torch.tensor(value) for name, value in learned.items()})
         return head
+
+
+FeatureExtractor = TorchExtractor | OnnxExtractor
+"""A model for evaluation, independent of its runtime."""
 
 
 def turned_back(feature_maps: Tensor, grid: tuple[int, int]) -> Tensor:

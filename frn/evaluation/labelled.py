@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from frn.data.names import match_names
 from frn.errors import FrnError
-from frn.evaluation.reliability import Calibration
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.feature_cache import Maps
 from frn.inference.session import check_name
@@ -23,8 +22,37 @@ from frn.inference.unknown import auroc
 
 BINS = 10
 """Number of probability bins for calibration."""
+FINE_BINS = 15
+"""Number of equal-width bins of a reliability diagram, as in Guo et al. (ICML 2017)."""
 Z_95 = 1.959964
 """Normal quantile of a 95 % interval."""
+
+Counts = NDArray[np.int64]
+Shares = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Queries grouped by the probability of their answer, in bins of equal width."""
+
+    counts: Counts
+    confidence: Shares
+    """Mean probability of a bin's answers; 0 for an empty bin."""
+    accuracy: Shares
+    """Fraction of a bin's answers that are correct; 0 for an empty bin."""
+
+    @classmethod
+    def of(cls, probability: Shares, right: NDArray[np.bool_], bins: int = FINE_BINS) -> "Calibration":
+        """Compare the answers' probabilities with their correctness."""
+        place = np.minimum((probability * bins).astype(np.int64), bins - 1)
+        counts = np.bincount(place, minlength=bins)
+        means = (np.bincount(place, values, bins) / np.maximum(counts, 1) for values in (probability, right))
+        return cls(counts, *means)
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: the gap between confidence and accuracy, weighted by the counts."""
+        return float((self.counts * np.abs(self.confidence - self.accuracy)).sum() / max(1, self.counts.sum()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +129,6 @@ class LabelledScore:
     """All answers and their statistics. Fractions are between 0 and 1."""
 
     classes: tuple[str, ...]
-    """Names of the enrolled classes."""
     known: tuple[Answer, ...]
     """Photos of the enrolled classes."""
     unknown: tuple[Answer, ...]
@@ -109,7 +136,6 @@ class LabelledScore:
     examples: tuple[Path, ...]
     """Photos that are skipped because they are examples of a class."""
     broken: tuple[FrnError, ...]
-    """Errors of unreadable files."""
     near_copies: tuple[NearCopy, ...] = ()
     """Photos that are skipped because they are near copies of an example."""
     notes: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ A new head is a file here, a line in `HEADS`, and a test. Other packages registe
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
+from typing import Any
 
 from frn.errors import FrnError
 from frn.heads.bifrn import BiFRNHead
@@ -66,13 +67,10 @@ def head_names() -> list[str]:
 def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
     """Return a new head for maps of d channels, or for those of several blocks with these sizes.
 
-    Raises:
-        FrnError: if no head has that name, or another package's head cannot be created.
+    Raises FrnError if no head has that name, or another package's head cannot be created.
     """
-    if name in HEADS:
-        return HEADS[name](d)
     with _named(name):
-        head = _registered(name)(sizes or d)
+        head = _factory(name)(sizes or d)
         if not isinstance(head, Head):
             raise TypeError(f"it is a {type(head).__name__}, not a frn.heads.Head")
         return head
@@ -81,23 +79,22 @@ def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
 def networks_for(name: str) -> int:
     """Return how many networks compute the maps of a head. Raises as `build_head` does."""
     with _named(name):
-        networks: int = getattr(HEADS.get(name) or _registered(name), "networks", 1)
-        return networks
+        return getattr(_factory(name), "networks", Head.networks)
 
 
 def blocks_for(name: str) -> tuple[int, ...]:
     """Return the blocks of the backbone that compute the maps of a head. Raises as `build_head` does."""
     with _named(name):
-        return tuple(getattr(HEADS.get(name) or _registered(name), "maps", Head.maps))
+        return tuple(getattr(_factory(name), "maps", Head.maps))
 
 
-def _registered(name: str) -> Callable[[int | Sizes], object]:
-    """Return the factory of another package's head."""
+def _factory(name: str) -> Callable[[Any], object]:
+    if name in HEADS:
+        return HEADS[name]
     found = entry_points(group=GROUP, name=name)
     if not found:
         raise FrnError(f"unknown method {name!r}; choose one of: {', '.join(head_names())}")
-    factory: Callable[[int | Sizes], object] = next(iter(found)).load()
-    return factory
+    return next(iter(found)).load()
 
 
 @contextmanager

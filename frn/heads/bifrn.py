@@ -35,19 +35,14 @@ class BiFRNHead(Head):
         """Weight of the error of the supports reconstructed from the query (`w1`)."""
         self.gamma = nn.Parameter(torch.ones(()))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
         way, shot, r, d = support.shape
-        with torch.autocast(query.device.type, enabled=False):
-            dtype = torch.promote_types(query.dtype, torch.float32)
-            pool = (
-                self.projections(self.itself(support.flatten(0, 1).to(dtype))).unflatten(0, (way, shot)).flatten(1, 2)
-            )
-            locations = self.projections(self.itself(query.to(dtype)))  # q, r, 3 d; pool is way, p, 3 d
-            forth = self.attention_error(locations.flatten(0, 1), pool)  # way, q * r
-            back = self.attention_error(pool.flatten(0, 1), locations)  # q, way * p
-            forth, back = forth.unflatten(1, (-1, r)).sum(-1).mT, back.unflatten(1, (way, -1)).sum(-1)
-            return -self.gamma * (self.weight_forth * forth + self.weight_back * back) / (r * d)
+        pool = self.projections(self.itself(support.flatten(0, 1))).unflatten(0, (way, shot)).flatten(1, 2)
+        locations = self.projections(self.itself(query))  # q, r, 3 d; pool is way, p, 3 d
+        forth = self.attention_error(locations.flatten(0, 1), pool)  # way, q * r
+        back = self.attention_error(pool.flatten(0, 1), locations)  # q, way * p
+        forth, back = forth.unflatten(1, (-1, r)).sum(-1).mT, back.unflatten(1, (way, -1)).sum(-1)
+        return -self.gamma * (self.weight_forth * forth + self.weight_back * back) / (r * d)
 
     def attention_error(self, rows: Tensor, groups: Tensor) -> Tensor:
         """Return the squared error (g, m) of rows (m, 3 d), reconstructed from each of the groups (g, n, 3 d)."""
@@ -83,8 +78,7 @@ class SelfReconstruction(nn.Module):
         # normalised like the trunk of the network, as in the code
         maps = self.after_attention(maps + self.attended(attention @ values))
         maps = maps + self.outer(F.gelu(self.inner(maps)))
-        rebuilt: Tensor = self.last(maps)
-        return rebuilt
+        return self.last(maps)
 
 
 def positions(r: int, d: int, *, like: Tensor) -> Tensor:

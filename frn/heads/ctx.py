@@ -23,17 +23,10 @@ class CTXHead(Head):
         self.value = nn.Linear(d, d, bias=False)
         self.gamma = nn.Parameter(torch.ones(()))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        return -self.gamma * self.class_error(support, query)
-
-    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return mean squared errors of the reconstructed values per dimension, (queries, way)."""
-        with torch.autocast(query.device.type, enabled=False):
-            dtype = torch.promote_types(query.dtype, torch.float32)
-            pool, locations = support.flatten(1, 2).to(dtype), query.flatten(0, 1).to(dtype)  # way, p, d and n, d
-            d = pool.shape[-1]
-            attention = (self.key(locations) @ self.key(pool).mT / d**0.5).softmax(-1)  # way, n, p
-            rebuilt = attention @ self.value(pool)  # Eq. 12
-            error = (rebuilt - self.value(locations)).square().sum(-1)  # way, n
-            return error.unflatten(1, query.shape[:2]).mean(-1).mT / d
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        pool, locations = support.flatten(1, 2), query.flatten(0, 1)  # way, p, d and n, d
+        d = pool.shape[-1]
+        attention = (self.key(locations) @ self.key(pool).mT / d**0.5).softmax(-1)  # way, n, p
+        rebuilt = attention @ self.value(pool)  # Eq. 12
+        error = (rebuilt - self.value(locations)).square().sum(-1)  # way, n
+        return -self.gamma * (error.unflatten(1, query.shape[:2]).mean(-1).mT / d)

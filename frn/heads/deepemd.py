@@ -14,16 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.errors import FrnError
 from frn.heads.head import Head
 from frn.system.extras import install_command
-
-Array = NDArray[np.float64]
-Plan = tuple[Array, Array, Array]
-"""An optimal flow (r, r), and the marginal costs of each supply (r) and each demand (r)."""
 
 TEMPERATURE = 12.5
 """Temperature: fixed in the authors' code, not learned."""
@@ -46,17 +41,9 @@ class DeepEMDHead(Head):
         super().__init__()
         self.sfc_passes, self.sfc_rate, self.sfc_batch = sfc_passes, sfc_rate, sfc_batch
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d).
-
-        Raises FrnError if the solver is not installed.
-        """
-        with torch.autocast(query.device.type, enabled=False):
-            dtype = torch.promote_types(query.dtype, torch.float32)
-            support, query = support.to(dtype), query.to(dtype)
-            one_shot = support.shape[1] == 1
-            prototypes = support[:, 0] if one_shot else self.structured_prototypes(support)
-            return self.score(prototypes, query)
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        prototypes = support[:, 0] if support.shape[1] == 1 else self.structured_prototypes(support)
+        return self.score(prototypes, query)
 
     def score(self, prototypes: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from one map per class (way, r, d) and query (queries, r, d)."""
@@ -103,12 +90,11 @@ def transport_cost(cost: Tensor, supply: Tensor, demand: Tensor) -> Tensor:
 
     Supply and demand sum to one each. Raises FrnError if the solver is not installed.
     """
-    total: Tensor = _Transport.apply(cost, supply, demand)
-    return total
+    return _Transport.apply(cost, supply, demand)
 
 
 class _Transport(torch.autograd.Function):
-    """Value of a linear program, differentiable through its optimal flow and dual variables."""
+    """Value of a linear program, differentiable through its optimal flow and the marginal costs of its weights."""
 
     @staticmethod
     def forward(ctx: Any, cost: Tensor, supply: Tensor, demand: Tensor) -> Tensor:
@@ -117,7 +103,11 @@ class _Transport(torch.autograd.Function):
             tensor.detach().double().reshape(-1, *tensor.shape[leading:]).cpu().numpy()
             for tensor in (cost, supply, demand)
         )
-        plans = [optimal_plan(*program) for program in zip(costs, supplies, demands, strict=True)]
+        solver, plans = import_solver(), []
+        for own, sources, targets in zip(costs, supplies, demands, strict=True):
+            # Weights that sum to one in float32 are not exact enough for POT.
+            flow, log = solver.emd(sources / sources.sum(), targets / targets.sum(), own, log=True)
+            plans.append((flow, log["u"], log["v"]))
         flow, sent, taken = (
             torch.from_numpy(np.stack(part)).to(cost).reshape(*cost.shape[:-2], *part[0].shape)
             for part in zip(*plans, strict=True)
@@ -129,14 +119,6 @@ class _Transport(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         flow, sent, taken = ctx.saved_tensors
         return gradient[..., None, None] * flow, gradient[..., None] * sent, gradient[..., None] * taken
-
-
-def optimal_plan(cost: Array, supply: Array, demand: Array) -> Plan:
-    """Solve one linear program."""
-    ot = import_solver()
-    # Weights that sum to one in float32 are not exact enough for POT.
-    flow, log = ot.emd(supply / supply.sum(), demand / demand.sum(), cost, log=True)
-    return flow, log["u"], log["v"]
 
 
 def import_solver() -> Any:

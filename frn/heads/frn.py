@@ -27,8 +27,7 @@ class FRNHead(Head):
         self.beta = nn.Parameter(torch.zeros(()))
         self.gamma = nn.Parameter(torch.ones(()))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
         return -self.gamma * self.class_error(support, query)
 
     def class_error(self, support: Tensor, query: Tensor) -> Tensor:

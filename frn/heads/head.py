@@ -1,10 +1,11 @@
 """Interface of a head: `(support, query) -> logits`, and its optional features."""
 
+import torch
 from torch import Tensor, nn
 
 
 class Head(nn.Module):
-    """Base class of heads that compare feature maps unchanged. Subclasses override what differs."""
+    """Base class of heads that compare feature maps unchanged. Subclasses implement `_logits` and what differs."""
 
     networks = 1
     """Number of networks that compute its maps; the maps are concatenated along the channels."""
@@ -16,6 +17,17 @@ class Head(nn.Module):
     scaled_maps = False
     """Whether the head expects maps divided by the backbone's `map_scale` (supplement, Hyperparameters)."""
 
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d).
+
+        Heads compute in float32 or a wider type, also under autocast.
+        """
+        with torch.autocast(query.device.type, enabled=False):
+            return self._logits(in_float(support), in_float(query))
+
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        raise NotImplementedError
+
     def auxiliary_supports(self, support: Tensor) -> Tensor:
         """Return the vectors that the auxiliary loss (Eq. 11) separates: all supports (way, shot, r, d)."""
         return support
@@ -23,6 +35,11 @@ class Head(nn.Module):
     def divergence_reason(self) -> str:
         """Return the reason why training cannot recover, or an empty string."""
         return ""
+
+
+def in_float(maps: Tensor) -> Tensor:
+    """Return maps in float32 or a wider type."""
+    return maps.to(torch.promote_types(maps.dtype, torch.float32))
 
 
 Sizes = tuple[tuple[int, int], ...]

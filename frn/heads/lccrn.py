@@ -40,25 +40,19 @@ class LCCRNHead(Head):
         self.weights = nn.Parameter(torch.full((4,), 0.25))
         self.gamma = nn.Parameter(torch.ones(()))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, 2 d) and query (queries, r, 2 d).
-
-        Raises ValueError unless the maps are square.
-        """
-        with torch.autocast(query.device.type, enabled=False):
-            way, shot = support.shape[:2]
-            maps = torch.cat([support.flatten(0, 1), query])
-            maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
-            first, second = maps.chunk(2, -1)
-            both = F.normalize(first, dim=-1), self.enrich(second)
-            pools = [m[: way * shot].unflatten(0, (way, shot)).flatten(1, 2) for m in both]
-            queries = [m[way * shot :] for m in both]
-            errors = []
-            # in the order of the four numbers in the authors' code
-            for i, (q, s) in enumerate(((0, 0), (1, 1), (0, 1), (1, 0))):
-                lam = rescaled_lambda(self.alpha[i].double().exp(), *pools[s].shape[1:])
-                errors.append(class_error(queries[q], pools[s], lam, self.beta[i].double().exp()))
-            return -self.gamma * (torch.stack(errors, -1) @ self.weights)
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        way, shot = support.shape[:2]
+        maps = torch.cat([support.flatten(0, 1), query])
+        first, second = maps.chunk(2, -1)
+        both = F.normalize(first, dim=-1), self.enrich(second)
+        pools = [m[: way * shot].unflatten(0, (way, shot)).flatten(1, 2) for m in both]
+        queries = [m[way * shot :] for m in both]
+        errors = []
+        # in the order of the four numbers in the authors' code
+        for i, (q, s) in enumerate(((0, 0), (1, 1), (0, 1), (1, 0))):
+            lam = rescaled_lambda(self.alpha[i].double().exp(), *pools[s].shape[1:])
+            errors.append(class_error(queries[q], pools[s], lam, self.beta[i].double().exp()))
+        return -self.gamma * (torch.stack(errors, -1) @ self.weights)
 
     def auxiliary_supports(self, support: Tensor) -> Tensor:
         """Return the first network's maps, scaled to unit length."""

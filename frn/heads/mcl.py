@@ -22,16 +22,13 @@ TO_CLASSES, TO_QUERY = 20.0, 10.0
 class MCLHead(Head):
     """Scores a query by the log share of centrality of each class's locations. A class is its mean map."""
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        with torch.autocast(query.device.type, enabled=False):
-            dtype = torch.promote_types(query.dtype, torch.float32)
-            prototypes = F.normalize(support.to(dtype).mean(1), dim=-1)  # way, r, d
-            cosines = F.normalize(query.to(dtype), dim=-1) @ prototypes.flatten(0, 1).mT  # q, r, way * r
-            to_classes = (TO_CLASSES * cosines).softmax(2)  # each row holds the steps from one location of the query
-            to_query = (TO_QUERY * cosines).softmax(1)  # each column holds the steps from one location of a class
-            system = torch.eye(query.shape[1], dtype=dtype, device=query.device) - KATZ**2 * to_query @ to_classes.mT
-            of_query = torch.linalg.solve(system, 1 + KATZ * to_query.sum(2, keepdim=True))  # q, r, 1
-            of_classes = (of_query.mT @ to_classes)[:, 0]  # q, way * r
-            of_classes = of_classes.unflatten(1, prototypes.shape[:2]).sum(2)
-            return (of_classes / of_classes.sum(1, keepdim=True)).log()
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        prototypes = F.normalize(support.mean(1), dim=-1)  # way, r, d
+        cosines = F.normalize(query, dim=-1) @ prototypes.flatten(0, 1).mT  # q, r, way * r
+        to_classes = (TO_CLASSES * cosines).softmax(2)  # each row holds the steps from one location of the query
+        to_query = (TO_QUERY * cosines).softmax(1)  # each column holds the steps from one location of a class
+        system = torch.eye(query.shape[1], dtype=query.dtype, device=query.device) - KATZ**2 * to_query @ to_classes.mT
+        of_query = torch.linalg.solve(system, 1 + KATZ * to_query.sum(2, keepdim=True))  # q, r, 1
+        of_classes = (of_query.mT @ to_classes)[:, 0]  # q, way * r
+        of_classes = of_classes.unflatten(1, prototypes.shape[:2]).sum(2)
+        return (of_classes / of_classes.sum(1, keepdim=True)).log()

@@ -61,5 +61,4 @@ class AveragePoolHead(nn.Module):
 
     def forward(self, feature_maps: Tensor) -> Tensor:
         """Return logits (b, classes) from feature maps (b, r, d)."""
-        logits: Tensor = self.classifier(feature_maps.mean(1))
-        return logits
+        return self.classifier(feature_maps.mean(1))

@@ -27,17 +27,14 @@ class SRMHead(Head):
         self.own_alpha = nn.Parameter(torch.zeros(()))
         self.own_beta = nn.Parameter(torch.zeros(()))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        with torch.autocast(query.device.type, enabled=False):
-            query = query.to(torch.promote_types(query.dtype, torch.float32))
-            pool = support.flatten(1, 2).to(query.dtype)
-            by_class = reconstruct(query.flatten(0, 1), pool, self.frn.lam(*pool.shape[1:]), self.frn.rho())
-            own_lam = rescaled_lambda(self.own_alpha.double().exp(), *query.shape[1:])
-            by_itself = self_reconstruction(query, own_lam, self.own_beta.double().exp())
-            by_class = by_class.unflatten(1, query.shape[:2])  # way, q, r, d
-            error = (by_class - query).square() + (by_class - by_itself).square()
-            return -self.frn.gamma * error.sum(-1).mean(-1).mT
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        pool = support.flatten(1, 2)
+        by_class = reconstruct(query.flatten(0, 1), pool, self.frn.lam(*pool.shape[1:]), self.frn.rho())
+        own_lam = rescaled_lambda(self.own_alpha.double().exp(), *query.shape[1:])
+        by_itself = self_reconstruction(query, own_lam, self.own_beta.double().exp())
+        by_class = by_class.unflatten(1, query.shape[:2])  # way, q, r, d
+        error = (by_class - query).square() + (by_class - by_itself).square()
+        return -self.frn.gamma * error.sum(-1).mean(-1).mT
 
     def divergence_reason(self) -> str:
         """Return the reason why training cannot recover, or an empty string."""

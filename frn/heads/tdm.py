@@ -28,7 +28,8 @@ class ChannelWeights(nn.Module):
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return weights (way, q, d) from support (way, shot, r, d) and query (q, r, d)."""
         prototypes = support.mean(1)  # way, r, d
-        distances = channel_distances(prototypes, prototypes.mean(-1))  # way, way, d
+        # mean squared distance of each class's channels from the channel means of each class: way, way, d
+        distances = (prototypes[:, None] - prototypes.mean(-1)[..., None]).square().mean(2)
         number = torch.arange(prototypes.shape[0], device=prototypes.device)
         own = number[:, None] == number
         others = distances.masked_fill(own[..., None], torch.inf).amin(1)
@@ -56,11 +57,6 @@ class SandGlass(nn.Module):
         return 1 + self.narrow(self.norm(self.wide(distances)).relu()).tanh()
 
 
-def channel_distances(maps: Tensor, means: Tensor) -> Tensor:
-    """Return the mean squared distance of each channel of maps (a, r, d) from channel means (b, r): (a, b, d)."""
-    return (maps[:, None] - means[..., None]).square().mean(2)
-
-
 class TDMProtoHead(Head):
     """ProtoNet on weighted maps. Logits are divided by the number of dimensions and multiplied by gamma."""
 
@@ -71,15 +67,12 @@ class TDMProtoHead(Head):
         self.weights = ChannelWeights(d)
         self.gamma = nn.Parameter(torch.ones(()))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        with torch.autocast(query.device.type, enabled=False):
-            support, query = in_float(support), in_float(query)
-            weights = self.weights(support, query)  # way, q, d
-            prototypes = support.mean(1)[:, None]
-            difference = prototypes - query  # way, q, r, d
-            squared = difference.mean(2).square() if self.pooled else difference.square().mean(2)
-            return -self.gamma * (weights.square() * squared).mean(-1).mT
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        weights = self.weights(support, query)  # way, q, d
+        prototypes = support.mean(1)[:, None]
+        difference = prototypes - query  # way, q, r, d
+        squared = difference.mean(2).square() if self.pooled else difference.square().mean(2)
+        return -self.gamma * (weights.square() * squared).mean(-1).mT
 
 
 class TDMFRNHead(Head):
@@ -92,20 +85,12 @@ class TDMFRNHead(Head):
         self.weights = ChannelWeights(d)
         self.frn = FRNHead()
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        with torch.autocast(query.device.type, enabled=False):
-            support, query = in_float(support), in_float(query)
-            pool, locations = support.flatten(1, 2), query.flatten(0, 1)
-            rebuilt = reconstruct(locations, pool, lam=self.frn.lam(*pool.shape[1:]), rho=self.frn.rho())  # way, n, d
-            error = (rebuilt - locations).square().unflatten(1, query.shape[:2]).mean(2)  # way, q, d
-            return -self.frn.gamma * (self.weights(support, query).square() * error).sum(-1).mT
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        pool, locations = support.flatten(1, 2), query.flatten(0, 1)
+        rebuilt = reconstruct(locations, pool, lam=self.frn.lam(*pool.shape[1:]), rho=self.frn.rho())  # way, n, d
+        error = (rebuilt - locations).square().unflatten(1, query.shape[:2]).mean(2)  # way, q, d
+        return -self.frn.gamma * (self.weights(support, query).square() * error).sum(-1).mT
 
     def divergence_reason(self) -> str:
         """Return the reason why training cannot recover, or an empty string."""
         return self.frn.divergence_reason()
-
-
-def in_float(maps: Tensor) -> Tensor:
-    """Return maps in float32 or a wider type."""
-    return maps.to(torch.promote_types(maps.dtype, torch.float32))

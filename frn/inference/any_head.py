@@ -16,7 +16,7 @@ from frn.inference.enrolled_form import EnrolledForm
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.onnx_runtime import MAX_BYTES
-from frn.inference.onnx_sandbox import ForeignModel, OwnModel
+from frn.inference.onnx_sandbox import ForeignModel, Session
 from frn.inference.session import State
 from frn.inference.unknown import Shares
 from frn.models.zoo import is_exported
@@ -32,8 +32,7 @@ Logits = Callable[[Maps, Maps], Floats]
 def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> Classifier:
     """Return a classifier without classes for a model with any head.
 
-    Raises:
-        FrnError: if the model is exported and its head is missing or belongs to another model.
+    Raises FrnError if the model is exported and its head is missing or belongs to another model.
     """
     if extractor.head is not None:
         return Classifier(extractor, store)
@@ -63,17 +62,16 @@ class OtherHeadClassifier(Classifier):
     def __init__(
         self,
         extractor: Extractor,
-        head: Logits | OwnModel | ForeignModel,
+        head: Logits | Session,
         store: FeatureStore | None = None,
         graph: bytes | None = None,
     ) -> None:
         """Use a head: a function, or an open `head.onnx` with its bytes in `graph`.
 
-        Raises:
-            FrnError: if the file is not the head of this extractor.
+        Raises FrnError if the file is not the head of this extractor.
         """
         super().__init__(extractor, store, HeadParameters())
-        if isinstance(head, OwnModel | ForeignModel):
+        if isinstance(head, Session):
             session = head
             found = {name: tuple(shape[-2:]) for name, _, shape in session.inputs}
             if found != dict.fromkeys(("support", "query"), extractor.shape):
@@ -82,7 +80,6 @@ class OtherHeadClassifier(Classifier):
         else:
             self.logits = head
         self.graph = graph
-        """Return the bytes of `head.onnx`, if the head is exported."""
         self.pools: dict[str, Maps] = {}
         """Supports of each class, (k, r, d)."""
 
@@ -133,8 +130,7 @@ class OtherHeadClassifier(Classifier):
             return np.zeros((len(maps), 1))
         logits = self.logits(as_shots(pools), maps).astype(np.float64)
         above = logits - logits.max(1, keepdims=True)
-        errors: Array = np.log(np.exp(above).sum(1, keepdims=True)) - above
-        return errors
+        return np.log(np.exp(above).sum(1, keepdims=True)) - above
 
     def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
         raise FrnError(

@@ -77,8 +77,7 @@ class Classifier:
     ) -> None:
         """Start without classes. The store keeps the feature maps of example images from one run to the next.
 
-        Raises:
-            FrnError: if neither the extractor nor `head` gives the learned parameters of FRN's head.
+        Raises FrnError if neither the extractor nor `head` gives the learned parameters of FRN's head.
         """
         head = head or extractor.head
         if head is None:
@@ -93,7 +92,6 @@ class Classifier:
         self.kept_head: object = None
         """The head that a project stores (`head_document`); it is used as long as the classes are the same."""
         self.state = State()
-        """Files of the enrolled classes."""
         self.threshold_override: float | None = None
         """Fraction of an image that a class must reconstruct; None calibrates the rule on the examples."""
         self.false_rejections = FALSE_REJECTIONS
@@ -101,15 +99,12 @@ class Classifier:
         self.classes: dict[str, EnrolledClass] = {}
         self.maps: Mapping[str, Maps] | None = None
         """Feature maps (r, d) of the examples by content key; None until they are needed."""
+        # These are parts of the enrolled form, which describes them.
         self.leave_one_out: dict[str, Shares] = {}
-        """Fraction of each example that the rest of its class reconstructs, for classes with at least two."""
         self.looks: dict[str, bytes] = {}
-        """Perceptual hash of each example by content key."""
         self._own_errors: dict[str, tuple[str, Array]] = {}
-        """Class and location errors (r,) of each example by leave-one-out, by content key."""
         self._scorer: ClassScorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None = None
-        """Leave-one-out errors (n, way) of examples, their classes, their energies and distances (n, way)."""
         self._others: Shares | None = None
         """Familiarity of photos that the user marked as none of the classes."""
 
@@ -176,21 +171,20 @@ class Classifier:
         """
         supports = [support for entry in state.classes for support in entry.supports]
         known = {support.path: support.key for support in supports if support.is_unchanged()}
+        notes: list[FrnError] = []
         if len(known) == len(supports) and (form := self._stored_form(state)):
             self._use(state, form)
-            self.threshold_override = state.threshold
-            self._others = self._familiarity(state.others)
-            return []
-        notes = self.enroll({entry.name: [s.path for s in entry.supports] for entry in state.classes}, known)
-        found = {entry.name: entry.supports for entry in self.state.classes}
-        self.state = replace(
-            state, classes=tuple(replace(entry, supports=found[entry.name]) for entry in state.classes)
-        )
+        else:
+            notes = self.enroll({entry.name: [s.path for s in entry.supports] for entry in state.classes}, known)
+            found = {entry.name: entry.supports for entry in self.state.classes}
+            classes = tuple(replace(entry, supports=found[entry.name]) for entry in state.classes)
+            self.state = replace(state, classes=classes)
+            used = self.state.holders()
+            changed = [s.path for s in supports if s.path not in known and s.key not in used]
+            notes += [FrnError(f"{p}: has changed since it was added; its current content is used") for p in changed]
         self.threshold_override = state.threshold
         self._others = self._familiarity(state.others)
-        used = self.state.holders()
-        changed = [s.path for s in supports if s.path not in known and s.key not in used]
-        return notes + [FrnError(f"{p}: has changed since it was added; its current content is used") for p in changed]
+        return notes
 
     def _familiarity(self, photos: Sequence[Support]) -> Shares | None:
         """Return how familiar photos are to the classes, (n,); unreadable ones are skipped."""
@@ -210,13 +204,13 @@ class Classifier:
         if self.store is None:
             return None
         data = self.store.get_bytes(self.extractor.sha256, form_key(state, self.extractor.prior))
-        return None if data is None else from_bytes(data, state)
+        return from_bytes(data) if data else None
 
     def _use(self, state: State, form: EnrolledForm) -> None:
         self.state, self.head = state, form.head
         self.kept_head = head_document(form.head, state, self.extractor.prior)
-        self.classes, self.leave_one_out = dict(form.classes), dict(form.leave_one_out)
-        self._own_errors, self.left_out, self.looks = dict(form.own_errors), form.left_out, dict(form.looks)
+        self.classes, self.leave_one_out, self._own_errors = form.classes, form.leave_one_out, form.own_errors
+        self.left_out, self.looks = form.left_out, form.looks
         self._scorer = self._others = self.maps = None
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
@@ -229,27 +223,25 @@ class Classifier:
             return np.stack([feature_maps[support.key] for support in entry.supports])
 
         prior = self.extractor.prior
-        kept = head_of(self.kept_head, state, prior)
-        self.head = kept or tune_by_leave_one_out([pool(entry) for entry in state.classes], prior)
-        self.kept_head = head_document(self.head, state, prior)
+        head = head_of(self.kept_head, state, prior)
+        head = head or tune_by_leave_one_out([pool(entry) for entry in state.classes], prior)
         classes, shares = {}, {}
         own_errors: dict[str, tuple[str, Array]] = {}
         for entry in state.classes:  # one by one: thousands of pools would take as much memory as their maps
             maps = pool(entry)
-            classes[entry.name] = enroll(maps, self.head)
+            classes[entry.name] = enroll(maps, head)
             if len(maps) > 1:
-                errors = left_out_location_error(maps, self.head)
+                errors = left_out_location_error(maps, head)
                 shares[entry.name] = explained(errors.mean(1)[:, None], maps)[:, 0]
             else:
                 errors = np.square(maps, dtype=np.float64).sum(-1)
             own_errors |= {support.key: (entry.name, row) for support, row in zip(entry.supports, errors, strict=True)}
-        self.classes, self.leave_one_out, self._own_errors = classes, shares, own_errors
-        self._scorer = self._others = self.maps = None
-        self.state = state
+        form = EnrolledForm(head, classes, shares, own_errors, None, self.looks)
+        self._use(state, form)
         self.left_out = self._leave_out(feature_maps)
         if self.store is not None and classes:
-            form = EnrolledForm(self.head, classes, shares, own_errors, self.left_out, self.looks)
-            self.store.put_bytes(self.extractor.sha256, form_key(state, self.extractor.prior), to_bytes(form))
+            data = to_bytes(replace(form, left_out=self.left_out))
+            self.store.put_bytes(self.extractor.sha256, form_key(state, prior), data)
 
     def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares, Array]:
         """Return leave-one-out errors (n, way) of examples, their classes, energies and distances (n, way).

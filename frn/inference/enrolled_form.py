@@ -4,18 +4,17 @@ The form holds everything that enrolment computes from the feature maps of the e
 last bit. The feature cache stores it. The key of an entry covers the class names, the content of the photos and the
 code that computes it, so a change to any of them leads to a different form.
 
-Shape letters: way classes, m rows of all classes together, k supports of all classes together, r locations, d channels,
-n examples that calibrate the threshold.
+Shape letters: way classes, r locations, n examples that calibrate the threshold.
 """
 
 import hashlib
 import inspect
-import io
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,14 +37,14 @@ class EnrolledForm:
 
     head: HeadParameters
     """Alpha, beta and gamma, chosen for these classes."""
-    classes: Mapping[str, EnrolledClass]
-    leave_one_out: Mapping[str, Shares]
+    classes: dict[str, EnrolledClass]
+    leave_one_out: dict[str, Shares]
     """Fraction of each example that the rest of its class reconstructs, for classes with at least two."""
-    own_errors: Mapping[str, tuple[str, Array]]
+    own_errors: dict[str, tuple[str, Array]]
     """Class and location errors (r,) of each example by leave-one-out, by content key."""
-    left_out: tuple[Array, NDArray[np.intp], Shares, Array]
+    left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None
     """Leave-one-out errors (n, way) of examples, their classes, their energies and distances (n, way)."""
-    looks: Mapping[str, bytes]
+    looks: dict[str, bytes]
     """Perceptual hash of each example by content key."""
 
 
@@ -81,44 +80,15 @@ def _code_digest() -> str:
 
 
 def to_bytes(form: EnrolledForm) -> bytes:
-    """Return the form as an `.npz` archive of arrays."""
-    classes = list(form.classes.values())
-    file = io.BytesIO()
-    np.savez(
-        file,
-        head=np.array(astuple(form.head)),
-        rows=np.concatenate([each.rows for each in classes]),
-        signs=np.concatenate([each.signs for each in classes]),
-        centres=np.stack([each.centre for each in classes]),
-        own_errors=np.stack([error for _, error in form.own_errors.values()]),
-        shares=np.concatenate([np.zeros(0), *form.leave_one_out.values()]),
-        lengths=np.array([len(each.rows) for each in classes]),
-        errors=form.left_out[0],
-        labels=form.left_out[1],
-        energies=form.left_out[2],
-        distances=form.left_out[3],
-        looks=np.frombuffer(b"".join(form.looks[key] for key in form.own_errors), np.uint8),
-    )
-    return file.getvalue()
+    """Return the form as MessagePack; an array becomes its type, shape and values."""
+    return msgspec.msgpack.encode(form, enc_hook=lambda array: (array.dtype.str, array.shape, array.tobytes()))
 
 
-def from_bytes(data: bytes, state: State) -> EnrolledForm:
-    """Return the form of a state from the bytes that `to_bytes` returned."""
-    with np.load(io.BytesIO(data)) as held:
-        cuts = np.cumsum(held["lengths"])[:-1]
-        rows, signs = np.split(held["rows"], cuts), np.split(held["signs"], cuts)
-        names = [entry.name for entry in state.classes]
-        several = [entry for entry in state.classes if len(entry.supports) > 1]
-        ends = np.cumsum([len(entry.supports) for entry in several], dtype=int)
-        shares = dict(zip((entry.name for entry in several), np.split(held["shares"], ends[:-1]), strict=False))
-        owners = [(support.key, entry.name) for entry in state.classes for support in entry.supports]
-        own_errors = {key: (name, row) for (key, name), row in zip(owners, held["own_errors"], strict=True)}
-        looks = held["looks"].reshape(len(owners), -1)
-        return EnrolledForm(
-            HeadParameters(*held["head"].tolist()),
-            dict(zip(names, map(EnrolledClass, rows, signs, held["centres"]), strict=True)),
-            shares,
-            own_errors,
-            (held["errors"], held["labels"], held["energies"], held["distances"]),
-            {key: look.tobytes() for (key, _), look in zip(owners, looks, strict=True)},
-        )
+def from_bytes(data: bytes) -> EnrolledForm:
+    """Return the form from the bytes that `to_bytes` returned."""
+
+    def array(kind: type, found: Any) -> NDArray[Any]:
+        dtype, shape, values = found
+        return np.frombuffer(values, dtype).reshape(shape)
+
+    return msgspec.msgpack.decode(data, type=EnrolledForm, dec_hook=array)

@@ -126,28 +126,22 @@ class FeatureStore:
 
     def _find(self, extractor: str, key: str, shape: tuple[int, int] | None) -> bytes | None:
         with self._lock:
-            return self._read(extractor, key, shape)
-
-    def _read(self, extractor: str, key: str, shape: tuple[int, int] | None) -> bytes | None:
-        if self._database is None:
-            return None
-        try:
-            row = self._database.execute(_FIND, (extractor, key)).fetchone()
-            if row is None:
+            if self._database is None:
                 return None
-            (r, d, used, data, checksum), now = row, time.time()
-            # Damage can change the type of a value; the checksum's text then differs.
-            if not isinstance(data, bytes) or checksum != _crc32(extractor, key, r, d, data):
+            try:
+                row = self._database.execute(_FIND, (extractor, key)).fetchone()
+                r, d, used, data, checksum = row or (None,) * 5
+                # Damage can change the type of a value; the checksum's text then differs.
+                if not isinstance(data, bytes) or checksum != _crc32(extractor, key, r, d, data):
+                    return None
+                now = time.time()
+                if not isinstance(used, float) or now - used > TOUCH:
+                    with self._database as database:
+                        database.execute(_TOUCH, (now, extractor, key))
+            except _ERRORS as error:
+                self._give_up(error)
                 return None
-            if (r, d) != (shape or (len(data), 0)):
-                return None
-            if not isinstance(used, float) or now - used > TOUCH:
-                with self._database as database:
-                    database.execute(_TOUCH, (now, extractor, key))
-        except _ERRORS as error:
-            self._give_up(error)
-            return None
-        return data
+            return data if (r, d) == (shape or (len(data), 0)) else None
 
     def _keep(self, entries: Iterable[tuple[str, str, int, int, bytes]]) -> None:
         """Insert rows of extractor, key, r, d and data."""

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,17 +47,6 @@ Value: TypeAlias = tuple[str, str, list[Any]]
 """Name, type and shape of an input or output; a dimension that is not fixed is not a number."""
 
 
-class Session(Protocol):
-    """An open model."""
-
-    metadata: dict[str, str]
-    inputs: list[Value]
-    outputs: list[Value]
-
-    def run(self, inputs: Mapping[str, Maps]) -> Maps:
-        """Return the first output for inputs by name. Raises FrnError if the run fails or takes too long."""
-
-
 class OwnModel:
     """A model file made by `frn`; it is not checked."""
 
@@ -68,7 +57,7 @@ class OwnModel:
         _OWN.add(self)
 
     def run(self, inputs: Mapping[str, Maps]) -> Maps:
-        """Implement `Session.run`."""
+        """Return the first output for inputs by name. Raises FrnError if the run fails or takes too long."""
         if self._session is None:
             self._session = self._open()
         (found,) = run_session(self._session, [self.outputs[0][0]], inputs)
@@ -114,7 +103,7 @@ class ForeignModel:
         """Seconds that one image took."""
 
     def run(self, inputs: Mapping[str, Maps]) -> Maps:
-        """Implement `Session.run`; a child that was stopped or belongs to another process is replaced."""
+        """Run as `OwnModel.run` does; a child that was stopped or belongs to another process is replaced."""
         if not self._child.lives:
             self._open()
         images = inputs.get("images")
@@ -129,6 +118,9 @@ class ForeignModel:
             return self._child.ask(question, blobs, seconds)
         except WorkerKilledError as stopped:
             raise FrnError(f"{self._where}: the model was stopped: it {stopped}") from stopped
+
+
+Session = OwnModel | ForeignModel
 
 
 def _describe(session: Any) -> tuple[dict[str, str], list[Value], list[Value]]:

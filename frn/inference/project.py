@@ -9,7 +9,7 @@ another program has made.
 import base64
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
@@ -27,9 +27,6 @@ PROJECT_VERSION = 1
 MAX_BYTES = 256 << 20
 
 Document = dict[str, Any]
-
-MIGRATIONS: dict[int, Callable[[Document], Document]] = {}
-"""Migrations from each older version to the next: pure functions of the document. Version 1 is the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +108,6 @@ def load_project(path: Path) -> Project:
             f"{path}: is a project of version {version}; this program reads up to {PROJECT_VERSION}. "
             "Install a newer frn."
         )
-    while document["version"] < PROJECT_VERSION:
-        document = MIGRATIONS[document["version"]](document)
     try:
         model, state = _parse(document, path.parent)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -149,12 +144,16 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
 
 def _document(project: Project, folder: Path) -> Document:
     """Return the project as JSON: known keys merged over those of the document it was read from."""
-    old_model = {
-        key: value for key, value in project.document.get("model", {}).items() if key not in ("tta", "test_time")
-    }
+    old_model = {key: value for key, value in project.document.get("model", {}).items() if key != "tta"}
     old_classes = {entry.get("id"): entry for entry in project.document.get("classes", [])}
     old_others = {image.get("key"): image for image in project.document.get("others", [])}
     others = [_image_document(other, old_others.get(other.key, {}), folder) for other in project.state.others]
+    classes = []
+    for entry in project.state.classes:
+        old = old_classes.get(entry.id, {})
+        old_images = {image.get("key"): image for image in old.get("images", [])}
+        images = [_image_document(support, old_images.get(support.key, {}), folder) for support in entry.supports]
+        classes.append({**old, "id": entry.id, "name": entry.name, "images": images})
     return {
         **project.document,
         "format": PROJECT_FORMAT,
@@ -168,18 +167,8 @@ def _document(project: Project, folder: Path) -> Document:
         },
         "threshold": project.state.threshold,
         "next_id": project.state.next_id,
-        "classes": [_class_document(entry, old_classes.get(entry.id, {}), folder) for entry in project.state.classes],
+        "classes": classes,
         **({"others": others} if others or "others" in project.document else {}),
-    }
-
-
-def _class_document(entry: ClassEntry, old: Mapping[str, Any], folder: Path) -> Document:
-    old_images = {image.get("key"): image for image in old.get("images", [])}
-    return {
-        **old,
-        "id": entry.id,
-        "name": entry.name,
-        "images": [_image_document(support, old_images.get(support.key, {}), folder) for support in entry.supports],
     }
 
 
@@ -215,13 +204,18 @@ def read_path(document: Mapping[str, Any], folder: Path) -> Path:
 
 def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
     model = document["model"]
-    tta = model.get("tta", "hflip" if model.get("test_time") == "mirror" else "none")  # name in 0.1.0
-    if tta not in get_args(Tta):
+    if (tta := model.get("tta", "none")) not in get_args(Tta):
         raise ValueError(f"tta is {shorten(tta, 20)}")
-    reference = ModelReference(
-        _text(model["id"]), _text(model["sha256"]), EvaluationTransform(**model["preprocess"]), tta
+    named, sha256 = _text(model["id"]), _text(model["sha256"])
+    reference = ModelReference(named, sha256, EvaluationTransform(**model["preprocess"]), tta)
+    classes = tuple(
+        ClassEntry(
+            int(entry["id"]),
+            check_name(_text(entry["name"])),
+            tuple(_parse_image(image, folder) for image in entry["images"]),
+        )
+        for entry in document["classes"]
     )
-    classes = tuple(_parse_class(entry, folder) for entry in document["classes"])
     _refuse_twins([entry.name for entry in classes], "classes called")
     _refuse_twins([entry.id for entry in classes], "classes with number")
     _refuse_twins([support.key for entry in classes for support in entry.supports], "images with key")
@@ -237,15 +231,9 @@ def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
     )
 
 
-def _parse_class(document: Document, folder: Path) -> ClassEntry:
-    supports = tuple(_parse_image(image, folder) for image in document["images"])
-    return ClassEntry(int(document["id"]), check_name(_text(document["name"])), supports)
-
-
 def _parse_image(document: Document, folder: Path) -> Support:
-    return Support(
-        read_path(document, folder), _text(document["key"]), int(document["size"]), int(document["mtime_ns"])
-    )
+    path, key = read_path(document, folder), _text(document["key"])
+    return Support(path, key, int(document["size"]), int(document["mtime_ns"]))
 
 
 def _text(value: object) -> str:

@@ -62,9 +62,7 @@ class Moves:
     """Photos that were moved on disk in one action."""
 
     said: str
-    """Description of the action."""
     journal: str
-    """Path of its journal file."""
     photos: tuple[tuple[str, str, bool], ...]
     """State of each photo: old path, new path, and whether the same photo already existed there."""
 

@@ -70,16 +70,14 @@ def rivals_error(errors: Errors, whole: Shares, distances: Shares) -> Shares:
         return whole / near
     count = min(RIVALS + 1, errors.shape[1])
     least = np.partition(errors.astype(np.float64), range(count), axis=1)[:, :count]
-    mean: Shares = least[:, 1:].mean(1) / near
-    return mean
+    return least[:, 1:].mean(1) / near
 
 
 def familiarity(errors: Errors, whole: Shares, distances: Shares, weight: float = WEIGHT) -> Shares:
     """Return the familiarity of queries, (q,): the best class's error compared with energy and rivals; 1 is perfect."""
     reference = whole ** (1 - weight) * rivals_error(errors, whole, distances).clip(0) ** weight
     best = errors.min(1).clip(0)
-    known: Shares = 1 - np.divide(best, reference, out=np.ones(len(best)), where=reference > 0)
-    return known
+    return 1 - np.divide(best, reference, out=np.ones(len(best)), where=reference > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,7 @@ class RejectRule:
 
 
 NEVER = RejectRule(0.0)
-"""Return a rule that rejects no photo."""
+"""Rule that rejects no photo."""
 
 
 @dataclass(frozen=True)

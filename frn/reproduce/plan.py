@@ -17,7 +17,7 @@ from frn.errors import FrnError
 from frn.models.header import read_header
 from frn.reproduce.rows import Measurement, Row, RunSpec, data_name, prepared_by
 from frn.system.files import read_json
-from frn.training.presets.record import changes
+from frn.training.presets.settings import changes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from frn.training.presets import PRESETS
-from frn.training.presets.record import deciding_fields
+from frn.training.presets.settings import deciding_fields
 from frn.training.runs.run_options import RunOptions
 
 

@@ -101,8 +101,7 @@ class JoinedClasses:
     @property
     def starts(self) -> NDArray[np.intp]:
         """Return the first row of each class, (way,)."""
-        first: NDArray[np.intp] = np.cumsum(self.sizes) - self.sizes
-        return first
+        return np.cumsum(self.sizes) - self.sizes
 
     def energy(self, locations: Floats) -> Floats:
         """Return how much each class subtracts from the squared length of locations: (..., d) to (..., way)."""
@@ -110,8 +109,7 @@ class JoinedClasses:
         energy *= energy
         if (self.signs < 0).any():
             energy *= self.signs
-        taken: Floats = np.add.reduceat(energy, self.starts, axis=-1)
-        return taken
+        return np.add.reduceat(energy, self.starts, axis=-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +134,7 @@ class Centres:
         """Return the squared distance from each map's mean location to each centre: (q, r, d) to (q, way)."""
         offsets = feature_maps.mean(1, dtype=np.float64) - self.origin
         squares = np.square(offsets).sum(1)[:, None] + np.square(self.offsets).sum(1) - 2 * offsets @ self.offsets.T
-        distance: Array = squares.clip(0) / self.scale
-        return distance
+        return squares.clip(0) / self.scale
 
 
 class ClassScorer:
@@ -168,8 +165,7 @@ class ClassScorer:
         maps = np.ascontiguousarray(queries, dtype=np.float32)
         length = np.vecdot(maps, maps)[..., None]
         if self._whole:  # one product per map, so that results do not depend on other queries
-            error: Floats = length - self._whole.energy(maps)
-            return error
+            return length - self._whole.energy(maps)
         locations = maps.reshape(-1, maps.shape[-1])
         parts = [JoinedClasses.of(block).energy(locations) for block in self._blocks]
         return length - np.concatenate(parts, axis=1).reshape(*maps.shape[:-1], -1)
@@ -181,8 +177,7 @@ class ClassScorer:
         by_rows, by_operators = self._numbers * (count * r + READ_COST), self._in_operators * (count + READ_COST)
         if self._fits and by_operators < by_rows and (self._operators or self._seen * r >= d):
             return self._by_operators(queries)
-        error: Floats = self.location_error(queries).mean(1)
-        return error
+        return self.location_error(queries).mean(1)
 
     def _by_operators(self, queries: NDArray[np.floating]) -> Floats:
         half = np.triu_indices(queries.shape[-1])
@@ -191,8 +186,7 @@ class ClassScorer:
         maps = np.ascontiguousarray(queries, dtype=np.float32)
         moments = (maps.transpose(0, 2, 1) @ (maps / maps.shape[1]))[:, *half]
         moments[:, half[0] != half[1]] *= 2  # each counts for both sides of the diagonal
-        error: Floats = np.concatenate([moments @ operators.T for operators in self._operators], axis=1)
-        return error
+        return np.concatenate([moments @ operators.T for operators in self._operators], axis=1)
 
 
 def _packed(classes: Sequence[EnrolledClass], half: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Floats:
@@ -217,8 +211,7 @@ def _in_blocks(classes: Sequence[EnrolledClass]) -> list[list[EnrolledClass]]:
 
 def energy(feature_maps: NDArray[np.floating]) -> Array:
     """Return the mean squared length (n,) of the locations of maps (n, r, d)."""
-    mean: Array = np.square(feature_maps, dtype=np.float64).sum(-1).mean(-1)
-    return mean
+    return np.square(feature_maps, dtype=np.float64).sum(-1).mean(-1)
 
 
 def pool_rows(feature_maps: NDArray[np.floating]) -> Array:

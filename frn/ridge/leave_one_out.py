@@ -13,8 +13,7 @@ from frn.ridge.parameters import HeadParameters
 
 def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
     """Return the class error (k,) of each support (k, r, d), reconstructed by the others, for k >= 2."""
-    error: Array = left_out_location_error(feature_maps, head).mean(axis=1)
-    return error
+    return left_out_location_error(feature_maps, head).mean(axis=1)
 
 
 def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
@@ -28,21 +27,8 @@ def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParame
     k, r, d = feature_maps.shape
     if k < 2:
         raise FrnError(f"leave-one-out needs at least two supports, not {k}")
-    lam, rho = head.lam((k - 1) * r, d), head.rho()
-    energy, along, kept = left_out_parts(feature_maps, lam)
-    error: Array = energy - 2 * rho * along + rho**2 * kept
-    return error
-
-
-def left_out_parts(feature_maps: NDArray[np.floating], lam: float) -> tuple[Array, Array, Array]:
-    """Return |q|^2, q.q' and |q'|^2 of each location, (k, r) each.
-
-    q' is its leave-one-out reconstruction at rho = 1.
-    """
-    k, r, d = feature_maps.shape
-    pool = pool_rows(feature_maps)
+    lam, pool = head.lam((k - 1) * r, d), pool_rows(feature_maps)
     images = pool.reshape(k, r, d)
-    identity = np.eye(r)
     if len(pool) <= d:
         inverse = _inverse(pool @ pool.T + lam * np.eye(len(pool)))
         rows = inverse.reshape(k, r, -1)
@@ -50,24 +36,20 @@ def left_out_parts(feature_maps: NDArray[np.floating], lam: float) -> tuple[Arra
         squared = rows @ rows.mT
     else:  # B = (I - S P S^T) / lam with P = (S^T S + lam I)^-1
         smaller = _inverse(pool.T @ pool + lam * np.eye(d))
-        own = (identity - images @ smaller @ images.mT) / lam
+        own = (np.eye(r) - images @ smaller @ images.mT) / lam
         squared = (own - images @ smaller @ smaller @ images.mT) / lam
-    return rebuilt_by_others(own, squared, images @ images.mT, lam)
+    return error_from_blocks(own, squared, images @ images.mT, lam, head.rho())
 
 
-def rebuilt_by_others(own: Array, squared: Array, gram: Array, lam: float) -> tuple[Array, Array, Array]:
-    """Return the parts of `left_out_parts` from the images' blocks of B, of B B and of S S^T, (k, r, r) each."""
+def error_from_blocks(own: Array, squared: Array, gram: Array, lam: float, rho: float) -> Array:
+    """Return the errors (k, r) from the images' blocks of B, of B B and of S S^T, (k, r, r) each."""
     solved = _inverse(own)
     along = _diagonals(gram + lam * np.eye(own.shape[1]) - solved)  # z . w of each location
     length = np.vecdot(solved @ squared, solved) - 1  # w . w
-    return _diagonals(gram), along, along - lam * length
+    return _diagonals(gram) - 2 * rho * along + rho**2 * (along - lam * length)
 
 
 def _inverse(systems: Array) -> Array:
-    """Return the inverses of (..., m, m).
-
-    Raises FrnError if lambda is negligible compared with the features, which no trained model causes.
-    """
     try:
         return np.asarray(np.linalg.inv(systems), dtype=np.float64)
     except np.linalg.LinAlgError as error:

@@ -80,5 +80,4 @@ def probabilities(errors: NDArray[np.floating], gamma: float) -> NDArray[np.floa
     """Return the softmax over classes of -gamma times the errors (Eq. 9), in float64: (..., way) to (..., way)."""
     logits = -gamma * errors.astype(np.float64)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    shares: NDArray[np.float64] = weights / weights.sum(axis=-1, keepdims=True)
-    return shares
+    return weights / weights.sum(axis=-1, keepdims=True)

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 
 from frn.errors import FrnError
-from frn.ridge.forms import whitened_pays
-from frn.ridge.matmul import matmul_small, transformed
 
 
 class SingularError(FrnError):
@@ -23,7 +21,7 @@ class SingularError(FrnError):
 def gram(rows: Tensor) -> Tensor:
     """Return X^T X of every class: (way, n, m) to (way, m, m)."""
     rows = rows.double()
-    return matmul_small(rows.mT, rows)
+    return rows.mT @ rows
 
 
 def ridge_factor(columns: Tensor, lam: Tensor) -> Tensor:
@@ -86,11 +84,16 @@ def _checked(solved: Tensor, failed: Tensor, lam: Tensor) -> Tensor:
     return solved
 
 
+def whitened_pays(p: int, d: int) -> bool:
+    """Return whether the whitened pool (p, d) and a damping (p, p) take less work than the residual operator (d, d)."""
+    return p * (p + d) < d * d
+
+
 def squared_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
     """Return B^2 of the residual operator, in the pool's dtype: (way, p, d) to (way, d, d)."""
     if not whitened_pays(*pool.shape[1:]):
         residual = residual_operator(gram(pool), lam, rho).to(pool.dtype)
-        return matmul_small(residual, residual)
+        return residual @ residual
     # Stay in float64 up to here; rounding earlier would lose the gradient of lambda with few rows.
     rows, _ = whiten(pool, lam)
     small = gram(rows.mT)
@@ -109,3 +112,14 @@ def whiten(pool: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
 def identity_like(system: Tensor) -> Tensor:
     """Return the identity (m, m) with the dtype and device of a system (..., m, m)."""
     return torch.eye(system.shape[-1], dtype=system.dtype, device=system.device)
+
+
+def transformed() -> bool:
+    """Return whether torch is compiling, exporting or tracing, or a `torch.func` transform is active.
+
+    Only plain operations work then: values cannot be inspected, and there are no custom gradients.
+    """
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return True
+    # torch.autograd.Function makes the same check; it has no public name.
+    return torch._C._are_functorch_transforms_active()

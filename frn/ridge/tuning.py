@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.ridge.enrolment import Array, Floats
-from frn.ridge.leave_one_out import rebuilt_by_others
+from frn.ridge.leave_one_out import error_from_blocks
 from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
 
 STEP, FARTHEST, PRECISION = 2.0, 8.0, 0.02
@@ -272,8 +272,7 @@ class _Rival:
     def explained(self, head: HeadParameters) -> Array:
         """Return how much of the queries' energy the class explains, (q,)."""
         kept = head.rho() * self.squares / (self.squares + head.lam(self.p, self.d))
-        taken: Array = self.seen @ (kept * (2 - kept))
-        return taken
+        return self.seen @ (kept * (2 - kept))
 
 
 class _LeftOut:
@@ -290,15 +289,13 @@ class _LeftOut:
 
     def errors(self, head: HeadParameters) -> Array:
         """Return the leave-one-out error of each image, (n,); lambda is that of the other supports."""
-        lam, rho = head.lam((self.k - 1) * self.r, self.d), head.rho()
+        lam = head.lam((self.k - 1) * self.r, self.d)
         weighted = self.own / (self.squares + lam)
         own, squared = weighted @ self.own.mT, weighted @ weighted.mT
         if not self.low_rank:  # B = (I - S P S^T) / lam with P = (S^T S + lam I)^-1
             own = (np.eye(self.r) - own) / lam
             squared = (own - squared) / lam
-        energy, along, kept = rebuilt_by_others(own, squared, self.gram, lam)
-        error: Array = (energy - 2 * rho * along + rho**2 * kept).mean(1)
-        return error
+        return error_from_blocks(own, squared, self.gram, lam, head.rho()).mean(1)
 
 
 def _stride(count: int, pools: Sequence[Array]) -> int:

@@ -24,8 +24,7 @@ from frn.system.precision import choose_device, choose_precision, set_threads
 from frn.training.finetuning.recipe import finetuning_data, finetuning_folders, finetuning_preset
 from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.presets import Preset
-from frn.training.runs.run import RunResult, RunSettings
-from frn.training.runs.run_folder import RunFolder, read_classifier
+from frn.training.runs.run import RunFolder, RunResult, RunSettings, read_classifier
 from frn.training.runs.run_options import RunOptions
 from frn.training.setup import describe_images, new_model
 
@@ -62,25 +61,22 @@ class PreparedRun:
     @property
     def unused(self) -> list[str]:
         """Return the folders of the data sets that are not used."""
-        used = ("train", self.preset.validation.split)
-        found = [(data, find_splits(data)) for data in self.options.data or []]
-        return [
-            line
-            for data, splits in found
-            if "train" in splits
-            for line in unused_folders(data, [splits[split] for split in used if split in splits])
-        ]
+        lines: list[str] = []
+        for data in self.options.data or []:
+            splits = find_splits(data)
+            used = [splits[split] for split in ("train", self.preset.validation.split) if split in splits]
+            lines += unused_folders(data, used) if "train" in splits else []
+        return lines
 
     def __str__(self) -> str:
         preset = self.preset
-        steps = f"batches of {preset.pretraining.batch}"
+        batch = preset.pretraining.batch
+        steps = f"batches of {batch}"
         if preset.trains_on_episodes:
+            batch = preset.episode.way * preset.episode.per_class
             steps = f"{preset.episode} with {preset.episode.queries} queries"
         world, together = self.settings.ranks.world, ""
         if world > 1:
-            batch = (
-                preset.episode.way * preset.episode.per_class if preset.trains_on_episodes else preset.pretraining.batch
-            )
             together = f" in each of {world} ranks; a step has {batch * world} images, {batch} per rank"
         return (
             f"{self.options.preset}: {preset.method} on {preset.backbone}, {steps}, {len(self.images)} images of "
@@ -90,12 +86,11 @@ class PreparedRun:
 
     def train(self, report: Callable[[StepReport | ValidationReport], None], stop: Callable[[], bool]) -> RunResult:
         """Train to the end or until `stop` returns True; see `frn.training.loop.train`."""
-        folder, images, val_images = self.options.folder, self.images, self.val_images
         return train(
             self.preset,
-            images,
-            val_images,
-            folder,
+            self.images,
+            self.val_images,
+            self.options.folder,
             self.settings,
             init=self.init,
             classifier=self.classifier,
@@ -186,8 +181,7 @@ def load_splits(
 ) -> tuple[StoredImages | ConcatImages, StoredImages]:
     """Return the training images of all data sets, and the validation images of the first.
 
-    Raises:
-        FrnError: if a split is missing or has no usable images.
+    Raises FrnError if a split is missing or has no usable images.
     """
     if preset.data.prepare is None:
         return draw_demo("train", seed), draw_demo("val", seed)

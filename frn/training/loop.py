@@ -35,9 +35,8 @@ from frn.training.finetuning.statistics import (
 from frn.training.losses import distillation_loss
 from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective, build_objective
 from frn.training.presets import Preset
-from frn.training.presets.record import deciding_fields
-from frn.training.runs.run import RunResult, RunSettings, TrainingRun
-from frn.training.runs.run_folder import RunFolder
+from frn.training.presets.settings import deciding_fields
+from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun
 from frn.training.setup import (
     build_optimizer,
     checksum,

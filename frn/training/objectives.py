@@ -1,7 +1,6 @@
 """Objectives: the data for an optimiser step (an episode, or a pre-training batch over all classes) and its loss."""
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -9,58 +8,35 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from frn.episodes import Balance, Episode, EpisodeShape, balanced_shares, concat_epoch
+from frn.episodes import Balance, Episode, balanced_shares, concat_epoch
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.heads.pretrain import AveragePoolHead, CosineHead, DummyMapHead
 from frn.models.model import Model
-from frn.training.losses import AuxMode, episode_loss
+from frn.training.losses import episode_loss
 from frn.training.presets import Preset
 
 
-class Objective(nn.Module, ABC):
-    """Draws the images of each step and scores their feature maps; its parameters are not part of the model."""
-
-    teacher: "Teacher | None"
-    """Model whose logits are also a training target, if any."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.teacher = None
-
-    @abstractmethod
-    def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
-        """Return image indices of every step of an epoch; `sets` gives the images per class of each data set."""
-
-    @abstractmethod
-    def score(self, model: Model, maps: Tensor, sampled: Episode) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the loss, logits and targets of a step from its maps (images, r, d)."""
-
-
-class EpisodicObjective(Objective):
+class EpisodicObjective(nn.Module):
     """Episodes from the authors' sampler: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
 
-    def __init__(
-        self, shape: EpisodeShape, aux: AuxMode, aux_heads: Sequence[nn.Module] = (), balance: Balance = 1.0
-    ) -> None:
-        """Take the episode shape, the auxiliary loss, and heads trained on the same maps as the model's head."""
-        super().__init__()
-        self.shape, self.aux, self.balance = shape, aux, balance
-        self.aux_heads = nn.ModuleList(aux_heads)
-        self.classifier: CosineHead | None = None
+    teacher = None
 
-    def classify_too(self, weight: float, sizes: Sequence[int], d: int) -> None:
-        """Add a classifier of an episode's images among all classes; `sizes` are the images per class."""
-        self.weight, self.labels = weight, np.repeat(np.arange(len(sizes)), sizes)
-        self.classifier = CosineHead(len(sizes), d)
+    def __init__(self, preset: Preset, model: Model, sizes: Sequence[int]) -> None:
+        """Add the preset's auxiliary heads, and its classifier among all classes; `sizes` are the images per class."""
+        super().__init__()
+        self.shape, self.aux, self.balance = preset.episode, preset.aux, preset.data.balance
+        self.aux_heads = nn.ModuleList(build_head(method, model.d) for method in preset.aux_heads)
+        self.weight, self.labels = preset.classifier_weight, np.repeat(np.arange(len(sizes)), sizes)
+        self.classifier = CosineHead(len(sizes), model.d) if self.weight else None
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
-        """Return episodes of image indices (way, shot + queries)."""
+        """Return episodes of image indices (way, shot + queries); `sets` gives the images per class of each set."""
         return concat_epoch(sets, self.shape, seed=seed, epoch=epoch, balance=self.balance)
 
     def score(self, model: Model, maps: Tensor, sampled: Episode) -> tuple[Tensor, Tensor, Tensor]:
-        """Score the queries of an episode with its supports."""
+        """Return loss, logits and targets of an episode's queries from its maps (images, r, d)."""
         shape = self.shape
         episode = maps.unflatten(0, (shape.way, shape.per_class))
         support, query = episode[:, : shape.shot], episode[:, shape.shot :].flatten(0, 1)
@@ -77,21 +53,22 @@ class EpisodicObjective(Objective):
         return loss, logits, target
 
 
-class PretrainingObjective(Objective):
+class PretrainingObjective(nn.Module):
     """Shuffled batches of all classes; an incomplete last batch is dropped, as with the authors' `drop_last=True`."""
 
-    def __init__(
-        self, model: Model, sizes: Sequence[int], *, batch: int, average: bool, balance: Balance = 1.0
-    ) -> None:
+    teacher: "Teacher | None" = None
+    """Model whose logits are also a training target, if any."""
+
+    def __init__(self, preset: Preset, model: Model, sizes: Sequence[int]) -> None:
         """Create the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps."""
         super().__init__()
-        if sum(sizes) < batch:
-            raise FrnError(f"the training split has {sum(sizes)} images, fewer than a batch of {batch}")
-        self.batch, self.balance = batch, balance
+        self.batch, self.balance = preset.pretraining.batch, preset.data.balance
+        if sum(sizes) < self.batch:
+            raise FrnError(f"the training split has {sum(sizes)} images, fewer than a batch of {self.batch}")
         self.labels = np.repeat(np.arange(len(sizes)), sizes)
         h, w = model.grid
         self.head: DummyMapHead | AveragePoolHead
-        if average:
+        if preset.objective == "average-pretrain":
             self.head = AveragePoolHead(len(sizes), model.d)
             return
         assert isinstance(model.head, FRNHead)  # guaranteed by the preset
@@ -122,13 +99,17 @@ class PretrainingObjective(Objective):
         return list(order[: len(order) // self.batch * self.batch].reshape(-1, self.batch))
 
     def score(self, model: Model, maps: Tensor, sampled: Episode) -> tuple[Tensor, Tensor, Tensor]:
-        """Classify the images of a batch among all classes."""
+        """Return loss, logits and targets of a batch among all classes from its maps (images, r, d)."""
         if isinstance(self.head, DummyMapHead):
             logits = self.head(maps, model.head)
         else:  # undo FRN's scaling for a linear classifier
             logits = self.head(maps * model.map_scale(model.head))
         target = torch.from_numpy(self.labels[sampled]).to(logits.device)
         return F.cross_entropy(logits, target), logits, target
+
+
+Objective = EpisodicObjective | PretrainingObjective
+"""Draws the images of each step and scores their feature maps; its parameters are not part of the model."""
 
 
 class Teacher(nn.Module):
@@ -146,8 +127,7 @@ class Teacher(nn.Module):
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Return logits (b, classes) of images (b, 3, H, W)."""
-        logits: Tensor = self.head(self.model.feature_maps(images) * self.model.map_scale(self.model.head))
-        return logits
+        return self.head(self.model.feature_maps(images) * self.model.map_scale(self.model.head))
 
 
 def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Generator) -> Episode:
@@ -161,13 +141,4 @@ def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Gen
 
 def build_objective(preset: Preset, model: Model, sizes: Sequence[int]) -> Objective:
     """Build the objective of a preset."""
-    if preset.trains_on_episodes:
-        aux_heads = [build_head(method, model.d) for method in preset.aux_heads]
-        objective = EpisodicObjective(preset.episode, preset.aux, aux_heads, preset.data.balance)
-        if preset.classifier_weight:
-            objective.classify_too(preset.classifier_weight, sizes, model.d)
-        return objective
-    average = preset.objective == "average-pretrain"
-    return PretrainingObjective(
-        model, sizes, batch=preset.pretraining.batch, average=average, balance=preset.data.balance
-    )
+    return (EpisodicObjective if preset.trains_on_episodes else PretrainingObjective)(preset, model, sizes)

@@ -61,16 +61,12 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
                 f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}. Give another model, "
                 f"or --backbone {init.config.backbone}."
             )
-        if networks_for(init.config.method) != networks_for(preset.method):
-            raise FrnError(
-                f"--init is a {init.config.method} model, but {preset.method} needs {networks_for(preset.method)} "
-                f"networks and that model has {networks_for(init.config.method)}. Remove --init."
-            )
-        if blocks_for(init.config.method) != blocks_for(preset.method):
-            raise FrnError(
-                f"--init is a {init.config.method} model, and {preset.method} uses the maps of different blocks. "
-                "Remove --init."
-            )
+        for what, count in (("networks", networks_for), ("blocks", blocks_for)):
+            if count(init.config.method) != count(preset.method):
+                raise FrnError(
+                    f"--init is a {init.config.method} model, and {preset.method} uses the maps of different {what}. "
+                    "Remove --init."
+                )
         model.backbone.load_state_dict(init.backbone.state_dict())
         if init.config.method == preset.method:
             model.head.load_state_dict(init.head.state_dict())

@@ -200,25 +200,6 @@ def journals() -> Part:
     return Part(5_000, damaging_json(good), door, refuses=False)
 
 
-def arrays() -> Part:
-    """Your own features and labels, `.npy` and `.npz`."""
-    from frn.evaluation.arrays import _by_class
-
-    good = []
-    for array in (np.ones((6, 4), np.float32), np.ones((6, 2, 3), np.float16), np.arange(24).reshape(6, 4)):
-        for save in (np.save, np.savez, np.savez_compressed):
-            file = io.BytesIO()
-            save(file, array)
-            good.append(file.getvalue())
-    labels = [0, 0, 0, 1, 1, 1]
-
-    def door(data: bytes, folder: Path) -> None:
-        (folder / "x.npy").write_bytes(data)
-        _by_class(folder / "x.npy", labels)
-
-    return Part(5_000, damaging(good), door)
-
-
 def results() -> Part:
     """Continue the results file of a killed run; a refused file must stay unchanged."""
     from frn.inference.results import ResultsFile
@@ -241,7 +222,7 @@ def results() -> Part:
 
 def metrics() -> Part:
     """The metrics of a run, truncated to the step from which it resumes; damaged lines are dropped."""
-    from frn.training.runs.run_folder import RunFolder, TrainState
+    from frn.training.runs.run import RunFolder, TrainState
 
     lines = [{"total_steps": step, "epoch": 1, "loss": 1.5, "accuracy": 61.25} for step in range(1, 5)]
 

@@ -168,7 +168,7 @@ def checkpoints_of_runs() -> Part:
 
     from frn.models.header import ModelConfig
     from frn.models.model import Model, load_model
-    from frn.training.runs.run_folder import RunFolder, TrainState
+    from frn.training.runs.run import RunFolder, TrainState
 
     torch.manual_seed(0)
     config = ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=16, resize=None))
@@ -215,8 +215,8 @@ def checkpoints_of_runs() -> Part:
 
 def run_settings() -> Part:
     """A run's `config.toml`, passed to `--config`, gives its preset or another valid one, or is refused."""
-    from frn.training.presets.record import deciding_fields
-    from frn.training.runs.run_folder import RunFolder
+    from frn.training.presets.settings import deciding_fields
+    from frn.training.runs.run import RunFolder
     from frn.training.runs.run_options import RunOptions
 
     options = RunOptions(preset="cifar-fs-conv4", epochs=7)

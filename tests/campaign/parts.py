@@ -14,7 +14,6 @@ PARTS: dict[str, Callable[[], Part]] = {
     "projects": files.projects,
     "settings": files.settings,
     "journals": files.journals,
-    "npz": files.arrays,
     "zip": archives.zips,
     "tar": archives.tars,
     "bundles": archives.bundles,

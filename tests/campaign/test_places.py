@@ -24,7 +24,7 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.models.zoo import assets_folder
 from frn.system.caches import cache_folder
-from frn.training.runs.run_folder import RunFolder, TrainState
+from frn.training.runs.run import RunFolder, TrainState
 from tests.campaign.test_surroundings import project
 from tests.forks import ended, fork
 from tests.killing import killed_at

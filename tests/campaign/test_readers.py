@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from frn.errors import FrnError
-from frn.training.runs.run_folder import RunFolder, TrainState
+from frn.training.runs.run import RunFolder, TrainState
 from tests.campaign import archives, files
 from tests.campaign.campaign import Part, require_line
 from tests.campaign.test_campaign import SEED, SHARE

@@ -6,7 +6,8 @@ from inspection import tallies
 from inspection.tallies import Tally
 
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.reliability import BINS, Calibration
+from frn.evaluation.labelled import FINE_BINS as BINS
+from frn.evaluation.labelled import Calibration
 
 SIZES, SHAPE = (9, 11, 8, 10), EpisodeShape(way=3, shot=2, queries=4)
 OWNER = np.repeat(np.arange(4), SIZES)

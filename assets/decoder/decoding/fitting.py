@@ -21,8 +21,7 @@ from frn.errors import FrnError
 from frn.models.header import STAGE, read_header
 from frn.models.model import Model
 from frn.system.precision import autocast, keep_freed_memory, seed_torch
-from frn.training.runs.run import RunResult, RunSettings, TrainingRun
-from frn.training.runs.run_folder import RunFolder, read_tensors
+from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun, read_tensors
 from frn.training.setup import describe_images
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from frn.data.pixel_cache import StoredImages
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Result
-from frn.evaluation.reliability import Calibration, Counts, Shares
+from frn.evaluation.labelled import Calibration, Counts, Shares
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.images.transforms import Pixels

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape
-from frn.evaluation.reliability import Calibration, Counts, Shares
+from frn.evaluation.labelled import Calibration, Counts, Shares
 
 
 class Tally:

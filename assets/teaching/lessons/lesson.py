@@ -16,16 +16,14 @@ from frn.backbones.resnet12 import ResNet12
 from frn.data.augmentation import Augmentation, Draw
 from frn.data.batch_augmentation import crop_and_resize, jitter_colours
 from frn.data.concat import ConcatImages
-from frn.episodes import check_classes
-from frn.episodes.shape import EpisodeShape
+from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from frn.system.precision import autocast, keep_freed_memory
 from frn.training.losses import distillation_loss
-from frn.training.runs.run import RunResult, RunSettings, TrainingRun
-from frn.training.runs.run_folder import RunFolder
+from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun
 from frn.training.setup import describe_images
 from lessons.matching import (
     SOFTENED,

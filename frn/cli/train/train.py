@@ -24,7 +24,7 @@ from frn.models.zoo import DEFAULT_MODEL, resolve
 if TYPE_CHECKING:
     from frn.evaluation.accuracy import Result
     from frn.training.launch import PreparedRun
-    from frn.training.runs.run_folder import TrainState
+    from frn.training.runs.run import TrainState
 
 
 @prints_result()

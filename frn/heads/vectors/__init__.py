@@ -5,8 +5,7 @@ from torch import Tensor
 
 
 def vectors(maps: Tensor, *, pooled: bool) -> Tensor:
-    """Average (..., r, d) over the locations, or flatten to (..., r * d); in float32 or a wider type."""
-    maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
+    """Average (..., r, d) over the locations, or flatten to (..., r * d)."""
     return maps.mean(-2) if pooled else maps.flatten(-2)
 
 

@@ -127,8 +127,7 @@ def _fitted(support: Tensor, query: Tensor, *, normalised: bool) -> Tensor:
                 optimizer.zero_grad()
                 F.cross_entropy(layer(examples[batch]), labels[batch]).backward()
                 optimizer.step()
-        scores: Tensor = layer(query.clone()).detach()
-        return scores
+        return layer(query.clone()).detach()
 
 
 def _centred(support: Tensor, query: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:
@@ -148,8 +147,7 @@ class ClassicalHead(Head):
         super().__init__()
         self.fit = fit
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
         examples, queries = (vectors(maps, pooled=True) for maps in (support, query))
         if self.fit is baseline:
             return self.fit(examples, queries)

@@ -24,8 +24,6 @@ class CosineHead(Head):
         super().__init__()
         self.gamma = nn.Parameter(torch.tensor(10.0))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        with torch.autocast(query.device.type, enabled=False):
-            directions = F.normalize(F.normalize(vectors(support, pooled=True), dim=-1).mean(1), dim=-1)  # way, d
-            return self.gamma * F.normalize(vectors(query, pooled=True), dim=-1) @ directions.mT
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        directions = F.normalize(F.normalize(vectors(support, pooled=True), dim=-1).mean(1), dim=-1)  # way, d
+        return self.gamma * F.normalize(vectors(query, pooled=True), dim=-1) @ directions.mT

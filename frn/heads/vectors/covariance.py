@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from frn.heads.head import Head
 from frn.heads.vectors import squared_distances
 
+ROOT_FLOOR = 1e-5
+"""Floor that keeps the square root's slope finite at zero, as for dead channels (the cited code's value)."""
+
 
 class CovarianceHead(Head):
     """Head that scores a query by the squared distance from its second moments to each class's mean second moments.
@@ -23,23 +26,12 @@ class CovarianceHead(Head):
         super().__init__()
         self.gamma = nn.Parameter(torch.ones(()))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        return -self.gamma * self.class_error(support, query)
-
-    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return squared distances per channel, (queries, way)."""
-        with torch.autocast(query.device.type, enabled=False):
-            prototypes = second_moments(support).flatten(2).mean(1)  # way, d * d
-            return squared_distances(second_moments(query).flatten(1), prototypes) / query.shape[-1]
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        prototypes = second_moments(support).flatten(2).mean(1)  # way, d * d
+        return -self.gamma * (squared_distances(second_moments(query).flatten(1), prototypes) / query.shape[-1])
 
 
 def second_moments(maps: Tensor) -> Tensor:
     """Return signed square roots of the mean outer product of the locations: (..., r, d) to (..., d, d)."""
-    maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
     raw = maps.mT @ maps / maps.shape[-2]
     return raw.sign() * (raw.abs() + ROOT_FLOOR).sqrt()
-
-
-ROOT_FLOOR = 1e-5
-"""Floor that keeps the square root's slope finite at zero, as for dead channels (the cited code's value)."""

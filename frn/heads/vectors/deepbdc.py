@@ -26,18 +26,15 @@ class DeepBDCHead(Head):
         self.log_scale = nn.Parameter(torch.tensor(math.log(0.5)))
         """Scale of squared distances per location; the authors' `temperature` is this minus log r."""
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        with torch.autocast(query.device.type, enabled=False):
-            prototypes = brownian(support, self.log_scale).mean(1)  # way, d (d + 1) / 2
-            embedded = brownian(query, self.log_scale)
-            one_shot = torch.as_tensor(support.shape[1], device=embedded.device) == 1  # a tensor, for the tracer
-            return torch.where(one_shot, embedded @ prototypes.mT, -squared_distances(embedded, prototypes))
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        prototypes = brownian(support, self.log_scale).mean(1)  # way, d (d + 1) / 2
+        embedded = brownian(query, self.log_scale)
+        one_shot = torch.as_tensor(support.shape[1], device=embedded.device) == 1  # a tensor, for the tracer
+        return torch.where(one_shot, embedded @ prototypes.mT, -squared_distances(embedded, prototypes))
 
 
 def brownian(maps: Tensor, log_scale: Tensor) -> Tensor:
     """Return upper triangles of the centred distance matrices of the channels: (..., r, d) to (..., d (d + 1) / 2)."""
-    maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
     products = maps.mT @ maps / maps.shape[-2]
     squares = maps.square().mean(-2)
     squared = (squares[..., None, :] + squares[..., None] - 2 * products).clamp(min=0)

@@ -7,7 +7,7 @@ projection is FRN's closed form with a small fixed lambda.
 import torch
 from torch import Tensor, nn
 
-from frn.heads.head import Head
+from frn.heads.head import Head, in_float
 from frn.heads.vectors import vectors
 from frn.ridge.reconstruction import location_error
 
@@ -28,17 +28,11 @@ class DSNHead(Head):
         self.pooled = pooled
         self.gamma = nn.Parameter(torch.ones(()))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        return -self.gamma * self.class_error(support, query)
-
-    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return squared distances per dimension, (queries, way)."""
-        with torch.autocast(query.device.type, enabled=False):
-            pool = vectors(support, pooled=self.pooled)  # way, shot, dimensions
-            queries = vectors(query, pooled=self.pooled)
-            return location_error(queries, pool, self.lam, 1.0).mT / pool.shape[-1]
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        pool = vectors(support, pooled=self.pooled)  # way, shot, dimensions
+        error = location_error(vectors(query, pooled=self.pooled), pool, self.lam, 1.0)
+        return -self.gamma * (error.mT / pool.shape[-1])
 
     def auxiliary_supports(self, support: Tensor) -> Tensor:
         """Return the compared vectors, (way, shot, 1, dimensions): the paper's "actual (normalized) support points"."""
-        return vectors(support, pooled=self.pooled).unsqueeze(2)
+        return vectors(in_float(support), pooled=self.pooled).unsqueeze(2)

@@ -19,13 +19,7 @@ class ProtoHead(Head):
         self.pooled = pooled
         self.gamma = nn.Parameter(torch.ones(()))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        return -self.gamma * self.class_error(support, query)
-
-    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return squared distances per dimension, (queries, way)."""
-        with torch.autocast(query.device.type, enabled=False):
-            prototypes = vectors(support, pooled=self.pooled).mean(1)  # way, dimensions
-            embedded = vectors(query, pooled=self.pooled)
-            return squared_distances(embedded, prototypes) / embedded.shape[-1]
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        prototypes = vectors(support, pooled=self.pooled).mean(1)  # way, dimensions
+        embedded = vectors(query, pooled=self.pooled)
+        return -self.gamma * (squared_distances(embedded, prototypes) / embedded.shape[-1])

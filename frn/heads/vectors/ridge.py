@@ -28,15 +28,13 @@ class RidgeHead(Head):
         self.gamma = nn.Parameter(torch.ones(()))
         self.offset = nn.Parameter(torch.zeros(()))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        with torch.autocast(query.device.type, enabled=False):
-            way, shot = support.shape[:2]
-            examples = vectors(support, pooled=self.pooled).flatten(0, 1).double()  # way * shot, n
-            queries = vectors(query, pooled=self.pooled)
-            labels = F.one_hot(torch.arange(way, device=query.device).repeat_interleave(shot), way).double()
-            identity = torch.eye(examples.shape[0], dtype=examples.dtype, device=examples.device)
-            ridge = examples @ examples.mT + self.log_lam.double().exp() * identity
-            dual = torch.cholesky_solve(labels, torch.linalg.cholesky(ridge))
-            weights = examples.mT @ dual  # n, way: X^T (X X^T + lambda I)^-1 Y
-            return self.gamma * (queries @ weights.to(queries.dtype)) + self.offset
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        way, shot = support.shape[:2]
+        examples = vectors(support, pooled=self.pooled).flatten(0, 1).double()  # way * shot, n
+        queries = vectors(query, pooled=self.pooled)
+        labels = F.one_hot(torch.arange(way, device=query.device).repeat_interleave(shot), way).double()
+        identity = torch.eye(examples.shape[0], dtype=examples.dtype, device=examples.device)
+        ridge = examples @ examples.mT + self.log_lam.double().exp() * identity
+        dual = torch.cholesky_solve(labels, torch.linalg.cholesky(ridge))
+        weights = examples.mT @ dual  # n, way: X^T (X X^T + lambda I)^-1 Y
+        return self.gamma * (queries @ weights.to(queries.dtype)) + self.offset

@@ -24,16 +24,10 @@ class SimpleShotHead(Head):
         self.register_buffer("centre", torch.zeros(d))
         self.gamma = nn.Parameter(torch.tensor(10.0))
 
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        return -self.gamma * self.class_error(support, query)
-
-    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return squared distances on the sphere, (queries, way). In training mode the episode updates the centre."""
-        with torch.autocast(query.device.type, enabled=False):
-            members, queries = vectors(support, pooled=True), vectors(query, pooled=True)
-            if self.training:
-                mean = torch.cat([members.flatten(0, 1), queries]).mean(0).detach()
-                self.centre.lerp_(mean.to(self.centre.dtype), self.momentum)
-            prototypes = F.normalize(members - self.centre, dim=-1).mean(1)
-            return squared_distances(F.normalize(queries - self.centre, dim=-1), prototypes)
+    def _logits(self, support: Tensor, query: Tensor) -> Tensor:
+        members, queries = vectors(support, pooled=True), vectors(query, pooled=True)
+        if self.training:
+            mean = torch.cat([members.flatten(0, 1), queries]).mean(0).detach()
+            self.centre.lerp_(mean.to(self.centre.dtype), self.momentum)
+        prototypes = F.normalize(members - self.centre, dim=-1).mean(1)
+        return -self.gamma * squared_distances(F.normalize(queries - self.centre, dim=-1), prototypes)

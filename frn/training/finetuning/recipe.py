@@ -39,10 +39,8 @@ CLASSICAL = 0.5
 def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolders]:
     """Return the classes to train on and those to validate on.
 
-    These are train/ and val/ if both exist; otherwise classes of train/, or of `data` itself, are held out.
-
-    Raises:
-        FrnError: if there are fewer than `MIN_CLASSES`, or most have fewer than `PER_CLASS` photos.
+    These are train/ and val/ if both exist; otherwise classes of train/, or of `data` itself, are held out. Raises
+    FrnError if there are fewer than `MIN_CLASSES`, or most have fewer than `PER_CLASS` photos.
     """
     if not data.is_dir():
         raise FrnError(f"{data}: no such folder")
@@ -131,10 +129,8 @@ def finetuning_preset(
 def fitted_shape(sizes: Sequence[int]) -> EpisodeShape:
     """Return the largest usual episode for classes of these sizes; the smallest quarter of them may be skipped.
 
-    With many classes, an episode uses half of them, so that episodes differ.
-
-    Raises:
-        FrnError: if too few classes have two photos.
+    With many classes, an episode uses half of them, so that episodes differ. Raises FrnError if too few classes have
+    two photos.
     """
     per_class = min(PER_CLASS, _usual(sizes))
     serving = sum(size >= max(2, per_class) for size in sizes)

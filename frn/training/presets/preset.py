@@ -16,6 +16,11 @@ WITH_AUXILIARY_LOSS = frozenset({"frn", "frn-tdm", "dsn", "ctx", "srm", "lccrn"}
 Regulariser = Literal["lambda", "rho"]
 
 
+def _require(is_valid: bool, rule: str, given: object) -> None:
+    if not is_valid:
+        raise FrnError(f"{rule}, not {given}")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
     """Optimiser and step schedule, with one parameter group: everything decays, as in the authors' code."""
@@ -33,21 +38,17 @@ class Schedule:
     """Warm-up steps, in which the learning rate rises to its first value. The paper has none."""
 
     def __post_init__(self) -> None:
-        if (
-            self.epochs < 1
-            or not 0 < self.learning_rate < math.inf
-            or self.warm_up < 0
-            or list(self.milestones) != sorted(set(self.milestones))
-        ):
-            raise FrnError(
-                f"a schedule needs at least one epoch, a positive learning rate and increasing milestones: {self}"
-            )
-        if not (0 < self.lr_decay < math.inf and 0 <= self.momentum < 1 and 0 <= self.weight_decay < math.inf):
-            raise FrnError(
-                f"a schedule needs a positive lr_decay, momentum from 0 to 1 and no negative weight decay: {self}"
-            )
-        if self.optimizer == "sgd" and self.nesterov and not self.momentum:
-            raise FrnError(f"Nesterov needs momentum; without momentum set nesterov = false: {self}")
+        rises = list(self.milestones) == sorted(set(self.milestones))
+        starts = self.epochs >= 1 and 0 < self.learning_rate < math.inf and self.warm_up >= 0
+        decays = 0 < self.lr_decay < math.inf and 0 <= self.weight_decay < math.inf and 0 <= self.momentum < 1
+        _require(
+            starts and rises, "a schedule needs an epoch, a positive learning rate and increasing milestones", self
+        )
+        _require(
+            decays, "a schedule needs a positive lr_decay, momentum from 0 to 1 and no negative weight decay", self
+        )
+        moves = self.optimizer != "sgd" or not self.nesterov or self.momentum > 0
+        _require(moves, "Nesterov needs momentum; without momentum set nesterov = false", self)
 
     def learning_rate_at(self, epoch: int, step: int) -> float:
         """Return the learning rate; the epoch and the step since the start of the run are counted from 0."""
@@ -94,12 +95,10 @@ class TrainingData:
 
     def __post_init__(self) -> None:
         if isinstance(self.balance, tuple):
-            if not self.balance or min(self.balance) <= 0:
-                raise FrnError(f"data set weights must be positive: {self}")
-        elif not 0 <= self.balance <= 1:
-            raise FrnError(f"the data set balance must be an exponent between 0 and 1: {self}")
-        if self.max_side < 8:
-            raise FrnError(f"training images must have at least 8 pixels per side: {self}")
+            _require(min(self.balance, default=0) > 0, "data set weights must be positive", self)
+        else:
+            _require(0 <= self.balance <= 1, "the data set balance must be an exponent between 0 and 1", self)
+        _require(self.max_side >= 8, "training images must have at least 8 pixels per side", self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,10 +118,10 @@ class ValidationProtocol:
     """Split for validation. With "test", accuracy is only logged and the last weights are the result."""
 
     def __post_init__(self) -> None:
-        if not all(0 < share < 1 for share in self.interpolation_weights):
-            raise FrnError(f"interpolation_weights must be between 0 and 1: {self}")
-        if self.every < 1 or self.episodes < 1 or (self.shot is not None and self.shot < 1):
-            raise FrnError(f"validation needs at least one epoch, one episode and one shot: {self}")
+        mixes = all(0 < share < 1 for share in self.interpolation_weights)
+        _require(mixes, "interpolation_weights must be between 0 and 1", self)
+        measures = self.every >= 1 and self.episodes >= 1 and (self.shot is None or self.shot >= 1)
+        _require(measures, "validation needs at least one epoch, one episode and one shot", self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,10 +139,8 @@ class Pretraining:
     """Weight of agreement with the frozen `--init` run in the classical pre-training loss."""
 
     def __post_init__(self) -> None:
-        if self.batch < 2:
-            raise FrnError(f"a pre-training batch needs at least two images: {self}")
-        if not 0 <= self.distil <= 1:
-            raise FrnError(f"distil must be a share of the loss from 0 to 1, not {self.distil}")
+        _require(self.batch >= 2, "a pre-training batch needs at least two images", self)
+        _require(0 <= self.distil <= 1, "distil must be a share of the loss from 0 to 1", self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,14 +148,12 @@ class Preset:
     """All settings that determine a training run, except the location of the data and the seed."""
 
     about: str
-    """Description for `frn presets`, one line."""
     method: str = "frn"
     backbone: str = "conv4"
     last_pool: bool = True
     objective: Literal["episodes", "frn-pretrain", "average-pretrain"] = "episodes"
     """Episodes, or pre-training on all classes at once: with dummy maps (Sec. 3.6) or classically."""
     aux: Literal["reference", "paper", "off"] = "reference"
-    """Mode of the auxiliary loss (Eq. 11)."""
     aux_heads: tuple[str, ...] = ()
     """Methods whose heads also score each episode and are dropped after training. The paper has none."""
     classifier_weight: float = 0.0
@@ -174,23 +169,17 @@ class Preset:
     freeze_batchnorm: bool = False
     """Whether batch normalisation keeps its initial means and variances. The paper's does not."""
     transform: EvaluationTransform
-    """Transform for validation and for all users of the model."""
     validation: ValidationProtocol = field(default_factory=ValidationProtocol)
     pretraining: Pretraining = field(default_factory=Pretraining)
     test_shots: tuple[int, ...] = (1, 5)
     published: Published | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.classifier_weight < math.inf:
-            raise FrnError(f"a loss weight must be 0 or more, not {self.classifier_weight}")
+        _require(0 <= self.classifier_weight < math.inf, "a loss weight must be 0 or more", self.classifier_weight)
         epochs, side = self.progressive_resizing or (0, self.augmentation.size)
-        if epochs < 0 or not 8 <= side <= self.augmentation.size:
-            raise FrnError(
-                f"progressive_resizing must be a number of epochs and a side of 8 to {self.augmentation.size} pixels, "
-                f"not {[epochs, side]}"
-            )
-        if min(self.test_shots, default=0) < 1:
-            raise FrnError(f"test_shots must be 1 or more, not {list(self.test_shots)}")
+        fits = f"progressive_resizing must be a number of epochs and a side of 8 to {self.augmentation.size} pixels"
+        _require(epochs >= 0 and 8 <= side <= self.augmentation.size, fits, [epochs, side])
+        _require(min(self.test_shots, default=0) >= 1, "test_shots must be 1 or more", list(self.test_shots))
         if self.fixed and self.method != "frn":
             raise FrnError(f"a fixed {' and '.join(self.fixed)} is for --method frn, not {self.method}")
         if self.objective == "frn-pretrain" and self.method != "frn":

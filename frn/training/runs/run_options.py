@@ -9,8 +9,8 @@ from typing import Literal
 
 from frn.errors import FrnError
 from frn.training.presets import PAPER, WITH_AUXILIARY_LOSS, Preset, find_preset
-from frn.training.presets.overlay import overlay, read_settings
 from frn.training.presets.preset import Regulariser
+from frn.training.presets.settings import overlay, read_settings
 
 FIXED: dict[str, tuple[Regulariser, ...]] = {
     "none": (),
@@ -37,7 +37,6 @@ class RunOptions:
     data: list[Path] | None = None
     """Data sets; the first one is also used for validation."""
     out: Path | None = None
-    """Return the run's folder."""
     method: str | None = None
     backbone: str | None = None
     batch: int | None = None
@@ -47,7 +46,6 @@ class RunOptions:
     epochs: int | None = None
     """Number of epochs; milestones scale with it."""
     lr: float | None = None
-    """First learning rate of the schedule."""
     warm_up: int | None = None
     aux: Literal["reference", "paper", "off"] | None = None
     freeze: str | None = None

@@ -13,7 +13,7 @@ from frn.cli.train.training_display import LASTING, TrainingDisplay
 from frn.evaluation.accuracy import Accuracy
 from frn.training.loop import StepReport, ValidationReport
 from frn.training.presets import Schedule, find_preset
-from frn.training.runs.run_folder import TrainState
+from frn.training.runs.run import TrainState
 from frn.training.runs.run_options import RunOptions
 from tests.frn.training.tiny import sampled
 

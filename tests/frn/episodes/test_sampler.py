@@ -86,8 +86,6 @@ def test_a_class_that_is_too_small_is_reported_with_both_counts() -> None:
     with pytest.raises(FrnError, match=r"2-way 1-shot episodes need 2\. Add classes"):
         check_classes(("ape",), (9,), EpisodeShape(way=2, shot=1, queries=3), where="val", every_class=True)
     check_classes((*names, "dog"), (9, 3, 9, 9), SHAPE, where="train", every_class=False)
-    with pytest.raises(FrnError, match="only 2 classes have the 5 images"):
-        training_epoch((9, 3, 9), SHAPE, seed=0, epoch=0)
 
 
 def test_invalid_episode_shape_is_refused() -> None:

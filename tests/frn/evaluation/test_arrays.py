@@ -1,62 +1,16 @@
-"""Feature files from elsewhere: their headers are checked, and problems give a one-line error."""
+"""Features from elsewhere: shapes and types are checked, and problems give a one-line error."""
 
-import io
 import json
-import os
-import pickle
-import sys
 import time
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from frn.errors import FrnError
-from frn.evaluation.arrays import _by_class, _read, evaluate
+from frn.evaluation.arrays import _by_class, evaluate
 
 LABELS = [0, 0, 0, 1, 1, 1]
-
-
-def npy(array: np.typing.NDArray[np.generic]) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
-
-def several() -> bytes:
-    file = io.BytesIO()
-    np.savez(file, np.ones((6, 4)))
-    return file.getvalue()
-
-
-SMALL = npy(np.ones((6, 4), np.float32))
-FILES = {
-    "several": (several(), "contains several arrays"),
-    "larger than it is": (SMALL.replace(b"(6, 4)", b"(6, 9)"), "cannot be read"),
-    "a terabyte": (SMALL.replace(b"(6, 4), }           ", b"(6, 40000000000), }"), "cannot be read"),
-    "cut": (SMALL[:50], "cannot be read"),
-    "objects": (npy(np.array([None] * 6)), "cannot be read"),
-    "names": (npy(np.array(["a"] * 6)), "the features are <U1, not numbers"),
-    "nothing": (b"", "cannot be read"),
-}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_non_numeric_arrays_give_a_one_line_error(name: str, tmp_path: Path) -> None:
-    data, reason = FILES[name]
-    (tmp_path / "x.npy").write_bytes(data)
-    with pytest.raises(FrnError, match=reason) as caught:
-        evaluate(tmp_path / "x.npy", LABELS, way=2, shot=1, queries=1, episodes=1)
-    assert len(str(caught.value).splitlines()) == 1
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names there")
-def test_a_pipe_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "x.npy")
-    with pytest.raises(FrnError, match="is not a regular file"):
-        evaluate(tmp_path / "x.npy", LABELS)
 
 
 @pytest.mark.parametrize("shot", [np.int64(1), np.array([1, 2])], ids=["one", "several"])
@@ -81,15 +35,6 @@ def test_accuracy_requires_an_episode() -> None:
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=0)
 
 
-def test_parquet_columns_are_read_and_missing_ones_reported(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pyarrow.table({"features": [[1.0, 2.0], [3.0, 4.0]], "label": [0, 1]}), tmp_path / "x.parquet")
-    assert _read(tmp_path / "x.parquet", "features").tolist() == [[1, 2], [3, 4]]
-    with pytest.raises(FrnError, match="has no column 'labels'; it has features, label"):
-        _read(tmp_path / "x.parquet", "labels")
-
-
 def test_validation_classes_that_are_too_small_are_reported() -> None:
     with pytest.raises(FrnError, match=r"the validation features.*'?b'?"):
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=2, validation=(np.eye(6), list("aaaaab")))
@@ -108,37 +53,6 @@ def test_feature_scale_does_not_change_heads_or_accuracy() -> None:
     assert found[0]["accuracy"] == found[1]["accuracy"]
     assert found[0]["head"] == pytest.approx(found[1]["head"])
     assert found[0]["accuracy"] != evaluate(maps, labels, way=3, shot=2, queries=4, episodes=20)[0]["accuracy"]
-
-
-class Payload:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return os.mkdir, (str(self.path),)
-
-
-def test_a_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
-    (tmp_path / "x.npy").write_bytes(pickle.dumps(Payload(tmp_path / "harm")))
-    with pytest.raises(FrnError, match=r"cannot be read as \.npy or \.parquet"):
-        _read(tmp_path / "x.npy", "features")
-    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's names of descriptors")
-def test_refused_archive_is_closed(tmp_path: Path) -> None:
-    (tmp_path / "x.npy").write_bytes(several())
-    before = os.listdir("/proc/self/fd")
-    with pytest.raises(FrnError, match="pass the one with the labels"):
-        _read(tmp_path / "x.npy", "labels")
-    assert os.listdir("/proc/self/fd") == before
-
-
-def test_a_file_above_a_tebibyte_is_refused(tmp_path: Path) -> None:
-    with (tmp_path / "x.npy").open("wb") as file:
-        file.truncate((1 << 40) + 1)
-    with pytest.raises(FrnError, match=r"x\.npy: is 1\.05e\+06 MiB; the limit is 1\.05e\+06 MiB"):
-        _read(tmp_path / "x.npy", "features")
 
 
 def test_images_are_sorted_by_class_and_locations_come_before_channels() -> None:
@@ -161,7 +75,7 @@ def test_images_are_sorted_by_class_and_locations_come_before_channels() -> None
         (np.ones((6, 4)), LABELS[:5], r"not \(6, 1, 4\) with labels \(5,\)"),
         (np.ones((6, 4)), [LABELS], r"not \(6, 1, 4\) with labels \(1, 6\)"),
         (np.full((6, 4), np.inf), LABELS, "the features are not all finite numbers"),
-        (np.ones((6, 4)), None, "pass the labels of the features, or a Parquet file"),
+        (np.array(["a"] * 6), LABELS, "the features are <U1, not numbers"),
         (np.ones((6, 4)), np.ones(6, complex), "the labels are complex128, not numbers or names"),
     ],
 )
@@ -184,29 +98,3 @@ def test_classes_that_are_too_small_are_reported() -> None:
     for labels in ([0, 0, 0, 0, 0, 1], [0, 0, 2, 2, 2, 1]):  # even if two others are large enough
         with pytest.raises(FrnError, match=r"the features.*'?1'?"):
             evaluate(np.eye(6), labels, way=2, shot=1, queries=1, episodes=2)
-
-
-class Columns(dict[str, list[Any]]):
-    """A table as pyarrow returns it, for systems without pyarrow."""
-
-    @property
-    def column_names(self) -> list[str]:
-        return list(self)
-
-    def column(self, name: str) -> Any:
-        return SimpleNamespace(to_pylist=lambda: self[name])
-
-
-def test_columns_of_a_table_become_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Columns(features=[[[1.0, 2.0]], [[3.0, 4.0]]], labels=["a", "b"])
-    monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(parquet=SimpleNamespace(read_table=lambda _: table)))
-    (tmp_path / "x.PARQUET").touch()
-    assert _read(tmp_path / "x.PARQUET", "features").shape == (2, 1, 2)
-    assert _read(str(tmp_path / "x.PARQUET"), "labels").tolist() == ["a", "b"]
-    found, sizes, names = _by_class(tmp_path / "x.PARQUET", None)
-    assert (found.tolist(), sizes, names) == ([[[1, 2]], [[3, 4]]], (1, 1), ["a", "b"])
-    with pytest.raises(FrnError, match=r"x\.PARQUET: has no column 'label'; it has features, labels$"):
-        _read(tmp_path / "x.PARQUET", "label")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(FrnError, match="Parquet needs the pyarrow package: pip install pyarrow"):
-        _read(tmp_path / "x.PARQUET", "labels")

@@ -11,7 +11,7 @@ from torch import Tensor
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, as_result, summarise
 from frn.evaluation.episodes import CHUNK, episode_accuracies, episode_scorer, evaluate_episodes
-from frn.evaluation.reliability import Calibration
+from frn.evaluation.labelled import Calibration
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 

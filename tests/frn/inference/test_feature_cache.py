@@ -10,6 +10,7 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -228,16 +229,17 @@ def test_full_store_frees_a_tenth_at_once(tmp_path: Path) -> None:
 def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads must not use a connection at the same time."""
     store, inside, most = FeatureStore(tmp_path / "f.sqlite"), [], []
-    found = store._read
+    connection = store._database
+    assert connection is not None
 
-    def slowly(extractor: str, key: str, shape: tuple[int, int] | None) -> bytes | None:
-        inside.append(key)
+    def slowly(query: str, values: tuple[str, str]) -> object:
+        inside.append(query)
         most.append(len(inside))
         time.sleep(0.005)
         inside.pop()
-        return found(extractor, key, shape)
+        return connection.execute(query, values)
 
-    monkeypatch.setattr(store, "_read", slowly)
+    monkeypatch.setattr(store, "_database", SimpleNamespace(execute=slowly))
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda key: store.get("m", key, (4, 8)), "abcdefgh"))
     assert max(most) == 1

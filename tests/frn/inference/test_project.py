@@ -68,18 +68,6 @@ def test_a_name_that_is_not_utf8_is_kept(tmp_path: Path) -> None:
     assert load_project(tmp_path / "x.frn.json").state.classes[0].supports[0].path == odd
 
 
-def test_old_name_of_the_mirror_option_still_works(tmp_path: Path) -> None:
-    path = tmp_path / "x.frn.json"
-    save_project(path, Project(MODEL, state(tmp_path)))
-    document = json.loads(path.read_text())
-    document["model"]["test_time"] = "mirror"
-    path.write_text(json.dumps(document))
-    assert load_project(path).model.tta == "hflip"
-    save_project(path, load_project(path))
-    assert "test_time" not in json.loads(path.read_text())["model"]
-    assert load_project(path).model.tta == "hflip"
-
-
 def test_unknown_keys_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "x.frn.json"
     save_project(path, Project(MODEL, state(tmp_path)))
@@ -192,15 +180,6 @@ def test_invalid_json_is_reported_with_the_backup(tmp_path: Path, content: bytes
         load_project(path)
     with pytest.raises(FrnError, match="cannot be read"):
         load_project(tmp_path / "none.frn.json")
-
-
-def test_older_versions_are_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "x.frn.json"
-    save_project(path, Project(MODEL, State()))
-    monkeypatch.setattr(project, "PROJECT_VERSION", 3)
-    steps = {1: lambda d: {**d, "version": 2, "a": 1}, 2: lambda d: {**d, "version": 3, "b": d["a"] + 1}}
-    monkeypatch.setattr(project, "MIGRATIONS", steps)
-    assert load_project(path).document["b"] == 2
 
 
 def test_features_from_a_different_model_are_refused() -> None:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import frn
 from frn import FRN, EpisodeSampler, FewShotClassifier, from_pretrained
 from frn.backbones import build_backbone
-from frn.backbones.registered import registered
+from frn.backbones.backbone import registered
 from frn.cli.main import app
 from frn.errors import FrnError
 from frn.heads import build_head
@@ -170,7 +170,7 @@ def features(noise: float, classes: int = 6) -> tuple[np.ndarray[Any, Any], list
     return vectors.astype(np.float32), [f"class {i}" for i in np.repeat(np.arange(classes), 10)[order]]
 
 
-def test_external_features_are_evaluated(tmp_path: Path) -> None:
+def test_external_features_are_evaluated() -> None:
     vectors, labels = features(0.05)
     options: dict[str, Any] = {"queries": 4, "episodes": 60}
     easy = frn.evaluate(vectors, labels, **options)
@@ -179,10 +179,6 @@ def test_external_features_are_evaluated(tmp_path: Path) -> None:
     chance = frn.evaluate(hard, labels, shot=1, method="proto", **options)[0]
     assert 20 < chance["accuracy"] < 90
 
-    np.save(tmp_path / "f.npy", hard)
-    assert (
-        frn.evaluate(tmp_path / "f.npy", labels, shot=1, method="proto", **options)[0]["accuracy"] == chance["accuracy"]
-    )
     maps = hard.reshape(-1, 6, 2, 2)
     tuned = frn.evaluate(maps, labels, shot=5, validation=(maps, labels), **options)[0]
     assert tuned["head"].keys() == {"alpha", "beta", "gamma"}
@@ -190,21 +186,6 @@ def test_external_features_are_evaluated(tmp_path: Path) -> None:
         frn.evaluate(hard, labels[:-1])
     with pytest.raises(FrnError, match="has layers that need training"):
         frn.evaluate(hard, labels, method="ctx")
-    with pytest.raises(FrnError, match=r"none\.npy: cannot be read"):
-        frn.evaluate(tmp_path / "none.npy", labels)
-
-
-def test_features_may_come_from_parquet(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    vectors, labels = features(3.0)
-    parquet.write_table(pyarrow.table({"features": vectors.tolist(), "labels": labels}), tmp_path / "f.parquet")
-    options: dict[str, Any] = {"shot": 1, "queries": 4, "episodes": 40, "method": "proto"}
-    (result,), (expected,) = (
-        frn.evaluate(*given, **options) for given in ((tmp_path / "f.parquet",), (vectors, labels))
-    )
-    assert result["accuracy"] == expected["accuracy"]
 
 
 @pytest.fixture

@@ -9,11 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from frn.ridge.forms import moments_pay, whitened_pays
-from frn.ridge.moments import moment_error
 from frn.ridge.parameters import LAMBDA_FLOOR
-from frn.ridge.reconstruction import class_error, location_error, reconstruct
-from frn.ridge.whitened import whitened_error
+from frn.ridge.reconstruction import (
+    class_error,
+    in_blocks,
+    location_error,
+    moment_error,
+    moments_pay,
+    reconstruct,
+    whitened_error,
+)
+from frn.ridge.systems import whitened_pays
 
 
 def features(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -189,8 +195,8 @@ def test_float32_gradients_are_close_to_those_in_float64(monkeypatch: pytest.Mon
     The worst case is lambda's gradient of "low rank" in the whitened form, wrong by 1.01e-4. The paper's Eq. 8 in
     float32 with `.inverse()` is wrong by 600 times the true gradient there.
     """
-    monkeypatch.setattr("frn.ridge.moments.BLOCK", 1)
-    monkeypatch.setattr("frn.ridge.whitened.CACHED", 20)
+    monkeypatch.setattr("frn.ridge.reconstruction.BLOCK", 1)
+    monkeypatch.setattr("frn.ridge.reconstruction.CACHED", 20)
     r, d = 25, 160
     query, pool = family(name, 2, shot, r, d)
     gradients: dict[torch.dtype, list[Tensor]] = {torch.float64: [], torch.float32: []}
@@ -280,3 +286,31 @@ def test_the_closed_form_is_float32_inside_and_outside_autocast(queries: int) ->
             found = class_error(query, pool, 0.3, 1.0)
         assert found.dtype == torch.float32
         torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5 * float(query.square().sum(-1).mean()))
+
+
+@pytest.mark.parametrize("rho", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("block", [3, 1024])
+def test_whitened_error_is_the_true_distance(monkeypatch: pytest.MonkeyPatch, rho: float, block: int) -> None:
+    monkeypatch.setattr("frn.ridge.reconstruction.CACHED", block)
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(7, 12, generator=generator, dtype=torch.float64)
+    pool = torch.randn(3, 5, 12, generator=generator, dtype=torch.float64)
+    lam = torch.tensor(0.3, dtype=torch.float64)
+    system = pool @ pool.mT + lam * torch.eye(5, dtype=pool.dtype)
+    rebuilt = rho * query @ pool.mT @ torch.linalg.inv(system) @ pool  # Eq. 8
+    expected = (rebuilt - query).square().sum(-1)
+    found = whitened_error(query, pool, lam, torch.tensor(rho, dtype=torch.float64))
+    torch.testing.assert_close(found, expected)
+
+
+def test_queries_are_split_only_outside_transforms() -> None:
+    query = torch.zeros(2049, 1)
+    assert [len(block) for block in in_blocks(query)] == [1024, 1024, 1]
+    counts: list[int] = []
+
+    def count(maps: torch.Tensor) -> torch.Tensor:
+        counts.append(len(in_blocks(maps)))
+        return maps
+
+    torch.vmap(count)(query[None])
+    assert counts == [1]

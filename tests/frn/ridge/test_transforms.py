@@ -1,4 +1,4 @@
-"""The head under torch's compiler, exporter, transforms and higher-order gradients, on processors from each vendor."""
+"""The head under torch's compiler, exporter, transforms and higher-order gradients."""
 
 from collections.abc import Iterator
 
@@ -8,22 +8,15 @@ from torch import Tensor, nn
 
 from frn.heads.frn import FRNHead
 from frn.models.wrapper import FRN
-from frn.ridge import matmul
-from frn.ridge.matmul import matmul_nt
-from frn.ridge.moments import moment_error
-from frn.ridge.reconstruction import class_error
-from frn.ridge.whitened import whitened_error
+from frn.ridge.reconstruction import class_error, moment_error, whitened_error
 
 WAY, R, D, QUERIES = 3, 4, 12, 5
 SHOTS = pytest.mark.parametrize("shot", [1, 5])  # with p below d and above d
-PROCESSORS = pytest.mark.parametrize("name", ["AMD EPYC 9R14", "Intel(R) Xeon(R)", ""])
 
 
 @pytest.fixture(autouse=True)
-def fresh_processor() -> Iterator[None]:
-    matmul._prefers_onednn.cache_clear()
+def fresh_compiler() -> Iterator[None]:
     yield
-    matmul._prefers_onednn.cache_clear()
     torch.compiler.reset()
 
 
@@ -36,18 +29,8 @@ def assert_near(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
-@PROCESSORS
-def test_matmul_uses_onednn_except_on_intel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matmul, "processor", lambda: name)
-    a, b = torch.randn(20, D), torch.randn(7, D)
-    assert_near(matmul_nt(a, b), a @ b.mT)
-    assert matmul._prefers_onednn() == (torch.backends.mkldnn.is_available() and "Intel" not in name)
-
-
-@PROCESSORS
 @pytest.mark.parametrize("gradient", [True, False])
-def test_head_compiles_as_one_graph(name: str, gradient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matmul, "processor", lambda: name)
+def test_head_compiles_as_one_graph(gradient: bool) -> None:
     head, (support, query) = FRNHead(), episode(1)
     with torch.set_grad_enabled(gradient):
         logits = torch.compile(head, fullgraph=True, backend="aot_eager")(support, query)
@@ -65,9 +48,8 @@ def test_head_compiles_with_inductor(shot: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch runs it eagerly after a graph break
-def test_network_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_compiles() -> None:
     """The head breaks the graph here, because it reads labels to gather the classes."""
-    monkeypatch.setattr(matmul, "processor", lambda: "AMD EPYC 9R14")
     model = FRN(nn.Conv2d(3, D, 3, stride=2))
     support, labels, query = torch.randn(4, 3, 9, 9), torch.tensor([0, 0, 1, 1]), torch.randn(2, 3, 9, 9)
     logits = torch.compile(model, backend="aot_eager")(support, labels, query)

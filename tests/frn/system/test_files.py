@@ -33,7 +33,7 @@ from frn.system.files import (
     write_atomically,
 )
 from frn.system.processes.locks import Lock
-from frn.training.runs.run_folder import RunFolder, TrainState
+from frn.training.runs.run import RunFolder, TrainState
 from tests.system_calls import record
 
 

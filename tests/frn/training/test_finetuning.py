@@ -20,9 +20,8 @@ from frn.training.finetuning.recipe import finetuning_folders, finetuning_preset
 from frn.training.finetuning.statistics import SHARES
 from frn.training.launch import prepare_run
 from frn.training.presets import find_preset
-from frn.training.presets.overlay import overlay
-from frn.training.presets.record import deciding_fields
-from frn.training.runs.run_folder import RunFolder
+from frn.training.presets.settings import deciding_fields, overlay
+from frn.training.runs.run import RunFolder
 from frn.training.runs.run_options import RunOptions
 
 SHIPPED = shipped_models()

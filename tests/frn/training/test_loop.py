@@ -14,7 +14,6 @@ import torch
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
-from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig, read_header
@@ -24,8 +23,7 @@ from frn.training.losses import distillation_loss
 from frn.training.objectives import EpisodicObjective, PretrainingObjective
 from frn.training.presets import Schedule
 from frn.training.presets.preset import Pretraining, ValidationProtocol
-from frn.training.runs.run import RunSettings
-from frn.training.runs.run_folder import read_classifier
+from frn.training.runs.run import RunSettings, read_classifier
 from frn.training.setup import describe_images
 from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretraining, quick, sampled
 
@@ -71,7 +69,7 @@ def test_training_can_start_from_an_existing_model(tmp_path: Path) -> None:
         torch.testing.assert_close(ours, theirs)
     with pytest.raises(FrnError, match="--init is a conv4 model, but the run trains resnet12"):
         quick(tmp_path / "third", replace(TINY, backbone="resnet12"), init=start)
-    with pytest.raises(FrnError, match="--init is a frn model, but lccrn needs 2 networks and that model has 1"):
+    with pytest.raises(FrnError, match="--init is a frn model, and lccrn uses the maps of different networks"):
         quick(tmp_path / "third", replace(TINY, method="lccrn"), init=start)
 
 
@@ -168,10 +166,12 @@ def test_auxiliary_head_learns_from_the_same_maps_and_is_not_saved(tmp_path: Pat
     maps = torch.randn(27, 16, 256, generator=torch.Generator().manual_seed(0))
     config = ModelConfig(backbone="resnet12-small", method="frn", last_pool=False, transform=TINY.transform)
     ours, proto = Model(config), Model(replace(config, method="proto"))
+    preset = replace(TINY, episode=shape, aux="off")
     alone = [
-        EpisodicObjective(shape, "off").score(model, m, sampled)[0] for model, m in ((ours, maps / 16), (proto, maps))
+        EpisodicObjective(preset, model, [9] * 3).score(model, m, sampled)[0]
+        for model, m in ((ours, maps / 16), (proto, maps))
     ]
-    both = EpisodicObjective(shape, "off", [build_head("proto", 256)]).score(ours, maps / 16, sampled)[0]
+    both = EpisodicObjective(replace(preset, aux_heads=("proto",)), ours, [9] * 3).score(ours, maps / 16, sampled)[0]
     torch.testing.assert_close(both, (alone[0] + alone[1]) / 2)
 
     quick(tmp_path / "run", replace(TINY, aux_heads=("proto",)))
@@ -192,9 +192,9 @@ def test_distilled_student_starts_from_the_teacher_and_agrees_with_it_more_after
         preset = pretraining("average-pretrain", distil=share, schedule=schedule)
         quick(tmp_path / str(share), preset, init=start, classifier=classifier)
         own = load_model(tmp_path / str(share) / "last.safetensors")
-        taught = PretrainingObjective(start, [12] * 8, batch=32, average=True)
+        taught = PretrainingObjective(preset, start, [12] * 8)
         taught.learn_from(start, classifier)
-        learned = PretrainingObjective(own, [12] * 8, batch=32, average=True)
+        learned = PretrainingObjective(preset, own, [12] * 8)
         learned.learn_from(own, read_classifier(tmp_path / str(share), seen))
         images = torch.rand(32, 3, 16, 16)
         assert taught.teacher is not None

@@ -15,7 +15,7 @@ from frn.training.losses import AUX_WEIGHT, auxiliary_loss
 from frn.training.objectives import EpisodicObjective, PretrainingObjective, build_objective
 from frn.training.presets import find_preset
 
-SHAPE = EpisodeShape(way=3, shot=2, queries=4)
+PRESET = replace(find_preset("demo"), episode=EpisodeShape(way=3, shot=2, queries=4), aux="off")
 DRAWN = np.arange(18).reshape(3, 6)
 
 
@@ -24,7 +24,7 @@ def test_the_auxiliary_loss_uses_the_vectors_of_the_method(method: str, whole: b
     """SM: DSN uses "the actual (normalized) support points", one whole map per image; FRN uses all locations."""
     model = Model(ModelConfig(backbone="conv4", method=method))
     maps = torch.randn(18, 25, 64, generator=torch.Generator().manual_seed(0))
-    loss, logits, target = EpisodicObjective(SHAPE, "reference").score(model, maps, DRAWN)
+    loss, logits, target = EpisodicObjective(replace(PRESET, aux="reference"), model, [6] * 3).score(model, maps, DRAWN)
     support = maps.unflatten(0, (3, 6))[:, :2]  # way, shot, r, d
     points = support.flatten(2) if whole else support.flatten(1, 2)
     points = points / points.norm()
@@ -36,9 +36,8 @@ def test_the_auxiliary_loss_uses_the_vectors_of_the_method(method: str, whole: b
 def test_all_class_classifier_is_trained_together_with_the_episodes() -> None:
     model = Model(ModelConfig(backbone="conv4", method="frn"))
     maps = torch.randn(18, 25, 64, generator=torch.Generator().manual_seed(0))
-    alone = EpisodicObjective(SHAPE, "off")
-    both = EpisodicObjective(SHAPE, "off")
-    both.classify_too(0.5, [10, 4, 6], 64)
+    alone = EpisodicObjective(PRESET, model, [10, 4, 6])
+    both = EpisodicObjective(replace(PRESET, classifier_weight=0.5), model, [10, 4, 6])
     assert both.classifier is not None
     sampled = np.arange(18).reshape(3, 6)  # images 0 to 9 are of the first class, 10 to 13 of the second
     labels = torch.tensor([0] * 10 + [1] * 4 + [2] * 4)

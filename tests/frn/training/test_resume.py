@@ -18,8 +18,7 @@ from frn.errors import FrnError, FrnWarning
 from frn.models.header import read_header
 from frn.training.loop import StepReport, train
 from frn.training.presets.preset import Pretraining
-from frn.training.runs.run import RunSettings
-from frn.training.runs.run_folder import RunFolder, TrainState
+from frn.training.runs.run import RunFolder, RunSettings, TrainState
 from frn.training.setup import build_optimizer, new_model
 from tests import processes
 from tests.frn.training.tiny import CLEAR, TINY, assert_same, pretraining, quick, sampled
@@ -191,7 +190,7 @@ def test_mixtures_after_a_resume_use_the_original_initial_weights(tmp_path: Path
 
 
 def test_unknown_fields_in_a_checkpoint_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.training.runs.run_folder.asdict", lambda position: {**asdict(position), "rate": 0.3})
+    monkeypatch.setattr("frn.training.runs.run.asdict", lambda position: {**asdict(position), "rate": 0.3})
     folder, model = RunFolder(tmp_path), new_model(TINY, 0)
     optimizer = build_optimizer(model.parameters(), TINY.schedule)
     folder.save_last(model, nn.Identity(), optimizer, TrainState(epoch=2, best=50.0), {})

@@ -11,7 +11,7 @@ import pytest
 from frn.errors import FrnError, FrnWarning
 from frn.system.processes import locks
 from frn.system.processes.locks import Lock, lock
-from frn.training.runs.run_folder import RunFolder
+from frn.training.runs.run import RunFolder
 from tests.forks import ended, fork
 
 

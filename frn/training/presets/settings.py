@@ -1,8 +1,12 @@
-"""Settings from a TOML file applied to a preset, named as in a run's `config.toml`. This module does not need torch."""
+"""Settings as tables, named as in a run's `config.toml`: applied to a preset, and compared when a run is resumed.
 
+This module does not need torch.
+"""
+
+import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -10,9 +14,13 @@ import msgspec
 
 from frn.errors import FrnError
 from frn.system.files import read_regular
-from frn.training.presets.record import DESCRIPTION
+from frn.training.presets.preset import Preset
 
 MAX_BYTES = 1 << 20
+DESCRIPTION = ("about", "published")
+"""Fields of a preset that only describe it."""
+LENGTHENING = ("schedule.epochs", "schedule.milestones", "validation.every")
+"""Settings that may change if a run is extended."""
 
 Settings = TypeVar("Settings")
 
@@ -51,3 +59,30 @@ def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: 
                 like = " or ".join(map(repr, choices))
                 raise FrnError(f"{where}: {name} is {value!r}, but must have the type of {like}") from error
     return replace(settings, **changed)  # type: ignore[type-var]
+
+
+def deciding_fields(preset: Preset) -> dict[str, Any]:
+    """Return the settings that a resumed run must keep, as in `config.toml`."""
+    return {name: value for name, value in asdict(preset).items() if name not in DESCRIPTION}
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the differences between a stored run's settings and current ones; settings in only one are ignored."""
+    old, new = _flat(before), _flat(json.loads(json.dumps(now)))
+    return [
+        f"{key} was {old[key]} and is {new[key]}" for key in sorted(old.keys() & new.keys()) if old[key] != new[key]
+    ]
+
+
+def lengthens(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether the new settings differ from a stored run's only by more epochs."""
+    epochs = [_flat(run).get("schedule.epochs", 0) for run in (before, now)]
+    others = [change for change in changes(before, now) if not change.startswith(LENGTHENING)]
+    return epochs[0] < epochs[1] and not others
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
