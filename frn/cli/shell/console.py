@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import math
 import os
 import re
 import shlex
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
@@ -165,6 +166,17 @@ def print_json(value: object) -> None:
     """Print one JSON value as one line on stdout; JSON escapes replace characters that could control a terminal."""
     text = json.dumps(value, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf"))
     print("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text), flush=True)
+
+
+def rounded(value: Any) -> Any:
+    """Return a result with numbers rounded to six decimals, and null instead of NaN."""
+    if isinstance(value, Mapping):
+        return {name: rounded(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(entry) for entry in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else round(value, 6)
+    return value
 
 
 def check_report(path: Path | None, *, replace: bool) -> None:
