@@ -142,7 +142,7 @@ def finetune(
 
 def _train(run: "PreparedRun") -> "TrainState":
     """Train to the end and show the progress; exit the program if the run is stopped."""
-    from frn.cli.train.training_display import TrainingDisplay, interruptible
+    from frn.cli.train.training_display import interruptible, training_display
 
     if not run.settings.ranks.is_main:
         with interruptible() as stopped:
@@ -153,7 +153,7 @@ def _train(run: "PreparedRun") -> "TrainState":
     report_skipped(run.broken)
     report_skipped(run.unused, all_of_them="")
     note(str(run))
-    with TrainingDisplay(run.preset, run.options.folder) as display, interruptible() as stopped:
+    with training_display(run.preset.schedule.epochs, run.options.folder) as display, interruptible() as stopped:
         ended = run.train(display, stopped)
     if not ended.finished:
         end_stopped_run(ended.position.total_steps)

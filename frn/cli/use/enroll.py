@@ -11,12 +11,12 @@ from frn._version import __version__
 from frn.cli.shell import options
 from frn.cli.shell.classes import describe_head, expectation
 from frn.cli.shell.console import (
+    live_text,
     print_json,
     print_table,
     printable,
     report_skipped,
     rounded,
-    status_line,
     stdout,
     user_errors,
 )
@@ -62,7 +62,7 @@ def enroll(
         raise FrnError(f"{out}: already exists. --replace replaces it and keeps the old one as {out.name}.bak")
     members, skipped = _members(sources)
     classifier = classifier_over(load_extractor(model, device), FeatureStore())
-    with status_line(f"enrolling {sum(map(len, members.values())):,} photos"):
+    with live_text(f"enrolling {sum(map(len, members.values())):,} photos"):
         skipped = [*map(str, _enroll(classifier, members)), *skipped]
     if not is_first():
         return

@@ -8,12 +8,12 @@ import typer
 
 from frn.cli.shell import options
 from frn.cli.shell.console import (
+    live_text,
     note,
     print_json,
     print_table,
     printable,
     report_skipped,
-    status_line,
     stdout,
     user_errors,
 )
@@ -93,7 +93,7 @@ def add(
     if is_file:
         added, files = add_file(network, name=name, preset=preset)
     else:
-        with status_line("looking for the weights") as say:
+        with live_text("looking for the weights") as say:
 
             def progress(done: int) -> None:
                 say(f"downloading the weights: {done / 1e6:.1f} MB")
@@ -147,7 +147,7 @@ def compare(
     files = class_files(classes)
     report_skipped(files.skipped)
     found = []
-    with status_line("comparing") as say:
+    with live_text("comparing") as say:
         models = model or list(named_extractors())
         for each in compare_models(files.members, models, device):
             found.append(each)

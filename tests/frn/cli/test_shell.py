@@ -16,9 +16,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.cli.shell.environment import OUTPUTS
+from frn.cli.shell.help import OUTPUTS, TOPICS
 from frn.cli.shell.schemas import RESULTS, schema
-from frn.cli.shell.topics import TOPICS
 from frn.models.zoo import assets_folder
 from tests import processes
 from tests.frn.conftest import is_described
@@ -63,7 +62,7 @@ def test_every_command_with_a_result_has_a_schema() -> None:
     }
     with_json = {name for name, words in options.items() if "--json" in words}
     assert with_json == RESULTS.keys() | {"pretrain"}, "its hidden alias"
-    assert ", ".join(RESULTS) in " ".join(TOPICS["json"].text.split())
+    assert ", ".join(RESULTS) in " ".join(TOPICS["json"].split())
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ def test_variable_can_ask_for_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_help_covers_every_command_and_topic() -> None:
     for name, topic in TOPICS.items():
-        assert frn("help", name).stdout == f"{topic.title}\n\n{topic.text}\n"
+        assert frn("help", name).stdout == f"{topic}\n"
     assert "--threshold" in frn("help", "classify").stdout
     assert "--queries" in frn("help", "data", "check").stdout
     assert "exit-codes" in frn("help").stdout
@@ -132,7 +131,7 @@ def test_help_covers_every_command_and_topic() -> None:
 
 def test_command_line_page_equals_the_help_topics() -> None:
     page = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
-    assert [page.index(f"## {topic.title}\n\n{topic.text}\n") for topic in TOPICS.values()] == [
+    assert [page.index(f"## {topic}\n") for topic in TOPICS.values()] == [
         match.start() for match in re.finditer("^## ", page, re.MULTILINE)
     ]
 
@@ -140,7 +139,7 @@ def test_command_line_page_equals_the_help_topics() -> None:
 def test_exit_codes_match_the_table(tmp_path: Path) -> None:
     text = tmp_path / "text.jpg"
     text.write_text("no photo")
-    stated = [int(code) for code in re.findall(r"^\| (\d+) \|", TOPICS["exit-codes"].text, re.MULTILINE)]
+    stated = [int(code) for code in re.findall(r"^\| (\d+) \|", TOPICS["exit-codes"], re.MULTILINE)]
     assert stated == [0, 1, 2, 130]  # 130: tests/frn/cli/test_commands.py
     assert frn("classify", MOTHS, PHOTO).exit_code == 0
     assert frn("classify", MOTHS, PHOTO, text).exit_code == 1
