@@ -25,11 +25,11 @@ from frn_export.card import model_card
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.formats import ENDINGS, Format, converted
 from frn_export.graphs.backbone import features_graph
-from frn_export.graphs.batch import batch_graph
-from frn_export.graphs.classifier import classifier_graph, preprocess_graph, require_text
+from frn_export.graphs.classifier import batch_graph, classifier_graph, require_text
 from frn_export.graphs.enrolled_head import classifier_with, enrolled
 from frn_export.graphs.head import head_graph
 from frn_export.graphs.mirror import mirrored
+from frn_export.graphs.prepare import preprocess_graph
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 
 GRAPHS = ("preprocess", "features", "head", "classifier", "classifier-batch")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from frn_export import export
 from frn_export.export import ExportOptions, _batch, _compare_preprocess
-from frn_export.graphs.classifier import preprocess_graph
+from frn_export.graphs.prepare import preprocess_graph
 
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform

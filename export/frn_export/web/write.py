@@ -22,9 +22,9 @@ from frn.ridge.enrolment import energy
 from frn.system.files import MAX_JSON, read_regular, write_atomically
 from frn.system.overwriting import require_writable
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
-from frn_export.graphs.batch import scores_graph
-from frn_export.graphs.classifier import preprocess_graph, require_text
+from frn_export.graphs.classifier import require_text, scores_graph
 from frn_export.graphs.head import head_graph
+from frn_export.graphs.prepare import preprocess_graph
 from frn_export.web.runtime import BINARY, Runtime
 
 SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js")

@@ -6,10 +6,10 @@ import numpy as np
 import onnx
 import pytest
 from frn_export.export import _batch, _classifier
-from frn_export.graphs.batch import batch_graph, scores_graph
-from frn_export.graphs.classifier import classifier_graph, preprocess_graph
+from frn_export.graphs.classifier import batch_graph, classifier_graph, scores_graph
 from frn_export.graphs.head import head_graph
 from frn_export.graphs.mirror import mirrored
+from frn_export.graphs.prepare import preprocess_graph
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 from PIL import Image
