@@ -51,7 +51,7 @@ EXPORTED = open_record(
         **dict.fromkeys(("features", "preprocess", "head", "classifier", "weights", "card", "precision"), str),
         **dict.fromkeys(("difference", "preprocess_difference", "head_difference"), float),
         **dict.fromkeys(("classifier_difference", "batch_difference"), float),
-        **dict.fromkeys(("accuracy_fp32", "accuracy", "drop", "changed"), float),
+        **dict.fromkeys(("accuracy_fp32", "accuracy", "drop"), float),
     },
     ("features", "preprocess", "card", "precision", "difference", "preprocess_difference"),
 )

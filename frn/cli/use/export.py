@@ -104,7 +104,7 @@ def export(
         result: dict[str, object] = {"precision": precision, **{name: str(path) for name, path in paths.items()}}
         result |= {name: difference.share for name, difference in exported.differences.items()}
         if cost:
-            judged = {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop, "changed": cost.changed}
+            judged = {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop}
             result |= judged
         print_json(result)
         return
