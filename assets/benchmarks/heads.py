@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from frn_export.graphs.batch import scores_graph
 from frn_export.graphs.builder import FLOAT, GraphBuilder
+from frn_export.graphs.classifier import scores_graph
 from frn_export.graphs.enrolled_head import HeadClasses, write_logits
 from frn_export.parity import verified_head
 

@@ -2,12 +2,9 @@
 
 import hashlib
 import json
-import statistics
 import time
 from collections.abc import Mapping
 from pathlib import Path
-
-import numpy as np
 
 from frn.backbones.pretrained import find_weights, packaged_weights
 from frn.errors import FrnError
@@ -31,8 +28,6 @@ from frn.system.transfers import Progress
 from frn.training.presets import find_preset
 from frn_export.graphs.backbone import features_graph
 from frn_export.parity import compare_features
-
-REPEATS = 5
 
 
 def add_file(model: str, *, name: str | None = None, preset: str | None = None) -> tuple[str, ModelFiles]:
@@ -107,8 +102,8 @@ def _keep(model: Model, name: str, notes: Mapping[str, object]) -> tuple[str, Mo
     folder = place_for(name, model.config.backbone)
     graph = features_graph(model).SerializeToString(deterministic=True)
     compare_features(model, graph).require()
-    spent = round(milliseconds(Extractor(graph, name, trusted=True)), 1)
-    notes = {**notes, "milliseconds": spent, "added": time.strftime("%Y-%m-%d")}
+    spent = Extractor(graph, name, trusted=True).milliseconds()
+    notes = {**notes, "milliseconds": round(spent, 1), "added": time.strftime("%Y-%m-%d")}
     with new_folder(folder) as work:
         save_model(model, work / WEIGHTS)
         write_atomically(work / EXTRACTOR, graph)
@@ -126,15 +121,3 @@ def _weights(wanted: str, network: Network, file: Path | None, progress: Progres
     if network.sha256 and hashlib.sha256(read_regular(found, MAX_WEIGHTS)).hexdigest() != network.sha256:
         raise FrnError(f"{found}: is not the weights file for {wanted} (expected SHA-256 {network.sha256[:12]}…)")
     return found
-
-
-def milliseconds(extractor: Extractor) -> float:
-    """Measure the time per image on this machine: the median of a few runs after a warm-up."""
-    side = extractor.transform.size
-    pixels = np.zeros((1, side, side, 3), dtype=np.uint8)
-    spent = []
-    for _ in range(REPEATS + 1):
-        start = time.perf_counter()
-        extractor.feature_maps(pixels)
-        spent.append(1000 * (time.perf_counter() - start))
-    return statistics.median(spent[1:])

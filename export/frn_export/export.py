@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError
 from frn.evaluation.evaluate_model import ProgressBars, no_bars
 from frn.heads.frn import FRNHead
-from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, Tta
@@ -22,14 +22,14 @@ from frn.system.file_sets import write_set
 from frn.system.overwriting import is_ours, require_writable
 from frn_export import parity, quantise
 from frn_export.card import model_card
-from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
+from frn_export.difference import CLASSIFIER_TOLERANCE, Difference, compare_answers
 from frn_export.formats import ENDINGS, Format, converted
 from frn_export.graphs.backbone import features_graph
-from frn_export.graphs.batch import batch_graph
-from frn_export.graphs.classifier import classifier_graph, preprocess_graph, require_text
+from frn_export.graphs.classifier import batch_graph, classifier_graph, require_text
 from frn_export.graphs.enrolled_head import classifier_with, enrolled
 from frn_export.graphs.head import head_graph
 from frn_export.graphs.mirror import mirrored
+from frn_export.graphs.prepare import preprocess_graph
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 
 GRAPHS = ("preprocess", "features", "head", "classifier", "classifier-batch")
@@ -37,8 +37,7 @@ FILES = (*(f"{name}{ending}" for name in GRAPHS for ending in (".onnx", *ENDINGS
 """Files that an export may contain besides its README.md."""
 MARKED = (".onnx", ".safetensors", ".md")
 """Types of files that record which program wrote them."""
-COMPARED = 5
-"""Number of photos that test classifier.onnx, each of a different class."""
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,8 +141,16 @@ def export_model(
         warn([str(error) for error in classifier.enroll(dict(classes))])
         classifier.threshold_override = options.threshold
         allowed = parity.COARSE_TOLERANCE if options.precision == "int8" else CLASSIFIER_TOLERANCE
-        graphs["classifier"], differences["classifier_difference"] = _classifier(classifier, features, allowed)
-        graphs["classifier-batch"], differences["batch_difference"] = _batch(classifier, allowed)
+        held, rule, gamma = enrolled(classifier), classifier.rule, classifier.head.gamma
+        built = {
+            "classifier": classifier_graph(features, held, rule=rule, gamma=gamma),
+            "classifier-batch": batch_graph(extractor, held, rule=rule, gamma=gamma),
+        }
+        for name, graph in built.items():
+            graphs[name] = graph.SerializeToString(deterministic=True)
+            run = _class_error(graphs[name], name, extractor.transform)
+            found = compare_answers(classifier, f"{name}.onnx", run, allowed).require()
+            differences[f"{name.rpartition('-')[2]}_difference"] = found
     others, of_others = converted(graphs, options.format)
     differences |= of_others
     card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
@@ -199,26 +206,16 @@ def _int8(
         return quantised, measure_cost(model.head, features, quantised, sample, progress=judging)
 
 
-def _classifier(classifier: Classifier, features: bytes, allowed: float) -> tuple[bytes, Difference]:
-    """Return the classifier as one file, and its difference from its parts."""
-    graph = classifier_graph(features, enrolled(classifier), rule=classifier.rule, gamma=classifier.head.gamma)
-    photos = [entry.supports[0].path for entry in classifier.state.classes[:COMPARED]]
-    data = graph.SerializeToString(deterministic=True)
-    return data, parity.compare_classifier(classifier, data, photos, allowed=allowed).require()
+def _class_error(data: bytes, name: str, transform: EvaluationTransform) -> Callable[[Image.Image], Array]:
+    """Return a function that runs a classifier's graph on a photo."""
+    session = open_session(data, name, device="cpu")
 
+    def run(photo: Image.Image) -> Array:
+        if name == "classifier":
+            inputs: dict[str, Array] = {"image": np.asarray(photo)}
+        else:
+            inputs = {"images": transform(photo).transpose(2, 0, 1)[None].astype(np.float32) / 255}
+        (errors,) = run_session(session, ["class_error"], inputs)
+        return errors.ravel()
 
-def _batch(classifier: Classifier, allowed: float) -> tuple[bytes, Difference]:
-    """Return the classifier of prepared images, and its difference from its parts."""
-    extractor = classifier.extractor
-    graph = batch_graph(
-        extractor, enrolled(classifier), rule=classifier.rule, gamma=classifier.head.gamma
-    ).SerializeToString(deterministic=True)
-    photos = [open_image(entry.supports[0].path) for entry in classifier.state.classes[:COMPARED]]
-    crops = np.stack([extractor.transform(photo) for photo in photos])
-    session = open_session(graph, "classifier-batch.onnx", device="cpu")
-    images = np.ascontiguousarray(crops.transpose(0, 3, 1, 2), dtype=np.float32) / 255
-    (errors,) = run_session(session, ["class_error"], {"images": images})
-    maps = extractor.feature_maps(crops)
-    expected = [list(answer.errors.values()) for answer in classifier.predict_all(list(maps), [None] * len(maps))]
-    share = float((np.abs(errors - expected) / classifier.energy(maps)[:, None]).max())
-    return graph, Difference("classifier-batch.onnx", share, allowed, "a photo's energy").require()
+    return run

@@ -1,7 +1,6 @@
 """Cost of int8: accuracy before and after, on the same random episodes of held-out images.
 
-One shot is the hardest case and needs the fewest images. Different kinds of images may exceed the calibrated range of
-the activations, so changed labels are also counted on rendered moths.
+One shot is the hardest case and needs the fewest images.
 """
 
 from dataclasses import dataclass
@@ -12,10 +11,9 @@ import torch
 
 from frn.data.folders import Broken, ClassFolders, scan
 from frn.data.pixel_cache import Progress, load_images
-from frn.data.synthetic import draw_moth, species
-from frn.episodes import EpisodeShape, evaluation_episode
+from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.evaluation.episodes import episode_scorer, evaluate_episodes
+from frn.evaluation.episodes import evaluate_episodes
 from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.inference.extractor import BATCH, Extractor
@@ -26,10 +24,6 @@ SHARE = 6
 """Every sixth image of a class is used for calibration; the others are held out."""
 PER_CLASS = 60
 """Images used per class, evenly spread; more would only take longer."""
-MOTHS, OF_EACH = 10, 8
-"""Species of rendered moths, and images of each."""
-LABELS = 1000
-"""Number of labels compared on rendered moths."""
 NEEDED = 8
 """Minimum number of images per class: two for calibration, six for an episode."""
 
@@ -56,13 +50,11 @@ class Cost:
     before: float
     after: float
     folder: Path
-    changed: int
-    """How many of `LABELS` labels of rendered moths differ between int8 and fp32."""
 
     def __str__(self) -> str:
         return (
-            f"{self.shape} accuracy {self.before:.2f} % in fp32, {self.after:.2f} % in int8, on images like "
-            f"the calibration images; on rendered moths it changes {self.changed} of {LABELS:,} labels"
+            f"{self.shape} accuracy {self.before:.2f} % in fp32, {self.after:.2f} % in int8, "
+            "on images like the calibration images"
         )
 
     @property
@@ -118,26 +110,4 @@ def measure_cost(head: Head, before: bytes, after: bytes, sample: Sample, *, pro
         features = torch.from_numpy(np.concatenate(maps))
         return evaluate_episodes(head, features, sample.sizes, shape, episodes=EPISODES, seed=0).mean
 
-    return Cost(shape, accuracy(before, 0), accuracy(after, total), sample.folder, labels_changed(head, before, after))
-
-
-@torch.inference_mode()
-def labels_changed(head: Head, before: bytes, after: bytes) -> int:
-    """Count how many of `LABELS` labels of rendered moths differ between the features of two extractors."""
-    shape = EpisodeShape(way=WAY, shot=SHOT, queries=1)
-    sizes = (OF_EACH,) * MOTHS
-    sampled = np.stack([evaluation_episode(sizes, shape, seed=0, index=index) for index in range(LABELS // WAY)])
-    labels = []
-    for data in (before, after):
-        extractor = Extractor(data, "the exported file", device="cpu")
-        side = extractor.transform.size
-        images = (
-            draw_moth(species(kind), np.random.default_rng([kind, number]), side)
-            for kind in range(MOTHS)
-            for number in range(OF_EACH)
-        )
-        pixels = np.stack([extractor.transform(image) for image in images])
-        maps = [extractor.feature_maps(pixels[start : start + BATCH]) for start in range(0, len(pixels), BATCH)]
-        score = episode_scorer(head, torch.from_numpy(np.concatenate(maps)), shape)
-        labels.append(score(torch.from_numpy(sampled)).argmax(-1))
-    return int((labels[0] != labels[1]).sum())
+    return Cost(shape, accuracy(before, 0), accuracy(after, total), sample.folder)

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,13 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.heads.frn import FRNHead
-from frn.images.opening import open_image
 from frn.inference.any_head import HEAD_FILE
-from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.model import Model
 from frn.ridge.enrolment import energy
 from frn.ridge.parameters import HeadParameters
-from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
+from frn_export.difference import Difference
 from frn_export.graphs.traced_head import traced_head_graph
 
 IMAGES = 4
@@ -101,31 +98,6 @@ def verified_head(model: Model) -> tuple[bytes, Difference]:
             raise FrnError(f"the head of {model.config.method} cannot be exported as ONNX (its sizes are fixed)")
         share = max(share, float(np.abs(logits - truth).max() / max(1.0, np.abs(truth).max())))
     return data, Difference(HEAD_FILE, share, TRACED_TOLERANCE, "the largest logit").require()
-
-
-def compare_classifier(
-    classifier: Classifier, graph: bytes, images: Sequence[Path], *, allowed: float = CLASSIFIER_TOLERANCE
-) -> Difference:
-    """Run `classifier.onnx` and its original classifier on the same photos.
-
-    Errors may differ by `allowed`, a fraction of the photo's energy. Raises FrnError if the labels differ and this
-    tolerance does not explain it.
-    """
-    session = open_session(graph, "classifier.onnx", device="cpu")
-    share = 0.0
-    for path in images:
-        image = open_image(path)
-        label, errors = run_session(session, ["label", "class_error"], {"image": np.asarray(image)})
-        maps = classifier.extractor.feature_maps(classifier.extractor.transform(image)[None])
-        expected, whole = classifier.predict(maps[0]), float(classifier.energy(maps)[0]) or 1.0
-        truth = expected.errors
-        share = max(share, float(np.abs(errors - list(truth.values())).max()) / whole)
-        if not truth[str(label)] - truth[expected.label] <= 2 * allowed * whole:
-            raise FrnError(
-                f"classifier.onnx labels {path} {str(label)!r}, but the project's classes give {expected.label!r}. "
-                "Nothing was written."
-            )
-    return Difference("classifier.onnx", share, allowed, "the photo's energy")
 
 
 def _features(generator: np.random.Generator, *shape: int) -> Maps:

@@ -9,9 +9,8 @@ from typer.core import TyperGroup
 
 from frn._version import __version__
 from frn.cli.shell.console import plain_ending, user_errors
-from frn.cli.shell.environment import name_variables
 from frn.cli.shell.guesses import OTHER_NAMES, as_meant
-from frn.cli.shell.help import prepare_help, show_help
+from frn.cli.shell.help import prepare, show_help
 from frn.cli.train.data import app as data_app
 from frn.cli.train.evaluate import evaluate
 from frn.cli.train.presets import presets
@@ -34,8 +33,7 @@ class Commands(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        name_variables(self.commands)
-        prepare_help(self.commands)
+        prepare(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Suggest the matching command for a command name from another program."""

@@ -1,23 +1,15 @@
 """Compare models on given classes: each model enrolls them and classifies every example by leave-one-out."""
 
-import statistics
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
 from frn.evaluation.labelled import wilson
 from frn.inference.any_head import classifier_over
-from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.onnx_runtime import Device
-
-ROUNDS = 5
-"""Number of timed runs of an extractor; the median is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +58,7 @@ def compare_models(
             int((answers == labels).sum()),
             len(labels),
             classifier.calibration.auroc,
-            _milliseconds(classifier.extractor),
+            classifier.extractor.milliseconds(),
             len(classifier.extractor.data),
             {support.path: names[answer] for support, answer in zip(classifier.left_out_photos, answers, strict=True)},
         )
@@ -75,14 +67,3 @@ def compare_models(
 def disagreements(found: Sequence[ModelComparison]) -> list[Path]:
     """Return the photos for which the models do not all give the same label."""
     return [path for path in found[0].answers if len({each.answers.get(path) for each in found}) > 1]
-
-
-def _milliseconds(extractor: Extractor) -> float:
-    side = extractor.transform.size
-    pixels = np.zeros((1, side, side, 3), dtype=np.uint8)
-    times = []
-    for _ in range(1 + ROUNDS):
-        start = time.perf_counter()
-        extractor.feature_maps(pixels)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[1:]) * 1e3

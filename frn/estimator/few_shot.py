@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.estimator import on_demand
 from frn.estimator.fitted import Answer, Fitted, embed_all
-from frn.estimator.labels import Labels, as_known, as_labels, check_kind, distinct, joined, names
-from frn.estimator.loading import load_extractor
+from frn.estimator.labels import Labels, as_known, as_labels, check_kind
+from frn.estimator.loading import classifier_file, load_extractor
 from frn.estimator.photos import NO_FILE, Photo, list_photos, path_of, several
 from frn.estimator.protocol import Estimator, not_fitted
 from frn.inference.any_head import classifier_over
@@ -80,21 +79,18 @@ class FewShotClassifier(Estimator):
         self,
         X: Mapping[Any, Sequence[Photo]] | Sequence[Photo],  # noqa: N803  (scikit-learn's name)
         y: Iterable[Any] | None = None,
-        *,
-        labels: Iterable[Any] | None = None,
     ) -> "FewShotClassifier":
         """Enroll classes, replacing earlier ones. A photo given twice to a class counts once.
 
         Args:
             X: the photos of each class by its label; or a list of photos, together with `y`.
             y: label of each photo of a list: text or numbers, as returned by `predict`.
-            labels: another name for `y`.
 
         Raises:
             FrnError: if a photo cannot be read or is given to two classes, a class has no photo, or the model is
                 rejected.
         """
-        listed, given = _flat(X, _one_of(y, labels))
+        listed, given = _flat(X, y)
         with self._writing:
             self._enroll(None, listed, given)
         return self
@@ -103,24 +99,12 @@ class FewShotClassifier(Estimator):
         self,
         X: Mapping[Any, Sequence[Photo]] | Sequence[Photo],  # noqa: N803
         y: Iterable[Any] | None = None,
-        classes: Iterable[Any] | None = None,
-        *,
-        labels: Iterable[Any] | None = None,
     ) -> "FewShotClassifier":
         """Add shots to existing classes, and new classes; the result equals one `fit` of all photos.
 
-        Args:
-            X: as for `fit`.
-            y: as for `fit`.
-            classes: all labels, as in scikit-learn; those without a photo do not become classes yet.
-            labels: another name for `y`.
-
-        Raises:
-            FrnError: as for `fit`, or if a label is not in `classes`. The classes are then unchanged.
+        The parameters and errors are those of `fit`; after an error, the classes are unchanged.
         """
-        listed, given = _flat(X, _one_of(y, labels))
-        if classes is not None and (odd := set(given.tolist()) - set(as_labels(classes).tolist())):
-            raise FrnError(f"the label {min(map(repr, odd))} is not one of the classes")
+        listed, given = _flat(X, y)
         with self._writing:
             self._enroll(self._now, listed, given)
         return self
@@ -171,34 +155,21 @@ class FewShotClassifier(Estimator):
         (found,) = embed_all(classifier.extractor, [photo])
         return classifier.error_maps(found.maps)
 
-    def score(
-        self,
-        X: Sequence[Photo],  # noqa: N803
-        y: Iterable[Any] | None = None,
-        sample_weight: Sequence[float] | None = None,
-        *,
-        labels: Iterable[Any] | None = None,
-    ) -> float:
-        """Return the weighted fraction of photos with the correct label.
+    def score(self, X: Sequence[Photo], y: Iterable[Any]) -> float:  # noqa: N803
+        """Return the fraction of photos with the correct label.
 
         Raises:
-            FrnError: if the numbers of photos, labels and weights differ or are zero, the weights sum to zero, or
-                labels are numbers but classes are text.
+            FrnError: if the numbers of photos and labels differ or are zero, or only one of labels and classes is text.
         """
         fitted, photos = self._fitted, list_photos(X)
-        given = _one_of(y, labels)
-        truth = as_labels(() if given is None else given)
+        truth = as_labels(y)
         if len(photos) != len(truth):
             raise FrnError(f"{len(photos)} photos but {len(truth)} labels")
         if not photos:
             raise FrnError("no photos to score: pass at least one")
-        if sample_weight is not None and len(sample_weight) != len(photos):
-            raise FrnError(f"{len(photos)} photos but {len(sample_weight)} weights")
-        if sample_weight is not None and not np.sum(sample_weight):
-            raise FrnError("the weights sum to zero: at least one must be positive")
         check_kind(truth, fitted.labels)
         found = fitted.labels_of(answer.label for answer in fitted.predictions(photos))
-        return float(np.average(found == as_known(truth, fitted.labels), weights=sample_weight))
+        return float(np.mean(found == as_known(truth, fitted.labels)))
 
     def save(self, path: str | Path, *, replace: bool = False) -> None:
         """Write a project file (`X.frn.json`) that refers to photos by path and to classes by name.
@@ -245,7 +216,7 @@ class FewShotClassifier(Estimator):
         Raises:
             FrnError: if no class is fitted, or the file cannot be written.
         """
-        write_atomically(Path(path).expanduser(), on_demand.classifier_file(self._fitted.classifier))
+        write_atomically(Path(path).expanduser(), classifier_file(self._fitted.classifier))
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._now is not None
@@ -271,8 +242,7 @@ class FewShotClassifier(Estimator):
             known, labels, maps, threshold, opened = (
                 state[name] for name in ("classes", "labels", "maps", "threshold", "opened")
             )
-            document = state.get("document", {})  # absent in older pickles
-            self._adopt(extractor, known, labels, maps, threshold, opened, document)
+            self._adopt(extractor, known, labels, maps, threshold, opened, state["document"])
 
     def _forget(self) -> None:
         self._now: Fitted | None = None
@@ -305,10 +275,11 @@ class FewShotClassifier(Estimator):
                 "the classes were fitted with a different model or tta: fit them again, or restore the parameters"
             )
         found = list(embed_all(extractor, photos))
-        together = joined(fitted.labels, labels) if fitted else labels
-        all_labels = distinct(together)  # a common type: with 2.5, 1 becomes 1.0
-        named = names(together, all_labels)
-        examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}
+        if fitted:
+            check_kind(labels, fitted.labels)
+        together = np.concatenate([fitted.labels, labels]) if fitted else labels  # a common type: with 2.5, 1 is 1.0
+        all_labels, named = np.unique(together), list(map(str, together.tolist()))
+        examples: dict[str, list[Support]] = {name: [] for name in map(str, all_labels.tolist())}
         for entry, name in zip(before.classes, named, strict=False):
             examples[name] += entry.supports
         for photo, name, each in zip(photos, named[-len(labels) :], found, strict=True):
@@ -344,13 +315,6 @@ class FewShotClassifier(Estimator):
         return np.array(rows, dtype=np.float64).reshape(-1, len(fitted.labels))
 
 
-def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[Any] | None:
-    """Return the labels, which may be given as `y` or as `labels`. Raises FrnError if both are given."""
-    if y is not None and labels is not None:
-        raise FrnError("y and labels mean the same: pass only one")
-    return labels if y is None else y
-
-
 def _flat(
     photos: Mapping[Any, Sequence[Photo]] | Sequence[Photo], labels: Iterable[Any] | None
 ) -> tuple[list[Photo], Labels]:
@@ -363,7 +327,7 @@ def _flat(
         if len(given) != len(listed):
             raise FrnError(f"{len(listed)} photos need the same number of labels, not {len(given)}")
     elif labels is not None:
-        raise FrnError("labels are for a list of photos; a mapping has labels as its keys")
+        raise FrnError("y is for a list of photos; a mapping has labels as its keys")
     else:
         members = [(label, list_photos(of_class)) for label, of_class in photos.items()]
         for label, of_class in members:

@@ -1,4 +1,4 @@
-"""Class labels of any type: text, numbers and others; a class keeps its original label.
+"""Class labels: text or numbers; a class keeps its original label.
 
 Internally a class is identified by its name, `str(label)`. This module does not need torch.
 """
@@ -18,27 +18,27 @@ Labels: TypeAlias = NDArray[Any]
 
 
 def as_labels(given: Iterable[Any]) -> Labels:
-    """Return labels (n,) as an array of their type; mixed types become objects, because numpy would make them text.
+    """Return labels (n,) as an array of text or numbers.
 
-    Raises FrnError if the labels are not a list of single labels.
+    Raises FrnError if the labels are not a list of single labels, or mix text and numbers.
     """
     if isinstance(given, str):
         raise FrnError("labels must be a list with one label per photo")
-    if not hasattr(given, "dtype"):
-        given = list(given)
-        kinds = {isinstance(label, str) for label in given}
-        given = np.array(given, dtype=object) if len(kinds) > 1 else np.asarray(given)
-    labels: Labels = np.asarray(given)
-    if labels.ndim == 2 and labels.shape[1] == 1:  # a column of a table
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise FrnError(f"labels must be a list with one label per photo, not an array of shape {labels.shape}")
-    for place, label in enumerate(labels.tolist()):
+    array = np.asarray(given) if hasattr(given, "dtype") else np.array(list(given), dtype=object)
+    if array.ndim == 2 and array.shape[1] == 1:  # a column of a table
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise FrnError(f"labels must be a list with one label per photo, not an array of shape {array.shape}")
+    listed = array.tolist()
+    for place, label in enumerate(listed):
         if label is None or label != label:  # NaN is not equal to itself
             raise FrnError(f"label number {place + 1} is {label}: every photo needs a label")
-    if labels.dtype.kind == "U":
-        labels = np.array([normal(label) for label in labels.tolist()], dtype=np.str_)
-    return labels
+    is_text = {isinstance(label, str) for label in listed}
+    if len(is_text) > 1:
+        raise FrnError("labels must be all text or all numbers")
+    if True in is_text:
+        return np.array([normal(label) for label in listed])
+    return np.array(listed) if array.dtype == object else array
 
 
 def as_known(labels: Labels, classes: Labels) -> Labels:
@@ -53,32 +53,6 @@ def as_known(labels: Labels, classes: Labels) -> Labels:
         warnings.warn(f"the label {note}", FrnWarning, stacklevel=3)
     known: Labels = np.array([found.get(label, label) for label in labels.tolist()], dtype=object)
     return known
-
-
-def joined(labels: Labels, more: Labels) -> Labels:
-    """Concatenate labels; the result is an array of objects if their kinds differ."""
-    if not len(labels) or not len(more):
-        return more if len(more) else labels
-    return as_labels([*labels.tolist(), *more.tolist()])
-
-
-def distinct(labels: Labels) -> Labels:
-    """Return each label once, sorted if possible. Raises FrnError if two classes have the same name."""
-    try:
-        found: Labels = np.unique(labels)
-    except TypeError:  # not comparable: keep the given order
-        found = as_labels(dict.fromkeys(labels.tolist()))
-    named: dict[str, Any] = {}
-    for label in found.tolist():
-        if (other := named.setdefault(str(label), label)) is not label:
-            raise FrnError(f"the labels {other!r} and {label!r} have the same name")
-    return found
-
-
-def names(labels: Labels, classes: Labels | None = None) -> list[str]:
-    """Return internal class names; a label equal to one of `classes`, as 1.0 equals 1, gets that class's name."""
-    called = {} if classes is None else {label: str(label) for label in classes.tolist()}
-    return [called.get(label, str(label)) for label in labels.tolist()]
 
 
 def check_kind(labels: Labels, classes: Labels) -> None:

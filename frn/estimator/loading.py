@@ -1,4 +1,4 @@
-"""Open models that users specify, and their classes in a folder, zip, CSV or project."""
+"""Open models that users specify, and their classes in a folder, zip, CSV or project; export models on demand."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,15 +6,15 @@ from typing import get_args
 
 from frn.data.folders import scan
 from frn.errors import FrnError
-from frn.estimator import on_demand
 from frn.estimator.class_table import is_table, read_table
-from frn.inference.any_head import classifier_over
+from frn.inference.any_head import OtherHeadClassifier, classifier_over
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.onnx_runtime import MAX_BYTES, Device
 from frn.inference.project import ModelReference, is_project, load_project
 from frn.models.zoo import DEFAULT_MODEL, resolve
+from frn.system.extras import needs_torch
 from frn.system.files import read_regular
 
 
@@ -28,12 +28,44 @@ def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none"
             raise FrnError(f"{name} must be one of {', '.join(known)}, not {given!r}")
     files = resolve(model)
     where, trusted = files.extractor or files.weights, files.shipped or files.extractor is None
-    data = read_regular(files.extractor, MAX_BYTES) if files.extractor else on_demand.features_file(files.weights)
+    data = read_regular(files.extractor, MAX_BYTES) if files.extractor else _features_file(files.weights)
     if tta == "hflip":
         if not trusted:
             Extractor(data, str(where), device=device)  # an untrusted file is read only after its checks
-        data = on_demand.mirrored_file(data)
+        from frn_export.graphs.mirror import mirrored
+
+        data = mirrored(data)
     return Extractor(data, str(where), trusted=trusted, device=device)
+
+
+def _features_file(weights: Path) -> bytes:
+    """Return `features.onnx` for a model that has not been exported yet."""
+    try:
+        from frn_export.graphs.backbone import features_graph
+
+        from frn.models.model import load_model
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise FrnError(needs_torch(f"{weights}: has not been exported yet, and exporting it")) from error
+    return features_graph(load_model(weights)).SerializeToString(deterministic=True)
+
+
+def classifier_file(classifier: Classifier) -> bytes:
+    """Return `classifier.onnx` for enrolled classes. Raises FrnError without classes or if the head has no export."""
+    from frn_export.graphs.classifier import classifier_graph
+    from frn_export.graphs.enrolled_head import enrolled
+
+    if isinstance(classifier, OtherHeadClassifier) and classifier.graph is None:
+        from frn_export.parity import verified_head
+
+        from frn.models.model import load_model  # the head already runs in torch
+
+        classifier.graph, _ = verified_head(load_model(classifier.extractor.where))
+    graph = classifier_graph(
+        classifier.extractor.data, enrolled(classifier), rule=classifier.rule, gamma=classifier.head.gamma
+    )
+    return graph.SerializeToString(deterministic=True)
 
 
 @dataclass(frozen=True, slots=True)

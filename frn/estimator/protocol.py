@@ -36,11 +36,6 @@ class Estimator:
             setattr(self, name, value)
         return self
 
-    def __repr__(self) -> str:
-        defaults = inspect.signature(type(self)).parameters
-        changed = {n: v for n, v in self.get_params().items() if v != defaults[n].default}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
-
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 

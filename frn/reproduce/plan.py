@@ -9,13 +9,12 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from msgspec import convert
+from msgspec import Struct, convert
 
 from frn.errors import FrnError
 from frn.models.header import read_header
-from frn.reproduce.rows import Measurement, Row, RunSpec, data_name, prepared_by
+from frn.reproduce.tables import Measurement, Row, RunSpec, data_name
 from frn.system.files import read_json
 from frn.training.presets.settings import changes
 
@@ -48,8 +47,9 @@ class Locations:
         """Return the folder of a data set. Raises MissingDataError, which says how to prepare it."""
         name = data_name(prepare)
         if name not in self.data:
+            source = "folder" if prepare.startswith("folder ") else prepare
             raise MissingDataError(
-                f"needs {name}: `frn data prepare {prepared_by(prepare)} --source ARCHIVE --out DIR` makes it; "
+                f"needs {name}: `frn data prepare {source} --source ARCHIVE --out DIR` makes it; "
                 f"then add --data {name}=DIR"
             )
         return self.data[name]
@@ -74,9 +74,7 @@ class Command:
 def remaining_commands(row: Row, locations: Locations) -> list[Command]:
     """Return the commands still to be run for a row, in order.
 
-    Raises:
-        MissingDataError: if a data set is missing.
-        FrnError: if a folder holds a run other than the row's.
+    Raises MissingDataError if a data set is missing, and FrnError if a folder holds a run other than the row's.
     """
     missing: list[Command] = []
     for measurement in row.measurements:
@@ -91,42 +89,32 @@ def unmeasured(row: Row, locations: Locations) -> bool:
     return any(stored(measurement, locations) is None for measurement in row.measurements)
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A figure and the half-width of its 95% interval."""
+class ShotResult(Struct, frozen=True):
+    """Accuracy at one shot, in percent, as in the output of `frn eval --json`."""
 
-    mean: float
-    ci95: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """Result of a measurement, with figures by shot."""
-
-    figures: Mapping[str, Interval]
+    shot: int
     way: int
     queries: int
     episodes: int
-    seed: int
+    accuracy: float
+    ci95: float
 
-    @classmethod
-    def from_json(cls, found: Any) -> "Answer":
-        """Read output of `frn eval --json`. Raises KeyError, TypeError, IndexError or ValueError if it is not valid."""
-        results = found["results"]
-        shape = {key: results[0][key] for key in ("way", "queries", "episodes")}
-        figures = {str(one["shot"]): {"mean": one["accuracy"], "ci95": one["ci95"]} for one in results}
-        answer = convert({"figures": figures, "seed": found["seed"], **shape}, cls)
-        if not all(math.isfinite(figure.mean + figure.ci95) for figure in answer.figures.values()):
-            raise ValueError("a figure is not finite")
-        return answer
+
+class Answer(Struct, frozen=True):
+    """Result of a measurement: the output of `frn eval --json`."""
+
+    results: list[ShotResult]
+    seed: int
 
 
 def stored(measurement: Measurement, locations: Locations) -> Answer | None:
     """Return the result of a measurement, or None if it does not exist or is damaged."""
     try:
-        return Answer.from_json(read_json(locations.answer(measurement)))
-    except (ValueError, KeyError, TypeError, IndexError):
+        answer = convert(read_json(locations.answer(measurement)), Answer)
+    except ValueError:
         return None
+    is_sound = answer.results and all(math.isfinite(figure.accuracy + figure.ci95) for figure in answer.results)
+    return answer if is_sound else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

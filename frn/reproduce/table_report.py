@@ -4,15 +4,15 @@ Commands contain the names of data sets and runs, but no locations on this machi
 """
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 
 from msgspec import Struct, convert
-from msgspec.structs import replace
 
 from frn._version import __version__
 from frn.reproduce.plan import Locations, run_status, stored
-from frn.reproduce.rows import Elsewhere, Measurement, Quoted, Row, RunSpec, Table, data_name
+from frn.reproduce.tables import Elsewhere, Measurement, Quoted, Row, RunSpec, Table, data_name
 from frn.system.files import read_json
 from frn.system.hardware import cores, processor
 
@@ -33,6 +33,8 @@ class Line(Struct, frozen=True, omit_defaults=True):
     row: str
     label: str
     figures: dict[str, Figure]
+    commands: list[str] = []
+    """Commands that produce it, in order."""
     missing: str | None = None
     """Reason why it is not fully measured."""
 
@@ -75,30 +77,6 @@ class Report(Struct, frozen=True):
     quoted: Sequence[Quoted] = ()
     """Results that the paper quotes from other papers."""
 
-    def has(self, row: Row) -> bool:
-        """Return whether the table has every figure of a row, produced by its current commands."""
-        line = next((line for line in self.rows if line.row == row.name), None)
-        if line is None or any(figure.accuracy is None for figure in line.figures.values()):
-            return False
-        called = {entry.command for part in (self.runs, self.measurements) for entry in part.values()}
-        return called.issuperset(commands(row))
-
-    def with_rows_of(self, earlier: "Report", rows: Collection[Row]) -> "Report":
-        """Return this table with these rows, their runs and measurements from an earlier one.
-
-        This is used when the runs are no longer available.
-        """
-        names = {row.name for row in rows}
-        wanted = {command for row in rows for command in commands(row)}
-        before = {line.row: line for line in earlier.rows}
-        return replace(
-            self,
-            rows=[replace(before[line.row], label=line.label) if line.row in names else line for line in self.rows],
-            runs={name: run for name, run in earlier.runs.items() if run.command in wanted} | self.runs,
-            measurements={name: entry for name, entry in earlier.measurements.items() if entry.command in wanted}
-            | self.measurements,
-        )
-
 
 def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Mapping[str, str]) -> Report:
     """Return the known figures of some rows of a table; `missing` says why a row could not be measured."""
@@ -112,12 +90,13 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
                 runs[run.name] = FinishedRun(
                     training_command(run), round(done.seconds, 1), done.precision, done.machine
                 )
+        shape = answer.results[0]
         measured[measurement.name] = Measured(
             command=evaluation_command(measurement),
             run=measurement.run.name,
-            way=answer.way,
-            queries=answer.queries,
-            episodes=answer.episodes,
+            way=shape.way,
+            queries=shape.queries,
+            episodes=shape.episodes,
             seed=answer.seed,
         )
     return Report(
@@ -137,17 +116,17 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
 
 def _line(row: Row, locations: Locations, missing: str | None) -> Line:
     figures: dict[str, Figure] = {}
-    for column, cell in row.cells.items():
+    for shot, cell in row.cells.items():
         answer = stored(cell.measurement, locations)
-        found = answer.figures.get(str(column)) if answer else None
-        figures[str(column)] = Figure(
+        found = {figure.shot: figure for figure in answer.results}.get(shot) if answer else None
+        figures[str(shot)] = Figure(
             cell.measurement.name,
             cell.published,
             cell.published_ci95,
-            found.mean if found else None,
+            found.accuracy if found else None,
             found.ci95 if found else None,
         )
-    return Line(row.name, row.label, figures, missing or None)
+    return Line(row.name, row.label, figures, commands(row), missing)
 
 
 def _place(run: RunSpec | None) -> str:
@@ -173,39 +152,63 @@ def commands(row: Row) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-class ListedRow(Struct):
-    """A row before any command has run."""
-
-    row: str
-    label: str
-    published: dict[str, float | None]
-    """Published figures by shot."""
-    commands: list[str]
-
-
-class Listed(Struct):
-    """A table before any command has run."""
-
-    table: str
-    source: str
-    title: str
-    rows: list[ListedRow]
-    elsewhere: Sequence[Elsewhere]
-    quoted: Sequence[Quoted]
-
-
-def described(table: Table) -> Listed:
-    """Return the published figures by shot, and the commands."""
-    rows = [
-        ListedRow(row.name, row.label, {str(shot): cell.published for shot, cell in row.cells.items()}, commands(row))
-        for row in table.rows
-    ]
-    return Listed(table.name, table.source, table.title, rows, table.elsewhere, table.quoted)
-
-
 def read(path: Path) -> Report | None:
     """Return the table that `frn reproduce` wrote as JSON, or None if it does not exist or is damaged."""
     try:
         return convert(read_json(path), Report)
     except ValueError:  # also a lone surrogate in a key of a table
         return None
+
+
+def figure(mean: float | None, ci95: float | None) -> str:
+    """Return a figure and its interval, if they exist."""
+    if mean is None:
+        return ""
+    return f"{mean:.2f}" if ci95 is None else f"{mean:.2f} ± {ci95:.2f}"
+
+
+def minutes(row: Row, found: Report) -> str:
+    """Return the training time of a row's runs and of the runs they start from: one time, or one per shot."""
+
+    def told(run: RunSpec) -> str:
+        before = told(run.init) if run.init and run.init.name in found.runs else ""
+        return f"{found.runs[run.name].seconds / 60:.0f} min" + (f" after {before}" if before else "")
+
+    behind = {m.run.name: m.run for m in row.measurements if m.name in found.measurements}
+    return " + ".join(told(run) for name, run in behind.items() if name in found.runs)
+
+
+def markdown(found: Report, table: Table) -> str:
+    """Render a table as a Markdown page with `table.md.jinja`."""
+    from jinja2 import Template  # imported here because only pages need it
+
+    known = {row.name: row for row in table.rows}
+    heads: list[str] = []
+    columns: list[list[str]] = []
+    for column in dict.fromkeys(str(column) for row in table.rows for column in row.cells):
+        figures = [line.figures.get(column) for line in found.rows]
+        if not any(figures):
+            continue
+        if any(f and f.published is not None for f in figures):
+            heads.append(f"{column}-shot published")
+            columns.append([figure(f.published, f.published_ci95) if f else "" for f in figures])
+        heads.append(f"{column}-shot here")
+        columns.append([figure(f.accuracy, f.ci95) if f else "" for f in figures])
+    absent: dict[str, list[str]] = {}
+    for line in found.rows:
+        if line.missing:
+            absent.setdefault(line.missing, []).append(line.label)
+    measured, runs = found.measurements.values(), found.runs.values()
+    text = (files("frn.reproduce") / "table.md.jinja").read_text("utf-8")
+    return Template(text, trim_blocks=True, keep_trailing_newline=True).render(
+        found=found,
+        heads=heads,
+        rows=[
+            (line.label, cells, minutes(known[line.row], found))
+            for line, cells in zip(found.rows, zip(*columns, strict=True), strict=True)
+        ],
+        protocols={f"{m.way}-way, {m.queries} queries, {m.episodes:,} episodes, seed {m.seed}" for m in measured},
+        machines={f"{run.machine or 'unknown machine'}, {run.precision}" for run in runs},
+        absent=absent,
+        called=[entry.command for part in (runs, measured) for entry in part],
+    )

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from frn_export import added
-from frn_export.added import add_file, add_model, milliseconds
+from frn_export.added import add_file, add_model
 from frn_export.graphs.backbone import features_graph
 
 from frn.errors import FrnError
@@ -28,7 +28,7 @@ KNOWN = Network(backbone="timm:known.v1", about="a network", size=48, licence="M
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FRN_MODELS", str(tmp_path / "models"))
-    monkeypatch.setattr(added, "milliseconds", lambda extractor: 1.2543)
+    monkeypatch.setattr(Extractor, "milliseconds", lambda extractor: 1.2543)
     monkeypatch.setattr(time, "strftime", lambda form: f"today, as {form}")
     return tmp_path / "models"
 
@@ -182,5 +182,5 @@ def test_time_per_image_is_the_median_of_five_runs_after_a_warm_up(monkeypatch: 
 
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     extractor: Any = SimpleNamespace(transform=EvaluationTransform(size=40), feature_maps=feature_maps)
-    assert milliseconds(extractor) == pytest.approx(3.0)
+    assert Extractor.milliseconds(extractor) == pytest.approx(3.0)
     assert next(runs, None) is None

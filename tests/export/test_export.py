@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_export import export
-from frn_export.export import ExportOptions, _batch, _compare_preprocess
-from frn_export.graphs.classifier import preprocess_graph
+from frn_export.difference import Difference, compare_answers
+from frn_export.export import ExportOptions, _class_error, _compare_preprocess
+from frn_export.graphs.classifier import batch_graph
+from frn_export.graphs.prepare import preprocess_graph
 
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
@@ -59,7 +61,13 @@ def test_difference_of_a_batch_is_a_share_of_a_photos_energy(monkeypatch: pytest
     from frn.estimator.loading import load_classifier
 
     classifier, _ = load_classifier(moths / "test", "conv4", "cpu")
-    exact = _batch(classifier, 2e-3)[1]
+    graph = batch_graph(classifier.extractor, classifier.classes, rule=classifier.rule, gamma=1.0)
+
+    def compared() -> Difference:
+        run = _class_error(graph.SerializeToString(), "classifier-batch", classifier.extractor.transform)
+        return compare_answers(classifier, "classifier-batch.onnx", run, 2e-3)
+
+    exact = compared()
     assert exact.share < 1e-5
     assert (exact.what, exact.allowed) == ("classifier-batch.onnx", 2e-3)
     photos = [entry.supports[0].path for entry in classifier.state.classes]
@@ -70,7 +78,7 @@ def test_difference_of_a_batch_is_a_share_of_a_photos_energy(monkeypatch: pytest
         return [errors + 1e-3]
 
     monkeypatch.setattr(export, "run_session", shifted)
-    assert _batch(classifier, 1.0)[1].share == pytest.approx(1e-3 / least, rel=0.02)
+    assert compared().share == pytest.approx(1e-3 / least, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The page about an evaluation."""
 
-import csv
-import io
+import json
 from pathlib import Path
 
 import torch
@@ -18,18 +17,18 @@ from tests.frn.report.test_reports import assert_alone
 def test_an_evaluation_report_shows_every_shot_with_the_same_numbers(moths: Path, tmp_path: Path) -> None:
     out = tmp_path / "eval.html"
     words = list(map(str, ("conv4", "--data", moths, "--way", 2, "--queries", 5, "--episodes", 30)))
-    plain = CliRunner().invoke(app, ["eval", *words, "--csv"], catch_exceptions=False)
-    rows = list(csv.DictReader(io.StringIO(plain.stdout)))
+    plain = CliRunner().invoke(app, ["eval", *words, "--json"], catch_exceptions=False)
+    rows = json.loads(plain.stdout)["results"]
     done = invoke("evaluate", *words, "--out", out)
     assert done.exit_code == 0, done.stderr
     text = out.read_text(encoding="utf-8")
     assert_alone(text)
     for row in rows:
-        assert f"{float(row['accuracy']):.2f} ± {float(row['ci95']):.2f} %" in text
+        assert f"{row['accuracy']:.2f} ± {row['ci95']:.2f} %" in text
         assert f"2-way {row['shot']}-shot: known and unknown photos" in text
         assert f"2-way {row['shot']}-shot: hardest episodes" in text
     assert "error map of" in text
-    assert [row["shot"] for row in rows] == ["1", "5"]
+    assert [row["shot"] for row in rows] == [1, 5]
 
 
 def test_too_few_classes_to_measure_unknown_photos_are_reported(moths: Path, tmp_path: Path) -> None:

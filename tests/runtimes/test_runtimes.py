@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from frn_export.card import OLDEST_RUNTIME
 from frn_export.graphs.backbone import features_graph
-from frn_export.graphs.batch import batch_graph
-from frn_export.graphs.classifier import classifier_graph, preprocess_graph
+from frn_export.graphs.classifier import batch_graph, classifier_graph
 from frn_export.graphs.head import head_graph
+from frn_export.graphs.prepare import preprocess_graph
 from frn_export.quantise import half, int8
 from PIL import Image
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from frn._version import __version__
+from frn.inference.onnx_runtime import open_session, run_session
 
 OPSET = 18
 """Newest opset whose Resize, Pad, MaxPool, If and Loop all have CUDA kernels in onnxruntime."""
@@ -39,6 +40,11 @@ class GraphBuilder:
         array = np.asarray(value, dtype=np.float32 if isinstance(value, float) else None)
         self.constants.append(numpy_helper.from_array(array, name))
         return name
+
+    def include(self, graph: onnx.GraphProto) -> None:
+        """Add the nodes and constants of a finished graph."""
+        self.constants.extend(graph.initializer)
+        self.nodes.extend(graph.node)
 
     def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         """Add a node with one output and return its name."""
@@ -106,6 +112,23 @@ class GraphBuilder:
         helper.set_model_props(model, dict(sorted({**metadata, **whose}.items())))
         onnx.checker.check_model(model, full_check=True)
         return model
+
+
+def evaluate(
+    nodes: Sequence[onnx.NodeProto],
+    weights: Sequence[onnx.TensorProto],
+    inputs: Mapping[str, NDArray[np.float32]],
+    names: Sequence[str],
+) -> dict[str, NDArray[Any]]:
+    """Return values of a graph by name."""
+    if not names:
+        return {}
+    takes = [helper.make_tensor_value_info(name, FLOAT, array.shape) for name, array in inputs.items()]
+    gives = [onnx.ValueInfoProto(name=name) for name in names]
+    graph = helper.make_graph(nodes, "values", takes, gives, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    session = open_session(model.SerializeToString(), "an intermediate graph", device="cpu")
+    return dict(zip(names, run_session(session, names, inputs), strict=True))
 
 
 def value(name: str, kind: int, shape: Shape | None = None) -> onnx.ValueInfoProto:

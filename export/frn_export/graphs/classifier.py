@@ -1,35 +1,31 @@
-"""A whole enrolled classifier in one ONNX file, from an image of any size to label, probabilities and error map.
+"""Enrolled classes in ONNX: after feature maps, after prepared images, or in one file that takes an image of any size.
 
-The graph extends an exported extractor, so it does not need torch: resize and crop precede its `images`, the enrolled
-classes follow its `feature_map`. Resizing works on bytes, as in Pillow, with the geometry of `EvaluationTransform`.
+The graphs extend an exported extractor, so they do not need torch.
 
-Shape letters: way classes, M rows of all classes together, r = h w locations, d channels, S side of the crop.
+Shape letters: n images, way classes, M rows of all classes together, m rows of the largest class, r = h w locations,
+d channels, S side of the crop.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import onnx
 
 from frn.errors import FrnError
-from frn.images.transforms import MAX_ASPECT, EvaluationTransform, centre_offset
 from frn.inference.extractor import Extractor
 from frn.inference.unknown import LEAST_DISTANCE, NEVER, RIVALS, RejectRule
-from frn.ridge.enrolment import Centres, EnrolledClass
-from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, Shape, value
+from frn.ridge.enrolment import Centres, EnrolledClass, JoinedClasses
+from frn_export.graphs.builder import FLOAT, STRING, UINT8, GraphBuilder, Shape
 from frn_export.graphs.enrolled_head import HeadClasses, write_logits
-from frn_export.graphs.sums import class_sums, join
+from frn_export.graphs.prepare import prepare
 
-CLASSIFIER_FORMAT = "frn-classifier"
-EXACT = 128
-"""Largest shorter side up to which images are resized with results bit-identical to Pillow's, at a higher cost.
+SCORES_FORMAT, BATCH_FORMAT, CLASSIFIER_FORMAT = "frn-scores", "frn-batch-classifier", "frn-classifier"
+MAX_CLASS_BYTES = 1_900_000_000
+"""Maximum size of the rows in bytes: an ONNX file has at most 2 GiB, including the network."""
 
-In larger images, a few pixels are off by one grey level.
-"""
-STEPS = float(1 << 22)
-"""Pillow's weights are multiples of the reciprocal of this number."""
+Classes = Mapping[str, EnrolledClass] | HeadClasses
+Outputs = dict[str, tuple[int, Shape]]
 
 
 def require_text(names: Iterable[str]) -> None:
@@ -41,18 +37,36 @@ def require_text(names: Iterable[str]) -> None:
             raise FrnError(f"class {name!r}: its name is not valid text (UTF-8). Rename its folder.") from error
 
 
-def classifier_graph(
-    features: bytes,
-    classes: Mapping[str, EnrolledClass] | HeadClasses,
-    *,
-    rule: RejectRule = NEVER,
-    gamma: float | None = None,
-) -> onnx.ModelProto:
-    """Build `classifier.onnx`.
+def scores_graph(extractor: Extractor, classes: Mapping[str, EnrolledClass], gamma: float) -> onnx.ModelProto:
+    """Build the classes alone: `feature_map` (n, r, d) to the outputs of `batch_graph`, without the threshold.
 
-    The graph maps `image` uint8 (height, width, 3) RGB to `label` (a string), `probability` (way), `class_error` (way),
-    `error_map` (way, h, w), `explained` (way) and `threshold`. An image is unknown if no explained fraction reaches the
-    threshold. Classes may have different numbers of supports. Heads other than FRN's have no error map.
+    Raises FrnError if there are no classes.
+    """
+    graph = GraphBuilder("s_")
+    outputs = _score(graph, classes, extractor.grid, gamma)
+    inputs: Outputs = {"feature_map": (FLOAT, ("n", *extractor.shape))}
+    return graph.model(inputs, outputs, _names(classes), name="scores", kind=SCORES_FORMAT)
+
+
+def batch_graph(extractor: Extractor, classes: Classes, *, rule: RejectRule, gamma: float) -> onnx.ModelProto:
+    """Build a classifier of prepared images.
+
+    The graph maps `images` float32 (n, 3, S, S) RGB in [0, 1] to `label` (n) of strings, `probability`, `class_error`,
+    `explained` (n, way), `threshold` (n) that the largest `explained` must reach, and `error_map` (n, way, h, w).
+    Heads other than FRN's have no error map. Raises FrnError if there are no classes.
+    """
+    graph = GraphBuilder("s_")
+    graph.include(onnx.load_model_from_string(extractor.data).graph)
+    outputs = _score(graph, classes, extractor.grid, gamma, rule)
+    side = extractor.transform.size
+    inputs: Outputs = {"images": (FLOAT, ("n", 3, side, side))}
+    return graph.model(inputs, outputs, _names(classes), name="batch_classifier", kind=BATCH_FORMAT)
+
+
+def classifier_graph(
+    features: bytes, classes: Classes, *, rule: RejectRule = NEVER, gamma: float | None = None
+) -> onnx.ModelProto:
+    """Build `classifier.onnx`: `image` uint8 (height, width, 3) RGB to the outputs of `batch_graph` for this image.
 
     Args:
         features: bytes of the `features.onnx` that the classes were enrolled with.
@@ -63,256 +77,129 @@ def classifier_graph(
     Raises:
         FrnError: if the extractor is rejected, there are no classes or too many for a file, or a name is not text.
     """
-    names = list(classes.pools if isinstance(classes, HeadClasses) else classes)
-    require_text(names)
+    require_text(_listed(classes))
     extractor = Extractor(features, "the extractor", device="cpu", threads=1)
+    if gamma is None:
+        gamma = extractor.head.gamma if extractor.head else 1.0
+    if extractor.head is None and not isinstance(classes, HeadClasses):
+        raise FrnError(f"this model was trained as {extractor.method}; its classes need that model's head")
     graph = GraphBuilder("k_")
-    _prepare(graph, extractor.transform)
-    backbone = onnx.load_model_from_string(features).graph
-    graph.constants.extend(backbone.initializer)
-    graph.nodes.extend(backbone.node)
-    way, (h, w) = len(names), extractor.grid
-    outputs: dict[str, tuple[int, Shape]] = {
-        "label": (STRING, ()),
-        "probability": (FLOAT, (way,)),
-        "class_error": (FLOAT, (way,)),
-        "explained": (FLOAT, (way,)),
-        "threshold": (FLOAT, ()),
-    }
-    if isinstance(classes, HeadClasses):
-        logits = graph.node("Squeeze", write_logits(graph, classes, "feature_map"), graph.ints(0))
-        score_logits(graph, logits, names, graph.constant(1.0), rule, axis=0)
-    else:
-        if extractor.head is None:
-            raise FrnError(f"this model was trained as {extractor.method}; its classes need that model's head")
-        _score(graph, classes, extractor.grid, extractor.head.gamma if gamma is None else gamma, rule)
-        outputs["error_map"] = (FLOAT, (way, h, w))
-    return graph.model(
-        inputs={"image": (UINT8, ("height", "width", 3))},
-        outputs=outputs,
-        metadata={"frn.classes": json.dumps(names, ensure_ascii=False)},
-        name="classifier",
-        kind=CLASSIFIER_FORMAT,
-    )
+    prepare(graph, extractor.transform)
+    graph.include(onnx.load_model_from_string(features).graph)
+    of_batch = _score(graph, classes, extractor.grid, gamma, rule, prefix="batch_")
+    for name in of_batch:
+        graph.node("Squeeze", f"batch_{name}", graph.ints(0), output=name)
+    outputs: Outputs = {name: (kind, shape[1:]) for name, (kind, shape) in of_batch.items()}
+    inputs: Outputs = {"image": (UINT8, ("height", "width", 3))}
+    return graph.model(inputs, outputs, _names(classes), name="classifier", kind=CLASSIFIER_FORMAT)
 
 
-def preprocess_graph(transform: EvaluationTransform) -> onnx.ModelProto:
-    """Build only the preparation: `image` uint8 (height, width, 3) RGB to `images` (1, 3, S, S) in [0, 1]."""
-    graph = GraphBuilder("k_")
-    _prepare(graph, transform)
-    return graph.model(
-        inputs={"image": (UINT8, ("height", "width", 3))},
-        outputs={"images": (FLOAT, (1, 3, transform.size, transform.size))},
-        metadata={},
-        name="preprocess",
-        kind="frn-prepare",
-    )
+def _listed(classes: Classes) -> list[str]:
+    return list(classes.pools if isinstance(classes, HeadClasses) else classes)
 
 
-def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
-    """Prepare bytes (height, width, 3) as `images` (1, 3, S, S) in [0, 1], following `EvaluationTransform`.
-
-    The many small steps can take as long as a small network. Sizes are therefore vectors (down, across), and almost
-    every photo takes a branch without the steps that only strips and small images need.
-    """
-    length = transform.length
-    offsets = graph.ints(*(centre_offset(each, transform.size) for each in range(MAX_ASPECT * length + 1)))
-    whole = graph.node("Shape", "image", start=0, end=2)
-    shorter, longer = graph.node("ReduceMin", whole, keepdims=1), graph.node("ReduceMax", whole, keepdims=1)
-    # Larger images are not extreme strips and shrink so much that an occasional grey level does not matter.
-    limit = graph.node("Max", graph.node("Div", longer, graph.ints(MAX_ASPECT)), graph.ints(max(EXACT, length - 1)))
-    is_photo = graph.node("Greater", shorter, limit)
-    any_image = _any_image(transform, length, offsets, whole)
-    if transform.resize is None:
-        any_image = _own_size_or(any_image, transform, whole)
-    pixels = graph.node(
-        "If", is_photo, then_branch=_shrunk(transform, length, offsets, whole, shorter), else_branch=any_image
-    )
-    # Not DequantizeLinear, which onnx's reference evaluator lacks at this opset.
-    graph.node("Mul", graph.node("Cast", pixels, to=FLOAT), graph.constant(1 / 255), output="images")
-
-
-def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: str, shorter: str) -> onnx.GraphProto:
-    """Build the centre crop of an image that is large and not a strip."""
-    graph = GraphBuilder("shrink_")
-    wanted = _wanted(graph, transform, length, whole, shorter)
-    start = graph.node("Gather", offsets, wanted)
-    end = graph.node("Add", start, graph.ints(transform.size))
-    planes = _planes(graph, "image")
-    how: dict[str, Any] = {"mode": "linear", "antialias": 1, "exclude_outside": 1}  # ignores outside pixels
-    pixels = graph.node("Resize", planes, "", "", wanted, axes=[2, 3], **how)
-    pixels = graph.node("Slice", pixels, start, end, graph.ints(2, 3))
-    return _branch(graph, pixels, transform)
-
-
-def _own_size_or(other: onnx.GraphProto, transform: EvaluationTransform, whole: str) -> onnx.GraphProto:
-    """Leave an image of S x S unchanged, or use the other branch."""
-    graph, same = GraphBuilder("own_"), GraphBuilder("same_")
-    equal = graph.node("Cast", graph.node("Equal", whole, graph.ints(transform.size)), to=INT64)
-    own = graph.node("Cast", graph.node("ReduceMin", equal, keepdims=0), to=BOOL)
-    untouched = _branch(same, _planes(same, "image"), transform)
-    return _branch(graph, graph.node("If", own, then_branch=untouched, else_branch=other), transform)
-
-
-def _any_image(transform: EvaluationTransform, length: int, offsets: str, whole: str) -> onnx.GraphProto:
-    """Build the centre crop of any image, exact to the last bit; strips are first cropped to a bounded ratio.
-
-    Resize sometimes rounds halves unlike Pillow, and halves are frequent if an image changes little in size.
-    """
-    graph = GraphBuilder("any_")
-    other = graph.node("Gather", whole, graph.ints(1, 0))
-    sides = graph.node("Min", whole, graph.node("Mul", other, graph.ints(MAX_ASPECT)))
-    first = graph.node("Div", graph.node("Sub", whole, sides), graph.ints(2))
-    wanted = _wanted(graph, transform, length, sides, graph.node("ReduceMin", sides, keepdims=1))
-    start = graph.node("Gather", offsets, wanted)
-    scale, centres = _centres(graph, sides, wanted, start, transform.size)
-    reach = graph.node("Max", scale, graph.doubles(1.0))  # 2, 1, 1: when enlarging, a pixel has two neighbours
-    begin, end = _window(graph, sides, centres, reach)
-    window = graph.node("Slice", "image", *(graph.node("Add", first, each) for each in (begin, end)), graph.ints(0, 1))
-    ends = zip(*(graph.split(each, 2) for each in (begin, end, centres, reach)), strict=True)
-    down, across = (_weights(graph, *each, axis=axis) for each, axis in zip(ends, (1, 0), strict=True))
-    # No Transpose: onnxruntime 1.17 would fuse it with the next product, and lacks that fused product for doubles.
-    rows = graph.node("Squeeze", graph.node("Concat", *graph.split(window, 3, axis=2), axis=0), graph.ints(2))
-    narrow = _rounded(graph, graph.node("MatMul", _shares(graph, rows), across))  # rows first, as in `resize_bytes`
-    planes = graph.node("Reshape", graph.node("Floor", narrow), graph.ints(3, -1, transform.size))
-    pixels = _rounded(graph, graph.node("MatMul", down, _shares(graph, planes)))
-    pixels = graph.node("Cast", pixels, to=UINT8)  # truncates the fraction
-    return _branch(graph, graph.node("Unsqueeze", pixels, graph.ints(0)), transform)
-
-
-def _branch(graph: GraphBuilder, pixels: str, transform: EvaluationTransform) -> onnx.GraphProto:
-    return graph.body(graph.prefix, [], [value(pixels, UINT8, (1, 3, transform.size, transform.size))])
-
-
-def _wanted(graph: GraphBuilder, transform: EvaluationTransform, length: int, sides: str, shorter: str) -> str:
-    """Compute the resized sizes: the shorter side, or both, become `length`; the longer side is rounded down."""
-    if transform.square:
-        return graph.ints(length, length)
-    return graph.node("Div", graph.node("Mul", sides, graph.ints(length)), shorter)
-
-
-def _planes(graph: GraphBuilder, image: str) -> str:
-    """Rearrange bytes (height, width, 3) as (1, 3, height, width)."""
-    return graph.node("Unsqueeze", graph.node("Transpose", image, perm=[2, 0, 1]), graph.ints(0))
-
-
-def _centres(graph: GraphBuilder, sides: str, wanted: str, start: str, size: int) -> tuple[str, str]:
-    """Return the scale (2, 1, 1) in source pixels per output pixel, and the S centres (2, S, 1); by (down, across)."""
-    sides, wanted, start = (
-        graph.node("Unsqueeze", graph.node("Cast", each, to=DOUBLE), graph.ints(1, 2))
-        for each in (sides, wanted, start)
-    )
-    scale = graph.node("Div", sides, wanted)
-    middles = graph.node("Add", start, graph.constant(np.arange(size)[:, None] + 0.5))
-    return scale, graph.node("Sub", graph.node("Mul", middles, scale), graph.doubles(0.5))
-
-
-def _window(graph: GraphBuilder, sides: str, centres: str, reach: str) -> tuple[str, str]:
-    """Return start and end (2) of the pixels that the crop needs; for a strip they are few."""
-    axes = graph.ints(1, 2)
-    lowest = graph.node("Sub", graph.node("ReduceMin", centres, axes, keepdims=0), graph.node("Squeeze", reach, axes))
-    highest = graph.node("Add", graph.node("ReduceMax", centres, axes, keepdims=0), graph.node("Squeeze", reach, axes))
-    begin = graph.node("Max", graph.node("Cast", lowest, to=INT64), graph.ints(0))
-    end = graph.node("Add", graph.node("Cast", highest, to=INT64), graph.ints(1))
-    return begin, graph.node("Min", end, sides)
-
-
-def _weights(graph: GraphBuilder, begin: str, end: str, centres: str, reach: str, *, axis: int) -> str:
-    """Return the weight of each pixel of the window in each pixel of the crop: Pillow's numbers with 22 bits.
-
-    The filter is a triangle: 1 at the centre, 0 from `reach` on, and 0 outside the image. The image's pixels lie along
-    `axis`, the crop's along the other axis.
-    """
-    scalars = (graph.node("Squeeze", each) for each in (begin, end))
-    places = graph.node("Cast", graph.node("Range", *scalars, graph.scalar(1)), to=DOUBLE)
-    places = graph.node("Unsqueeze", places, graph.ints(1 - axis))
-    centres = graph.node("Squeeze", centres, graph.ints(0 if axis else 2))
-    reach = graph.node("Squeeze", reach, graph.ints(0))
-    share = graph.node("Sub", reach, graph.node("Abs", graph.node("Sub", places, centres)))
-    share = graph.node("Max", share, graph.doubles(0.0))
-    share = graph.node("Div", share, graph.node("ReduceSum", share, graph.ints(axis), keepdims=1))
-    return graph.node("Floor", _rounded(graph, graph.node("Mul", share, graph.doubles(STEPS))))
-
-
-def _shares(graph: GraphBuilder, pixels: str) -> str:
-    """Convert bytes to the unit of `_weights`."""
-    return graph.node("Div", graph.node("Cast", pixels, to=DOUBLE), graph.doubles(STEPS))
-
-
-def _rounded(graph: GraphBuilder, values: str) -> str:
-    """Add a half, so that the integer part is the rounded value."""
-    return graph.node("Add", values, graph.doubles(0.5))
+def _names(classes: Classes) -> dict[str, str]:
+    return {"frn.classes": json.dumps(_listed(classes), ensure_ascii=False)}
 
 
 def _score(
-    graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tuple[int, int], gamma: float, rule: RejectRule
-) -> None:
-    """Map `feature_map` (1, r, d) to the outputs: one product with all rows, then sums of squares by class."""
-    way, (h, w) = len(classes), grid
-    joined = join(classes)
-    query = graph.node("Transpose", graph.node("Squeeze", "feature_map", graph.ints(0)), perm=[1, 0])  # d, r
-    seen = graph.node("MatMul", graph.constant(joined.rows), query)  # M, r
-    length = graph.node("ReduceSumSquare", query, graph.ints(0), keepdims=1)  # 1, r
-    error = graph.node("Sub", length, class_sums(graph, joined, seen, axis=0))  # way, r
-    graph.node("Reshape", error, graph.ints(way, h, w), output="error_map")
-    graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
-    energy = graph.node("ReduceMean", length, graph.ints(0, 1), keepdims=0)
-    explain(graph, energy)
-    near = nearest(graph, graph.node("ReduceMean", query, graph.ints(1), keepdims=0), classes, axis=0)
-    require_explained(graph, energy, way, rule, near, axis=0)
-    logits = graph.node("Mul", "class_error", graph.constant(-gamma))
-    graph.node("Softmax", logits, axis=0, output="probability")
-    best = graph.node("ArgMin", "class_error", axis=0, keepdims=0)
-    graph.node("Gather", graph.constant(np.array(list(classes), dtype=object)), best, output="label")
+    graph: GraphBuilder,
+    classes: Classes,
+    grid: tuple[int, int],
+    gamma: float,
+    rule: RejectRule | None = None,
+    prefix: str = "",
+) -> Outputs:
+    """Map `feature_map` (n, r, d) to the outputs, and return them; there is no threshold without a rule.
+
+    For heads other than FRN's, the energy of each image is 1 (`inference.any_head`).
+    """
+    names, (h, w), class_error = _listed(classes), grid, f"{prefix}class_error"
+    outputs: Outputs = {"label": (STRING, ("n",))}
+    outputs |= dict.fromkeys(("probability", "class_error", "explained"), (FLOAT, ("n", len(names))))
+    if isinstance(classes, HeadClasses):
+        logits, near = write_logits(graph, classes, "feature_map"), graph.constant(1.0)
+        graph.node("Neg", graph.node("LogSoftmax", logits, axis=1), output=class_error)
+        size = graph.node("Concat", graph.node("Shape", logits, start=0, end=1), graph.ints(1), axis=0)
+        energy = graph.node("Expand", graph.constant(1.0), size)
+    else:
+        joined = _join(classes)
+        # Locations in one row: onnxruntime would fuse the product with the Transpose before it, and fails at n = 0.
+        locations = graph.node("Reshape", "feature_map", graph.ints(-1, joined.rows.shape[1]))
+        seen = graph.node("MatMul", locations, graph.constant(np.ascontiguousarray(joined.rows.T)))
+        taken = _class_sums(graph, joined, graph.node("Reshape", seen, graph.ints(-1, h * w, len(joined.rows))))
+        length = graph.node("ReduceSumSquare", "feature_map", graph.ints(2), keepdims=1)  # n, r, 1
+        error = graph.node("Transpose", graph.node("Sub", length, taken), perm=[0, 2, 1])  # n, way, r
+        graph.node("Reshape", error, graph.ints(0, len(names), h, w), output=f"{prefix}error_map")
+        graph.node("ReduceMean", error, graph.ints(2), keepdims=0, output=class_error)
+        energy = graph.node("ReduceMean", length, graph.ints(1), keepdims=0)
+        logits = graph.node("Mul", class_error, graph.constant(-gamma))
+        near = _nearest(graph, classes) if rule else ""
+    whole = graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))  # n, 1
+    share = graph.node("Div", graph.node("Sub", energy, class_error), whole)
+    graph.node("Relu", share, output=f"{prefix}explained")  # as `unknown.explained`
+    graph.node("Softmax", logits, axis=1, output=f"{prefix}probability")
+    best = graph.node("ArgMin", class_error, axis=1, keepdims=0)
+    graph.node("Gather", graph.constant(np.array(names, dtype=object)), best, output=f"{prefix}label")
+    if rule:
+        outputs["threshold"] = (FLOAT, ("n",))
+        flat, above = (graph.node("Reshape", each, graph.ints(-1)) for each in (energy, whole))
+        _require_explained(graph, class_error, flat, above, near, len(names), rule, f"{prefix}threshold")
+    if not isinstance(classes, HeadClasses):
+        outputs["error_map"] = (FLOAT, ("n", len(names), h, w))
+    return outputs
 
 
-def score_logits(
-    graph: GraphBuilder, logits: str, names: Sequence[str], energy: str, rule: RejectRule, *, axis: int
-) -> None:
-    """Map logits, with the classes at `axis`, to the outputs; the energy is 1 for each photo (`inference.any_head`)."""
-    graph.node("Neg", graph.node("LogSoftmax", logits, axis=axis), output="class_error")
-    graph.node("Softmax", logits, axis=axis, output="probability")
-    explain(graph, graph.constant(1.0))
-    require_explained(graph, energy, len(names), rule, graph.constant(1.0), axis=axis)
-    best = graph.node("ArgMax", logits, axis=axis, keepdims=0)
-    graph.node("Gather", graph.constant(np.array(names, dtype=object)), best, output="label")
+def _join(classes: Mapping[str, EnrolledClass]) -> JoinedClasses:
+    """Join all classes' rows. Raises FrnError if there are no classes, or they do not fit in a file."""
+    if not classes:
+        raise FrnError("a classifier needs at least one class")
+    if (size := sum(enrolled.rows.nbytes for enrolled in classes.values())) > MAX_CLASS_BYTES:
+        raise FrnError(
+            f"the {len(classes):,} classes take {size / 1e9:.1f} GB, but an ONNX file can hold only 2 GB. Export fewer "
+            "classes, or fewer photos of each; `frn classify` is limited only by memory."
+        )
+    return JoinedClasses.of(classes.values())
 
 
-def explain(graph: GraphBuilder, energy: str) -> None:
-    """Add `unknown.explained`: 1 - error / energy, at least 0; if the energy is 0, the error is too, which gives 0."""
-    share = graph.node("Div", graph.node("Sub", energy, "class_error"), _positive(graph, energy))
-    graph.node("Relu", share, output="explained")
+def _class_sums(graph: GraphBuilder, classes: JoinedClasses, products: str) -> str:
+    """Sum signed squares of products (n, r, M) with all rows by class, (n, r, way)."""
+    squares = graph.node("Mul", products, products)
+    if (classes.signs < 0).any():
+        squares = graph.node("Mul", squares, graph.constant(classes.signs))
+    total, numbers = len(classes.signs), np.arange(classes.sizes.max())
+    rows = np.where(numbers < classes.sizes[:, None], classes.starts[:, None] + numbers, total)  # way, m
+    if total in rows:  # smaller classes are padded with a zero row after all other rows
+        squares = graph.node("Pad", squares, graph.ints(0, 0, 0, 0, 0, 1))
+    gathered = graph.node("Gather", squares, graph.constant(rows.astype(np.int64)), axis=2)
+    return graph.node("ReduceSum", gathered, graph.ints(3), keepdims=0)
 
 
-def nearest(graph: GraphBuilder, mean: str, classes: Mapping[str, EnrolledClass], *, axis: int) -> str:
-    """Return the distance from a mean location (d,) to the nearest class, as `Centres.distance` does."""
+def _nearest(graph: GraphBuilder, classes: Mapping[str, EnrolledClass]) -> str:
+    """Return the distances (n) from the mean location to the nearest class, as `Centres.distance` does."""
     centres = Centres.of(classes.values())
+    mean = graph.node("ReduceMean", "feature_map", graph.ints(1), keepdims=0)
     own = graph.node("Sub", mean, graph.constant(centres.origin.astype(np.float32)))
     products = graph.node("MatMul", own, graph.constant((-2 * centres.offsets.T).astype(np.float32)))
     beside = graph.node("Add", products, graph.constant(np.square(centres.offsets).sum(1).astype(np.float32)))
-    least = graph.node("ReduceMin", beside, graph.ints(axis), keepdims=0)
-    square = graph.node("ReduceSumSquare", own, graph.ints(axis), keepdims=0)
+    least = graph.node("ReduceMin", beside, graph.ints(1), keepdims=0)
+    square = graph.node("ReduceSumSquare", own, graph.ints(1), keepdims=0)
     distance = graph.node("Div", graph.node("Add", square, least), graph.constant(centres.scale))
     return graph.node("Max", distance, graph.constant(LEAST_DISTANCE))
 
 
-def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRule, near: str, *, axis: int) -> None:
-    """Add `threshold` as `RejectRule.thresholds`, from `class_error` (..., way), `way` at `axis`, energy, distance."""
-    if rule.weight == 0 or way < 2:
-        rivals = energy
-    else:
+def _require_explained(
+    graph: GraphBuilder, class_error: str, energy: str, whole: str, near: str, way: int, rule: RejectRule, output: str
+) -> None:
+    """Add `RejectRule.thresholds` (n), from errors (n, way), energies and distances (n); `whole` is above zero."""
+    rivals = energy
+    if rule.weight and way > 1:
         count = min(RIVALS + 1, way)
-        least, _ = graph.outputs("TopK", 2, "class_error", graph.ints(count), axis=-1, largest=0)
+        least, _ = graph.outputs("TopK", 2, class_error, graph.ints(count), axis=-1, largest=0)
         others = graph.node("Slice", least, graph.ints(1), graph.ints(count), graph.ints(-1))
         # onnxruntime fails on an axis of -1 at n = 0
-        mean = graph.node("ReduceMean", others, graph.ints(axis), keepdims=0)
-        rivals = graph.node("Relu", mean)
+        rivals = graph.node("Relu", graph.node("ReduceMean", others, graph.ints(1), keepdims=0))
     rivals = graph.node("Div", rivals, near) if rule.weight else rivals
-    share = graph.node("Div", rivals, _positive(graph, energy))
-    power = graph.node("Pow", share, graph.constant(rule.weight))
+    power = graph.node("Pow", graph.node("Div", rivals, whole), graph.constant(rule.weight))
     needed = graph.node("Sub", graph.constant(1.0), graph.node("Mul", power, graph.constant(1 - rule.least)))
-    graph.node("Relu", needed, output="threshold")
-
-
-def _positive(graph: GraphBuilder, energy: str) -> str:
-    return graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))
+    graph.node("Relu", needed, output=output)

@@ -1,6 +1,6 @@
 """Classes enrolled with a head other than FRN's, as nodes: values that depend only on the examples are constants."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,9 @@ from frn.inference.any_head import HEAD_FILE, OtherHeadClassifier, as_shots
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import Maps
-from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.onnx_sandbox import OwnModel
 from frn.ridge.enrolment import EnrolledClass
-from frn_export.graphs.builder import FLOAT, IR_VERSION, OPSET, GraphBuilder
+from frn_export.graphs.builder import GraphBuilder, evaluate
 
 PREFIX = "h_"
 
@@ -62,7 +61,7 @@ def write_logits(graph: GraphBuilder, classes: HeadClasses, query: str) -> str:
     known: dict[str, NDArray[Any]] = {tensor.name: numpy_helper.to_array(tensor) for tensor in traced.initializer}
     known["support"] = as_shots(list(classes.pools.values()))
     fixed = {name for node in kept for name in node.input} - of_query - {""}
-    known |= _evaluate(alone, traced.initializer, known["support"], sorted(fixed - known.keys()))
+    known |= evaluate(alone, traced.initializer, {"support": known["support"]}, sorted(fixed - known.keys()))
     graph.constants.extend(numpy_helper.from_array(known[name], PREFIX + name) for name in sorted(fixed))
 
     def renamed(names: Iterable[str]) -> list[str]:
@@ -73,17 +72,3 @@ def write_logits(graph: GraphBuilder, classes: HeadClasses, query: str) -> str:
         copied.attribute.extend(node.attribute)
         graph.nodes.append(copied)
     return PREFIX + "logits"
-
-
-def _evaluate(
-    nodes: list[onnx.NodeProto], weights: Sequence[onnx.TensorProto], support: Maps, names: list[str]
-) -> dict[str, NDArray[Any]]:
-    """Return the values that depend only on the supports (way, k, r, d), by name."""
-    if not names:
-        return {}
-    inputs = [helper.make_tensor_value_info("support", FLOAT, support.shape)]
-    outputs = [onnx.ValueInfoProto(name=name) for name in names]
-    graph = helper.make_graph(nodes, "classes", inputs, outputs, weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    session = open_session(model.SerializeToString(), "head.onnx", device="cpu")
-    return dict(zip(names, run_session(session, names, {"support": support}), strict=True))

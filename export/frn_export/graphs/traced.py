@@ -9,6 +9,7 @@ source lines are dropped.
 
 import io
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,10 @@ import onnx
 import torch
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
-from torch import nn
+from torch import Tensor, nn
 
 from frn.errors import FrnError
-from frn.inference.onnx_runtime import open_session, run_session
-from frn_export.graphs.builder import IR_VERSION, OPSET, GraphBuilder
-
-Values = dict[str, NDArray[Any]]
+from frn_export.graphs.builder import OPSET, GraphBuilder, evaluate
 
 
 def write_traced(graph: GraphBuilder, images: str, backbone: nn.Module, size: int) -> str:
@@ -30,12 +28,19 @@ def write_traced(graph: GraphBuilder, images: str, backbone: nn.Module, size: in
 
     Raises FrnError if the network cannot be traced, or its shapes do not depend on the number of images as expected.
     """
-    return _Copy(graph, images, _trace(backbone, size)).maps()
+    example = {"images": torch.zeros(2, 3, size, size, dtype=torch.float32)}
+    traced = trace(backbone, example, "maps", {"images": {0: "n"}}, "this backbone")
+    return _Copy(graph, images, traced).maps()
 
 
-def _trace(backbone: nn.Module, size: int) -> onnx.GraphProto:
+def trace(
+    network: nn.Module, inputs: Mapping[str, Tensor], output: str, free: Mapping[str, Mapping[int, str]], what: str
+) -> onnx.GraphProto:
+    """Trace a network on inputs by name, some of whose axes are free.
+
+    Raises FrnError if it cannot be traced; `what` names it in the message.
+    """
     file = io.BytesIO()
-    example = torch.zeros(2, 3, size, size, dtype=torch.float32)
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # it is one fused operator, which ONNX lacks
     torch._C._jit_set_onnx_log_output_stream("stderr")  # unsupported nodes are otherwise printed to stdout
@@ -43,17 +48,18 @@ def _trace(backbone: nn.Module, size: int) -> onnx.GraphProto:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations, and values fixed by tracing (parity checks them)
             torch.onnx.export(
-                backbone,
-                (example,),
+                network,
+                tuple(inputs.values()),
                 file,  # type: ignore[arg-type]  # the tracer takes a buffer too
                 dynamo=False,
                 opset_version=OPSET,
-                input_names=["images"],
-                output_names=["maps"],
-                dynamic_axes={"images": {0: "n"}},
+                input_names=list(inputs),
+                output_names=[output],
+                dynamic_axes=dict(free),
             )
     except (torch.onnx.errors.OnnxExporterError, RuntimeError) as error:
-        raise FrnError(f"this backbone cannot be exported as ONNX ({str(error).splitlines()[-1]})") from error
+        reason = str(error).strip().splitlines()[0]
+        raise FrnError(f"{what} cannot be exported as ONNX ({reason})") from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
     return onnx.load_model_from_string(file.getvalue()).graph
@@ -71,7 +77,11 @@ class _Copy:
         self.ready: dict[bytes, str] = {}
         self.of_pixels = _depend_on_pixels(traced)
         free = [name for node in traced.node for name in node.output if name not in self.of_pixels]
-        self.two, self.three = (_evaluate(traced, free, n) for n in (2, 3))
+        side = [dimension.dim_value for dimension in traced.input[0].type.tensor_type.shape.dim[1:]]
+        self.two, self.three = (
+            evaluate(traced.node, traced.initializer, {"images": np.zeros((n, *side), np.float32)}, free)
+            for n in (2, 3)
+        )
         self.batch: str | None = None
 
     def maps(self) -> str:
@@ -141,18 +151,3 @@ def _depend_on_pixels(traced: onnx.GraphProto) -> set[str]:
         if node.op_type != "Shape" and not found.isdisjoint(node.input):
             found.update(node.output)
     return found
-
-
-def _evaluate(traced: onnx.GraphProto, names: list[str], n: int) -> Values:
-    """Evaluate values that do not depend on pixels, for n images."""
-    if not names:
-        return {}
-    asked = onnx.GraphProto()
-    asked.CopyFrom(traced)
-    asked.ClearField("output")
-    asked.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-    model = helper.make_model(asked, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    session = open_session(model.SerializeToString(), "this backbone", device="cpu")
-    shape = [dimension.dim_value or n for dimension in traced.input[0].type.tensor_type.shape.dim]
-    images = np.zeros(shape, dtype=np.float32)
-    return dict(zip(names, run_session(session, names, {"images": images}), strict=True))

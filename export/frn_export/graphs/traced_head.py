@@ -8,9 +8,7 @@ Shape letters: way classes, r locations per map, d channels, q queries, m side o
 """
 
 import copy
-import io
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -19,10 +17,10 @@ import torch
 from torch.onnx import symbolic_helper
 from torch.onnx.utils import register_custom_op_symbolic
 
-from frn.errors import FrnError
 from frn.inference.onnx_runtime import TRACED_HEAD
 from frn.models.model import Model
 from frn_export.graphs.builder import DOUBLE, FLOAT, OPSET, GraphBuilder
+from frn_export.graphs.traced import trace
 
 LOWEST, STEPS = 1e-10, 16
 """Smallest eigenvalue of a system, as a fraction of its largest row sum, for which so many steps are exact."""
@@ -37,10 +35,16 @@ def traced_head_graph(model: Model) -> onnx.ModelProto:
     """
     h, w = model.grid
     r, d = h * w, model.d
-    traced = _trace(model, r, d)
+    way, shot, queries = EXAMPLE
+    generator = torch.Generator().manual_seed(0)
+    support = torch.rand(way, shot, r, d, generator=generator)
+    episode = {"support": support, "query": torch.rand(queries, r, d, generator=generator)}
+    for name, symbolic in SYMBOLICS.items():
+        register_custom_op_symbolic(f"aten::{name}", symbolic, OPSET)
+    free = {"support": {0: "way", 1: "shot"}, "query": {0: "q"}}
+    head = copy.deepcopy(model.head).float()
     graph = GraphBuilder()
-    graph.nodes.extend(traced.node)
-    graph.constants.extend(traced.initializer)
+    graph.include(trace(head, episode, "logits", free, f"the head of {model.config.method}"))
     return graph.model(
         inputs={"support": (FLOAT, ("way", "shot", r, d)), "query": (FLOAT, ("q", r, d))},
         outputs={"logits": (FLOAT, ("q", "way"))},
@@ -48,34 +52,6 @@ def traced_head_graph(model: Model) -> onnx.ModelProto:
         name="head",
         kind=TRACED_HEAD,
     )
-
-
-def _trace(model: Model, r: int, d: int) -> onnx.GraphProto:
-    method, head = model.config.method, copy.deepcopy(model.head).float()
-    way, shot, queries = EXAMPLE
-    generator = torch.Generator().manual_seed(0)
-    episode = torch.rand(way, shot, r, d, generator=generator), torch.rand(queries, r, d, generator=generator)
-    for name, symbolic in SYMBOLICS.items():
-        register_custom_op_symbolic(f"aten::{name}", symbolic, OPSET)
-    file = io.BytesIO()
-    torch._C._jit_set_onnx_log_output_stream("stderr")  # unsupported nodes are otherwise printed to stdout
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.onnx.export(
-                head,
-                episode,
-                file,  # type: ignore[arg-type]  # the tracer also accepts a buffer
-                dynamo=False,
-                opset_version=OPSET,
-                input_names=["support", "query"],
-                output_names=["logits"],
-                dynamic_axes={"support": {0: "way", 1: "shot"}, "query": {0: "q"}},
-            )
-    except (torch.onnx.errors.OnnxExporterError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise FrnError(f"the head of {method} cannot be exported as ONNX ({reason})") from error
-    return onnx.load_model_from_string(file.getvalue()).graph
 
 
 def _rank(x: Any) -> int:

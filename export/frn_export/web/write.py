@@ -8,23 +8,23 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from frn._version import __version__
 from frn.errors import FrnError
-from frn.images.opening import open_image
 from frn.images.ramp import RAMP
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import MAX_COVER, MIN_COVER
 from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.unknown import NEVER
-from frn.ridge.enrolment import energy
 from frn.system.files import MAX_JSON, read_regular, write_atomically
 from frn.system.overwriting import require_writable
-from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
-from frn_export.graphs.batch import scores_graph
-from frn_export.graphs.classifier import preprocess_graph, require_text
+from frn_export.difference import Difference, compare_answers
+from frn_export.graphs.classifier import require_text, scores_graph
 from frn_export.graphs.head import head_graph
+from frn_export.graphs.prepare import preprocess_graph
 from frn_export.web.runtime import BINARY, Runtime
 
 SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js")
@@ -37,8 +37,6 @@ The worker contains a checksum of these files, so that browsers notice a new exp
 SERVED = "ort.wasm.bundle.min.js"
 """Name of the runtime's script in a page: some file servers do not know `.mjs`, and browsers then reject it."""
 PAGE = "page.json"
-COMPARED = 5
-"""Photos on which the written graphs are tested."""
 
 
 def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: bool) -> Difference:
@@ -109,19 +107,16 @@ def _graphs(classifier: Classifier) -> dict[str, bytes]:
 
 
 def _compare(classifier: Classifier, graphs: Mapping[str, bytes]) -> Difference:
-    """Compare graphs and classifier on examples; return the largest error difference relative to the energy."""
+    """Compare the chain of graphs with the classifier."""
     sessions = {name: open_session(data, name, device="cpu", threads=1) for name, data in graphs.items()}
-    largest = 0.0
-    for entry in classifier.state.classes[:COMPARED]:
-        photo = open_image(entry.supports[0].path)
+
+    def class_error(photo: Image.Image) -> NDArray[np.floating]:
         (images,) = run_session(sessions["preprocess.onnx"], ["images"], {"image": np.asarray(photo)})
         (maps,) = run_session(sessions["features.onnx"], ["feature_map"], {"images": images})
         (errors,) = run_session(sessions["scores.onnx"], ["class_error"], {"feature_map": maps})
-        crop = classifier.extractor.transform(photo)
-        (expected,) = classifier.extractor.feature_maps(crop[None])
-        told = list(classifier.predict(expected).errors.values())
-        largest = max(largest, float(np.abs(errors[0] - told).max()) / float(energy(expected[None])[0]))
-    return Difference("page", largest, CLASSIFIER_TOLERANCE, "a photo's energy")
+        return errors[0]
+
+    return compare_answers(classifier, "page", class_error)
 
 
 def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> dict[str, object]:

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from frn.cli.shell.console import report_skipped, status_line
+from frn.cli.shell.console import live_text, report_skipped
 from frn.data.names import lookalikes
 from frn.errors import FrnError
 
@@ -27,7 +27,7 @@ def open_classes(
     from frn.estimator.loading import load_classifier
     from frn.inference.unknown import FALSE_REJECTIONS
 
-    with status_line(f"enrolling {classes}"):
+    with live_text(f"enrolling {classes}"):
         classifier, skipped = load_classifier(classes, model, device, tta)
     report_skipped([*skipped, *lookalikes(classifier.classes)])
     if threshold is not None:

@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import math
 import os
 import re
 import shlex
@@ -11,8 +12,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -167,6 +168,17 @@ def print_json(value: object) -> None:
     print("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text), flush=True)
 
 
+def rounded(value: Any) -> Any:
+    """Return a result with numbers rounded to six decimals, and null instead of NaN."""
+    if isinstance(value, Mapping):
+        return {name: rounded(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(entry) for entry in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else round(value, 6)
+    return value
+
+
 def check_report(path: Path | None, *, replace: bool) -> None:
     """Before the work starts, refuse a report path that a browser could not open or that must not be overwritten."""
     if path is None:
@@ -205,46 +217,37 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 @contextmanager
 def progress_bar(what: str, *, shown: bool = True) -> Iterator["Progress"]:
     """Provide a progress callback: a bar on a terminal, otherwise a line every ten seconds; nothing unless `shown`."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True, emoji=False)
-    quiet = not (shown and console.is_terminal)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with (
-        Bar(*columns, console=console, transient=True, redirect_stdout=False, disable=quiet) as bar,
-        _lines(lambda: text) if shown and not console.is_terminal else nullcontext(),
-    ):
-        task, text = bar.add_task(printable(what), total=None), what
-
-        def show(done: int, total: int) -> None:
-            nonlocal text
-            bar.update(task, completed=done, total=total)
-            text = f"{what}: {done:,} of {total:,}"
-
-        yield show
+    with live_text(what, is_bar=True, shown=shown) as show:
+        yield lambda done, total: show(f"{what}: {done:,} of {total:,}", completed=done, total=total)
 
 
 @contextmanager
-def status_line(text: str) -> Iterator[Callable[[str], None]]:
-    """Show a status line during an operation (every ten seconds in a pipe); yield a function that changes it."""
-    from rich.console import Console
-    from rich.status import Status
-    from rich.text import Text
+def live_text(text: str, *, is_bar: bool = False, shown: bool = True) -> Iterator[Callable[..., None]]:
+    """Show a text with a spinner or a bar during an operation, or print it every ten seconds in a pipe.
 
-    def say(new: str) -> None:
+    Yields a function that takes a new text, and for a bar `completed` and `total`.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Live
+
+    def show(new: str, **progress: float) -> None:
         nonlocal text
         text = new
-        if status is not None:
-            status.update(Text(printable(new)))
+        live.update(task, description=printable(new), **progress)  # type: ignore[arg-type]
 
     console = Console(stderr=True, emoji=False)
-    shown: AbstractContextManager[Status | None] = _lines(lambda: text)
-    if console.is_terminal:
-        shown = console.status(Text(printable(text)))
-    with shown as status:
-        yield say
+    columns = (BarColumn(), TimeRemainingColumn()) if is_bar else ()
+    live = Live(
+        *(TextColumn("{task.description}", markup=False), *(columns or (SpinnerColumn(),))),
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+        disable=not (shown and console.is_terminal),
+    )
+    task = live.add_task(printable(text), total=None)
+    with live, _lines(lambda: text) if shown and not console.is_terminal else nullcontext():
+        yield show
 
 
 @contextmanager

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from frn.cli.shell.console import print_json, user_errors
-from frn.cli.shell.topics import TOPICS
 from frn.errors import FrnError
 
 EXAMPLES = {
@@ -24,16 +24,35 @@ EXAMPLES = {
 """Example command lines, shown at the end of each command's help."""
 
 
-def prepare_help(commands: Mapping[str, Any]) -> None:
-    """Join the lines of each paragraph, because Typer would keep the line breaks, and add the examples."""
+TEXT = Path(__file__).with_name("topics.md").read_text(encoding="utf-8")
+TOPICS = dict(part.strip().split(": ", 1) for part in re.split(r"^# (?=[\w-]+: )", TEXT, flags=re.MULTILINE)[1:])
+"""Texts for `frn help TOPIC`: a title and a body; `docs/reference/command-line.md` repeats them."""
+OUTPUTS = ("--out", "--web", "--report", "--csv", "--runs")
+"""Options that, if they take a value, name an output file or folder."""
+NEVER = (*OUTPUTS, "--replace", "--download", "--version")
+"""Options that no environment variable sets, because it must not choose output files or use the network."""
+
+
+def prepare(commands: Mapping[str, Any], prefix: str = "FRN") -> None:
+    """Complete the commands: help with whole paragraphs and examples, and defaults from environment variables.
+
+    FRN_CLASSIFY_TOP=5 sets the default of `frn classify --top`.
+    """
     for name, command in commands.items():
-        command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")
-        if examples := EXAMPLES.get(name):
+        command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")  # Typer would keep the line breaks
+        if prefix == "FRN" and (examples := EXAMPLES.get(name)):
             command.epilog = "\n    ".join(["Examples:\n", *examples])
-        for subcommand in getattr(command, "commands", {}).values():
-            prepare_help({"": subcommand})  # examples belong to top-level commands
+        own = f"{prefix}_{name}".upper().replace("-", "_")
+        prepare(getattr(command, "commands", {}), own)
+        for parameter in command.params:
+            word = next((word for word in parameter.opts if word.startswith("--")), "")
+            is_format = word == "--csv" and parameter.is_flag
+            if word and (is_format or word not in NEVER):
+                parameter.envvar = own + word[1:].upper().replace("-", "_")
+                parameter.show_envvar = False  # `frn help defaults` explains the names
 
 
+@user_errors()
 def show_help(
     context: typer.Context,
     topic: Annotated[
@@ -43,24 +62,23 @@ def show_help(
 ) -> None:
     """Explain a command or a topic: exit-codes, json, environment, defaults, completion."""
     words = topic or []
-    with user_errors():
-        assert context.parent is not None
-        if len(words) > 1 and words[0] == "json":
-            print_json(_schema(" ".join(words[1:])))
-        elif len(words) == 1 and words[0] in TOPICS:
-            print(f"{TOPICS[words[0]].title}\n\n{TOPICS[words[0]].text}")
-        else:
-            _show_command(context.parent, words)
-            if not words:
-                print(f" frn help TOPIC: {', '.join(TOPICS)}")
+    assert context.parent is not None
+    if len(words) > 1 and words[0] == "json":
+        _show_schema(" ".join(words[1:]))
+    elif len(words) == 1 and words[0] in TOPICS:
+        print(TOPICS[words[0]])
+    else:
+        _show_command(context.parent, words)
+        if not words:
+            print(f" frn help TOPIC: {', '.join(TOPICS)}")
 
 
-def _schema(command: str) -> dict[str, Any]:
+def _show_schema(command: str) -> None:
     from frn.cli.shell.schemas import RESULTS, schema
 
     if command not in RESULTS:
         raise FrnError(f"{command!r} has no JSON schema. These commands have one: {', '.join(RESULTS)}")
-    return schema(command)
+    print_json(schema(command))
 
 
 def _show_command(context: Any, words: list[str]) -> None:

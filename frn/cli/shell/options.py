@@ -32,6 +32,7 @@ def method_names(incomplete: str) -> list[str]:
     return [name for name in head_names() if name.startswith(incomplete)]
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Device = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
 Precision = Annotated[PrecisionName, typer.Option(help="auto: fp32 for the paper's presets, else bf16 if fast.")]
 Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Number of CPU threads.", show_default="all cores")]

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from frn.data.check import SplitReport
 from frn.evaluation.accuracy import Result
-from frn.reproduce.table_report import Listed, Report
+from frn.reproduce.table_report import Report
 from frn.training.presets.preset import Preset
 
 Count = Annotated[int, Meta(ge=0)]
@@ -51,7 +51,7 @@ EXPORTED = open_record(
         **dict.fromkeys(("features", "preprocess", "head", "classifier", "weights", "card", "precision"), str),
         **dict.fromkeys(("difference", "preprocess_difference", "head_difference"), float),
         **dict.fromkeys(("classifier_difference", "batch_difference"), float),
-        **dict.fromkeys(("accuracy_fp32", "accuracy", "drop", "changed"), float),
+        **dict.fromkeys(("accuracy_fp32", "accuracy", "drop"), float),
     },
     ("features", "preprocess", "card", "precision", "difference", "preprocess_difference"),
 )
@@ -138,7 +138,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "presets": (Preset, dict[str, Preset]),
     "train": (record("Trained", {"test": list[Result]}, **TRAINED),),
     "finetune": (record("Finetuned", start=float, **TRAINED),),
-    "reproduce": (Report, list[Listed], each(record("Command", command=str))),
+    "reproduce": (Report, list[Report]),
     "export": (EXPORTED, record("Page", web=str, runtime=str, page_difference=float)),
     "data check": (list[SplitReport],),
     "cache": (

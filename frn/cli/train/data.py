@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.shell.console import note, printable, progress_bar, report_skipped, stdout, user_errors
-from frn.cli.shell.output import FormatName, printed, prints_result
+from frn.cli.shell import options
+from frn.cli.shell.console import note, print_json, printable, progress_bar, report_skipped, stdout, user_errors
 from frn.errors import FrnError
 
 app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them.")
@@ -75,7 +75,7 @@ def prepare(
 
 
 @app.command()
-@prints_result()
+@user_errors()
 def check(
     data: Annotated[Path, typer.Argument(help="Data set, or a folder with one folder per class.")],
     shot: Annotated[
@@ -84,7 +84,7 @@ def check(
     queries: Annotated[
         int | None, typer.Option(min=1, help="Report classes too small for this many queries.", show_default="15")
     ] = None,
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """Check a data set: decode every image, count classes and images, and report broken files and small classes.
 
@@ -107,14 +107,10 @@ def check(
     for folder in splits:
         with progress_bar(f"checking {folder.name}") as progress:
             reports.append(check_split(folder, per_class, progress))
-    counts = [
-        {"split": report.folder, "class": name, "images": images, "too_small": name in report.too_small}
-        for report in reports
-        for name, images in report.classes.items()
-    ]
-    printed(wants, to_builtins(reports), counts)
+    if as_json:
+        print_json(to_builtins(reports))
     for report in reports:
-        if wants == "table":
+        if not as_json:
             stdout().print(f"{printable(report.folder)}: {report}")
         for broken in report.broken:
             note(f"broken: {broken.reason}")

@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.console import progress_bar, report_skipped, stdout
-from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
+from frn.cli.shell.console import print_json, progress_bar, report_skipped, stdout, user_errors
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from frn.evaluation.accuracy import Result
 
 
-NOT_OF_EVALUATION = ("wants", "preset")
+NOT_OF_EVALUATION = ("as_json", "preset")
 """Command parameters that are not `EvaluationOptions`."""
 
 
-@prints_result(csv=True)
+@user_errors()
 def evaluate(
     model: Annotated[
         str,
@@ -45,7 +44,7 @@ def evaluate(
     transductive: Annotated[
         bool, typer.Option("--transductive", help="Also use each episode's queries to refine its classes.")
     ] = False,
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure accuracy over random episodes, with its 95% confidence interval.
 
@@ -78,7 +77,8 @@ def evaluate(
     if not ranks.is_main:
         return
     head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}
-    if printed(wants, {**head, "results": results}, rows_of(results)):
+    if as_json:
+        print_json({**head, "results": results})
         return
     console = stdout()
     for result in results:

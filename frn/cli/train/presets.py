@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.shell.console import print_table, stdout
-from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
+from frn.cli.shell import options
+from frn.cli.shell.console import print_json, print_table, stdout, user_errors
 
 if TYPE_CHECKING:
     from frn.training.presets import Preset, Published
 
 
-@prints_result()
+@user_errors()
 def presets(
     name: Annotated[str | None, typer.Argument(help="Show all settings of this preset.")] = None,
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """List the training presets of `frn train` and the accuracies that the paper reports."""
     from frn.training.presets import PRESETS, find_preset
 
     chosen = PRESETS if name is None else {name: find_preset(name)}
     values = {name: asdict(preset) for name, preset in chosen.items()}
-    if printed(wants, values if name is None else values[name], rows_of(values)):
-        return
-    if name is None:
+    if as_json:
+        print_json(values if name is None else values[name])
+    elif name is None:
         _list(chosen)
     else:
         _show(chosen[name])

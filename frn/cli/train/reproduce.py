@@ -5,24 +5,22 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.console import INTERRUPTED, note, stdout
-from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
-from frn.cli.shell.output import Row as CsvRow
+from frn.cli.shell.console import INTERRUPTED, note, print_json, stdout, user_errors
 from frn.errors import FrnError
 from frn.system.files import write_atomically
 from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
     from frn.reproduce.plan import Command, Locations
-    from frn.reproduce.rows import Row, Table
+    from frn.reproduce.tables import Row, Table
 
 
-@prints_result()
+@user_errors()
 def reproduce(
     table: Annotated[str | None, typer.Argument(help="Table to reproduce; see --list.")] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List the tables and their rows.")] = False,
@@ -38,84 +36,72 @@ def reproduce(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the remaining commands without running them.")
     ] = False,
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """Reproduce a table of the paper: train missing rows, resume unfinished ones, evaluate and compare all.
 
-    Rows whose data set is not given are skipped. Ctrl-C saves and stops; repeat the command to continue. Rows that are
-    already in OUT/TABLE.json are kept, even if their runs were deleted.
+    Rows whose data set is not given are skipped. Ctrl-C saves and stops; repeat the command to continue. The table also
+    contains rows that were measured earlier in the same --runs folder.
     """
     from msgspec import to_builtins
 
     from frn.reproduce.plan import Locations, unmeasured
-    from frn.reproduce.table_page import markdown
-    from frn.reproduce.table_report import read, report
+    from frn.reproduce.table_report import markdown, read, report
     from frn.reproduce.tables import TABLES, choose_rows, find_table
 
     if list_all or table is None:
         if row:
             raise FrnError("--row needs a TABLE to reproduce. Remove it or --list.")
-        _list([find_table(table)] if table else list(TABLES.values()), wants)
+        listed = [find_table(table)] if table else list(TABLES.values())
+        if as_json:
+            print_json([to_builtins(report(t, t.rows, Locations(runs=runs or out / "runs"), {})) for t in listed])
+        else:
+            _list(listed)
         return
+    if dry_run and as_json:
+        raise FrnError("--dry-run prints one command per line. Remove --json.")
     chosen = find_table(table)
     rows = choose_rows(chosen, row or [])
     folders = _folders(data or [], sorted(set().union(*(row.data_sets for row in rows))))
     given = {"--threads": threads, "--device": None if device == "auto" else device}
-    options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
-    locations = Locations(runs=runs or out / "runs", data=folders, options=options, precision=precision)
-    before = read(out / f"{chosen.name}.json")
-    for ending in ("md", "json") if before is None and not dry_run else ():
-        require_writable(out / f"{chosen.name}.{ending}")
-    to_run = [row for row in rows if not (before and before.has(row) and unmeasured(row, locations))]
+    words = tuple(word for option, value in given.items() if value for word in (option, str(value)))
+    locations = Locations(runs=runs or out / "runs", data=folders, options=words, precision=precision)
+    written = {ending: out / f"{chosen.name}.{ending}" for ending in ("md", "json")}
+    for path in written.values() if read(written["json"]) is None and not dry_run else ():
+        require_writable(path)
+    missing, failed = _run_rows(rows, locations, dry_run=dry_run)
     if dry_run:
-        _print_commands(to_run, locations, wants)
         return
-    missing, failed = _run_rows(to_run, locations)
-    before = read(out / f"{chosen.name}.json")  # again: another `frn reproduce` may have added rows
-    others = [row for row in chosen.rows if row not in rows]
-    known = [row for row in chosen.rows if before and before.has(row)]
-    excused = {line.row for line in before.rows if line.missing} if before else set()
-    known += [row for row in others if row.name in excused]
-    kept = [row for row in known if unmeasured(row, locations)]
-    found = report(chosen, [row for row in chosen.rows if row in rows or row in known], locations, missing)
-    if before and kept:
-        found = found.with_rows_of(before, kept)
-    page = markdown(found, chosen)
-    write_atomically(out / f"{chosen.name}.md", page)
-    result = to_builtins(found)
-    write_atomically(out / f"{chosen.name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    if not printed(wants, result, [row for line in result["rows"] for row in _figures(found.table, line)]):
+    found = report(
+        chosen, [row for row in chosen.rows if row in rows or not unmeasured(row, locations)], locations, missing
+    )
+    page, result = markdown(found, chosen), to_builtins(found)
+    write_atomically(written["md"], page)
+    write_atomically(written["json"], json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    if as_json:
+        print_json(result)
+    else:
         stdout().print(page, soft_wrap=True, end="")
     if failed:
         raise typer.Exit(1)
 
 
-def _print_commands(rows: "list[Row]", locations: "Locations", wants: FormatName) -> None:
-    """Print the remaining commands of the rows, each once."""
-    from frn.reproduce.plan import MissingDataError, remaining_commands
-
-    commands: dict[str, None] = {}
-    for row in rows:
-        try:
-            commands |= dict.fromkeys(map(str, remaining_commands(row, locations)))
-        except MissingDataError as error:
-            note(f"{row.name}: {error}")
-    if not printed(wants, [{"command": command} for command in commands]):
-        for command in commands:
-            stdout().print(command, soft_wrap=True)
-
-
-def _run_rows(rows: "list[Row]", locations: "Locations") -> tuple[dict[str, str], bool]:
-    """Run the remaining commands of each row; return why rows are missing, and whether anything failed."""
+def _run_rows(rows: "list[Row]", locations: "Locations", *, dry_run: bool) -> tuple[dict[str, str], bool]:
+    """Run or print the remaining commands of each row; return why rows are missing, and whether anything failed."""
     from frn.reproduce.plan import MissingDataError, remaining_commands
 
     missing: dict[str, str] = {}
+    printed: set[Command] = set()
     failed = False
     for number, row in enumerate(rows, 1):
         try:
             for command in remaining_commands(row, locations):
-                note(f"[{number}/{len(rows)}] {command}")
-                _run(command)
+                if not dry_run:
+                    note(f"[{number}/{len(rows)}] {command}")
+                    _run(command)
+                elif command not in printed:
+                    stdout().print(str(command), soft_wrap=True)
+                    printed.add(command)
         except (MissingDataError, CommandError) as error:
             failed |= isinstance(error, CommandError)
             missing[row.name] = str(error)
@@ -146,53 +132,27 @@ def _run(command: "Command") -> None:
 
 
 def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
-    """Return data set folders by name; a folder without a name belongs to the table's only data set.
-
-    Prints a note about each folder that no row needs. Raises FrnError if the name is missing or unknown, or the folder
-    does not exist.
-    """
-    from frn.reproduce.tables import TABLES
-
+    """Return data set folders by name; a folder without a name belongs to the table's only data set."""
     folders = {}
     for word in given:
         name, equals, path = word.partition("=")
-        if not equals:
-            if len(wanted) != 1:
-                raise FrnError(
-                    f"--data {word}: write --data NAME=DIR, where NAME is one of: {', '.join(wanted) or 'none'}"
-                )
+        if not equals and len(wanted) == 1:
             name, path = wanted[0], word
-        elif name not in set().union(*(row.data_sets for table in TABLES.values() for row in table.rows)):
-            raise FrnError(
-                f"--data {word}: no table uses a data set named {name!r} (these rows use {', '.join(wanted)})"
-            )
-        elif name not in wanted:
-            note(f"--data {word}: not needed; these rows use {', '.join(wanted)}")
+        if name not in wanted:
+            names = ", ".join(wanted) or "none"
+            raise FrnError(f"--data {word}: write --data NAME=DIR, where NAME is a data set of these rows: {names}")
         if not Path(path).is_dir():
             raise FrnError(f"--data {word}: {path} is not a folder")
         folders[name] = Path(path)
     return folders
 
 
-def _figures(table: str, line: dict[str, Any]) -> list[CsvRow]:
-    """Return flat rows of a table, one for each shot."""
-    return [
-        {"table": table, "row": line["row"], "label": line["label"], "shot": shot, **figure}
-        for shot, figure in line["figures"].items()
-    ]
-
-
-def _list(tables: "list[Table]", wants: FormatName) -> None:
-    from msgspec import to_builtins
+def _list(tables: "list[Table]") -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    from frn.reproduce.table_page import figure
-    from frn.reproduce.table_report import described
+    from frn.reproduce.table_report import figure
 
-    listed = to_builtins([described(table) for table in tables])
-    if printed(wants, listed, [{"table": t["table"], **row} for t in listed for row in rows_of(t["rows"])]):
-        return
     console = stdout()
     for table in tables:
         console.print(Text.assemble((table.name, "bold"), f"  {table.title} ({table.source})"))

@@ -11,13 +11,14 @@ from frn.cli.shell.console import (
     command_line,
     end_stopped_run,
     note,
+    print_json,
     progress_bar,
     report_skipped,
     stdout,
     strong,
     suggest,
+    user_errors,
 )
-from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.cli.train.evaluate import describe
 from frn.models.zoo import DEFAULT_MODEL, resolve
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from frn.training.runs.run import TrainState
 
 
-@prints_result()
+@user_errors()
 def train(
     preset: Annotated[
         str,
@@ -59,7 +60,7 @@ def train(
     resume: options.Resume = False,
     init: options.Init = None,
     config: options.RunConfig = None,
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """Train a model with a preset and keep the checkpoint with the best validation accuracy.
 
@@ -69,7 +70,7 @@ def train(
     Ctrl-C saves and stops. `--resume` continues an interrupted run, even one that was killed, with bit-identical
     results. With a larger --epochs, `--resume` extends a run.
     """
-    given = {name: value for name, value in locals().items() if name != "wants"}
+    given = {name: value for name, value in locals().items() if name != "as_json"}
     from frn.training.runs.run_options import RunOptions
 
     wanted = RunOptions(**given).configured()
@@ -85,11 +86,13 @@ def train(
         return
     tests = run.test()
     result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
-    if not printed(wants, {**result, "test": tests} if tests else result):
+    if as_json:
+        print_json({**result, "test": tests} if tests else result)
+    else:
         _show_result(run, position, tests)
 
 
-@prints_result()
+@user_errors()
 def finetune(
     data: Annotated[Path, typer.Argument(help="Folder with one folder of photos per class.")],
     model: Annotated[str, typer.Option(help="Model to start from: name, model file or run folder.")] = DEFAULT_MODEL,
@@ -107,14 +110,14 @@ def finetune(
     threads: options.Threads = None,
     resume: options.Resume = False,
     config: options.RunConfig = None,
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """Adapt a model to your photos in a few minutes. You need at least ten classes with ten photos each.
 
     A quarter of the classes is held out for validation, unless the folder has train/ and val/. On the validation
     classes, the result is never worse than the starting model.
     """
-    given = {name: value for name, value in locals().items() if name not in ("wants", "data", "model")}
+    given = {name: value for name, value in locals().items() if name not in ("as_json", "data", "model")}
     from frn.training.runs.run_options import RunOptions
 
     resolve(model)  # before importing torch or reading photos, to report a wrong name at once
@@ -124,8 +127,9 @@ def finetune(
 
     run = prepare_finetuning(wanted, command=command_line(), bars=progress_bar)
     position = _train(run)
-    facts = {"model": str(run.best), "start": position.start, "validation": position.best}
-    if printed(wants, {**facts, "seconds": round(position.seconds, 1)}):
+    if as_json:
+        facts = {"model": str(run.best), "start": position.start, "validation": position.best}
+        print_json({**facts, "seconds": round(position.seconds, 1)})
         return
     console, shot = stdout(), run.preset.validation.shot
     console.print(f"trained in {position.seconds / 60:.1f} minutes: {strong(run.best)}", markup=True)
@@ -138,7 +142,7 @@ def finetune(
 
 def _train(run: "PreparedRun") -> "TrainState":
     """Train to the end and show the progress; exit the program if the run is stopped."""
-    from frn.cli.train.training_display import TrainingDisplay, interruptible
+    from frn.cli.train.training_display import interruptible, training_display
 
     if not run.settings.ranks.is_main:
         with interruptible() as stopped:
@@ -149,7 +153,7 @@ def _train(run: "PreparedRun") -> "TrainState":
     report_skipped(run.broken)
     report_skipped(run.unused, all_of_them="")
     note(str(run))
-    with TrainingDisplay(run.preset, run.options.folder) as display, interruptible() as stopped:
+    with training_display(run.preset.schedule.epochs, run.options.folder) as display, interruptible() as stopped:
         ended = run.train(display, stopped)
     if not ended.finished:
         end_stopped_run(ended.position.total_steps)

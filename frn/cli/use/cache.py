@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.shell.console import note, print_table, printable, stdout, user_errors
-from frn.cli.shell.output import FormatName, printed, prints_result
+from frn.cli.shell import options
+from frn.cli.shell.console import note, print_json, print_table, printable, stdout, user_errors
 
 DAY = 86400
 
@@ -16,8 +16,8 @@ app = typer.Typer(
 
 
 @app.callback()
-@prints_result()
-def cache(context: typer.Context, wants: FormatName = "table") -> None:
+@user_errors()
+def cache(context: typer.Context, as_json: options.AsJson = False) -> None:
     """Show the caches of decoded images and feature maps, or clear them.
 
     Training and evaluation decode each image once. If the decoded images take more than 10 GiB, the least recently used
@@ -31,8 +31,9 @@ def cache(context: typer.Context, wants: FormatName = "table") -> None:
     folder, limit, splits, features = cache_folder(), limit_in_bytes(), cached_splits(), features_size()
     for path in others():
         note(f"warning: {path}: was not written by frn, so it is kept")
-    found = [{"of": s.of, "images": s.images, "bytes": s.size, "used": round(s.used)} for s in splits]
-    if printed(wants, {"folder": str(folder), "limit": limit, "images": found, "features": {"bytes": features}}, found):
+    if as_json:
+        found = [{"of": s.of, "images": s.images, "bytes": s.size, "used": round(s.used)} for s in splits]
+        print_json({"folder": str(folder), "limit": limit, "images": found, "features": {"bytes": features}})
         return
     if splits:
         now = time.time()
@@ -48,16 +49,16 @@ def cache(context: typer.Context, wants: FormatName = "table") -> None:
 
 
 @app.command()
+@user_errors()
 def clear(
     unused: Annotated[
         float | None, typer.Option(metavar="DAYS", min=0, help="Remove only images not used for this many days.")
     ] = None,
 ) -> None:
     """Remove the caches. frn computes them again when it needs them."""
-    with user_errors():
-        from frn.system.caches import clear as remove
+    from frn.system.caches import clear as remove
 
-        freed = remove(None if unused is None else unused * DAY)
+    freed = remove(None if unused is None else unused * DAY)
     stdout().print(f"freed {_size(freed)}")
 
 

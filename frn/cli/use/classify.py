@@ -1,6 +1,8 @@
 """`frn classify`: label photos by example."""
 
+import io
 import sys
+from collections.abc import Sequence
 from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,10 +19,12 @@ from frn.cli.shell.console import (
     printable,
     progress_bar,
     report_skipped,
+    rounded,
     stdout,
+    user_errors,
 )
-from frn.cli.shell.output import FormatName, csv_writer, prints_result, rounded
 from frn.errors import FrnError
+from frn.report.csv_rows import CsvWriter
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier, Prediction
@@ -33,7 +37,7 @@ BAR = 24
 """Width of a full bar, in characters."""
 
 
-@prints_result(csv=True)
+@user_errors()
 def classify(
     context: typer.Context,
     classes: options.Classes,
@@ -51,7 +55,8 @@ def classify(
     resume: Annotated[bool, typer.Option("--resume", help="Append to the existing --out file.")] = False,
     report: Annotated[Path | None, typer.Option(help="Also write a page with the labelled photos (.html).")] = None,
     replace: options.Replace = False,
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV rows instead of a table.")] = False,
 ) -> None:
     """Label each photo with the class whose examples reconstruct it best.
 
@@ -69,7 +74,9 @@ def classify(
     check_report(report, replace=replace)
     if replace and not (out or report):
         raise FrnError("--replace only applies to --out and --report. Add one of them, or remove --replace.")
-    if out and (wants != "table" or report):
+    if as_json and as_csv:
+        raise FrnError("--json and --csv both print to stdout. Use one of them.")
+    if out and (as_json or as_csv or report):
         raise FrnError("--out only writes JSON lines. Remove --json, --csv and --report.")
     if out and out.suffix.lower() in (".csv", ".tsv", ".html"):
         table = "--report FILE.html" if out.suffix.lower() == ".html" else f"--csv > {out}"
@@ -79,7 +86,7 @@ def classify(
     if transductive and (out or report):
         raise FrnError("--transductive needs all photos at once. Remove --out and --report.")
     source = context.get_parameter_source("top")  # FRN_CLASSIFY_TOP affects only the table
-    if source is not None and source.name == "COMMANDLINE" and wants != "table":
+    if source is not None and source.name == "COMMANDLINE" and (as_json or as_csv):
         raise FrnError("--top limits the table and --out; --json and --csv list all classes. Remove --top.")
     top = top or 3
     if out:
@@ -107,7 +114,7 @@ def classify(
     if transductive:
         note("transductive: each answer depends on all photos of the call")
     album = _album(classifier, report, len(names)) if report else None
-    failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
+    failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if as_csv else None
     paths = map(Path, names)
     classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
     with progress_bar("photos", shown=not sys.stdout.isatty()) as progress:  # answers show the progress
@@ -118,8 +125,8 @@ def classify(
                 rows.write(_as_row(name, outcome))
             elif isinstance(outcome, FrnError):
                 reason = str(outcome)
-                print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
-            elif wants == "json":
+                print_json({"image": name, "error": reason}) if as_json else note(f"error: {reason}")
+            elif as_json:
                 print_json(_as_line(name, outcome))
             else:
                 _show(name, outcome, top)
@@ -193,6 +200,14 @@ def _as_row(name: str, outcome: "Prediction | FrnError") -> dict[str, object]:
     line = _as_line(name, outcome)
     shares = {_share_of(each): value for each, value in rounded(outcome.probabilities).items()}
     return {**{key: line[key] for key in COLUMNS if key in line}, **shares}
+
+
+def csv_writer(columns: Sequence[str]) -> CsvWriter:
+    """Write comma-separated values to stdout; on a terminal, escape control characters."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(newline="")  # rows have their own line endings
+    escapes = sys.stdout.isatty()
+    return CsvWriter(sys.stdout, columns, lambda v: printable(v) if escapes and isinstance(v, str) else v)
 
 
 def _share_of(name: str) -> str:

@@ -10,8 +10,16 @@ import typer
 from frn._version import __version__
 from frn.cli.shell import options
 from frn.cli.shell.classes import describe_head, expectation
-from frn.cli.shell.console import print_table, printable, report_skipped, status_line, stdout
-from frn.cli.shell.output import FormatName, printed, prints_result, rounded, rows_of
+from frn.cli.shell.console import (
+    live_text,
+    print_json,
+    print_table,
+    printable,
+    report_skipped,
+    rounded,
+    stdout,
+    user_errors,
+)
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 from frn.system.hardware import own_rank, world
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
 
 
-@prints_result()
+@user_errors()
 def enroll(
     sources: Annotated[list[str], typer.Argument(help="Class folders as for classify, or NAME=FOLDER...")],
     out: Annotated[Path, typer.Option(help="Project file to write (.frn.json).")],
@@ -29,7 +37,7 @@ def enroll(
     threshold: options.Threshold = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one is kept as .bak.")] = False,
     device: options.Device = "auto",
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """Save classes from folders of photos in a project file.
 
@@ -54,7 +62,7 @@ def enroll(
         raise FrnError(f"{out}: already exists. --replace replaces it and keeps the old one as {out.name}.bak")
     members, skipped = _members(sources)
     classifier = classifier_over(load_extractor(model, device), FeatureStore())
-    with status_line(f"enrolling {sum(map(len, members.values())):,} photos"):
+    with live_text(f"enrolling {sum(map(len, members.values())):,} photos"):
         skipped = [*map(str, _enroll(classifier, members)), *skipped]
     if own_rank() > 0:
         return
@@ -64,8 +72,9 @@ def enroll(
     reference = ModelReference.of(model, classifier.extractor, out.parent)
     document = {"head": classifier.kept_head} if classifier.kept_head else {}
     save_project(out, Project(reference, state, document), replace=replace)
-    summary = _summary(out, classifier, len(skipped))
-    if not printed(wants, summary, rows_of(summary["classes"])):
+    if as_json:
+        print_json(_summary(out, classifier, len(skipped)))
+    else:
         _show(out, classifier)
 
 

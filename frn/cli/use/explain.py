@@ -8,8 +8,7 @@ import typer
 
 from frn.cli.shell import options
 from frn.cli.shell.classes import open_classes, refuse_a_photo
-from frn.cli.shell.console import printable, stdout
-from frn.cli.shell.output import FormatName, printed, prints_result, rounded, rows_of
+from frn.cli.shell.console import print_json, printable, rounded, stdout, user_errors
 from frn.system.overwriting import require_writable
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
@@ -17,7 +16,7 @@ LONGEST = {"JPEG": 65_500, "WEBP": 16_383}
 """Largest width and height that each format can store, in pixels."""
 
 
-@prints_result()
+@user_errors()
 def explain(
     classes: options.Classes,
     image: Annotated[Path, typer.Argument(help="Photo to explain.")],
@@ -30,7 +29,7 @@ def explain(
     tta: options.TtaName = "none",
     device: options.Device = "auto",
     replace: options.Replace = False,
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """Draw where each class can and cannot reconstruct a photo.
 
@@ -90,5 +89,7 @@ def explain(
         "out": str(out),
         "classes": numbers,
     }
-    if not printed(wants, rounded(summary), rows_of(rounded(numbers))):
+    if as_json:
+        print_json(rounded(summary))
+    else:
         stdout().print(f"{printable(str(out))}: {printable(label)}")

@@ -8,13 +8,12 @@ import typer
 
 from frn.cli.shell import options
 from frn.cli.shell.classes import open_classes
-from frn.cli.shell.console import note, progress_bar, report_skipped, stdout
-from frn.cli.shell.output import FormatName, printed, prints_result
+from frn.cli.shell.console import note, print_json, progress_bar, report_skipped, stdout, user_errors
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
 
-@prints_result()
+@user_errors()
 def export(
     out: Annotated[Path | None, typer.Option(help="Folder for the exported files.")] = None,
     web: Annotated[Path | None, typer.Option(help="Write a web page with the classifier to this folder.")] = None,
@@ -45,7 +44,7 @@ def export(
         typer.Option("--as", help="Also write this format (openvino needs an extra)."),
     ] = "onnx",
     replace: options.Replace = False,
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """Export ONNX files for any onnxruntime: features.onnx, head.onnx and, with --classes, classifier.onnx.
 
@@ -62,7 +61,7 @@ def export(
     if web is not None:
         if precision != "fp32" or weights or file_format != "onnx":
             raise FrnError("--web uses the model as it is. Remove --precision, --weights and --as.")
-        _web(web, runtime, model, classes, threshold, tta, wants, replace)
+        _web(web, runtime, model, classes, threshold, tta, as_json, replace)
         return
     assert out is not None
     if runtime is not None:
@@ -98,16 +97,16 @@ def export(
     for path in exported.removed:
         note(f"removed {path}: it belonged to the previous export")
     cost = exported.cost
-    if wants != "table":
+    if as_json:
         paths = {**exported.graphs, "card": exported.card, **{path.name: path for path in exported.others}}
         if exported.weights:
             paths["weights"] = exported.weights
         result: dict[str, object] = {"precision": precision, **{name: str(path) for name, path in paths.items()}}
         result |= {name: difference.share for name, difference in exported.differences.items()}
         if cost:
-            judged = {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop, "changed": cost.changed}
+            judged = {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop}
             result |= judged
-        printed(wants, result)
+        print_json(result)
         return
     for path in [*exported.graphs.values(), *exported.others]:
         stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB")
@@ -124,7 +123,7 @@ def _web(
     classes: Path | None,
     threshold: float | None,
     tta: Literal["none", "hflip"],
-    wants: FormatName,
+    as_json: bool,
     replace: bool,
 ) -> None:
     """Write a web page."""
@@ -144,7 +143,8 @@ def _web(
     if threshold is not None:
         classifier.threshold_override = threshold
     difference = write_page(classifier, out, found, replace=replace)
-    if printed(wants, {"web": str(out), "runtime": found.version, "page_difference": difference.share}):
+    if as_json:
+        print_json({"web": str(out), "runtime": found.version, "page_difference": difference.share})
         return
     megabytes = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
     stdout().print(f"{out}  {megabytes:.1f} MB, onnxruntime-web {found.version}")

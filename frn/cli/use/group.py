@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.console import note, print_table, printable, progress_bar, report_skipped, stdout
-from frn.cli.shell.output import FormatName, printed, prints_result
+from frn.cli.shell.console import (
+    note,
+    print_json,
+    print_table,
+    printable,
+    progress_bar,
+    report_skipped,
+    stdout,
+    user_errors,
+)
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
 Groups = dict[str, list[Path]]
 
 
-@prints_result()
+@user_errors()
 def group(
     photos: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
     out: Annotated[Path, typer.Option(help="New folder for copies, or project (.frn.json) to write.")],
@@ -27,7 +35,7 @@ def group(
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
     tta: options.TtaName = "none",
     device: options.Device = "auto",
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """Group similar unlabelled photos into probable classes.
 
@@ -61,17 +69,14 @@ def group(
         _copy(out, members)
     copies = {str(read[p][0]): str(read[near[0]][0]) for own in found for near in own for p in near[1:]}
     listed = {name: list(map(str, paths)) for name, paths in members.items()}
-    rows = [
-        {"group": name, "image": path, "copy_of": copies.get(path)} for name, paths in listed.items() for path in paths
-    ]
-    if not printed(wants, {"out": str(out), "groups": listed, "near_copies": copies, "skipped": unread}, rows):
-        print_table(
-            ("group", "photos", "most central"),
-            [[name, str(len(paths)), printable(paths[0])] for name, paths in listed.items()],
-        )
-        stdout().print(f"{printable(str(out))}: {len(read):,} photos in {len(listed)} groups")
-        if copies:
-            note(f"{len(copies)} photos are near copies of others and were put into the same groups")
+    if as_json:
+        print_json({"out": str(out), "groups": listed, "near_copies": copies, "skipped": unread})
+        return
+    rows = [[name, str(len(paths)), printable(paths[0])] for name, paths in listed.items()]
+    print_table(("group", "photos", "most central"), rows)
+    stdout().print(f"{printable(str(out))}: {len(read):,} photos in {len(listed)} groups")
+    if copies:
+        note(f"{len(copies)} photos are near copies of others and were put into the same groups")
 
 
 def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, Embedded]], list[str]]":

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.console import note, print_table, printable, report_skipped, status_line, stdout, user_errors
-from frn.cli.shell.output import FormatName, printed, prints_result
+from frn.cli.shell.console import (
+    live_text,
+    note,
+    print_json,
+    print_table,
+    printable,
+    report_skipped,
+    stdout,
+    user_errors,
+)
 
 if TYPE_CHECKING:
     from frn.models.zoo import ModelFiles
@@ -20,8 +28,8 @@ app = typer.Typer(invoke_without_command=True, help="List, add and remove named 
 
 
 @app.callback()
-@prints_result()
-def models(context: typer.Context, wants: FormatName = "table") -> None:
+@user_errors()
+def models(context: typer.Context, as_json: options.AsJson = False) -> None:
     """List the named models. Every command and the app accept these names."""
     if context.invoked_subcommand is not None:
         return
@@ -35,12 +43,14 @@ def models(context: typer.Context, wants: FormatName = "table") -> None:
             found[name] = _facts(files)
         except FrnError as error:  # a damaged model must not hide the others
             note(f"warning: {error}")
-    if not printed(wants, found):
+    if as_json:
+        print_json(found)
+    else:
         _show(found)
 
 
 @app.command()
-@prints_result()
+@user_errors()
 def add(
     network: Annotated[str, typer.Argument(help="Name, torchvision:NAME, timm:NAME, model file or run.")],
     name: Annotated[
@@ -59,7 +69,7 @@ def add(
         typer.Option(help="Head for a pretrained backbone.", show_default="frn", autocompletion=options.method_names),
     ] = None,
     preset: options.ImportPreset = None,
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """Add a pretrained backbone, a training run or a checkpoint from the paper's authors under a name.
 
@@ -80,7 +90,7 @@ def add(
     if is_file:
         added, files = add_file(network, name=name, preset=preset)
     else:
-        with status_line("looking for the weights") as say:
+        with live_text("looking for the weights") as say:
 
             def progress(done: int) -> None:
                 say(f"downloading the weights: {done / 1e6:.1f} MB")
@@ -88,27 +98,29 @@ def add(
             head = method or "frn"
             added, files = add_model(network, name=name, weights=weights, size=size, method=head, progress=progress)
     facts = _facts(files)
-    if printed(wants, {added: facts}):
+    if as_json:
+        print_json({added: facts})
         return
     _show({added: facts})
     stdout().print(f"frn-tui --model {added}   or   frn classify FOLDER PHOTO --model {added}")
 
 
 @app.command()
-@prints_result()
-def known(wants: FormatName = "table") -> None:
+@user_errors()
+def known(as_json: options.AsJson = False) -> None:
     """List the networks that `frn models add` knows by a short name."""
     from frn.models.zoo import catalogue
 
     facts = {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in catalogue().items()}
-    if printed(wants, facts):
-        return
-    rows = [(name, n.backbone, n.about, n.licence) for name, n in catalogue().items()]
-    print_table(("name", "network", "description", "licence"), rows)
+    if as_json:
+        print_json(facts)
+    else:
+        rows = [(name, *entry.values()) for name, entry in facts.items()]
+        print_table(("name", "network", "description", "licence"), rows)
 
 
 @app.command()
-@prints_result()
+@user_errors()
 def compare(
     classes: options.Classes,
     model: Annotated[
@@ -118,7 +130,7 @@ def compare(
         ),
     ] = None,
     device: options.Device = "auto",
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare models on your own classes.
 
@@ -132,7 +144,7 @@ def compare(
     files = class_files(classes)
     report_skipped(files.skipped)
     found = []
-    with status_line("comparing") as say:
+    with live_text("comparing") as say:
         models = model or list(named_extractors())
         for each in compare_models(files.members, models, device):
             found.append(each)
@@ -150,7 +162,8 @@ def compare(
         for each in found
     }
     disagree = {str(path): {each.model: each.answers[path] for each in found} for path in differing}
-    if printed(wants, {"models": facts, "disagreements": disagree}):
+    if as_json:
+        print_json({"models": facts, "disagreements": disagree})
         return
     rows = []
     for each in sorted(found, key=lambda each: each.right, reverse=True):
@@ -172,12 +185,12 @@ def compare(
 
 
 @app.command()
+@user_errors()
 def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")]) -> None:
     """Delete an added model."""
-    with user_errors():
-        from frn.models.zoo import remove_model
+    from frn.models.zoo import remove_model
 
-        remove_model(name)
+    remove_model(name)
     stdout().print(f"removed {name}")
 
 

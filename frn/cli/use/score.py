@@ -13,13 +13,15 @@ from frn.cli.shell.console import (
     check_report,
     command_line,
     note,
+    print_json,
     print_table,
     printable,
     progress_bar,
     report_skipped,
+    rounded,
     stdout,
+    user_errors,
 )
-from frn.cli.shell.output import FormatName, printed, prints_result, rounded
 from frn.errors import FrnError
 from frn.system.overwriting import require_writable
 
@@ -33,7 +35,7 @@ MAX_ERRORS = 10
 """Maximum number of wrong answers to show."""
 
 
-@prints_result()
+@user_errors()
 def score(
     classes: options.Classes,
     labelled: Annotated[Path, typer.Argument(help="Labelled photos: class folders, a zip or a CSV.")],
@@ -46,7 +48,7 @@ def score(
     tta: options.TtaName = "none",
     transductive: options.Transductive = False,
     device: options.Device = "auto",
-    wants: FormatName = "table",
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure accuracy, confusion and calibration on labelled photos.
 
@@ -84,7 +86,9 @@ def score(
 
         facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
         write_page(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
-    if not printed(wants, _summary(found, classifier, classes, labelled), found.rows):
+    if as_json:
+        print_json(_summary(found, classifier, classes, labelled))
+    else:
         _show(found, classifier)
     if found.broken:
         of = sum(map(len, photos.members.values()))

@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from frn_export.export import _batch, _classifier
-from frn_export.graphs.batch import batch_graph, scores_graph
-from frn_export.graphs.classifier import classifier_graph, preprocess_graph
+from frn_export.graphs.classifier import batch_graph, classifier_graph, scores_graph
 from frn_export.graphs.head import head_graph
 from frn_export.graphs.mirror import mirrored
+from frn_export.graphs.prepare import preprocess_graph
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 from PIL import Image
@@ -55,7 +54,9 @@ def test_both_classifiers_use_the_number_of_photos_per_class(classifier: Classif
     image = open_image(QUERIES[0])
     alone = few.predict(classifier.extractor.feature_maps(classifier.extractor.transform(image)[None])[0])
     crop = classifier.extractor.transform(image).transpose(2, 0, 1)[None] / np.float32(255)
-    whole, batch = _classifier(few, classifier.extractor.data, 2e-3)[0], _batch(few, 2e-3)[0]
+    rule, gamma = few.rule, few.head.gamma
+    whole = classifier_graph(few.extractor.data, few.classes, rule=rule, gamma=gamma).SerializeToString()
+    batch = batch_graph(few.extractor, few.classes, rule=rule, gamma=gamma).SerializeToString()
     inputs: dict[bytes, dict[str, NDArray[Any]]] = {whole: {"image": np.asarray(image)}, batch: {"images": crop}}
     for graph, given in inputs.items():
         (found,) = run_session(open_session(graph, "x", device="cpu", threads=1), ["probability"], given)

@@ -9,7 +9,8 @@ import pytest
 import torch
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.builder import FLOAT, UINT8, GraphBuilder
-from frn_export.graphs.classifier import EXACT, _prepare, classifier_graph
+from frn_export.graphs.classifier import classifier_graph
+from frn_export.graphs.prepare import EXACT, prepare
 from PIL import Image
 from torchvision.transforms import functional
 
@@ -33,7 +34,7 @@ def open_session(data: bytes) -> onnxruntime.InferenceSession:
 def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
     """Export only the preprocessing of the classifier."""
     graph = GraphBuilder()
-    _prepare(graph, transform)
+    prepare(graph, transform)
     side = transform.size
     model = graph.model(
         {"image": (UINT8, ("h", "w", 3))}, {"images": (FLOAT, (1, 3, side, side))}, {}, "preprocess", kind="frn-prepare"

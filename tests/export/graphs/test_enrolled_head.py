@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from frn_export.graphs.batch import batch_graph
 from frn_export.graphs.builder import FLOAT, GraphBuilder, Shape
-from frn_export.graphs.classifier import classifier_graph
+from frn_export.graphs.classifier import batch_graph, classifier_graph
 from frn_export.graphs.enrolled_head import HeadClasses, classifier_with, enrolled
 
 from frn.errors import FrnError

@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 import pytest
 from frn_export.graphs.backbone import features_graph
-from frn_export.graphs.batch import batch_graph, scores_graph
-from frn_export.graphs.classifier import classifier_graph, preprocess_graph
+from frn_export.graphs.classifier import batch_graph, classifier_graph, scores_graph
 from frn_export.graphs.head import head_graph
 from frn_export.graphs.mirror import mirrored
+from frn_export.graphs.prepare import preprocess_graph
 from onnx import helper, numpy_helper
 
 from frn.estimator.loading import load_extractor

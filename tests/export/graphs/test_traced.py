@@ -167,7 +167,7 @@ def test_dimension_that_is_not_a_multiple_of_the_number_of_images_is_refused() -
         write_traced(GraphBuilder("t_"), "images", OneMore(), 8)
 
 
-def test_the_last_line_of_the_tracers_error_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_line_of_the_tracers_error_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def export(*args: object, **options: object) -> None:
         assert not torch.backends.mha.get_fastpath_enabled()
         raise RuntimeError("first\nmiddle\nlast")
@@ -175,7 +175,7 @@ def test_the_last_line_of_the_tracers_error_is_the_reason(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch.onnx, "export", export)
     with pytest.raises(FrnError) as failed:
         write_traced(GraphBuilder("t_"), "images", torch.nn.Identity(), 8)
-    assert str(failed.value) == "this backbone cannot be exported as ONNX (last)"
+    assert str(failed.value) == "this backbone cannot be exported as ONNX (first)"
     assert torch.backends.mha.get_fastpath_enabled()
 
 

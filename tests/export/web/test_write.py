@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from frn_export.difference import Difference
 from frn_export.web import write
 from frn_export.web.runtime import Runtime
 from frn_export.web.write import require_writable_page, write_page
@@ -66,7 +67,7 @@ def test_difference_of_a_page_is_a_share_of_a_photos_energy(
 def test_graphs_that_differ_write_nothing(
     classifier: Classifier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(write, "CLASSIFIER_TOLERANCE", 0.0)
+    monkeypatch.setattr(write, "compare_answers", lambda *_: Difference("page", 1.0, 0.0, "energy"))
     with pytest.raises(FrnError, match="page differs from the original"):
         write_page(classifier, tmp_path, RUNTIME, replace=False)
     assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.cli.shell.environment import OUTPUTS
+from frn.cli.shell.help import OUTPUTS
 from frn.images.opening import open_image
 from frn.models.zoo import assets_folder
 from frn.system.overwriting import is_ours

@@ -16,9 +16,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.cli.shell.environment import OUTPUTS
+from frn.cli.shell.help import OUTPUTS, TOPICS
 from frn.cli.shell.schemas import RESULTS, schema
-from frn.cli.shell.topics import TOPICS
 from frn.models.zoo import assets_folder
 from tests import processes
 from tests.frn.conftest import is_described
@@ -55,7 +54,7 @@ def commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
         yield from commands(command, f"{above}{name} ")
 
 
-def test_every_command_with_a_result_has_a_format_and_a_schema() -> None:
+def test_every_command_with_a_result_has_a_schema() -> None:
     """Every test that calls such a command compares its output with the schema (`tests/frn/conftest.py`)."""
     options = {
         name: {word for parameter in command.params for word in parameter.opts}
@@ -63,61 +62,36 @@ def test_every_command_with_a_result_has_a_format_and_a_schema() -> None:
     }
     with_json = {name for name, words in options.items() if "--json" in words}
     assert with_json == RESULTS.keys() | {"pretrain"}, "its hidden alias"
-    assert ", ".join(RESULTS) in " ".join(TOPICS["json"].text.split())
-    assert with_json == {name for name, words in options.items() if "--format" in words}
-
-
-@pytest.fixture
-def labelled(tmp_path: Path) -> Path:
-    """One photo of a known class."""
-    home = tmp_path / "labelled" / "eyed footman"
-    home.mkdir(parents=True)
-    (home / "1.jpg").write_bytes(PHOTO.read_bytes())
-    return home.parent
+    assert ", ".join(RESULTS) in " ".join(TOPICS["json"].split())
 
 
 @pytest.mark.parametrize(
-    ("words", "head"),
+    "words",
     [
-        (
-            ("classify", MOTHS, PHOTO, "missing.jpg"),
-            "image,label,probability,explained,threshold,unknown,example_of,near_copy_of,error,",
-        ),
-        (("enroll", MOTHS, "--out", "m.frn.json", "--model", "conv4"), "name,images,explained"),
-        (("explain", MOTHS, PHOTO, "--out", "m.png", "--model", "conv4"), "name,probability,explained,error,error_map"),
-        (("models",), "name,path,backbone,method,size,bytes"),
-        (("models", "known"), "name,backbone,about,licence"),
-        (("presets",), "name,about,method,backbone"),
-        (("presets", "demo"), "name,about,method,backbone"),
-        (("cache",), ""),
-        (("reproduce", "--list"), "table,row,label,published_1,published_5,commands"),
+        ("classify", MOTHS, PHOTO, "missing.jpg"),
+        ("enroll", MOTHS, "--out", "m.frn.json", "--model", "conv4"),
+        ("explain", MOTHS, PHOTO, "--out", "m.png", "--model", "conv4"),
+        ("models",),
+        ("models", "known"),
+        ("presets",),
+        ("presets", "demo"),
+        ("cache",),
+        ("reproduce", "--list"),
     ],
 )
-def test_result_is_printed_as_table_csv_or_json(words: tuple[object, ...], head: str) -> None:
-    again = ("--replace",) if words[0] == "enroll" else ()
+def test_result_is_printed_as_a_table_or_json(words: tuple[object, ...]) -> None:
     table = frn(*words)
-    rows = frn(*words, *again, "--format", "csv")
-    value = frn(*words, *again, "--format", "json")
-    assert table.exit_code == rows.exit_code == value.exit_code
-    assert rows.stdout.startswith(head)
+    value = frn(*words, *(("--replace",) if words[0] == "enroll" else ()), "--json")
+    assert table.exit_code == value.exit_code
     assert all(isinstance(json.loads(line), dict | list) for line in value.stdout.splitlines())
-    assert len({table.stdout, rows.stdout, value.stdout}) == 3
-    width = {len(row) for row in csv.reader(io.StringIO(rows.stdout))}
-    assert len(width) <= 1, "a row has another number of columns than the head"
+    assert table.stdout != value.stdout
 
 
-def test_scores_and_checks_print_rows(moths: Path, labelled: Path, tmp_path: Path) -> None:
-    rows = frn("score", MOTHS, labelled, "--format", "csv", "--csv", tmp_path / "rows.csv").stdout
-    assert rows == (tmp_path / "rows.csv").read_text()
-    checked = list(
-        csv.DictReader(io.StringIO(frn("data", "check", moths / "val", "--shot", 5, "--format", "csv").stdout))
-    )
-    assert [(row["class"], row["images"], row["too_small"]) for row in checked][:1] == [("moth 20", "12", "True")]
-    words = ("eval", "conv4", "--data", moths, "--episodes", 10, "--shot", 1, "--tune", "--way", 2, "--queries", 2)
-    (measured,) = csv.DictReader(io.StringIO(frn(*words, "--csv").stdout))
-    (value,) = json.loads(frn(*words, "--json").stdout)["results"]
-    assert float(measured["accuracy"]) == value["accuracy"]
-    assert float(measured["tuned_accuracy"]) == value["tuned"]["accuracy"]
+def test_rows_have_the_columns_of_the_head() -> None:
+    rows = frn("classify", MOTHS, PHOTO, "missing.jpg", "--csv")
+    head = "image,label,probability,explained,threshold,unknown,example_of,near_copy_of,error,"
+    assert rows.stdout.startswith(head)
+    assert len({len(row) for row in csv.reader(io.StringIO(rows.stdout))}) == 1
 
 
 def test_photo_rows_are_printed_as_they_are_classified() -> None:
@@ -133,23 +107,19 @@ def test_photo_rows_are_printed_as_they_are_classified() -> None:
         assert "Traceback" not in process.stderr.read()
 
 
-def test_passing_two_formats_is_refused_and_options_override_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    for asked, told in (
-        (("--json", "--csv"), "--json and --csv"),
-        (("--format", "csv", "--json"), "--json and --format csv"),
-        (("--format", "table", "--csv"), "--csv and --format table"),
-    ):
-        assert frn("classify", MOTHS, PHOTO, *asked).stderr == f"error: {told} both print to stdout. Use one of them.\n"
-    monkeypatch.setenv("FRN_CLASSIFY_FORMAT", "json")
+def test_passing_two_formats_is_refused() -> None:
+    refused = frn("classify", MOTHS, PHOTO, "--json", "--csv")
+    assert refused.stderr == "error: --json and --csv both print to stdout. Use one of them.\n"
+
+
+def test_variable_can_ask_for_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRN_MODELS_JSON", "1")
-    assert frn("classify", MOTHS, PHOTO).stdout.startswith("{")
-    assert frn("classify", MOTHS, PHOTO, "--csv").stdout.startswith("image,")
-    assert frn("models", "--format", "csv").stdout.startswith("name,")
+    assert frn("models").stdout.startswith("{")
 
 
 def test_help_covers_every_command_and_topic() -> None:
     for name, topic in TOPICS.items():
-        assert frn("help", name).stdout == f"{topic.title}\n\n{topic.text}\n"
+        assert frn("help", name).stdout == f"{topic}\n"
     assert "--threshold" in frn("help", "classify").stdout
     assert "--queries" in frn("help", "data", "check").stdout
     assert "exit-codes" in frn("help").stdout
@@ -161,7 +131,7 @@ def test_help_covers_every_command_and_topic() -> None:
 
 def test_command_line_page_equals_the_help_topics() -> None:
     page = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
-    assert [page.index(f"## {topic.title}\n\n{topic.text}\n") for topic in TOPICS.values()] == [
+    assert [page.index(f"## {topic}\n") for topic in TOPICS.values()] == [
         match.start() for match in re.finditer("^## ", page, re.MULTILINE)
     ]
 
@@ -169,7 +139,7 @@ def test_command_line_page_equals_the_help_topics() -> None:
 def test_exit_codes_match_the_table(tmp_path: Path) -> None:
     text = tmp_path / "text.jpg"
     text.write_text("no photo")
-    stated = [int(code) for code in re.findall(r"^\| (\d+) \|", TOPICS["exit-codes"].text, re.MULTILINE)]
+    stated = [int(code) for code in re.findall(r"^\| (\d+) \|", TOPICS["exit-codes"], re.MULTILINE)]
     assert stated == [0, 1, 2, 130]  # 130: tests/frn/cli/test_commands.py
     assert frn("classify", MOTHS, PHOTO).exit_code == 0
     assert frn("classify", MOTHS, PHOTO, text).exit_code == 1

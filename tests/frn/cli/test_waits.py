@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from frn.cli.main import app
 from frn.cli.shell import console
-from frn.cli.shell.console import progress_bar, status_line
+from frn.cli.shell.console import live_text, progress_bar
 from frn.inference.classifier import Classifier
 from frn.models.zoo import assets_folder
 
@@ -42,13 +42,13 @@ def test_progress_in_a_pipe_is_printed_as_lines(lines: list[str], capsys: pytest
 
 
 def test_status_in_a_pipe_is_printed_as_a_line(lines: list[str]) -> None:
-    with status_line("looking") as say:
+    with live_text("looking") as say:
         say("fetching: 2 MB")
         wait_for(r"fetching: 2 MB \(\d+ s\)", lines)
 
 
 def test_short_waits_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_bar("photos") as progress, status_line("looking"):
+    with progress_bar("photos") as progress, live_text("looking"):
         progress(1, 2)
     assert capsys.readouterr().err == ""
 

@@ -139,13 +139,11 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
             call()
     refused = [
         (lambda: clf.fit([path]), "requires y to be passed"),
-        (lambda: clf.fit({"a": [path]}, ["a"]), "labels are for a list"),
+        (lambda: clf.fit({"a": [path]}, ["a"]), "y is for a list"),
         (lambda: clf.fit({"a": [array.astype(float) - 1]}), "must be between 0 and 1"),
         (lambda: fitted.predict(path), "photos must be a list"),
         (lambda: fitted.score([path], []), "1 photos but 0 labels"),
         (lambda: fitted.score([], []), "no photos to score"),
-        (lambda: fitted.score([path], ["a"], [1, 2]), "1 photos but 2 weights"),
-        (lambda: fitted.score([path], ["a"], [0]), "the weights sum to zero"),
     ]
     for call, reason in refused:
         with pytest.raises(ValueError, match=reason):

@@ -113,7 +113,7 @@ def test_unfitted_classifier_raises_not_fitted_error() -> None:
 
 def test_fit_accepts_scikit_learn_argument_names(cheap: FewShotClassifier) -> None:
     assert cheap.fit(X=[photo(0), photo(1)], y=["a", "b"]).score(X=[like(0)], y=["a"]) == 1
-    assert cheap.fit([photo(0), photo(1)], labels=[["a"], ["b"]]).predict([like(1)]) == ["b"]
+    assert cheap.fit([photo(0), photo(1)], y=[["a"], ["b"]]).predict([like(1)]) == ["b"]
 
 
 @pytest.mark.parametrize("label", [None, float("nan"), np.nan])

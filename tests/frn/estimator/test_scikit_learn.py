@@ -49,7 +49,6 @@ def small() -> FewShotClassifier:
         np.array([3, 1, 2], np.uint8),
         [True, False],
         [1.5, 0.5, 2.0],
-        [2.5, "a", 1],
     ],
     ids=str,
 )
@@ -75,7 +74,7 @@ def test_labels_are_sorted_so_that_scorers_find_their_columns(small: FewShotClas
     np.testing.assert_array_equal(by_mapping.predict_proba(x), fitted.predict_proba(x))
 
 
-@pytest.mark.parametrize("labels", [[1, "a", 1.0], [1.0, "a", True], np.array([1, 2, 1.0], object)], ids=str)
+@pytest.mark.parametrize("labels", [[1, 2, 1.0], np.array([1, 2, 1.0], object)], ids=str)
 def test_equal_labels_form_one_class(small: FewShotClassifier, labels: Any) -> None:
     x, y = photos()
     fitted = clone(small).fit(x, as_labels(labels)[y])
@@ -88,7 +87,7 @@ def test_impossible_labels_are_reported(small: FewShotClassifier) -> None:
     fitted = clone(small).fit(x, y)
     with pytest.raises(ValueError, match="the labels are text, but the classes were fitted as numbers"):
         fitted.score(x, [str(label) for label in y])
-    with pytest.raises(ValueError, match="have the same name"):
+    with pytest.raises(ValueError, match="labels must be all text or all numbers"):
         clone(small).fit(x[:2], [1, "1"])
     with pytest.raises(ValueError, match="not an array of shape"):
         clone(small).fit(x, [[label, label] for label in y])
@@ -110,7 +109,7 @@ def test_clones_copy_only_the_parameters(small: FewShotClassifier) -> None:
     assert other.get_params() == {"model": Path("conv4"), "threshold": 0.25, "tta": "none", "device": "cpu"}
     assert not hasattr(other, "classes_")
     assert is_classifier(other)
-    assert repr(other.set_params(threshold=None, model="conv4")) == "FewShotClassifier(model='conv4', device='cpu')"
+    assert other.set_params(threshold=None, model="conv4").get_params()["model"] == "conv4"
     with pytest.raises(ValueError, match="has no parameter 'depth'; it has model, threshold, tta, device"):
         other.set_params(depth=3)
     with pytest.raises(NotFittedError):
@@ -149,21 +148,19 @@ def test_copies_give_the_same_answers(small: FewShotClassifier, copied: Any) -> 
 def test_partial_fit_equals_one_fit(small: FewShotClassifier, tmp_path: Path) -> None:
     x, y = photos()
     whole = clone(small).fit(x, y)
-    parts = clone(small).partial_fit(x[:2], y[:2], classes=[0, 1, 2])
+    parts = clone(small).partial_fit(x[:2], y[:2])
     parts.partial_fit(x[2:7], y[2:7]).partial_fit(x[6:], y[6:])
     np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))
     assert parts.threshold_ == whole.threshold_
 
     with pytest.raises(FrnError, match="is in class '0' and in class '2'"):
         parts.partial_fit(x[:1], [2])
-    with pytest.raises(ValueError, match="the label 5 is not one of the classes"):
-        parts.partial_fit(x[:1], [5], classes=[0, 1])
+    with pytest.raises(ValueError, match="the labels are text, but the classes were fitted as numbers"):
+        parts.partial_fit(255 - x[:1], ["a"])
     np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))  # unchanged
 
 
-@pytest.mark.parametrize(
-    ("first", "more"), [([1, 2], [2.5]), ([1, 2], [1.0]), ([True, False], [1]), ([1, 2], ["a"])], ids=str
-)
+@pytest.mark.parametrize(("first", "more"), [([1, 2], [2.5]), ([1, 2], [1.0]), ([True, False], [1])], ids=str)
 def test_added_labels_may_have_a_different_type(small: FewShotClassifier, first: list[Any], more: Any) -> None:
     x, _ = photos()
     parts, whole = clone(small).fit(x[::4][:2], first).partial_fit(x[8:9], more), clone(small).fit(x[::4], first + more)

@@ -108,12 +108,12 @@ def test_only_example_of_a_class_is_not_recognised(classes: Path, tmp_path: Path
 
 def test_commands_accept_any_head(moths: Path, classes: Path, photo: Path, tmp_path: Path) -> None:
     path = save("bifrn", tmp_path)
-    told = json.loads(frn("classify", classes, photo, "--model", path, "--format", "json").stdout)
+    told = json.loads(frn("classify", classes, photo, "--model", path, "--json").stdout)
     assert told["probabilities"] == pytest.approx(answer(classes, path, photo).probabilities, abs=1e-4)
     assert "bifrn, as trained" in frn("score", classes, moths / "test", "--model", path).stdout
     project = tmp_path / "moths.frn.json"
     assert frn("enroll", classes, "--model", path, "--out", project).exit_code == 0
-    again = json.loads(frn("classify", project, photo, "--format", "json").stdout)
+    again = json.loads(frn("classify", project, photo, "--json").stdout)
     assert again["probabilities"] == told["probabilities"]
     shown = frn("explain", classes, photo, "--model", path, "--out", tmp_path / "map.png")
     assert "a bifrn model has no error maps" in shown.stderr

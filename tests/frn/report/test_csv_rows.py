@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from frn.cli.shell.console import print_json
-from frn.cli.shell.output import write_rows
+from frn.cli.use.classify import csv_writer
 from frn.report.csv_rows import csv_text
 
 HOSTILE = ["=HYPERLINK(1)", "@SUM(A1)", "-2+3", "+1", "\t=1", "＝1", "a\rb", 'a"b', "a,b", "a\nb", "\x1b[2J"]
@@ -35,7 +35,7 @@ class Terminal(io.StringIO):
 def test_output_contains_no_terminal_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Terminal(newline="")
     monkeypatch.setattr(sys, "stdout", shown)
-    write_rows([{"image": STEERING, STEERING: STEERING}])
+    csv_writer(["image", STEERING]).write({"image": STEERING, STEERING: STEERING})
     print_json({"image": STEERING, "letters": "ü字"})
     text = shown.getvalue()
     assert all(character.isprintable() for character in text.replace("\r\n", "").replace("\n", ""))
@@ -45,5 +45,5 @@ def test_output_contains_no_terminal_codes(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_names_are_unchanged_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    write_rows([{"image": "a\x1bb\u202e"}])
+    csv_writer(["image"]).write({"image": "a\x1bb\u202e"})
     assert capsys.readouterr().out == "image\r\na\x1bb\u202e\r\n"

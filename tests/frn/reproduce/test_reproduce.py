@@ -23,9 +23,8 @@ from frn.reproduce.plan import (
     run_status,
     stored,
 )
-from frn.reproduce.rows import Cell, Measurement, Row, RunSpec, Table
 from frn.reproduce.table_report import read, report
-from frn.reproduce.tables import TABLES, choose_rows, find_table
+from frn.reproduce.tables import TABLES, Cell, Measurement, Row, RunSpec, Table, choose_rows, find_table
 from frn.system.hardware import processor
 from frn.system.precision import choose_precision
 from frn.training.loop import train
@@ -118,39 +117,20 @@ def test_interrupted_run_is_resumed_and_evaluated_once(
     assert f"| FRN | 20.00 ± 0.50 | {first['accuracy']:.2f} ± {first['ci95']:.2f} | 21.00 |" in again.stdout
 
 
-def test_row_of_an_earlier_table_is_kept_without_its_run(
+def test_rows_measured_in_the_same_runs_folder_stay_in_the_table(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
     monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
     words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json")
-    first = json.loads(frn(*words, "--runs", tmp_path / "a", "--row", "tiny").stdout)
-    commands = json.loads(frn(*words, "--runs", tmp_path / "b", "--dry-run").stdout)
-    assert any("--seed 1" in entry["command"] for entry in commands)
-    assert frn(*words, "--runs", tmp_path / "b", "--row", "tiny", "--dry-run").stdout == "[]\n"
-    second = json.loads(frn(*words, "--runs", tmp_path / "b", "--row", "other").stdout)
+    first = json.loads(frn(*words, "--row", "tiny").stdout)
+    assert "--seed 1" in frn(*words[:-1], "--dry-run").stdout
+    assert frn(*words[:-1], "--row", "tiny", "--dry-run").stdout == ""
+    second = json.loads(frn(*words, "--row", "other").stdout)
     assert second["rows"][0] == first["rows"][0]
     assert [line["row"] for line in second["rows"]] == ["tiny", "other"]
     assert set(second["runs"]) == set(second["measurements"]) == {"tiny", "other"}
-    assert second["runs"]["tiny"] == first["runs"]["tiny"]
-    assert json.loads(frn(*words, "--runs", tmp_path / "b", "--row", "tiny").stdout) == second
-    (tmp_path / "out" / "tiny.json").write_text(json.dumps(second)[:-50])
-    assert "frn train" in frn(*words, "--runs", tmp_path / "c", "--row", "tiny", "--dry-run").stdout
-
-
-def test_reason_for_a_missing_row_is_kept_until_it_is_measured(
-    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
-    monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
-    words = ("reproduce", "tiny", "--out", tmp_path / "out", "--threads", 1, "--json", "--row")
-    without = json.loads(frn(*words, "other").stdout)
-    assert "cifar-fs" in without["rows"][0]["missing"]
-    with_tiny = json.loads(frn(*words, "tiny", "--data", moths).stdout)
-    assert [line["row"] for line in with_tiny["rows"]] == ["tiny", "other"]
-    assert with_tiny["rows"][1] == without["rows"][0]
-    measured = json.loads(frn(*words, "other", "--data", moths).stdout)
-    assert not [line for line in measured["rows"] if "missing" in line]
+    assert json.loads(frn(*words, "--row", "tiny").stdout) == second
 
 
 def test_rows_from_concurrent_commands_are_both_kept_in_the_table(
@@ -188,11 +168,14 @@ def test_rows_without_data_are_skipped_with_the_command_to_make_it(tmp_path: Pat
     assert "| FRN, Chen et al. | 83.35 ± 0.18 |  | 93.28 ± 0.09 |  |  |" in (tmp_path / "class-split.md").read_text()
 
 
-def test_unneeded_data_set_is_noted(tmp_path: Path) -> None:
+def test_unneeded_data_set_is_refused(tmp_path: Path) -> None:
     words = ("reproduce", "cifar-fs", "--row", "frn", "--data", f"cub={tmp_path}", "--out", tmp_path / "out")
     result = frn(*words, "--dry-run")
-    assert result.exit_code == 0
-    assert f"--data cub={tmp_path}: not needed; these rows use cifar-fs" in result.stderr
+    assert result.exit_code == 1
+    assert (
+        f"--data cub={tmp_path}: write --data NAME=DIR, where NAME is a data set of these rows: cifar-fs"
+        in result.stderr
+    )
 
 
 def test_wrong_names_give_a_one_line_error(tmp_path: Path) -> None:
@@ -202,11 +185,11 @@ def test_wrong_names_give_a_one_line_error(tmp_path: Path) -> None:
         (("cifar-fs", "--data", tmp_path / "none"), "none is not a folder"),
         (
             ("cifar-fs", "--data", f"cub-rwa={tmp_path}"),
-            "no table uses a data set named 'cub-rwa' (these rows use cifar-fs)",
+            "where NAME is a data set of these rows: cifar-fs",
         ),
         (
             ("cross-domain", "--data", tmp_path),
-            "where NAME is one of: cub-raw, cub-raw-all, cub-raw-chen, mini-imagenet",
+            "where NAME is a data set of these rows: cub-raw, cub-raw-all, cub-raw-chen, mini-imagenet",
         ),
     ):
         result = frn("reproduce", *words)
@@ -241,7 +224,7 @@ def test_truncated_or_mistyped_answer_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "tiny.json").write_text(json.dumps(good))
     answer = stored(PLAIN, locations)
     assert answer is not None
-    assert answer.figures["1"].mean == 50.0
+    assert answer.results[0].accuracy == 50.0
 
 
 def test_mistyped_table_is_ignored(tmp_path: Path) -> None:

@@ -15,10 +15,8 @@ from frn.data.prepare import BENCHMARKS
 from frn.reproduce.plan import (
     Locations,
 )
-from frn.reproduce.rows import Row, RunSpec
-from frn.reproduce.table_page import markdown
-from frn.reproduce.table_report import Report, commands, report
-from frn.reproduce.tables import TABLES
+from frn.reproduce.table_report import Report, commands, markdown, report
+from frn.reproduce.tables import TABLES, Row, RunSpec
 from frn.training.presets import PRESETS
 from frn.training.runs.run_options import RunOptions
 
