@@ -12,7 +12,7 @@ from frn_tui.dialogs.picker import Picker
 from frn_tui.document.results import as_csv
 from frn_tui.document.review_state import KINDS, Arrangement, Reviewed, folder_of, summary
 from frn_tui.panes.review import Review
-from frn_tui.widgets.histogram import LABEL, Histogram, columns
+from frn_tui.widgets.bars import LABEL, Histogram, columns
 
 from frn.inference.session import build_state
 from tests.tui.conftest import Drive, Driver

@@ -147,8 +147,7 @@ def test_answering_none_of_these_keeps_the_threshold(drive: "Drive") -> None:
         await driver.keys("minus")
         assert controller.threshold == pytest.approx(0.35)
         assert "unknown 1 → 0" in workspace.context.jobs._message
-        workspace.query_pane.drag(workspace.query_pane.bars.ThresholdDragged(0.7, released=False))
-        workspace.query_pane.drag(workspace.query_pane.bars.ThresholdDragged(0.6, released=True))
+        workspace.query_pane.set_threshold(workspace.query_pane.bars.ThresholdChosen(0.6))
         await driver.idle()
         assert controller.threshold == 0.6
         await driver.keys("0")

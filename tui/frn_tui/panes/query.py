@@ -184,10 +184,9 @@ class QueryPane(Judging, Arranging, Pane):
         else:
             self.picture.show_class(event.class_id)
 
-    @on(Bars.ThresholdDragged)
-    def drag(self, event: Bars.ThresholdDragged) -> None:
-        if event.released:  # the mark moves by itself; only its final position is an edit
-            self.threshold.set(event.value)
+    @on(Bars.ThresholdChosen)
+    def set_threshold(self, event: Bars.ThresholdChosen) -> None:
+        self.threshold.set(event.value)
 
     def action_watch(self) -> None:
         if self.watched is not None:

@@ -22,8 +22,8 @@ from frn_tui.panes.large import LargeView
 from frn_tui.panes.verdicts import Judging, Threshold
 from frn_tui.settings.keys import TABLE, KeyedScreen
 from frn_tui.terminal.text import class_keys, count_of, display_name, percent
+from frn_tui.widgets.bars import Histogram
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
-from frn_tui.widgets.histogram import Histogram
 from frn_tui.widgets.jobs import JobLine
 
 SIGNS = {True: "●", False: "○"}
@@ -346,8 +346,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
         self.show()
 
-    @on(Histogram.Moved)
-    def move_threshold(self, event: Histogram.Moved) -> None:
+    @on(Histogram.ThresholdChosen)
+    def set_threshold(self, event: Histogram.ThresholdChosen) -> None:
         self.threshold.set(event.value)
 
 

@@ -28,7 +28,6 @@ from frn_tui.terminal.paths import absolute, name_of, parse_paths
 from frn_tui.terminal.pixels import graphics_of
 from frn_tui.terminal.text import class_keys
 from frn_tui.widgets.class_list import ClassList
-from frn_tui.widgets.divider import Divider
 from frn_tui.widgets.gallery.gallery import Gallery
 from frn_tui.widgets.preview import STEP
 
@@ -82,7 +81,6 @@ class Workspace(KeyedScreen[None]):
         with Horizontal(id="panes"):
             yield self.classes_pane
             yield self.photos_pane
-            yield Divider(id="divider")
             yield self.query_pane
         yield self.context.jobs
         yield Static("window too small: make it larger, or ctrl+q quits", id="too-small")
@@ -205,11 +203,6 @@ class Workspace(KeyedScreen[None]):
             self.classes_pane.styles.width = min(max(width, CLASSES[0]), CLASSES[1])
         else:
             self.set_query_share(self.query_share + step)
-
-    @on(Divider.Dragged)
-    def move_divider(self, event: Divider.Dragged) -> None:
-        left, right = self.photos_pane.region.x, self.query_pane.region.right
-        self.set_query_share(round(100 * (right - event.x) / max(right - left, 1)))
 
     def show_pane(self, name: str) -> None:
         for other in PANES:
