@@ -170,7 +170,7 @@ class FakeEngine(EngineClient):
         view, seen = [left, top, left + part, top + part], [0.2, 0.1, 0.8, 0.9]
         about = {"mode": mode, "columns": columns, "rows": rows, "pixels": pixels}
         about |= {"data": cells, "cells": ""} if mode in ("kitty", "sixel") else {"cells": cells}
-        return {**about, "photo": [4, 3], "view": view, "seen": seen}
+        return {**about, "view": view, "seen": seen}
 
     def op_embed(self, tell: OnEvent, paths: list[str]) -> None:
         for number, path in enumerate(paths, 1):

@@ -21,7 +21,7 @@ from frn.models.zoo import DEFAULT_MODEL, assets_folder, named_extractors
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import MIRROR, EngineError, RenderPreview
-from frn_tui.client.rendering import render
+from frn_tui.client.rendering import PicturesWanted, ShowsPictures, render
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import settle
@@ -40,7 +40,6 @@ from frn_tui.terminal.termination import SignalHandlers, end_without_terminal
 from frn_tui.terminal.wire.cell_app import CellApp
 from frn_tui.terminal.wire.driver import with_pixels
 from frn_tui.terminal.wire.input_queue import InputQueue
-from frn_tui.widgets.gallery.gallery import Gallery
 from frn_tui.widgets.options import Palette
 
 BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
@@ -102,8 +101,8 @@ class FrnApp(CellApp):
         self._leaving: Choose | None = None
         self._last_input = monotonic()
         self._input = InputQueue(self, super().on_event)
-        self._wanted: dict[tuple[Gallery, str], RenderPreview] = {}
-        """Images that galleries still need."""
+        self._wanted: list[tuple[ShowsPictures, RenderPreview]] = []
+        """Images that widgets still need."""
 
     def get_default_screen(self) -> Workspace:
         """Return the workspace itself: another screen below it would be styled and painted for nothing."""
@@ -305,21 +304,20 @@ class FrnApp(CellApp):
         if self.context.left and await self.workspace.project_bar.may_forget():
             await self.recovery.open(self.context.left)
 
-    @on(Gallery.Want)
-    def want_pictures(self, event: Gallery.Want) -> None:
+    @on(PicturesWanted)
+    def want_pictures(self, event: PicturesWanted) -> None:
         """Fetch the newest requests first, because fast scrolling needs what is on screen now."""
-        wanted = {(event.gallery, request.path): request for request in event.requests}
-        self._wanted = wanted | {place: request for place, request in self._wanted.items() if place not in wanted}
-        if not any(worker.group == "thumbs" and worker.is_running for worker in self.workers):
+        others = [(widget, request) for widget, request in self._wanted if widget is not event.widget]
+        self._wanted = [*((event.widget, request) for request in event.requests), *others]
+        if not any(worker.group == "pictures" and worker.is_running for worker in self.workers):
             self._fetch()
 
-    @work(group="thumbs", exit_on_error=False)
+    @work(group="pictures", exit_on_error=False)
     async def _fetch(self) -> None:
         while self._wanted:
-            gallery, path = next(iter(self._wanted))
-            request = self._wanted.pop((gallery, path))
-            if gallery.is_attached and (picture := await render(self.engine, request)):
-                gallery.provide(request, picture)
+            widget, request = self._wanted.pop(0)
+            if widget.is_attached:
+                widget.provide(request, await render(self.engine, request))
 
     def remember(self, path: str) -> None:
         self.opened.insert(0, absolute(path))

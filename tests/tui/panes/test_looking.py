@@ -115,7 +115,7 @@ def test_map_is_beside_the_photo_if_it_fits_and_otherwise_over_it(drive: "Drive"
         assert picture.look == LOOKS[0]
         assert picture.map.size.area > 0.9 * picture.preview.size.area
         assert "error map of ‹ owl ›" in "\n".join(lines(driver.app))
-        assert picture.map._picture is not None
+        assert picture.map.picture is not None
 
     drive(scenario)
 

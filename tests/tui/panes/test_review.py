@@ -496,7 +496,7 @@ def test_v_extends_the_selection_and_an_empty_list_says_why(drive: Drive, lines:
 def test_review_photos_receive_their_images(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
-        await driver.until(lambda: len(review.gallery._tiles._pictures) == 5)  # all photos except the broken one
+        await driver.until(lambda: len(review.gallery._pictures) == 5)  # all photos except the broken one
 
     drive(scenario)
 

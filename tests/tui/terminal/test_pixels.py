@@ -27,7 +27,6 @@ MESSAGE = {
     "cells": "",
     "columns": 3,
     "rows": 2,
-    "photo": [4, 3],
     "view": [0.0, 0.0, 1.0, 1.0],
     "seen": [0.1, 0.0, 0.9, 1.0],
 }
@@ -50,7 +49,7 @@ def test_every_mark_is_a_zero_width_combining_character() -> None:
 
 
 def test_a_placeholder_line_is_cut_between_cells() -> None:
-    line = cells.segments(placeholders(picture(), Style())[1])
+    line = cells.segments(placeholders(picture(), 1, Style()))
     strip = Strip(line)
     assert strip.cell_length == 3
     assert strip.crop(1, 3).text == "".join(f"{PLACEHOLDER}{MARKS[1]}{MARKS[x]}{line[0].text[3]}" for x in (1, 2))
@@ -68,7 +67,7 @@ def test_terminal_gets_pixels_before_their_placeholders() -> None:
     assert [keys(command)["m"] for command, _ in commands[1:]] == ["1"] * (len(commands) - 2) + ["0"]
     assert all(len(data) <= 4096 and (len(data) % 4 == 0) for _, data in commands)
     assert zlib.decompress(base64.b64decode("".join(data for _, data in commands))) == rgb
-    cell, style = placeholders(shown, Style(bgcolor="#101010"))[0][0]
+    cell, style = placeholders(shown, 0, Style(bgcolor="#101010"))[0]
     assert style.color is not None
     assert int(number) == MARKS.index(cell[3]) << 24 | (style.color.number or 0)
     assert "38;5;" in style.render("x")  # a palette colour, which tmux leaves unchanged
@@ -114,8 +113,8 @@ def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[Any], l
         await user.until(lambda: "\n".join(lines(user.app)).count(PLACEHOLDER) > 100)
         user.app.workspace.ask(["/queries/jay-10.jpg", "/queries/owl-10.jpg"])
         await user.idle()
-        await user.until(lambda: user.app.workspace.query_pane.picture.preview._picture is not None)
-        shown = user.app.workspace.query_pane.picture.preview._picture
+        await user.until(lambda: user.app.workspace.query_pane.picture.preview.picture is not None)
+        shown = user.app.workspace.query_pane.picture.preview.picture
         assert shown.is_pixels
         assert shown.pixels == (shown.columns * 10, shown.rows * 20)
         await user.pilot.press("question_mark")
@@ -128,7 +127,7 @@ def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[Any], l
         await user.pilot.press("escape", "t", "t")  # the second kind of map has numbers
         await user.idle()
         assert any(
-            style == cells.ON_PIXELS for strip in user.app.screen._compositor.render_strips() for _, style, _ in strip
+            style == cells.ON_COLOURS for strip in user.app.screen._compositor.render_strips() for _, style, _ in strip
         )
 
     drive(look, app=app_with(images))

@@ -92,7 +92,7 @@ def written(strip: Strip) -> str:
 def test_an_image_writes_its_pixels_and_keeps_the_text_around_it(photo: np.ndarray[Any, Any]) -> None:
     graphics = Graphics()
     picture = shown(photo, 5, graphics)
-    line = cells.segments(placeholders(picture, Style(bgcolor="#102030"))[2])
+    line = cells.segments(placeholders(picture, 2, Style(bgcolor="#102030")))
     whole = graphics.translated(f"before {written(Strip(line))} after")
     assert re.sub(r"\x1b(?:\[[\d;]*[mC]|[78]|P[^\x1b]*\x1b\\)", "", whole) == "before " + " " * 5 + " after"
     row = decoded(IMAGE.search(whole)[0])  # type: ignore[index]
@@ -110,7 +110,7 @@ def test_wide_row_is_drawn_in_chunks_for_xterm() -> None:
     photo = np.zeros((51, 2000, 3), dtype=np.uint8)
     graphics = Graphics()
     picture = shown(photo, 100, graphics)
-    line = cells.segments(placeholders(picture, Style())[0])
+    line = cells.segments(placeholders(picture, 0, Style()))
     found = IMAGE.findall(graphics.translated(written(Strip(line).crop(10, 100))))
     assert [int(width) for width, _, _ in found] == [38 * 20, 48 * 20, 4 * 20]
     assert cells_of_piece(20) == 48
@@ -118,13 +118,13 @@ def test_wide_row_is_drawn_in_chunks_for_xterm() -> None:
 
 def test_frame_is_drawn_if_the_network_sees_only_a_part() -> None:
     photo = np.zeros((40, 60, 3), dtype=np.uint8)
-    framed = draw_frame(photo, (0.25, 0.0, 0.75, 1.0))
+    framed = draw_frame(photo, (0.25, 0.0, 0.75, 1.0), 2)
     assert (framed[:, 15:17] == FRAME).all()
     assert (framed[:, 43:45] == FRAME).all()
     assert not framed[:, 17:43].any()
     assert not photo.any()
-    np.testing.assert_array_equal(draw_frame(photo, (0.0, 0.0, 1.0, 1.0)), photo)
-    np.testing.assert_array_equal(draw_frame(photo, (-0.5, -0.5, 1.5, 1.5)), photo)
+    np.testing.assert_array_equal(draw_frame(photo, (0.0, 0.0, 1.0, 1.0), 2), photo)
+    np.testing.assert_array_equal(draw_frame(photo, (-0.5, -0.5, 1.5, 1.5), 2), photo)
 
 
 def test_kitty_gets_the_exact_pixels() -> None:

@@ -1,5 +1,4 @@
 import unicodedata
-from dataclasses import replace
 
 import pytest
 from frn_tui.terminal.modes import CHARACTERS, Mode, default_mode
@@ -69,28 +68,6 @@ def test_ascii_is_denser_for_brighter_pixels() -> None:
     picture = Picture("ascii", 3, 1, b"\x00......\x05......\x09......")
     assert "".join(char for char, _ in draw(picture, PLAIN, dark=True)[0]) == " +@"
     assert "".join(char for char, _ in draw(picture, PLAIN, dark=False)[0]) == "@= "
-
-
-def test_the_frame_marks_exactly_what_the_network_sees() -> None:
-    picture = Picture("half", 20, 10, (b"\x01" + bytes(6)) * 200, (2, 1), seen=(0.25, 0.2, 0.75, 0.8))
-    canvas = draw(picture, PLAIN, dark=True)
-    cells.write_frame(canvas, picture)
-    lines = ["".join(char for char, _ in line) for line in canvas]
-    plain, edge = "▀" * 20, "▀" * 5
-    assert (
-        lines
-        == [plain] * 2
-        + [f"{edge}{'▔' * 10}{edge}"]
-        + [f"{edge}▏{'▀' * 8}▕{edge}"] * 4
-        + [f"{edge}{'▁' * 10}{edge}"]
-        + [plain] * 2
-    )
-    whole = draw(whole_seen := replace(picture, seen=(0.0, 0.0, 1.0, 1.0)), PLAIN, dark=True)
-    cells.write_frame(whole, whole_seen)
-    assert ["".join(char for char, _ in line) for line in whole] == [plain] * 10
-    near = draw(closer := replace(picture, view=(0.3, 0.3, 0.5, 0.5)), PLAIN, dark=True)
-    cells.write_frame(near, closer)
-    assert ["".join(char for char, _ in line) for line in near] == [plain] * 10
 
 
 def test_digits_in_the_error_map_are_deciles() -> None:

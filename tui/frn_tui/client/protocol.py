@@ -264,7 +264,7 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     centre: list[float] = field(default_factory=lambda: [0.5, 0.5])
     """x and y in fractions of the photo."""
     framed: bool = False
-    """Draw a frame around the network's crop; only in pixel modes, since characters are framed by the app."""
+    """Draw a frame around the network's crop."""
     cell: list[int] = field(default_factory=lambda: [1, 2])
     """Width and height of a cell in pixels; only their ratio matters for characters."""
     colours: int = 256

@@ -16,7 +16,6 @@ from textual.widgets.option_list import Option
 
 from frn_tui.client.file_requests import Entry, FindFolders, Inside, ListFolder, Listing, LookInside, ScanPath
 from frn_tui.client.protocol import Engine, EngineError
-from frn_tui.client.rendering import render
 from frn_tui.dialogs.dialogs import Choose, Dialog, Line
 from frn_tui.dialogs.finding import narrowed
 from frn_tui.settings.places import Places
@@ -170,7 +169,7 @@ class Picker(Dialog[list[str] | None]):
         self.list.highlighted = (names.index(then) if then in names else first) if names else None
         if not names:
             self.preview.empty_text = "no match in this folder"
-            self.preview.show(None)
+            self.preview.show("")
 
     def _refresh(self) -> None:
         """Draw the marks again and list them."""
@@ -195,16 +194,11 @@ class Picker(Dialog[list[str] | None]):
         if entry is None:
             return
         self.preview.empty_text = ""
-        self.preview.show(None)
+        self.preview.show("")
         if entry["kind"] == "image":
-            self.draw(self.path_of(entry["name"]))
+            self.preview.show(self.path_of(entry["name"]))
         elif entry["kind"] == "folder":
             self.look_inside(self.path_of(entry["name"]))
-
-    @work(exclusive=True, group="preview")
-    async def draw(self, path: str) -> None:
-        if request := self.preview.request(path):
-            self.preview.show(await render(self.engine, request))
 
     @work(exclusive=True, group="preview")
     async def look_inside(self, path: str) -> None:

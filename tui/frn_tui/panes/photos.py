@@ -108,8 +108,7 @@ class PhotosPane(Pane):
             return inf, 2.0
         return -report["rival"].get(item.key, (0, 0.0, -inf))[2], report["explained"][item.key]
 
-    @on(Gallery.Moved)
-    @on(Gallery.SelectionChanged)
+    @on(Gallery.Changed)
     def show_selection(self) -> None:
         count = len(self.gallery.selection)
         self.border_subtitle = Text(f"{count} selected" if count else "")

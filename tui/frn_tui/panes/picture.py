@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from typing import get_args
 
 from rich.text import Text
-from textual import events, on, work
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
 from frn.images.ramp import RAMP
-from frn_tui.client.protocol import Answer, Heat, Look, RenderPreview
-from frn_tui.client.rendering import render
+from frn_tui.client.protocol import Answer, Heat, Look
 from frn_tui.panes.context import Context
 from frn_tui.terminal.modes import COLOURED
 from frn_tui.terminal.text import display_name
@@ -37,10 +36,8 @@ class PicturePane(Vertical):
         self.smooth, self.numbers = True, False
         self.heat_class: int | None = None
         """Id of the class whose error map is shown; None for the most likely one."""
+        self.preview.follower = self.map
         self._path = ""
-        self._wanted: dict[Preview, RenderPreview] = {}
-        self._rendered: dict[Preview, RenderPreview | None] = {}
-        """Requests of the images that are shown or loading."""
 
     def compose(self) -> ComposeResult:
         with Container(id="pictures"):
@@ -51,11 +48,8 @@ class PicturePane(Vertical):
     def show(self) -> None:
         answer = self.controller.query.answer
         self.set_class(answer is None or "maps" not in answer, "-no-map")
-        self._tell(answer)
-        self.draw()
-
-    def _tell(self, answer: Answer | None) -> None:
         self.query_one("#caption", Static).update(self._caption(answer))
+        self._draw(answer)
 
     @property
     def mode(self) -> str:
@@ -117,41 +111,23 @@ class PicturePane(Vertical):
         ids = self._mapped(answer)
         return self.heat_class if self.heat_class in ids else next(iter(ids), None)
 
-    @on(Preview.Wanted)
-    def draw(self) -> None:
-        """Request the images, unless they are already shown."""
-        answer = self.controller.query.answer
-        if answer is not None and self._path != answer["path"]:
-            self._path = answer["path"]
+    def _draw(self, answer: Answer | None) -> None:
+        path = answer["path"] if answer is not None and "reason" not in answer else ""
+        if path != self._path:
+            self._path = path
             self.preview.look_at(1.0)
         heat = heat_of(answer, self._shown_class(answer), smooth=self.smooth) if answer is not None else None
-        self.map.zoom, self.map.centre = self.preview.zoom, self.preview.centre  # same part in both
-        for preview, look in ((self.preview, self.look), (self.map, "map")):
+        shown: tuple[tuple[Preview, Look], ...] = ((self.preview, self.look), (self.map, "map"))
+        for preview, look in shown:
             is_map = look != "photo" and heat is not None
-            with_numbers = heat is not None and (self.numbers or (is_map and preview.mode == "ascii"))
-            preview.framed = heat is not None
-            preview.show_numbers(heat["map"] if heat is not None and with_numbers else None)
-            request = None
-            if answer is not None and "reason" not in answer and (preview is self.preview or (self.has_map and heat)):
-                shown = heat if is_map else None
-                request = preview.request(answer["path"], look=look, heat=shown)
-            if request is None:
-                self._wanted.pop(preview, None)
-                preview.show(None)
-            elif request != self._rendered.get(preview):
-                self._wanted[preview] = request
-            self._rendered[preview] = request
-        if self._wanted:
-            self._fetch()
-
-    @work(group="draw", exclusive=True, exit_on_error=False)
-    async def _fetch(self) -> None:
-        while self._wanted:
-            preview, request = next(iter(self._wanted.items()))
-            picture = await render(self.controller.engine, request)
-            if self._wanted.get(preview) is request:
-                del self._wanted[preview]
-            preview.show(picture)
+            with_numbers = self.numbers or (is_map and preview.mode == "ascii")
+            preview.show(
+                path if preview is self.preview or (self.has_map and heat) else "",
+                look if is_map else "photo",
+                heat if is_map else None,
+                framed=heat is not None,
+                numbers=heat["map"] if heat is not None and with_numbers else None,
+            )
 
     def show_class(self, class_id: int) -> None:
         """Show the map of a class, if the photo has one."""

@@ -240,8 +240,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         shown = [set_cell_size(display_name(text, each), each) for text in texts]
         return " ".join([sign or " ", shown[0], numbers, *shown[1:]])
 
-    @on(Gallery.SelectionChanged)
-    @on(Gallery.Moved)
+    @on(Gallery.Changed)
     def follow_cursor(self) -> None:
         """Show the whole answer under the cursor, and what the keys would do now."""
         cursor = self.gallery.cursor_item

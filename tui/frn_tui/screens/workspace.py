@@ -283,7 +283,7 @@ class Workspace(KeyedScreen[None]):
         gallery, preview = self.photos_pane.gallery, self.query_pane.picture.preview
         if self.focused_pane == "photos" and gallery.cursor_item is not None and not self.has_class("-zoomed"):
             if step > 0:
-                closeup = Closeup(self.controller.engine, gallery.paths, gallery.cursor, self.context.mode)
+                closeup = Closeup(gallery.paths, gallery.cursor, self.context.mode)
                 self.app.push_screen(closeup, lambda at: gallery.action_go(at or 0))
         elif not self.has_class("-zoomed"):
             self.set_class(step > 0, "-zoomed")

@@ -45,11 +45,11 @@ def _split(number: int) -> tuple[int, int]:
     return FIRST_COLOUR + number % COLOURS, 1 + number // COLOURS
 
 
-def placeholders(picture: Picture, base: Style) -> list[list[tuple[str, Style]]]:
-    """Return the placeholder cells of an image."""
+def placeholders(picture: Picture, y: int, base: Style) -> list[tuple[str, Style]]:
+    """Return the placeholder cells of a row of an image."""
     colour, block = _split(picture.number)
     style = base + Style.from_color(_indexed(colour)) + HIDDEN
-    return [[(char, style) for char in _row(y, picture.columns, block)] for y in range(picture.rows)]
+    return [(char, style) for char in _row(y, picture.columns, block)]
 
 
 @lru_cache(COLOURS)
@@ -84,11 +84,11 @@ class Graphics:
         self._gone: list[int] = []
         """Numbers of images that are no longer in use."""
 
-    def wanted(self, mode: Mode, *, framed: bool = False) -> dict[str, Any]:
+    def wanted(self, mode: Mode) -> dict[str, Any]:
         """Return further arguments of a request to the engine in this mode."""
         if mode not in PIXELS:
             return {"palette": self.palette} if mode in CELLS else {}
-        return {"framed": framed, "cell": list(self.cell), "colours": self.colours}
+        return {"cell": list(self.cell), "colours": self.colours}
 
     def send(self, picture: Picture | None) -> None:
         """Send an image to the terminal before its placeholders, and delete unused ones."""

@@ -116,9 +116,6 @@ def test_names_and_marks_are_below_the_tiles(play: Play, gallery: Gallery, lines
             " ⚠d.jpg",
         ]
         assert "broken" in lines(pilot.app)[2]
-        gallery.mode = "ascii"
-        await pilot.pause()
-        assert lines(pilot.app)[7].startswith(">first.jpg        *~a_very")
 
     play(gallery, scenario, size=(WIDE, HIGH))
 

@@ -28,7 +28,7 @@ PIXELS_OF_A_COLOUR, FEWEST = 300, 64
 TOUCHING = 1e-6
 """Fraction of a side within which a part counts as reaching it."""
 LINE = 2
-"""Width of the frame in pixels."""
+"""Width of the frame in pixels; 1 in images made of characters."""
 
 
 def kitty_data(pixels: Pixels) -> str:
@@ -112,18 +112,18 @@ def _as_bytes(texts: Sequence[bytes], wide: int) -> NDArray[np.uint8]:
     return np.array(texts, dtype=f"S{wide}").view(np.uint8).reshape(-1, wide)
 
 
-def draw_frame(pixels: Pixels, seen: Box) -> Pixels:
+def draw_frame(pixels: Pixels, seen: Box, line: int) -> Pixels:
     """Return the pixels with a line around a part, given in fractions of the sides, where it does not reach them."""
     framed = np.array(pixels)
     height, width = framed.shape[:2]
     left, right = (round(share * width) for share in seen[::2])
     top, bottom = (round(share * height) for share in seen[1::2])
     rows, columns = slice(max(top, 0), max(bottom, 0)), slice(max(left, 0), max(right, 0))
-    for edge, step, share in ((left, LINE, seen[0]), (right, -LINE, 1 - seen[2])):
+    for edge, step, share in ((left, line, seen[0]), (right, -line, 1 - seen[2])):
         first, last = sorted((edge, edge + step))
         if share > TOUCHING and first >= 0:
             framed[rows, first:last] = FRAME
-    for edge, step, share in ((top, LINE, seen[1]), (bottom, -LINE, 1 - seen[3])):
+    for edge, step, share in ((top, line, seen[1]), (bottom, -line, 1 - seen[3])):
         first, last = sorted((edge, edge + step))
         if share > TOUCHING and first >= 0:
             framed[first:last, columns] = FRAME

@@ -13,7 +13,7 @@ from frn_tui.client.protocol import RenderPreview
 from frn_tui.engine.models import Models
 from frn_tui.engine.pictures.blocks import dithered, encode
 from frn_tui.engine.pictures.decoded_photos import Photos
-from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
+from frn_tui.engine.pictures.encoding import LINE, draw_frame, kitty_data, sixel_rows
 from frn_tui.engine.pictures.heat import Box, paint, read_map
 from frn_tui.engine.worker_queues import Job
 from frn_tui.terminal.modes import PARTS, PIXELS
@@ -69,9 +69,9 @@ class Previews:
         if request.look != "photo" and request.heat is not None:
             errors = read_map(request.heat)
             pixels = paint(pixels, errors, box, smooth=bool(request.heat["smooth"]), bare=request.look == "map")
-        if request.framed and request.mode in PIXELS:
-            pixels = draw_frame(pixels, box)
         is_pixels = request.mode in PIXELS
+        if request.framed:
+            pixels = draw_frame(pixels, box, LINE if is_pixels else 1)
         if request.palette and not is_pixels:
             pixels = dithered(pixels, request.palette)
         return Picture(
@@ -79,7 +79,6 @@ class Previews:
             place.columns,
             place.rows,
             b"" if is_pixels else encode(pixels, request.mode),
-            photo.size,
             place.view,
             seen,
             (width, height),
