@@ -167,10 +167,9 @@ class FakeEngine(EngineClient):
             cells = base64.b64encode(zlib.compress(colour.to_bytes(4, "big")[:3] * (pixels[0] * pixels[1]))).decode()
         elif mode == "sixel":
             cells = "\n".join([f"#0;2;{colour % 100};0;0|#0!{pixels[0]}~"] * rows)
-        view, seen = [left, top, left + part, top + part], [0.2, 0.1, 0.8, 0.9]
         about = {"mode": mode, "columns": columns, "rows": rows, "pixels": pixels}
         about |= {"data": cells, "cells": ""} if mode in ("kitty", "sixel") else {"cells": cells}
-        return {**about, "view": view, "seen": seen}
+        return {**about, "view": [left, top, left + part, top + part]}
 
     def op_embed(self, tell: OnEvent, paths: list[str]) -> None:
         for number, path in enumerate(paths, 1):

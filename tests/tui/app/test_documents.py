@@ -247,7 +247,7 @@ def test_project_is_opened_by_its_full_path(drive: Drive, tmp_path: Path, monkey
     async def scenario(driver: Driver) -> None:
         app = driver.app
         await app.workspace.open_place("birds.frn.json")
-        assert app.controller.project == app.settings.recent[0] == f"{tmp_path}/birds.frn.json"
+        assert app.controller.project == app.context.settings.recent[0] == f"{tmp_path}/birds.frn.json"
         await app.workspace.open_place("~/birds.frn.json")
         assert app.controller.project == f"{Path.home()}/birds.frn.json"
         await driver.keys("S")

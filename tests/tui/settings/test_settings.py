@@ -146,17 +146,13 @@ def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> N
 
 
 def test_folders_saved_by_another_app_are_kept(drive: Drive, private_state: Path) -> None:
-    Settings(recent=["/old"], bookmarks=["/a", "/b"]).write()
+    Settings(recent=["/old"]).write()
 
     async def scenario(driver: Driver) -> None:
-        driver.app.context.places.toggle("/a")  # the bookmark is gone
-        driver.app.context.places.toggle("/mine")
-        Settings(recent=["/theirs", "/old"], bookmarks=["/a", "/b", "/c"], theme="nord").write()
+        Settings(recent=["/theirs", "/old"], theme="nord").write()
 
     drive(scenario)
-    kept = Settings.read()
-    assert kept.recent == ["/photos", "/theirs", "/old"]
-    assert kept.bookmarks == ["/b", "/c", "/mine"]
+    assert Settings.read().recent == ["/photos", "/theirs", "/old"]
 
 
 def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: Path) -> None:
@@ -205,7 +201,7 @@ def test_sizes_are_remembered_between_sessions(drive: Drive, private_state: Path
 
     async def look(driver: Driver) -> None:
         workspace = driver.app.workspace
-        assert workspace.query_share == 60
+        assert workspace.context.settings.query_share == 60
         assert workspace.photos_pane.gallery.tile_width == Settings.read().tile_width > 0
         assert abs(workspace.query_pane.size.width / workspace.photos_pane.size.width - 1.5) < 0.15
 
@@ -264,4 +260,4 @@ def test_a_missing_model_in_the_settings_is_reported(
 def test_theme_and_drawing_mode_come_from_the_settings(private_state: Path) -> None:
     Settings(theme="nord", images="quad").write()
     app = FrnApp()
-    assert (app.theme, app._mode(app.settings.images)) == ("nord", "quad")
+    assert (app.theme, app.context.mode) == ("nord", "quad")

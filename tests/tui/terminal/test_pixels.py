@@ -124,11 +124,6 @@ def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[Any], l
         await user.pilot.pause()
         assert isinstance(user.app.screen, Review)
         await user.until(lambda: PLACEHOLDER in "\n".join(lines(user.app)))
-        await user.pilot.press("escape", "t", "t")  # the second kind of map has numbers
-        await user.idle()
-        assert any(
-            style == cells.ON_COLOURS for strip in user.app.screen._compositor.render_strips() for _, style, _ in strip
-        )
 
     drive(look, app=app_with(images))
 

@@ -4,7 +4,7 @@ import pytest
 from frn_tui.terminal.modes import CHARACTERS, Mode, default_mode
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.widgets import cells
-from frn_tui.widgets.cells import decile, draw
+from frn_tui.widgets.cells import draw
 from rich.cells import cell_len
 from rich.color import Color
 from rich.style import Style
@@ -44,16 +44,14 @@ def test_drawing_mode_follows_the_answer_from_the_terminal(
 
 
 def test_each_block_character_has_the_right_parts() -> None:
-    """The names of sextants, quadrants and octants list their parts, according to Unicode's data in Python."""
-    for mode, count in (("quad", 16), ("sextant", 64), ("octant", 256)):
+    """The names of sextants and quadrants list their parts, according to Unicode's data in Python."""
+    for mode, count in (("quad", 16), ("sextant", 64)):
         assert len(set(CHARACTERS[mode])) == count  # type: ignore[index]
-    assert (CHARACTERS["quad"][6], CHARACTERS["sextant"][3], CHARACTERS["octant"][15]) == ("▞", "🬂", "▀")
+    assert (CHARACTERS["quad"][6], CHARACTERS["sextant"][3]) == ("▞", "🬂")
     for place, char in enumerate(CHARACTERS["sextant"]):
         name = unicodedata.name(char, "")
         if name.startswith("BLOCK SEXTANT-"):
             assert sum(1 << int(part) - 1 for part in name.removeprefix("BLOCK SEXTANT-")) == place
-    assert CHARACTERS["octant"][4] == "\U0001cd00"  # BLOCK OCTANT-3
-    assert CHARACTERS["octant"][254] == "\U0001cde5"  # BLOCK OCTANT-2345678, the last one
     assert all(cell_len(char) == 1 for characters in CHARACTERS.values() for char in characters)
 
 
@@ -68,12 +66,6 @@ def test_ascii_is_denser_for_brighter_pixels() -> None:
     picture = Picture("ascii", 3, 1, b"\x00......\x05......\x09......")
     assert "".join(char for char, _ in draw(picture, PLAIN, dark=True)[0]) == " +@"
     assert "".join(char for char, _ in draw(picture, PLAIN, dark=False)[0]) == "@= "
-
-
-def test_digits_in_the_error_map_are_deciles() -> None:
-    assert [decile(v, 0.0, 1.0) for v in (-1.0, 0.0, 0.099, 0.1, 0.55, 0.999, 1.0, 7.0)] == list("00015999")
-    assert decile(3.0, 3.0, 3.0) == "0"
-    assert decile(float("nan"), 0.0, 1.0) == "?"
 
 
 def test_segments_join_cells_of_the_same_style() -> None:

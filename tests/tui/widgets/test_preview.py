@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -30,9 +30,9 @@ def wanted(told: list[Message]) -> list[RenderPreview]:
     return [request for message in told if isinstance(message, PicturesWanted) for request in message.requests]
 
 
-def shown(preview: Preview, picture: Picture | None, numbers: Sequence[Sequence[float]] | None = None) -> None:
+def shown(preview: Preview, picture: Picture | None) -> None:
     """Show an image as if the engine had just rendered it."""
-    preview.show("/x" if picture else "", numbers=numbers)
+    preview.show("/x" if picture else "")
     preview._wanted = request = preview.request
     if request is not None:
         preview.provide(request, picture)
@@ -45,8 +45,8 @@ def test_every_mode_fills_every_size(play: Play, lines: Lines, size: tuple[int, 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
         for mode in MODES:
             preview.mode = mode
-            for picture, grid in ((None, None), (plain(20, 10), None), (plain(20, 10, mode), [[0.0, 1.0]])):
-                shown(preview, picture, grid)
+            for picture in (None, plain(20, 10), plain(20, 10, mode)):
+                shown(preview, picture)
                 await pilot.pause()
                 seen = lines(pilot.app)
                 assert [len(line) for line in seen] == [size[0]] * size[1]
@@ -128,25 +128,6 @@ def test_wheel_zooms(play: Play) -> None:
     play(preview, scenario)
 
 
-@pytest.mark.parametrize("mode", MODES[:-1])
-def test_numbers_are_centred_in_their_blocks(play: Play, lines: Lines, mode: Mode) -> None:
-    preview = Preview(mode=mode)
-    grid = [[5.0 * i + j for j in range(5)] for i in range(5)]
-
-    async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        shown(preview, plain(40, 20, mode), grid)
-        await pilot.pause()
-        seen = lines(pilot.app)
-        for i in range(5):
-            for j in range(5):
-                assert seen[4 * i + 2][20 + 8 * j + 4] == str(min(10 * (5 * i + j) // 24, 9))
-        shown(preview, plain(40, 20, mode))
-        await pilot.pause()
-        assert not any(char.isdigit() for line in lines(pilot.app) for char in line)
-
-    play(preview, scenario, size=(80, 20))
-
-
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "ansi-dark", "ansi-light"])
 def test_no_color_gives_ascii_without_a_crash(
     play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str
@@ -159,7 +140,7 @@ def test_no_color_gives_ascii_without_a_crash(
         for mode in MODES:
             preview.mode = mode
             for picture in (None, plain(20, 10, "ascii")):
-                shown(preview, picture, [[1.0, 2.0]] if picture else None)
+                shown(preview, picture)
                 await pilot.pause()
                 assert len(lines(pilot.app)) == 24
 

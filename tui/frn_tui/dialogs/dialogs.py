@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
-from textual.fuzzy import Matcher
 from textual.screen import ModalScreen, ScreenResultType
 from textual.strip import Strip
 from textual.widgets import Input, OptionList, Static
@@ -21,6 +20,17 @@ from frn_tui.terminal.text import display_name
 
 MAX_SHOWN = 1_000
 """Maximum number of options that are laid out; typing finds the others."""
+
+
+def matching(names: Sequence[str], wanted: str) -> list[int]:
+    """Return the places of names with these letters in this order: best at the start, then together, then apart."""
+    letters, found = wanted.casefold(), []
+    for place, name in enumerate(map(str.casefold, names)):
+        rest = iter(name)
+        if all(letter in rest for letter in letters):
+            at = name.find(letters)
+            found.append((2 if at < 0 else min(at, 1), place))
+    return [place for _, place in sorted(found)]
 
 
 class Dialog(ModalScreen[ScreenResultType]):
@@ -116,13 +126,10 @@ class Choose(Dialog[int | None]):
         self._show(event.value)
 
     def _show(self, wanted: str) -> None:
-        found = [(0.0, i) for i in range(len(self.options))]
-        if wanted:
-            match = Matcher(wanted).match
-            found = sorted((-score, i) for i, option in enumerate(self.options) if (score := match(option)) > 0)
+        found = matching(self.options, wanted)
         listing = self.query_one(OptionList)
         listing.clear_options()
-        listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for _, i in found[:MAX_SHOWN]])
+        listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for i in found[:MAX_SHOWN]])
         listing.highlighted = 0 if found else None
 
     def action_move(self, step: int) -> None:

@@ -12,26 +12,29 @@ from textual.widgets import Static
 from frn.inference.session import ClassEntry
 from frn.models.zoo import named_extractors
 from frn_tui.client.protocol import ClassReport, ModelScore
-from frn_tui.dialogs.confusion import confusion_table
 from frn_tui.dialogs.dialogs import AskText, Choose, Page
+from frn_tui.dialogs.pages import confusion_table
 from frn_tui.document.controller import Added
 from frn_tui.document.queries import Problem
 from frn_tui.panes.context import Context, Pane
-from frn_tui.panes.guide import Guide
 from frn_tui.panes.project import ProjectBar
 from frn_tui.panes.verdicts import choose_class
 from frn_tui.terminal.paths import absolute, name_of, natural_order
 from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.class_list import ClassList, ClassRow
 
+STEPS = (
+    ". shows the next answer",
+    "a adds your own folders, one per class",
+    "p classifies your own photo",
+)
+"""From the samples to the user's own photos."""
 ORDERS: dict[str, Callable[[ClassRow], object] | None] = {
     "number": None,
     "quality": lambda row: (row.quality is None, row.quality or 0.0),
     "size": lambda row: row.images,
     "name": lambda row: natural_order(row.name),
 }
-MANY = 500
-"""Number of photos above which adding asks first."""
 
 
 class ClassesPane(Pane):
@@ -45,7 +48,7 @@ class ClassesPane(Pane):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="classes-pane")
-        self.list, self.guide = ClassList(id="classes"), Guide(context.controller)
+        self.list, self.guide = ClassList(id="classes"), Guide(context)
         self.order = "number"
         self.chosen: int | None = None
         """Id of the class whose photos are shown."""
@@ -135,74 +138,30 @@ class ClassesPane(Pane):
         self.context.start(self.add_now, paths)
 
     async def add_now(self, paths: Sequence[str]) -> None:
+        """Add photos to the chosen class, and folders as classes with the folders' names."""
         files: list[str] = []
-        folders: dict[str, list[str]] = {}
+        classes: dict[str, list[str]] = {}
+        fills_class = len(paths) == 1 and self.entry is not None and not self.entry.supports
         for path in paths:
             found = await self.controller.scan(path)
             if found["kind"] in ("project", "bundle"):
                 self.post_message(ProjectBar.Picked(path))
                 return
-            if found["kind"] == "classes":
-                classes = await self.fewer(found["classes"])
-                if classes is None:
-                    return
-                self._tell(await self.controller.add_classes(classes, self.context.progress))
-            elif found["kind"] == "nothing":
+            if found["kind"] == "nothing":
                 self.context.say(found.get("reason", f"{path}: has no photos to add"), severity="warning")
-            elif found["kind"] == "folder":
-                folders.setdefault(name_of(absolute(path)), []).extend(found["files"])
-            else:
+            members = found["classes"]
+            if found["kind"] == "folder" and not fills_class:
+                members = {name_of(absolute(path)): found["files"]}
+            elif found["kind"] != "classes":
                 files += found["files"]
-        if folders and not await self._add_folders(folders):
-            return
-        begun = self.chosen is not None and not self.controller.shows_samples
-        if files and (begun or await self._make_class_for(files[0])):
-            assert self.chosen is not None
+            for name, photos in members.items():
+                classes.setdefault(name, []).extend(photos)
+        if files and (self.chosen is None or self.controller.shows_samples):
+            classes.setdefault(files[0].rpartition("/")[0].rpartition("/")[2] or "class 1", []).extend(files)
+        elif files and self.chosen is not None:
             self._tell(await self.controller.add(self.chosen, files, self.context.progress))
-
-    async def _add_folders(self, folders: dict[str, list[str]]) -> bool:
-        """Create classes from folders of photos; a single folder fills a new empty class or gets a chosen name."""
-        (first, photos), *others = folders.items()
-        if not others:
-            name: str | None
-            if self.entry is not None and not self.entry.supports:
-                name = self.entry.name
-            else:
-                hint = "suggested: the folder's name; an existing class gets more photos   enter: done   esc: back"
-                title = f"Class for the {count_of(len(photos), 'photo')}"
-                name = await self.app.push_screen_wait(AskText(title, first, hint))
-            if name is None:
-                return False
-            folders = {name.strip(): photos}
-        classes = await self.fewer(folders)
-        if classes is not None:
+        if classes:
             self._tell(await self.controller.add_classes(classes, self.context.progress))
-        return classes is not None
-
-    async def _make_class_for(self, path: str) -> bool:
-        """Ask for the name of a first class; return whether it was created."""
-        folder = path.rpartition("/")[0].rpartition("/")[2] or "class 1"
-        name = await self.app.push_screen_wait(AskText("Name of the class", folder))
-        if name is None:
-            return False
-        await self.controller.edit(lambda _: self._take(self.controller.create(name)))
-        return True
-
-    async def fewer(self, classes: dict[str, list[str]]) -> dict[str, list[str]] | None:
-        """Offer to add only some photos of each class, because many take long and help little."""
-        count = sum(map(len, classes.values()))
-        if count <= MANY:
-            return classes
-        options = ["20 of each class", "5 of each class", f"all {count:,} photos"]
-        title = f"Add {count_of(count, 'photo')} in {count_of(len(classes), 'class')}"
-        chosen = await self.context.chosen(title, options)
-        if chosen is None:
-            return None
-        most = (20, 5, count)[chosen]
-        return {
-            name: [files[i * len(files) // most] for i in range(most)] if len(files) > most else files
-            for name, files in classes.items()
-        }
 
     def tell_of_troubles(self, outcome: Added) -> None:
         """List the skipped files."""
@@ -257,6 +216,39 @@ class ClassesPane(Pane):
         self.app.push_screen(
             Page("Hide and test", confusion_table(found, self.controller.names, shot), classes="-wide-page")
         )
+
+
+class Guide(Static):
+    """Shown with the samples; ticks completed steps and disappears for good once all are done."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(id="guide")
+        self.context = context
+        self._begun, self._done = False, 0
+        self._samples: set[str] = set()
+        """Photos that were queried before the user had a class."""
+
+    def show(self) -> None:
+        controller = self.context.controller
+        self._begun = self._begun or controller.shows_samples
+        self.display = self._begun and not self.context.settings.guided
+        if not self.display:
+            return
+        answers = controller.query.answers
+        has_own = bool(controller.session.state.classes) and not controller.shows_samples
+        if not has_own:
+            self._samples.update(answer["path"] for answer in answers)
+        asked = any(answer["path"] not in self._samples for answer in answers)
+        reached = (controller.query.at > 0, has_own, has_own and asked)
+        while self._done < len(STEPS) and reached[self._done]:
+            self._done += 1
+        if has_own:  # users who are further along need no earlier step
+            self._done = max(self._done, 2)
+        if self._done == len(STEPS):
+            self.context.change(guided=True)
+            self.display = False
+        lines = [f"{'✓' if number <= self._done else number} {step}" for number, step in enumerate(STEPS, 1)]
+        self.update(Text("\n".join(lines)))
 
 
 def _compared(score: ModelScore) -> str:

@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from textual.containers import Vertical
 from textual.worker import Worker
@@ -18,8 +19,9 @@ from frn_tui.dialogs.picker import Picker
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import step_over
 from frn_tui.settings.keys import KeyedScreen
-from frn_tui.settings.places import Places
+from frn_tui.settings.settings import Settings
 from frn_tui.terminal.modes import Mode
+from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.jobs import JobLine
 
@@ -29,17 +31,15 @@ Given = TypeVar("Given")
 class Context:
     """Context given to every pane by the screen that composes them."""
 
-    def __init__(self, screen: KeyedScreen[None], controller: Controller, mode: Mode) -> None:
-        self.screen, self.controller = screen, controller
+    def __init__(self, screen: KeyedScreen[None], controller: Controller, settings: Settings, mode: Mode) -> None:
+        self.screen, self.controller, self.settings = screen, controller, settings
+        self.opened: list[str] = []
+        """Projects and folders that were opened or saved, latest last."""
         self.mode: Mode = mode
         """How images are drawn."""
         self.jobs = JobLine(id="jobs")
         self.lines = [self.jobs]
         """Status lines: that of the workspace, and that of a screen over it."""
-        self.remember: Callable[[str], None] = lambda path: None
-        """Called with each project that is opened or saved."""
-        self.places = Places()
-        """Choose among bookmarks and recently opened places."""
         self.watchers: list[Callable[[], object]] = []
         """Called after every change: screens over the workspace."""
         self.left: Recovered | None = None
@@ -47,6 +47,15 @@ class Context:
         self.browsed = "."
         """Last folder of the file picker."""
         self._job_began = 0.0
+
+    def change(self, **settings: Any) -> None:
+        """Change settings, which are written when the app ends."""
+        self.settings = replace(self.settings, **settings)
+
+    def remember(self, path: str) -> None:
+        """Add a project or folder to the recent ones."""
+        self.opened.append(absolute(path))
+        self.settings = self.settings.opened(absolute(path))
 
     def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[None]:
         """Run work in the background; a failure is shown as a message."""
@@ -130,7 +139,7 @@ class Context:
 
     def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
         """Ask for photos, a folder or a project, and call `then` with their paths."""
-        picker = Picker(self.controller.engine, title, self.mode, self.places, start=self.browsed)
+        picker = Picker(self.controller.engine, title, self.mode, self.settings.recent, start=self.browsed)
 
         def picked(paths: list[str] | None) -> None:
             self.browsed = picker.folder
@@ -168,9 +177,12 @@ class Context:
             await write(path, replace=True)
         return True
 
+    async def answer(self, dialog: Dialog[Given | None]) -> Given | None:
+        """Return the result of a dialogue, or None if it is cancelled; for background work."""
+        return await self.screen.app.push_screen_wait(dialog)
+
     async def chosen(self, title: str, options: Sequence[str]) -> int | None:
-        """Return the index of the chosen option, or None if the dialogue is cancelled; for background work."""
-        return await self.screen.app.push_screen_wait(Choose(title, options))
+        return await self.answer(Choose(title, options))
 
 
 class Pane(Vertical):

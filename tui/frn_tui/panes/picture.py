@@ -1,4 +1,4 @@
-"""The queried photo, and the parts of it that a class does not explain."""
+"""A classified photo, and the parts of it that a class does not explain."""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -6,7 +6,7 @@ from typing import get_args
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Container, Vertical
+from textual.containers import Container, Horizontal, Vertical
 from textual.widgets import Static
 
 from frn.images.ramp import RAMP
@@ -17,10 +17,11 @@ from frn_tui.terminal.text import display_name
 from frn_tui.widgets.preview import Preview
 
 LOOKS: tuple[Look, ...] = get_args(Look)
-USUAL = 4 / 3
-"""Aspect ratio of a photo for the layout before one is shown."""
-WORTH, WORTH_LARGE = 0.7, 0.95
-"""The map is beside the photo if that keeps this fraction of its height; the second applies when zoomed."""
+SHAPES, CLOSE_SHAPES = (1.9, 3.7), (1.4, 5.1)
+"""Columns per row up to which the map is below the photo, and from which it is beside; the second if zoomed.
+
+A photo of 4:3 then keeps 0.7 or 0.95 of its height.
+"""
 
 
 class PicturePane(Vertical):
@@ -33,7 +34,7 @@ class PicturePane(Vertical):
         self.map = Preview(mode=context.mode, id="map")
         self.map.can_focus = False
         self.look: Look = "photo"
-        self.smooth, self.numbers = True, False
+        self.smooth = True
         self.heat_class: int | None = None
         """Id of the class whose error map is shown; None for the most likely one."""
         self.preview.follower = self.map
@@ -61,14 +62,9 @@ class PicturePane(Vertical):
     def on_resize(self, event: events.Resize) -> None:
         """Place the map beside or below the photo if the photo then stays nearly as large as alone."""
         columns, rows = event.size.width, max(event.size.height - 2, 1)
-
-        def height(columns: float, rows: float) -> float:
-            return min(rows, columns / 2 / USUAL)
-
-        alone = (WORTH_LARGE if self.screen.has_class("-zoomed") else WORTH) * height(columns, rows)
-        beside, below = height(columns / 2, rows), height(columns, rows / 2)
-        self.set_class(beside >= max(alone, below), "-beside")
-        self.set_class(below >= alone and below > beside, "-below")
+        below, beside = CLOSE_SHAPES if self.screen.has_class("-zoomed") else SHAPES
+        self.set_class(columns >= beside * rows, "-beside")
+        self.set_class(columns <= below * rows, "-below")
         self.show()
 
     @property
@@ -90,7 +86,7 @@ class PicturePane(Vertical):
             return Text(f"frame: the part that the network sees\nH: error map of ‹ {name} ›")
         text = Text(f"error map of ‹ {name} ›  [ ] other class\n")
         if self.mode not in COLOURED:
-            return text.append("higher digits, more ink: less explained")
+            return text.append("more ink: less explained")
         if self.look == "blend" and not self.has_map:
             text.append("clear: explained ")
             ramp: Sequence[tuple[int, int, int]] = RAMP[1:]
@@ -120,13 +116,11 @@ class PicturePane(Vertical):
         shown: tuple[tuple[Preview, Look], ...] = ((self.preview, self.look), (self.map, "map"))
         for preview, look in shown:
             is_map = look != "photo" and heat is not None
-            with_numbers = self.numbers or (is_map and preview.mode == "ascii")
             preview.show(
                 path if preview is self.preview or (self.has_map and heat) else "",
                 look if is_map else "photo",
                 heat if is_map else None,
                 framed=heat is not None,
-                numbers=heat["map"] if heat is not None and with_numbers else None,
             )
 
     def show_class(self, class_id: int) -> None:
@@ -141,8 +135,8 @@ class PicturePane(Vertical):
         self.show()
 
     def action_texture(self) -> None:
-        """Draw the map smooth, then in the network's blocks, then in blocks with numbers."""
-        self.smooth, self.numbers = self.numbers, not self.smooth and not self.numbers
+        """Draw the map smooth, or in the network's blocks."""
+        self.smooth = not self.smooth
         self.show()
 
     def action_heat_class(self, step: int) -> None:
@@ -156,6 +150,44 @@ class PicturePane(Vertical):
         if self.look == "photo" and not self.has_map:
             self.look = "blend"
         self.show()
+
+
+class LargeView(Horizontal):
+    """Shows an answer; the screen that contains it defines its keys."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(id="large")
+        self.controller = context.controller
+        self.photo, self.map, self.near = (
+            Preview(mode=context.mode, empty_text=text, id=name)
+            for name, text in (("large-photo", ""), ("large-map", "…"), ("large-near", "no other example"))
+        )
+
+    def compose(self) -> ComposeResult:
+        yield self.photo
+        with Vertical(id="large-beside"):
+            yield Static(id="large-map-title", markup=False)
+            yield self.map
+            yield Static(id="large-near-title", markup=False)
+            yield self.near
+        for preview in (self.photo, self.map, self.near):
+            preview.can_focus = False
+
+    def show(self, answer: Answer | None, nearest: str) -> None:
+        """Show an answer and its most similar example, given by path."""
+        scores = answer.get("scores") if answer else None
+        best = self.controller.names.get(scores[0]["id"], "?") if scores else ""
+        heat = heat_of(answer, scores[0]["id"], smooth=True) if answer and scores else None
+        self.photo.show(answer["path"] if answer and scores else "")
+        self.map.show(answer["path"] if answer and heat else "", "blend", heat)
+        self.near.show(nearest if scores else "")
+        titles = {
+            "map": f"error map of {best}" if best else "",
+            "near": f"nearest: {'/'.join(nearest.split('/')[-2:])}",
+        }
+        for name, title in titles.items():
+            text = Text(display_name(title, 60), no_wrap=True, overflow="ellipsis")
+            self.query_one(f"#large-{name}-title", Static).update(text)
 
 
 def heat_of(answer: Answer, class_id: int | None, *, smooth: bool) -> Heat | None:

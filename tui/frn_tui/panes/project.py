@@ -111,7 +111,7 @@ class ProjectBar(Static):
 
     def action_open(self) -> None:
         """Ask for a recent path, unsaved work after a crash, or another path, and open it."""
-        recent, left = self.context.places.recent(), self.context.left
+        recent, left = self.context.settings.recent, self.context.left
         options = [display_name(shortened(path)) for path in recent]
         if left:
             options.insert(0, f"unsaved work of {origin(left)}: {contents(left)}")
@@ -142,7 +142,7 @@ class ProjectBar(Static):
         """Unpack a bundle into a chosen folder and open its project."""
         hint = "name of a new folder   enter: done   esc: back"
         dialog = AskText(f"Unpack {display_name(name_of(path), 30)} into", path[: -len(".zip")], hint)
-        folder = await self.screen.app.push_screen_wait(dialog)
+        folder = await self.context.answer(dialog)
         if folder is not None and self.context.is_named(folder):
             await self.open_project(await self.controller.engine.call(UnpackBundle(path, absolute(folder))))
 

@@ -18,7 +18,7 @@ from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, examples, margin, rival, summary
 from frn_tui.panes.context import Context
-from frn_tui.panes.large import LargeView
+from frn_tui.panes.picture import LargeView
 from frn_tui.panes.verdicts import Judging, Threshold
 from frn_tui.settings.keys import TABLE, KeyedScreen
 from frn_tui.terminal.text import class_keys, count_of, display_name, percent

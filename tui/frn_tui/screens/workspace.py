@@ -12,8 +12,7 @@ from textual.worker import WorkerState
 
 from frn_tui.dialogs.closeup import Closeup
 from frn_tui.dialogs.dialogs import Page
-from frn_tui.dialogs.help import help_page
-from frn_tui.dialogs.problems import problems_page
+from frn_tui.dialogs.pages import help_page, problems_page
 from frn_tui.document.controller import Controller
 from frn_tui.panes.classes import ClassesPane
 from frn_tui.panes.context import Context
@@ -22,8 +21,9 @@ from frn_tui.panes.photos import PhotosPane
 from frn_tui.panes.project import PANES, ProjectBar
 from frn_tui.panes.query import QueryPane
 from frn_tui.panes.verdicts import Threshold
-from frn_tui.settings.keys import KeyedScreen
-from frn_tui.terminal.modes import MODES, Mode
+from frn_tui.settings.keys import KeyedScreen, read_own_keys
+from frn_tui.settings.settings import Settings
+from frn_tui.terminal.modes import MODES, PIXELS, Mode
 from frn_tui.terminal.paths import absolute, name_of, parse_paths
 from frn_tui.terminal.pixels import graphics_of
 from frn_tui.terminal.text import class_keys
@@ -56,10 +56,11 @@ class Workspace(KeyedScreen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MEDIUM, "-medium"), (120, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
 
-    def __init__(self, controller: Controller, mode: Mode) -> None:
+    def __init__(self, controller: Controller, settings: Settings, images: str, mode: Mode) -> None:
+        """`images` is the chosen way to draw images, which may be "auto", and `mode` what it means at first."""
         super().__init__(classes="-show-query")
-        self.controller = controller
-        self.context = Context(self, controller, mode)
+        self.controller, self.images = controller, images
+        self.context = Context(self, controller, settings, mode)
         self.project_bar = ProjectBar(self.context)
         self.classes_pane, self.photos_pane = ClassesPane(self.context), PhotosPane(self.context)
         self.query_pane = QueryPane(self.context)
@@ -70,10 +71,6 @@ class Workspace(KeyedScreen[None]):
         """Handlers of keys that do not depend on the focus."""
         self.query_pane.threshold = threshold
         self.query_pane.services = [exports, threshold, self.project_bar, self]
-        self.mode_was_chosen = False
-        """Whether the user chose the drawing mode, so that it is remembered."""
-        self.query_share = 50
-        """Width of the query in percent of the width shared with the photos."""
         self.focused_pane = "classes"
 
     def compose(self) -> ComposeResult:
@@ -87,6 +84,9 @@ class Workspace(KeyedScreen[None]):
         yield Static(id="keys")
 
     def on_mount(self) -> None:
+        self.set_query_share(self.context.settings.query_share)
+        self.photos_pane.gallery.tile_width = self.context.settings.tile_width
+        self.read_keys()
         self.controller.listener = self.refresh_all
         self.refresh_all()
         # After layout: a temporarily hidden pane loses the focus.
@@ -192,9 +192,9 @@ class Workspace(KeyedScreen[None]):
 
     def set_query_share(self, percent: int) -> None:
         """Set the width of the query in percent of the width shared with the photos."""
-        self.query_share = min(max(percent, NARROWEST), 100 - NARROWEST)
-        self.query_pane.styles.width = f"{self.query_share}fr"
-        self.photos_pane.styles.width = f"{100 - self.query_share}fr"
+        share = min(max(percent, NARROWEST), 100 - NARROWEST)
+        self.context.change(query_share=share)
+        self.query_pane.styles.width, self.photos_pane.styles.width = f"{share}fr", f"{100 - share}fr"
 
     def action_share(self, step: int) -> None:
         """Make the query narrower or wider, or the classes if they have the focus: names may be long."""
@@ -202,7 +202,7 @@ class Workspace(KeyedScreen[None]):
             width = self.classes_pane.outer_size.width + step
             self.classes_pane.styles.width = min(max(width, CLASSES[0]), CLASSES[1])
         else:
-            self.set_query_share(self.query_share + step)
+            self.set_query_share(self.context.settings.query_share + step)
 
     def show_pane(self, name: str) -> None:
         for other in PANES:
@@ -230,6 +230,13 @@ class Workspace(KeyedScreen[None]):
         next(widget for widget in self.panes[name].query("*") if widget.can_focus).focus()  # maybe after the next key
 
     # Keys
+
+    def read_keys(self) -> None:
+        """Load the user's own keys from their file, and show the errors in it."""
+        self.own_keys, troubles = read_own_keys()
+        self.app.set_keymap(self.own_keys)
+        for trouble in troubles:
+            self.context.say(trouble, severity="warning")
 
     def handlers(self) -> list[object]:
         """Return the objects with actions: the focused pane, then the others, the query before the photos."""
@@ -295,9 +302,14 @@ class Workspace(KeyedScreen[None]):
 
     def action_images_mode(self) -> None:
         modes = [mode for mode in (graphics_of(self.app).mode, *MODES) if mode is not None]
-        self.set_mode(modes[(modes.index(self.context.mode) + 1) % len(modes)])
-        self.mode_was_chosen = True
+        self.set_images(modes[(modes.index(self.context.mode) + 1) % len(modes)])
         self.context.say(f"images: {self.context.mode}")
+
+    def set_images(self, images: str) -> None:
+        """Choose how images are drawn; the next terminal chooses its own pixels."""
+        self.images = images
+        self.context.change(images="auto" if images in PIXELS else images)
+        self.set_mode(graphics_of(self.app).mode_of(images))
 
     def set_mode(self, mode: Mode) -> None:
         """Draw all images in another mode, or in the same one for another terminal."""

@@ -1,21 +1,21 @@
 """Modes of drawing images: pixels if the terminal supports them, otherwise characters in two colours.
 
 A terminal cell is about twice as high as it is wide. Characters divide it into parts: half blocks show 1 x 2 pixels in
-their true colours; quadrants, sextants and octants show 2 x 2, 2 x 3 and 2 x 4 pixels in the best two colours; ASCII
+their true colours; quadrants and sextants show 2 x 2 and 2 x 3 pixels in the best two colours; ASCII
 shows one grey pixel. Pixels use the Kitty protocol or Sixel (`frn_tui.terminal.pixels`).
 """
 
 from collections.abc import Mapping
 from typing import Literal
 
-Mode = Literal["kitty", "sixel", "half", "quad", "sextant", "octant", "ascii", "none"]
+Mode = Literal["kitty", "sixel", "half", "quad", "sextant", "ascii", "none"]
 Palette = Literal["", "256", "greys"]
 """Number of colours: all, the 256 in a terminal's table, or black, white and two greys."""
 PIXELS: tuple[Mode, ...] = ("kitty", "sixel")
 """Modes that some terminals support."""
-MODES: tuple[Mode, ...] = ("half", "quad", "sextant", "octant", "ascii", "none")
+MODES: tuple[Mode, ...] = ("half", "quad", "sextant", "ascii", "none")
 """Modes that every terminal supports if its font has the characters."""
-CELLS: tuple[Mode, ...] = ("half", "quad", "sextant", "octant")
+CELLS: tuple[Mode, ...] = ("half", "quad", "sextant")
 """Modes that show the image by the colours of cells."""
 COLOURED = (*PIXELS, *CELLS)
 
@@ -23,7 +23,6 @@ PARTS: dict[Mode, tuple[int, int]] = {
     "half": (1, 2),
     "quad": (2, 2),
     "sextant": (2, 3),
-    "octant": (2, 4),
     "ascii": (1, 1),
     "none": (0, 0),
 }
@@ -49,23 +48,11 @@ def _sextants() -> str:
     return "".join(known[parts] if parts in known else chr(next(fresh)) for parts in range(64))
 
 
-def _octants() -> str:
-    """Return U+1CD00 onwards in the order of their parts, with existing blocks in their places."""
-    quarters = (0, 0b0101, 0b1010, 0b1111)  # of an upper or lower half: none, left, right, both
-    known = {quarters[i & 3] | quarters[i >> 2] << 4: QUADRANTS[i] for i in range(16)}
-    known |= {0b11000000: "▂", 0b11111100: "▆", 0b00000011: "\U0001fb82", 0b00111111: "\U0001fb85"}
-    known |= {1: "\U0001cea8", 2: "\U0001ceab", 64: "\U0001cea3", 128: "\U0001cea0"}
-    known |= {0b00010100: "\U0001fbe6", 0b00101000: "\U0001fbe7"}
-    fresh = iter(range(0x1CD00, 0x1CDE6))
-    return "".join(known[parts] if parts in known else chr(next(fresh)) for parts in range(256))
-
-
 QUADRANTS = " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"
 CHARACTERS: dict[Mode, str] = {
     "half": " ▀",
     "quad": QUADRANTS,
     "sextant": _sextants(),
-    "octant": _octants(),
     "ascii": " .:-=+*#%@",
     "none": " ",
 }

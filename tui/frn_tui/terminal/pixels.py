@@ -71,6 +71,8 @@ class Graphics:
         self._write = write
         self.mode: Mode | None = None
         """Mode in which the terminal shows pixels; None if it is not known to."""
+        self.plain: Mode = "half"
+        """Mode without pixels that suits the terminal."""
         self.cell = 10, 20
         """Width and height of a cell in pixels."""
         self.colours = 256
@@ -83,6 +85,12 @@ class Graphics:
         self._sixels: dict[int, Rows] = {}
         self._gone: list[int] = []
         """Numbers of images that are no longer in use."""
+
+    def mode_of(self, images: str) -> Mode:
+        """Return the mode of a setting, which may be "auto"."""
+        if images != "auto":
+            return images  # type: ignore[return-value]
+        return self.mode or self.plain if self.plain != "ascii" else self.plain
 
     def wanted(self, mode: Mode) -> dict[str, Any]:
         """Return further arguments of a request to the engine in this mode."""

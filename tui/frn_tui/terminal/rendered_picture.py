@@ -1,7 +1,6 @@
 """Images as the engine sends them: terminal cells ready to draw, or pixels."""
 
 from dataclasses import dataclass
-from math import floor
 
 from frn_tui.terminal.modes import PIXELS, Mode
 from frn_tui.terminal.sixel import Rows
@@ -24,8 +23,6 @@ class Picture:
     """Cells; empty for an image of pixels."""
     view: Box = WHOLE
     """The visible part of the photo."""
-    seen: Box = WHOLE
-    """The network's crop."""
     pixels: tuple[int, int] = (0, 0)
     """Width and height of the drawn image."""
     data: str = ""
@@ -47,11 +44,3 @@ class Picture:
     def sixels(self) -> Rows:
         cell = self.pixels[0] // self.columns, self.pixels[1] // self.rows
         return Rows(cell, tuple(tuple(row.split("\t")) for row in self.data.split("\n")), self.columns)
-
-    def cell_at(self, x: float, y: float) -> tuple[int, int] | None:
-        """Return the cell of a point in the model's input, in fractions of its sides; None if out of view."""
-        left, top, right, bottom = self.seen
-        first_x, first_y, last_x, last_y = self.view
-        column = floor((left + x * (right - left) - first_x) / (last_x - first_x) * self.columns)
-        row = floor((top + y * (bottom - top) - first_y) / (last_y - first_y) * self.rows)
-        return (column, row) if 0 <= column < self.columns and 0 <= row < self.rows else None

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
-from math import isfinite
 from operator import itemgetter
 
 from rich.color import Color, ColorType
@@ -11,12 +10,10 @@ from rich.color_triplet import ColorTriplet
 from rich.segment import Segment
 from rich.style import Style
 
-from frn_tui.terminal.modes import CELLS, CHARACTERS, COLOURED
+from frn_tui.terminal.modes import CELLS, CHARACTERS
 from frn_tui.terminal.pixels import placeholders
 from frn_tui.terminal.rendered_picture import CELL, Picture
 
-ON_COLOURS, ON_TEXT = Style(color="#ffffff", bgcolor="#000000", bold=True), Style(bold=True, reverse=True)
-"""Styles of numbers over an image."""
 Cell = tuple[str, Style]
 Canvas = list[list[Cell]]
 
@@ -56,33 +53,6 @@ def centred(row: list[Cell], width: int, base: Style) -> list[Segment]:
     left = max(width - len(row), 0) // 2
     after = max(width - left - len(row), 0)
     return [Segment(" " * left, base), *segments(row[:width]), Segment(" " * after, base)]
-
-
-def decile(value: float, low: float, high: float) -> str:
-    """Return the position of a value between two others as a digit; "?" if it is not a number."""
-    if not isfinite(value):
-        return "?"
-    if high <= low:
-        return "0"
-    return str(min(max(int(10 * (value - low) / (high - low)), 0), 9))
-
-
-def write_numbers(canvas: Canvas, picture: Picture, grid: Sequence[Sequence[float]]) -> None:
-    """Write each value's decile at the centre of its part of the model's input.
-
-    Args:
-        canvas: cells of the image; modified in place.
-        picture: which of its cells show what.
-        grid: values, row by row.
-    """
-    values = [value for row in grid for value in row if isfinite(value)] or [0.0]
-    low, high = min(values), max(values)
-    style = ON_COLOURS if picture.mode in COLOURED else ON_TEXT
-    for i, row in enumerate(grid):
-        for j, value in enumerate(row):
-            if (cell := picture.cell_at((j + 0.5) / len(row), (i + 0.5) / len(grid))) is not None:
-                x, y = cell
-                canvas[y][x] = decile(value, low, high), style
 
 
 def segments(cells: Sequence[Cell]) -> list[Segment]:

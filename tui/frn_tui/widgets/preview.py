@@ -1,6 +1,5 @@
-"""A single photo as large as possible, with zoom, panning and numbers."""
+"""A single photo as large as possible, with zoom and panning."""
 
-from collections.abc import Sequence
 from textwrap import wrap
 from typing import ClassVar
 
@@ -55,20 +54,11 @@ class Preview(Widget, can_focus=True):
         self._path, self._framed = "", False
         self._look: Look = "photo"
         self._heat: Heat | None = None
-        self._numbers: Sequence[Sequence[float]] | None = None
         self._wanted: RenderPreview | None = None
         self._wanting = False
         self._rendered: tuple[object, list[Strip]] = (None, [])
 
-    def show(
-        self,
-        path: str,
-        look: Look = "photo",
-        heat: Heat | None = None,
-        *,
-        framed: bool = False,
-        numbers: Sequence[Sequence[float]] | None = None,
-    ) -> None:
+    def show(self, path: str, look: Look = "photo", heat: Heat | None = None, *, framed: bool = False) -> None:
         """Show a photo; without a path, show nothing.
 
         Args:
@@ -76,10 +66,8 @@ class Preview(Widget, can_focus=True):
             look: whether the error map is drawn over it or in its place.
             heat: error map, if `look` shows one.
             framed: draw a line around the model's input.
-            numbers: error map whose deciles are written at the centres of its locations.
         """
         self._path, self._look, self._heat, self._framed = path, look, heat, framed
-        self._numbers = numbers if numbers and numbers[0] else None
         if not path:
             self.picture = None
         self._changed()
@@ -173,8 +161,6 @@ class Preview(Widget, can_focus=True):
             return self._hint()
         base = self.visual_style.rich_style
         canvas = cells.draw(self.picture, base, dark=self.app.current_theme.dark)
-        if self._numbers is not None:
-            cells.write_numbers(canvas, self.picture, self._numbers)
         above = [Strip.blank(width, base)] * max((height - len(canvas)) // 2, 0)
         return above + [Strip(cells.centred(line, width, base), width) for line in canvas]
 

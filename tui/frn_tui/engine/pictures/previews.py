@@ -64,8 +64,7 @@ class Previews:
             scale = min(sqrt(MAX_PIXELS / width / height), 1.0)
             width, height = round(width * scale), round(height * scale)
         pixels = _cut(photo.pixels, place.view, width, height)
-        seen = self._seen(photo.size)
-        box = _within(seen, place.view)
+        box = _within(self._seen(photo.size), place.view)
         if request.look != "photo" and request.heat is not None:
             errors = read_map(request.heat)
             pixels = paint(pixels, errors, box, smooth=bool(request.heat["smooth"]), bare=request.look == "map")
@@ -80,7 +79,6 @@ class Previews:
             place.rows,
             b"" if is_pixels else encode(pixels, request.mode),
             place.view,
-            seen,
             (width, height),
             _pixel_data(pixels, request, place.rows) if is_pixels else "",
         )
