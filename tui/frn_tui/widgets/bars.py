@@ -201,7 +201,8 @@ class Histogram(Scale):
     def _words(self) -> str:
         asked, known = (sum(value < self._threshold for value in some) for some in (self._asked, self._known))
         return (
-            f"unknown below {percent(self._threshold, 1)}: {asked} of {len(self._asked)} photos, "
+            f"unknown {'typically ' * bool(self._expected)}below {percent(self._threshold, 1)}: "
+            f"{asked} of {len(self._asked)} photos, "
             f"{known} of {len(self._known)} examples{' · ' * bool(self._expected)}{self._expected}"
         )
 
