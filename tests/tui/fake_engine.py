@@ -332,7 +332,7 @@ def _four_fields(columns: int, rows: int, seed: int, heat: bool) -> str:
     colours = [bytes(seed >> shift & 255 for shift in (start, start + 4, start + 8)) for start in (0, 5, 10, 15)]
     if heat:
         colours.reverse()
-    fields = [b"\x01" + 2 * colour for colour in colours]
+    fields = [2 * colour for colour in colours]
     lines = [
         fields[row] * (columns // 2) + fields[row + 1] * (columns - columns // 2)
         for row in [0] * (rows // 2) + [2] * (rows - rows // 2)

@@ -24,8 +24,7 @@ from frn_tui.client.rendering import PicturesWanted, ShowsPictures, render
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import settle
-from frn_tui.panes.project import ProjectBar
-from frn_tui.panes.recovery import Recovery
+from frn_tui.panes.project import ProjectBar, Recovery
 from frn_tui.screens.workspace import Workspace
 from frn_tui.settings.keys import BOUND, keys_path
 from frn_tui.settings.settings import Settings, state_folder
@@ -37,7 +36,7 @@ from frn_tui.terminal.termination import SignalHandlers, end_without_terminal
 from frn_tui.terminal.wire.cell_app import CellApp
 from frn_tui.terminal.wire.driver import with_pixels
 from frn_tui.terminal.wire.input_queue import InputQueue
-from frn_tui.widgets.options import Palette
+from frn_tui.widgets.lists import Palette
 
 BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
 BORDER_CONTRAST, TEXT_CONTRAST = 3.3, 5.0

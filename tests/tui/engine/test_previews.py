@@ -14,7 +14,7 @@ from frn_tui.engine.pictures.decoded_photos import Photo, Photos
 from frn_tui.engine.pictures.encoding import draw_frame
 from frn_tui.engine.pictures.heat import paint, read_map
 from frn_tui.engine.pictures.previews import NO_MODEL, fit
-from frn_tui.terminal.modes import CELLS, FRAME, PARTS, Mode
+from frn_tui.terminal.modes import FRAME, MODES, Mode
 from frn_tui.terminal.rendered_picture import Box
 from PIL import Image
 
@@ -24,20 +24,15 @@ HEAT: Message = {"map": [[0.0] * 4] * 3 + [[1.0] * 4], "low": 0.0, "high": 1.0, 
 
 
 def cells(answer: Message) -> np.ndarray[Any, Any]:
-    """Cells of an image, (rows, columns, 7)."""
+    """Cells of an image, (rows, columns, 6)."""
     data = np.frombuffer(base64.b64decode(answer["cells"]), dtype=np.uint8)
-    return data.reshape(answer["rows"], answer["columns"], 7)
+    return data.reshape(answer["rows"], answer["columns"], 6)
 
 
-def pixels(encoded: bytes, mode: Mode, columns: int) -> np.ndarray[Any, Any]:
-    """Return the colours of the cells, part by part (rows * down, columns * across, 3)."""
-    across, down = PARTS[mode]
-    found = np.frombuffer(encoded, dtype=np.uint8).reshape(-1, columns, 7)
-    bits = found[..., :1] >> np.arange(across * down) & 1  # rows, columns, parts
-    colours = np.where(bits[..., None] == 1, found[..., None, 1:4], found[..., None, 4:7])
-    rows = len(found)
-    grid = colours.reshape(rows, columns, down, across, 3).transpose(0, 2, 1, 3, 4)
-    return grid.reshape(rows * down, columns * across, 3)
+def pixels(encoded: bytes, columns: int) -> np.ndarray[Any, Any]:
+    """Return the colours of the halves of the cells, (2 * rows, columns, 3)."""
+    found = np.frombuffer(encoded, dtype=np.uint8).reshape(-1, columns, 2, 3)
+    return found.transpose(0, 2, 1, 3).reshape(-1, columns, 3)
 
 
 @pytest.fixture
@@ -53,7 +48,7 @@ def wide(tmp_path: Path) -> Path:
 def test_a_preview_is_the_whole_frame_of_the_file(engine: Engine, wide: Path) -> None:
     answer = engine.done("preview", path=str(wide), columns=40, rows=20)
     assert (answer["columns"], answer["rows"]) == (40, 5)
-    seen = pixels(base64.b64decode(answer["cells"]), "half", 40)
+    seen = pixels(base64.b64decode(answer["cells"]), 40)
     assert seen[5, 0].tolist() == pytest.approx([200, 0, 0], abs=UNSEEN)
     assert seen[5, 20].tolist() == pytest.approx([0, 200, 0], abs=UNSEEN)
     assert seen[5, 39].tolist() == pytest.approx([0, 0, 200], abs=UNSEEN)
@@ -63,12 +58,12 @@ def test_a_smooth_background_takes_few_colours_which_differ_invisibly() -> None:
     """Each change of colour costs bytes."""
     background = np.full((8, 60, 3), 90, dtype=np.uint8)
     background[..., 0] += np.arange(60, dtype=np.uint8)
-    shown = pixels(encode(background, "half"), "half", 60)
+    shown = pixels(encode(background), 60)
     assert np.abs(shown.astype(int) - background).max() == UNSEEN
     assert len(np.unique(shown.reshape(-1, 3), axis=0)) == 60 // (UNSEEN + 1)
 
 
-@pytest.mark.parametrize("mode", PARTS)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("room", [(1, 1), (7, 90), (84, 20)])
 def test_preview_fits_its_area_in_every_mode(bare: Engine, wide: Path, mode: Mode, room: tuple[int, int]) -> None:
     asked = bare.ask("preview", path=str(wide), columns=room[0], rows=room[1], mode=mode)
@@ -83,7 +78,7 @@ def test_preview_fits_its_area_in_every_mode(bare: Engine, wide: Path, mode: Mod
 def test_zoomed_preview_stays_within_the_photo(bare: Engine, wide: Path) -> None:
     answer = bare.done("preview", path=str(wide), columns=40, rows=20, zoom=4.0, centre=[0.0, 0.5])
     assert answer["view"] == [0.0, 0.0, 0.25, 1.0]
-    seen = pixels(base64.b64decode(answer["cells"]), "half", 40)
+    seen = pixels(base64.b64decode(answer["cells"]), 40)
     assert seen.shape[:2] == (40, 40)
     assert seen[20, 15].tolist() == pytest.approx([200, 0, 0], abs=UNSEEN)
     assert seen[20, 25].tolist() == pytest.approx([0, 200, 0], abs=UNSEEN)
@@ -100,37 +95,6 @@ def test_photo_keeps_its_aspect_ratio() -> None:
                 assert place.rows <= room[1]
                 slack = 1 / min(place.columns, place.rows) if min(place.columns, place.rows) > 1 else np.inf
                 assert abs(across / down - 1) <= slack
-
-
-def test_half_blocks_show_every_pixel_and_other_blocks_use_the_best_two_colours() -> None:
-    """Compare with the result of trying every split of every cell."""
-    generator = np.random.default_rng(0)
-    for mode in CELLS:
-        across, down = PARTS[mode]
-        picture = generator.integers(0, 256, (4 * down, 5 * across, 3), dtype=np.uint8)
-        shown = pixels(encode(picture, mode), mode, 5)
-        if mode == "half":
-            np.testing.assert_array_equal(shown, picture)
-            continue
-        for row in range(0, 4 * down, down):
-            for column in range(0, 5 * across, across):
-                part = np.s_[row : row + down, column : column + across]
-                parts = picture[part].reshape(-1, 3).astype(float)
-                least = min(
-                    sum(((parts[split == side] - parts[split == side].mean(0)) ** 2).sum() for side in (0, 1))
-                    for number in range(1, 2 ** (len(parts) - 1))
-                    if (split := number >> np.arange(len(parts)) & 1) is not None
-                )
-                found = ((shown[part].reshape(-1, 3) - parts) ** 2).sum()
-                assert found <= least + 3 * len(parts)  # colours are whole numbers
-
-
-def test_ascii_uses_its_whole_brightness_range() -> None:
-    ramp = np.linspace(40, 90, 30).astype(np.uint8)[None, :, None].repeat(3, 2)
-    places = np.frombuffer(encode(ramp, "ascii"), dtype=np.uint8)[::7]
-    assert (places[0], places[-1]) == (0, 9)
-    assert (np.diff(places.astype(int)) >= 0).all()
-    assert not np.frombuffer(encode(np.full((2, 2, 3), 7, np.uint8), "ascii"), dtype=np.uint8)[::7].any()
 
 
 def test_the_map_covers_exactly_what_the_network_sees() -> None:
@@ -159,9 +123,9 @@ def test_zoomed_photo_shows_the_matching_part_of_the_map(bare: Engine, wide: Pat
     arguments: Message = {"path": str(wide), "columns": 40, "rows": 20, "look": "map", "heat": HEAT}
     whole = bare.done("preview", **arguments)
     near = bare.done("preview", **arguments, zoom=4.0)
-    assert pixels(base64.b64decode(whole["cells"]), "half", 40)[9, 20].tolist() == [252, 255, 164]
-    assert pixels(base64.b64decode(near["cells"]), "half", 40)[35, 20].tolist() == [252, 255, 164]
-    assert pixels(base64.b64decode(near["cells"]), "half", 40)[10, 20].tolist() == [0, 0, 4]
+    assert pixels(base64.b64decode(whole["cells"]), 40)[9, 20].tolist() == [252, 255, 164]
+    assert pixels(base64.b64decode(near["cells"]), 40)[35, 20].tolist() == [252, 255, 164]
+    assert pixels(base64.b64decode(near["cells"]), 40)[10, 20].tolist() == [0, 0, 4]
 
 
 @pytest.mark.parametrize("size", [(400, 100), (120, 360)])
@@ -175,7 +139,7 @@ def test_each_location_of_the_map_is_drawn_in_the_right_place(
     heat: Message = {"map": errors.tolist(), "low": 0.0, "high": 1.0, "smooth": False}
     where: Message = {"columns": 60, "rows": 40, "zoom": zoom, "centre": list(centre)}
     answer = bare.done("preview", path=str(tmp_path / "x.png"), look="map", heat=heat, **where)
-    shown = pixels(base64.b64decode(answer["cells"]), "half", answer["columns"])
+    shown = pixels(base64.b64decode(answer["cells"]), answer["columns"])
     height, width = shown.shape[:2]
     (left, top, right, bottom), view = NO_MODEL.seen(size), answer["view"]
     checked = 0
@@ -278,7 +242,7 @@ def test_preview_of_a_changed_file_is_made_again(bare: Engine, tmp_path: Path) -
     for colour in ("red", "blue"):
         Image.new("RGB", (90, 90), colour).save(path)
         os.utime(path, ns=(0, len(seen)))
-        seen.append(cells(bare.done("preview", path=str(path), columns=2, rows=1))[0, 0, 1:4].tolist())
+        seen.append(cells(bare.done("preview", path=str(path), columns=2, rows=1))[0, 0, :3].tolist())
     assert seen == [[255, 0, 0], [0, 0, 255]]
 
 
@@ -352,7 +316,7 @@ def test_place_of_a_photo_in_forty_columns_and_twenty_rows(
 
 @pytest.mark.parametrize(
     ("mode", "cell", "zoom", "longest"),
-    [("half", [1, 2], 1.5, 60), ("sextant", [1, 2], 1.0, 60), ("kitty", [7, 5], 1.0, 210), ("ascii", [9, 9], 1.0, 30)],
+    [("half", [1, 2], 1.5, 60), ("kitty", [7, 5], 1.0, 210)],
 )
 def test_photo_is_decoded_as_fine_as_its_area_shows_it(
     bare: Engine, monkeypatch: pytest.MonkeyPatch, mode: str, cell: list[int], zoom: float, longest: int
@@ -383,7 +347,7 @@ def test_only_an_image_of_the_networks_size_is_seen_whole(bare: Engine, tmp_path
     for side in (84, 85):
         Image.new("RGB", (side, side)).save(path := tmp_path / f"{side}.png")
         shown = cells(bare.done("preview", path=str(path), columns=84, rows=42, framed=True))
-        assert (shown[..., 1:4] == FRAME).all(2).any() == (side == 85)
+        assert (shown[..., :3] == FRAME).all(2).any() == (side == 85)
 
 
 def test_frame_is_thinner_in_characters_and_a_palette_limits_only_characters(bare: Engine, wide: Path) -> None:
@@ -392,7 +356,7 @@ def test_frame_is_thinner_in_characters_and_a_palette_limits_only_characters(bar
         return answer["data"] or answer["cells"]
 
     halves = cells(bare.done("preview", path=str(wide), columns=40, rows=20, cell=[4, 8], framed=True))
-    assert (halves.reshape(-1, 7)[:, 1:4] == FRAME).all(1).any()
+    assert (halves.reshape(-1, 6)[:, :3] == FRAME).all(1).any()
     assert drawn("half", palette="greys") != drawn("half")
     assert drawn("kitty", palette="greys") == drawn("kitty")
     framed = np.frombuffer(zlib.decompress(base64.b64decode(drawn("kitty", framed=True))), np.uint8).reshape(-1, 3)

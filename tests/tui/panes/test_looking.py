@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from frn_tui.dialogs.closeup import Closeup
+from frn_tui.dialogs.dialogs import Closeup
 from frn_tui.panes.picture import LOOKS
 from frn_tui.widgets.gallery.grid import tiled
 from textual.geometry import Size

@@ -116,7 +116,7 @@ def test_drawing_mode_can_be_changed_by_key(drive: "Drive") -> None:
         assert picture.smooth
         assert photos.gallery.view == "list"
         await driver.keys("i", "z")
-        assert workspace.context.mode == picture.preview.mode == "quad"
+        assert workspace.context.mode == picture.preview.mode == "none"
         assert workspace.has_class("-zoomed")
         await driver.keys("escape", "c")
         assert not workspace.has_class("-zoomed")

@@ -32,7 +32,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_settings_are_remembered(private_state: Path) -> None:
-    settings = Settings("dracula", "quad", "/m/features.onnx", 0.4, ["/a"]).opened("/b")
+    settings = Settings("dracula", "none", "/m/features.onnx", 0.4, ["/a"]).opened("/b")
     settings.write()
     assert Settings.read() == settings
     assert settings.opened("/a").recent == ["/a", "/b"]
@@ -169,7 +169,7 @@ def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: P
         await take("Settings", "theme")
         await take("Theme", "gruvbox")
         await take("Settings", "images")
-        await take("Images", "ascii")
+        await take("Images", "none")
         await take("Settings", "threshold")
         await take("Threshold of new projects", "900")
         await take("Settings", "threshold")
@@ -186,13 +186,13 @@ def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: P
         await pilot.press("escape")
         await driver.idle()
         assert app.theme == "gruvbox"
-        assert app.workspace.query_pane.picture.preview.mode == app.workspace.photos_pane.gallery.mode == "ascii"
+        assert app.workspace.query_pane.picture.preview.mode == app.workspace.photos_pane.gallery.mode == "none"
         await app.workspace.open_place("/photos")
         assert app.controller.threshold == 0.625
 
     drive(scenario)
     kept = Settings.read()
-    assert (kept.theme, kept.images, kept.model, kept.threshold) == ("gruvbox", "ascii", "/m/mine.onnx", 0.625)
+    assert (kept.theme, kept.images, kept.model, kept.threshold) == ("gruvbox", "none", "/m/mine.onnx", 0.625)
 
 
 def test_sizes_are_remembered_between_sessions(drive: Drive, private_state: Path) -> None:
@@ -258,6 +258,6 @@ def test_a_missing_model_in_the_settings_is_reported(
 
 
 def test_theme_and_drawing_mode_come_from_the_settings(private_state: Path) -> None:
-    Settings(theme="nord", images="quad").write()
+    Settings(theme="nord", images="none").write()
     app = FrnApp()
-    assert (app.theme, app.context.mode) == ("nord", "quad")
+    assert (app.theme, app.context.mode) == ("nord", "none")

@@ -16,9 +16,10 @@ from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import Graphics, placeholders
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.terminal import Answered
-from frn_tui.widgets import cells
+from frn_tui.widgets.cells import picture_line
 from rich.cells import cell_len
 from rich.style import Style
+from textual.geometry import Size
 from textual.strip import Strip
 
 from frn.system.processes.messages import convert
@@ -49,7 +50,7 @@ def test_every_mark_is_a_zero_width_combining_character() -> None:
 
 
 def test_a_placeholder_line_is_cut_between_cells() -> None:
-    line = cells.segments(placeholders(picture(), 1, Style()))
+    line = picture_line(picture(), 1, Size(3, 2), Style())[1:2]
     strip = Strip(line)
     assert strip.cell_length == 3
     assert strip.crop(1, 3).text == "".join(f"{PLACEHOLDER}{MARKS[1]}{MARKS[x]}{line[0].text[3]}" for x in (1, 2))
@@ -146,9 +147,9 @@ def test_option_overrides_the_answer_from_the_terminal(drive: Any) -> None:
     async def said(user: Any) -> None:
         await user.app.hear(Answered(name="kitty(0.41.1)"))
         await user.app.hear(Answered(can=("62",)))
-        assert user.app.context.mode == "quad"
+        assert user.app.context.mode == "none"
 
-    drive(said, app=app_with("quad"))
+    drive(said, app=app_with("none"))
 
 
 def test_sixel_waits_for_the_number_of_colours(drive: Any) -> None:

@@ -8,11 +8,12 @@ import pytest
 from frn_tui.client.rendering import numbered
 from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
 from frn_tui.terminal.modes import FRAME
-from frn_tui.terminal.pixels import Graphics, placeholders
+from frn_tui.terminal.pixels import Graphics
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import cells_of_piece, cut
-from frn_tui.widgets import cells
+from frn_tui.widgets.cells import picture_line
 from rich.style import Style
+from textual.geometry import Size
 from textual.strip import Strip
 
 from frn.system.processes.messages import convert
@@ -92,7 +93,7 @@ def written(strip: Strip) -> str:
 def test_an_image_writes_its_pixels_and_keeps_the_text_around_it(photo: np.ndarray[Any, Any]) -> None:
     graphics = Graphics()
     picture = shown(photo, 5, graphics)
-    line = cells.segments(placeholders(picture, 2, Style(bgcolor="#102030")))
+    line = picture_line(picture, 2, Size(5, picture.rows), Style(bgcolor="#102030"))
     whole = graphics.translated(f"before {written(Strip(line))} after")
     assert re.sub(r"\x1b(?:\[[\d;]*[mC]|[78]|P[^\x1b]*\x1b\\)", "", whole) == "before " + " " * 5 + " after"
     row = decoded(IMAGE.search(whole)[0])  # type: ignore[index]
@@ -110,7 +111,7 @@ def test_wide_row_is_drawn_in_chunks_for_xterm() -> None:
     photo = np.zeros((51, 2000, 3), dtype=np.uint8)
     graphics = Graphics()
     picture = shown(photo, 100, graphics)
-    line = cells.segments(placeholders(picture, 0, Style()))
+    line = picture_line(picture, 0, Size(100, picture.rows), Style())
     found = IMAGE.findall(graphics.translated(written(Strip(line).crop(10, 100))))
     assert [int(width) for width, _, _ in found] == [38 * 20, 48 * 20, 4 * 20]
     assert cells_of_piece(20) == 48

@@ -3,7 +3,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from frn_tui.widgets.class_list import ClassList, ClassRow
+from frn_tui.widgets.lists import ClassList, ClassRow
 from textual.app import App
 from textual.message import Message
 from textual.pilot import Pilot

@@ -23,7 +23,7 @@ SIZES = [(80, 24), (140, 40), (40, 12), (20, 5), (3, 1), (1, 1), (300, 80)]
 
 
 def plain(columns: int, rows: int, mode: Mode = "half", grey: int = 0) -> Picture:
-    return Picture(mode, columns, rows, (b"\x01" + bytes([grey] * 6)) * columns * rows)
+    return Picture(mode, columns, rows, bytes([grey] * 6) * columns * rows)
 
 
 def wanted(told: list[Message]) -> list[RenderPreview]:
@@ -65,11 +65,10 @@ def test_preview_requests_a_new_image_only_when_its_size_or_mode_changes(play: P
         await pilot.resize_terminal(80, 24)
         assert len(wanted(told)) == 1
         await pilot.resize_terminal(90, 30)
-        preview.mode = "quad"
-        preview.mode = "sextant"
+        preview.mode = "kitty"
         await pilot.pause()
         assert len(wanted(told)) == 3
-        assert wanted(told)[-1] == RenderPreview("/x", 90, 30, "sextant")
+        assert wanted(told)[-1] == RenderPreview("/x", 90, 30, "kitty", cell=[10, 20])
         preview.mode = "none"
         await pilot.pause()
         assert len(wanted(told)) == 3
@@ -129,36 +128,20 @@ def test_wheel_zooms(play: Play) -> None:
 
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "ansi-dark", "ansi-light"])
-def test_no_color_gives_ascii_without_a_crash(
-    play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str
-) -> None:
+def test_no_color_works_in_every_theme(play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str) -> None:
     """A segment without a style would end the app there."""
     monkeypatch.setenv("NO_COLOR", "1")
-    preview = Preview(mode="ascii")
+    preview = Preview()
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
         for mode in MODES:
             preview.mode = mode
-            for picture in (None, plain(20, 10, "ascii")):
+            for picture in (None, plain(20, 10)):
                 shown(preview, picture)
                 await pilot.pause()
                 assert len(lines(pilot.app)) == 24
 
     play(preview, scenario, theme=theme)
-
-
-def test_theme_change_inverts_ascii(play: Play, lines: Lines) -> None:
-    preview = Preview(mode="ascii")
-
-    async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        shown(preview, Picture("ascii", 40, 20, (b"\x09" + bytes(6)) * 800))
-        await pilot.pause()
-        assert lines(pilot.app)[0].strip() == "@" * 40
-        pilot.app.theme = "textual-light"
-        await pilot.pause()
-        assert lines(pilot.app)[0].strip() == ""
-
-    play(preview, scenario, size=(80, 20))
 
 
 def test_the_hint_is_centred_and_wrapped(play: Play, lines: Lines) -> None:

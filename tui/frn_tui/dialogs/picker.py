@@ -20,7 +20,7 @@ from frn_tui.dialogs.dialogs import Choose, Dialog, Line, matching
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import absolute, name_of, parse_paths, shortened
 from frn_tui.terminal.text import count_of, display_name
-from frn_tui.widgets.options import OneLine, Options
+from frn_tui.widgets.lists import OneLine, Options
 from frn_tui.widgets.preview import Preview
 
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "table": "▤", "model": "◇"}
@@ -342,7 +342,6 @@ class Picker(Dialog[list[str] | None]):
             self.dismiss(paths)
 
     def action_go_to(self) -> None:
-        """Choose among recently opened folders and projects."""
 
         def chosen(index: int | None) -> None:
             if index is not None:
@@ -353,7 +352,6 @@ class Picker(Dialog[list[str] | None]):
 
     @work(exclusive=True, group="jump")
     async def action_jump(self) -> None:
-        """Choose a folder below this one by a few letters of its path."""
         try:
             folders = await self.engine.call(FindFolders(self.folder))
         except EngineError as error:

@@ -21,14 +21,13 @@ from frn_tui.panes.project import ProjectBar
 from frn_tui.panes.verdicts import choose_class
 from frn_tui.terminal.paths import absolute, name_of, natural_order
 from frn_tui.terminal.text import count_of, display_name, percent
-from frn_tui.widgets.class_list import ClassList, ClassRow
+from frn_tui.widgets.lists import ClassList, ClassRow
 
 STEPS = (
     ". shows the next answer",
     "a adds your own folders, one per class",
     "p classifies your own photo",
 )
-"""From the samples to the user's own photos."""
 ORDERS: dict[str, Callable[[ClassRow], object] | None] = {
     "number": None,
     "quality": lambda row: (row.quality is None, row.quality or 0.0),
@@ -164,7 +163,6 @@ class ClassesPane(Pane):
             self._tell(await self.controller.add_classes(classes, self.context.progress))
 
     def tell_of_troubles(self, outcome: Added) -> None:
-        """List the skipped files."""
         if outcome.duplicates:
             self.controller.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
             self.controller.listener()
@@ -177,7 +175,6 @@ class ClassesPane(Pane):
             self.context.say(str(outcome), severity="warning")
 
     def action_sort(self) -> None:
-        """Sort orders: by number, worst first, fewest photos first, by name."""
         orders = list(ORDERS)
         self.order = orders[(orders.index(self.order) + 1) % len(orders)]
         self.show()
@@ -186,7 +183,6 @@ class ClassesPane(Pane):
         self.context.start(self._compare)
 
     async def _compare(self) -> None:
-        """Compare the installed models on the classes, and switch to one of them."""
         found = await self.controller.compare(list(named_extractors()), self.context.progress)
         now = self.controller.model_name
         options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
@@ -252,7 +248,6 @@ class Guide(Static):
 
 
 def _compared(score: ModelScore) -> str:
-    """Return a model's score in one line."""
     low, high = score["interval"]
     right = f"{percent(score['right'] / score['photos'], 1):>7} ({100 * low:.0f} to {percent(high)})"
     auroc = "" if score["auroc"] is None else f"  AUROC {score['auroc']:.2f}"

@@ -18,7 +18,6 @@ ONNX = 'run: onnxruntime.InferenceSession({path}).run(None, {{"image": uint8 pix
 
 class Form(NamedTuple):
     """A form of export."""
-
     words: str
     """Description; `{size}` is the model's size in MB, `{half}` and `{quarter}` parts of it."""
     place: str
@@ -61,7 +60,6 @@ class Exports:
         self._answers, self._file_name = answers, file_name
 
     def action_export(self) -> None:
-        """Choose a form, then its path; at the end, show how to run it."""
         items = self._answers()
         size = self.controller.model["bytes"] / 1e6 if self.controller.model else 0.0
         forms = {**ANSWERS, **CLASSES} if items else dict(CLASSES)

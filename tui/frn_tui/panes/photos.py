@@ -130,7 +130,6 @@ class PhotosPane(Pane):
             choose_class(self.context, "Move to class", self._assign)
 
     def _assign(self, target: ClassEntry) -> None:
-        """Move the selected photos to the named class."""
         keys = self._selected_keys()
         if keys and (self.everywhere or (self.entry is not None and target.id != self.entry.id)):
             self.context.edit(lambda session: session.move(keys, target.id), f"moved {len(keys)} to {target.name}")
@@ -159,13 +158,11 @@ class PhotosPane(Pane):
         self.show(self.entry)
 
     def action_filter(self) -> None:
-        """Choose which photos are shown: those of the class, or those with a mark from all classes."""
         marks = ["", *(mark for mark in TITLES if mark != "differing" or self.differing)]
         options = ["all photos of the class", *(f"{TITLES[mark]}  {len(self._marked(mark))}" for mark in marks[1:])]
         self.context.ask(Choose("Show only photos", options), lambda index: self.show_everywhere(marks[index]))
 
     def action_misfits(self) -> None:
-        """Show misfits from all classes; the same key again: the photos of the chosen class."""
         self.show_everywhere("" if self.everywhere == "outlier" else "outlier")
 
     def show_everywhere(self, mark: str) -> None:
@@ -178,7 +175,6 @@ class PhotosPane(Pane):
         self.gallery.focus()
 
     def action_outlier(self, step: int) -> None:
-        """Go to the next misfit of any class, most likely mistakes first."""
         misfits, item = self._marked("outlier"), self.gallery.cursor_item
         paths = [path for _, path in misfits]
         if not misfits:

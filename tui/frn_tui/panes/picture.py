@@ -12,7 +12,6 @@ from textual.widgets import Static
 from frn.images.ramp import RAMP
 from frn_tui.client.protocol import Answer, Heat, Look
 from frn_tui.panes.context import Context
-from frn_tui.terminal.modes import COLOURED
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets.preview import Preview
 
@@ -52,10 +51,6 @@ class PicturePane(Vertical):
         self.query_one("#caption", Static).update(self._caption(answer))
         self._draw(answer)
 
-    @property
-    def mode(self) -> str:
-        return self.preview.mode
-
     def set_mode(self, mode: str) -> None:
         self.preview.mode = self.map.mode = mode  # type: ignore[assignment]
 
@@ -85,8 +80,6 @@ class PicturePane(Vertical):
         if self.look == "photo" and not self.has_map:
             return Text(f"frame: the part that the network sees\nH: error map of ‹ {name} ›")
         text = Text(f"error map of ‹ {name} ›  [ ] other class\n")
-        if self.mode not in COLOURED:
-            return text.append("more ink: less explained")
         if self.look == "blend" and not self.has_map:
             text.append("clear: explained ")
             ramp: Sequence[tuple[int, int, int]] = RAMP[1:]
@@ -130,12 +123,10 @@ class PicturePane(Vertical):
             self._show_map_of(class_id)
 
     def action_look(self) -> None:
-        """Switch between the photo, the photo with the map, and the map."""
         self.look = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
         self.show()
 
     def action_texture(self) -> None:
-        """Draw the map smooth, or in the network's blocks."""
         self.smooth = not self.smooth
         self.show()
 

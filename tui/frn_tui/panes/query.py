@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -11,7 +10,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import Static
 
 from frn.errors import FrnError
@@ -38,12 +36,6 @@ class QueryPane(Judging, Arranging, Pane):
         Binding("j,l,down,right", "step(1)", "Next answer", show=False),
         Binding("k,h,up,left", "step(-1)", "Previous answer", show=False),
     ]
-
-    @dataclass
-    class Asked(Message):
-        """Photos or folders were chosen as queries."""
-
-        paths: list[str]
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="query-pane")
@@ -146,9 +138,6 @@ class QueryPane(Judging, Arranging, Pane):
         review = Review(self.context, self.threshold, [self, *self.services], view=self.review_view)
         self.app.push_screen(review, chosen)
 
-    def action_ask(self) -> None:
-        self.context.pick("Classify photos or a folder", lambda paths: self.post_message(self.Asked(paths)))
-
     async def ask_now(self, paths: Sequence[str]) -> None:
         files: list[str] = []
         for path in paths:
@@ -231,12 +220,10 @@ class QueryPane(Judging, Arranging, Pane):
         return await self.controller.engine.call(StampFiles(files)) if files else {}
 
     def action_jointly(self) -> None:
-        """Let all photos refine the classes jointly, or classify each photo on its own again."""
         self.controller.query.jointly = not self.controller.query.jointly
         self.context.start(self.controller.judge_again, self.context.progress)
 
     def action_group(self) -> None:
-        """Group unknown photos, or those of a folder, into classes that are probably one each."""
         unknown = [answer["path"] for answer in self.controller.query.answers if answer.get("unknown")]
         found = partial(self.context.start, self._group_found)
         pick = partial(self.context.pick, "Group the photos of a folder into classes", found)

@@ -77,7 +77,6 @@ class Arranging:
         self._arrange(order=orders[(orders.index(self.context.controller.arrangement.order) + 1) % len(orders)])
 
     def action_filter(self) -> None:
-        """Choose a kind of answer, or a predicted class."""
         items = self.context.controller.reviewed()
         counts = {kind: sum(map(is_one, items)) for kind, is_one in KINDS.items()}
         said = Counter(item.said for item in items if not item.is_unknown)
@@ -166,7 +165,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         return self.has_class("-large")
 
     def show(self) -> None:
-        """Redraw everything."""
         if not self.begun or not self.is_attached:
             return
         items = self.controller.reviewed()
@@ -321,7 +319,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.context.say(f"{TABLE[name].meaning}: only in the workspace   esc: go there")
 
     def action_outlier(self, step: int) -> None:
-        """Go to the next doubtful answer: unknown, or hardly more probable than its rival."""
         paths = self.gallery.paths
         doubtful = [at for at, path in enumerate(paths) if self.items[path].is_doubtful]
         beyond = [at for at in doubtful if (at - self.gallery.cursor) * step > 0]

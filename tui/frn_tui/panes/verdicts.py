@@ -94,7 +94,6 @@ class Judging:
         choose_class(self.context, "Assign to class", lambda entry: judge(self, {entry.id: self.judged()}))
 
     def action_right(self) -> None:
-        """Make photos examples of their predicted classes."""
         by_class: dict[int, list[Answer]] = {}
         for answer in self.judged():
             if (best := best_score(answer)) is not None and best["id"] in self.context.controller.names:
@@ -103,7 +102,6 @@ class Judging:
             judge(self, by_class)
 
     def action_none_of_these(self) -> None:
-        """Record that photos belong to none of the classes, in one edit."""
         known = [answer for answer in self.judged() if "key" in answer]
         photos = "" if len(known) == 1 else f"{count_of(len(known), 'photo')} "
         if known:
@@ -111,7 +109,6 @@ class Judging:
             self.advance()
 
     def action_remove(self) -> None:
-        """Remove answers from the list; the photos stay, also as examples."""
         if paths := [answer["path"] for answer in self.judged()]:
             self.context.edit(lambda session: session.drop(paths), f"removed {count_of(len(paths), 'answer')}")
             self.context.controller.listener()

@@ -10,8 +10,7 @@ from textual.containers import Horizontal
 from textual.widgets import OptionList, Static
 from textual.worker import WorkerState
 
-from frn_tui.dialogs.closeup import Closeup
-from frn_tui.dialogs.dialogs import Page
+from frn_tui.dialogs.dialogs import Closeup, Page
 from frn_tui.dialogs.pages import help_page, problems_page
 from frn_tui.document.controller import Controller
 from frn_tui.panes.classes import ClassesPane
@@ -27,8 +26,8 @@ from frn_tui.terminal.modes import MODES, PIXELS, Mode
 from frn_tui.terminal.paths import absolute, name_of, parse_paths
 from frn_tui.terminal.pixels import graphics_of
 from frn_tui.terminal.text import class_keys
-from frn_tui.widgets.class_list import ClassList
 from frn_tui.widgets.gallery.gallery import Gallery
+from frn_tui.widgets.lists import ClassList
 from frn_tui.widgets.preview import STEP
 
 TINY = (40, 10)
@@ -127,7 +126,6 @@ class Workspace(KeyedScreen[None]):
 
     @on(PhotosPane.Found)
     def show_found(self, event: PhotosPane.Found) -> None:
-        """Show a photo among those of its class."""
         self.classes_pane.chosen = event.class_id
         self.classes_pane.list.choose(event.class_id)
         self.show_photos()
@@ -140,9 +138,8 @@ class Workspace(KeyedScreen[None]):
     def ask_about_example(self, event: Gallery.Opened) -> None:
         self.ask([event.item.path])
 
-    @on(QueryPane.Asked)
-    def ask_about_picked(self, event: QueryPane.Asked) -> None:
-        self.ask(event.paths)
+    def action_ask(self) -> None:
+        self.context.pick("Classify photos or a folder", self.ask)
 
     def ask(self, paths: Sequence[str]) -> None:
         self.show_pane("query")
@@ -191,7 +188,6 @@ class Workspace(KeyedScreen[None]):
     # Focus
 
     def set_query_share(self, percent: int) -> None:
-        """Set the width of the query in percent of the width shared with the photos."""
         share = min(max(percent, NARROWEST), 100 - NARROWEST)
         self.context.change(query_share=share)
         self.query_pane.styles.width, self.photos_pane.styles.width = f"{share}fr", f"{100 - share}fr"
@@ -286,7 +282,6 @@ class Workspace(KeyedScreen[None]):
         return f"{what}:  {keys}" if what and keys else ""
 
     def action_zoom(self, step: int) -> None:
-        """Show the photo in focus full screen, then zoom in; the reverse with -1."""
         gallery, preview = self.photos_pane.gallery, self.query_pane.picture.preview
         if self.focused_pane == "photos" and gallery.cursor_item is not None and not self.has_class("-zoomed"):
             if step > 0:
@@ -328,7 +323,6 @@ class Workspace(KeyedScreen[None]):
         self.app.push_screen(Page("Keys", help_page(self.shown_key), classes="-beside"))
 
     def action_cancel(self) -> None:
-        """Close the large photo, then the selection, then the filter, then cancel the running task."""
         preview = self.query_pane.picture.preview
         if self.has_class("-zoomed") or preview.zoom > 1:
             self.remove_class("-zoomed")

@@ -18,7 +18,7 @@ from rich.color_triplet import ColorTriplet
 from rich.style import Style
 
 from frn_tui.terminal.marks import MARKS, PLACEHOLDER, PLACES
-from frn_tui.terminal.modes import CELLS, PIXELS, Mode, Palette
+from frn_tui.terminal.modes import PIXELS, Mode, Palette
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import Rows, translated
 
@@ -90,12 +90,12 @@ class Graphics:
         """Return the mode of a setting, which may be "auto"."""
         if images != "auto":
             return images  # type: ignore[return-value]
-        return self.mode or self.plain if self.plain != "ascii" else self.plain
+        return self.mode or self.plain
 
     def wanted(self, mode: Mode) -> dict[str, Any]:
         """Return further arguments of a request to the engine in this mode."""
         if mode not in PIXELS:
-            return {"palette": self.palette} if mode in CELLS else {}
+            return {"palette": self.palette} if mode == "half" else {}
         return {"cell": list(self.cell), "colours": self.colours}
 
     def send(self, picture: Picture | None) -> None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from frn_tui.terminal.modes import PIXELS, Mode
 from frn_tui.terminal.sixel import Rows
 
-CELL = 7
-"""Bytes per cell: index of the character in its mode, foreground colour, background colour."""
+CELL = 6
+"""Bytes per cell: the colours of its upper and its lower half."""
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom, in fractions of the photo."""
 WHOLE: Box = (0.0, 0.0, 1.0, 1.0)

@@ -16,7 +16,7 @@ from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import MAX_CELLS, graphics_of
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
-from frn_tui.widgets import cells
+from frn_tui.widgets.cells import picture_line
 
 STEP = 2.0
 """Zoom factor of a key."""
@@ -56,7 +56,6 @@ class Preview(Widget, can_focus=True):
         self._heat: Heat | None = None
         self._wanted: RenderPreview | None = None
         self._wanting = False
-        self._rendered: tuple[object, list[Strip]] = (None, [])
 
     def show(self, path: str, look: Look = "photo", heat: Heat | None = None, *, framed: bool = False) -> None:
         """Show a photo; without a path, show nothing.
@@ -70,7 +69,7 @@ class Preview(Widget, can_focus=True):
         self._path, self._look, self._heat, self._framed = path, look, heat, framed
         if not path:
             self.picture = None
-        self._changed()
+        self.refresh()
         self._want()
 
     @property
@@ -92,7 +91,7 @@ class Preview(Widget, can_focus=True):
             left, top, right, bottom = picture.view
             self.centre = (left + right) / 2, (top + bottom) / 2
             self._wanted = self.request
-        self._changed()
+        self.refresh()
 
     def look_at(self, zoom: float, centre: tuple[float, float] = MIDDLE) -> None:
         """Zoom the photo around a point, given in fractions of its sides."""
@@ -124,23 +123,19 @@ class Preview(Widget, can_focus=True):
         self._want()
 
     def watch_mode(self) -> None:
-        self._changed()
         self._want()
 
-    def notify_style_update(self) -> None:
-        self._changed()
-        super().notify_style_update()
-
     def render_line(self, y: int) -> Strip:
-        key = (self.size, self.mode, self.empty_text, self.app.current_theme.dark)
-        if self._rendered[0] != key:
-            self._rendered = key, self._draw()
-        lines = self._rendered[1]
-        return lines[y] if y < len(lines) else Strip.blank(self.size.width, self.visual_style.rich_style)
-
-    def _changed(self) -> None:
-        self._rendered = None, []
-        self.refresh()
+        width, height = self.size
+        base = self.visual_style.rich_style
+        if self.picture is not None and self.mode != "none":
+            return Strip(picture_line(self.picture, y, self.size, base), width)
+        style = self.get_visual_style("preview--empty").rich_style
+        text = self.empty_text if self.picture is None else "images are off"
+        lines = [part for line in text.splitlines() for part in wrap(line, max(width, 1)) or [""]][:height]
+        row = y - (height - len(lines)) // 2
+        shown = display_name(lines[row], width).center(width) if 0 <= row < len(lines) else ""
+        return Strip([Segment(shown, style)]).adjust_cell_length(width, base)
 
     def _want(self) -> None:
         """Request an image once for several changes in a row."""
@@ -154,22 +149,3 @@ class Preview(Widget, can_focus=True):
         if request != self._wanted:
             self._wanted = request
             self.app.post_message(PicturesWanted(self, [] if request is None else [request]))
-
-    def _draw(self) -> list[Strip]:
-        width, height = self.size
-        if self.picture is None or self.mode == "none" or not width or not height:
-            return self._hint()
-        base = self.visual_style.rich_style
-        canvas = cells.draw(self.picture, base, dark=self.app.current_theme.dark)
-        above = [Strip.blank(width, base)] * max((height - len(canvas)) // 2, 0)
-        return above + [Strip(cells.centred(line, width, base), width) for line in canvas]
-
-    def _hint(self) -> list[Strip]:
-        width, height = self.size
-        style = self.get_visual_style("preview--empty").rich_style
-        text = self.empty_text if self.picture is None else "images are off"
-        lines = [part for line in text.splitlines() for part in wrap(line, max(width, 1)) or [""]][:height]
-        blank = Strip.blank(width, self.visual_style.rich_style)
-        above = [blank] * ((height - len(lines)) // 2)
-        shown = [display_name(line, width).center(width) for line in lines]
-        return above + [Strip([Segment(line, style)]).adjust_cell_length(width, style) for line in shown]

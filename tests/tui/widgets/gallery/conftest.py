@@ -51,7 +51,7 @@ def gallery() -> Gallery:
 
 def picture(path: str, colour: bytes = bytes(3), mode: Mode = "half") -> tuple[RenderPreview, Picture]:
     """Request a tile from the gallery above, and return the result."""
-    return RenderPreview(path, 16, 7, mode), Picture(mode, 16, 7, (b"\x01" + 2 * colour) * 16 * 7)
+    return RenderPreview(path, 16, 7, mode), Picture(mode, 16, 7, (2 * colour) * 16 * 7)
 
 
 def asked(want: PicturesWanted) -> list[str]:

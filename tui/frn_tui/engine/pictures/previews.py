@@ -16,7 +16,7 @@ from frn_tui.engine.pictures.decoded_photos import Photos
 from frn_tui.engine.pictures.encoding import LINE, draw_frame, kitty_data, sixel_rows
 from frn_tui.engine.pictures.heat import Box, paint, read_map
 from frn_tui.engine.worker_queues import Job
-from frn_tui.terminal.modes import PARTS, PIXELS
+from frn_tui.terminal.modes import PIXELS
 from frn_tui.terminal.rendered_picture import Picture
 
 MAX_CELLS = 1024
@@ -49,13 +49,13 @@ class Previews:
         room = request.columns, request.rows
         if not all(1 <= side <= MAX_CELLS for side in room):
             raise FrnError(f"preview: columns and rows must be whole numbers from 1 to {MAX_CELLS}, not {room}")
-        if (request.mode not in PARTS and request.mode not in PIXELS) or request.mode == "none":
+        if request.mode not in (*PIXELS, "half"):
             raise FrnError(f"preview: unknown drawing mode {request.mode!r}")
         if not 1 <= request.zoom <= MAX_ZOOM:
             raise FrnError(f"preview: the zoom must be from 1 to {MAX_ZOOM}, not {request.zoom}")
         if len(request.cell) != 2 or not all(1 <= side <= MAX_CELL for side in request.cell):
             raise FrnError(f"preview: a cell's sides must be from 1 to {MAX_CELL} pixels, not {request.cell}")
-        across, down = PARTS.get(request.mode, request.cell)
+        across, down = (1, 2) if request.mode == "half" else request.cell
         photo = self._photos.get(request.path, round(max(room[0] * across, room[1] * down) * request.zoom))
         job.check()
         place = fit(photo.size, room, request.cell, request.zoom, request.centre)
@@ -77,7 +77,7 @@ class Previews:
             request.mode,
             place.columns,
             place.rows,
-            b"" if is_pixels else encode(pixels, request.mode),
+            b"" if is_pixels else encode(pixels),
             place.view,
             (width, height),
             _pixel_data(pixels, request, place.rows) if is_pixels else "",

@@ -23,7 +23,7 @@ from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import graphics_of
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
-from frn_tui.widgets.cells import centred, draw_row
+from frn_tui.widgets.cells import picture_line
 from frn_tui.widgets.gallery.grid import MIN_TILE, Grid, tiled
 
 THUMBNAIL = Size(7, 3)
@@ -295,10 +295,7 @@ class Gallery(ScrollView, can_focus=True):
             is_middle = row == max(height // 2 - 1, 0)
             text = word.center(width, WAITING)[:width] if is_middle else WAITING * width
             return [Segment(text, self._style("waiting"))]
-        base, y = self.visual_style.rich_style, row - max(height - picture.rows, 0) // 2
-        is_inside = 0 <= y < picture.rows
-        cells = draw_row(picture, y, base, dark=self.app.current_theme.dark) if is_inside else []
-        return centred(cells, width, base)
+        return picture_line(picture, row, self._tile, self.visual_style.rich_style)
 
     def _words(self, index: int, room: int) -> list[Segment]:
         """Return the name of an item with its marks and, in a list, its note."""
