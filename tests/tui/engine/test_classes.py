@@ -112,7 +112,7 @@ def test_added_example_causes_only_its_class_to_be_enrolled_again(
         return HeadParameters(3.0, 0.1, float(sum(map(len, pools))))
 
     monkeypatch.setattr("frn_tui.engine.classes.enrolled_classes.enroll", counting)
-    monkeypatch.setattr("frn_tui.engine.models.tune_by_leave_one_out", choose)
+    monkeypatch.setattr("frn_tui.engine.classes.enrolled_classes.tune_by_leave_one_out", choose)
     before = engine.done("classes", state=engine.state(first(members, 3)))
     assert enrolled == [3] * 5
     more = {**first(members, 3), "moth 42": members["moth 42"][:4]}
@@ -130,9 +130,9 @@ def test_classes_and_maps_in_memory_are_reused(
 ) -> None:
     state = engine.state(first(members, 3))
     before = engine.done("classes", state=state)
-    for name in ("enroll", "left_out_location_error", "ClassScorer"):
+    for name in ("enroll", "left_out_location_error"):
         monkeypatch.setattr(f"frn_tui.engine.classes.enrolled_classes.{name}", pytest.fail)
-    monkeypatch.setattr("frn_tui.engine.models.tune_by_leave_one_out", pytest.fail)
+    monkeypatch.setattr("frn_tui.engine.classes.enrolled_classes.tune_by_leave_one_out", pytest.fail)
     monkeypatch.setattr(FeatureStore, "get", lambda *_: pytest.fail("read from the disk"))
     assert engine.done("classes", state=state) == before
     renamed = {**state, "classes": [{**entry, "name": f"new {entry['name']}"} for entry in state["classes"]]}
@@ -171,7 +171,7 @@ def test_near_duplicates_refer_to_each_other(engine: Engine, members: dict[str, 
 def test_classes_without_examples_do_not_appear_in_answers(engine: Engine, members: dict[str, list[Path]]) -> None:
     state = engine.state({"empty": [], **first(members, 1)})
     reports = engine.done("classes", state=state)["reports"]
-    assert {report["id"] for report in reports} == {1, 2, 3, 4, 5, 6}
+    assert {report["id"] for report in reports} == {2, 3, 4, 5, 6}
     (answer,) = engine.ask("query", paths=[str(members["moth 40"][5])]).told("answer")
     assert {score["id"] for score in answer["scores"]} == {2, 3, 4, 5, 6}
     none = engine.done("classes", state=engine.state({"empty": []}))

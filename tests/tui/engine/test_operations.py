@@ -171,4 +171,4 @@ def test_the_engine_leaves_one_core_to_the_app(
     monkeypatch.setattr("frn_tui.engine.models.cores", lambda: available)
     models = Models()
     models.open(OpenModel(model=model), MagicMock())
-    assert models.model.extractor.threads == used
+    assert models.extractor.threads == used

@@ -1,13 +1,15 @@
 """Operations of the engine by protocol name."""
 
+from functools import partial
+
 from frn_tui.engine.classes.comparing import compare
 from frn_tui.engine.classes.embedding import Embedding
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.classes.scoring import Queries
-from frn_tui.engine.files.bundles import Bundles, unpack
+from frn_tui.engine.files.bundles import unpack, write_bundle
 from frn_tui.engine.files.journal import Journals
 from frn_tui.engine.files.locks import Locks
-from frn_tui.engine.files.projects import Exports, Projects, write_text
+from frn_tui.engine.files.projects import Projects, export, write_text
 from frn_tui.engine.files.relocation import find_missing, relocate
 from frn_tui.engine.files.scan import find_folders, list_folder, look_inside, scan, stamp
 from frn_tui.engine.files.sorting import move_photos, settle_moves, sort_photos
@@ -45,7 +47,7 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "settle": settle_moves,
         "missing": find_missing,
         "relocate": relocate,
-        "bundle": Bundles(models).write,
+        "bundle": partial(write_bundle, models),
         "unpack": unpack,
         "open_model": models.open,
         "embed": embedding.embed,
@@ -54,5 +56,5 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "group": queries.group,
         "hide_and_test": queries.hide_and_test,
         "compare": compare,
-        "export": Exports(models, classes).export,
+        "export": partial(export, classes),
     }

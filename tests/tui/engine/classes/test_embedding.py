@@ -24,7 +24,7 @@ def test_128_mib_of_maps_stay_in_memory(monkeypatch: pytest.MonkeyPatch, more: i
         def copy(self) -> "Nominal":
             return self
 
-    models: Any = SimpleNamespace(model=SimpleNamespace(extractor=SimpleNamespace(sha256="m", shape=(1, 1))))
+    models: Any = SimpleNamespace(extractor=SimpleNamespace(sha256="m", shape=(1, 1)))
     embedding = Embedding(models)
     monkeypatch.setattr(Embedding, "_store", SimpleNamespace(get_with_look=lambda *_: None))
     for key, size in (("a", 64 << 20), ("b", (64 << 20) + more)):
@@ -43,7 +43,7 @@ def test_maps_from_the_store_are_kept_in_memory_as_copies(monkeypatch: pytest.Mo
         assert (sha256, shape) == ("m", (2, 3))
         return (maps, b"look") if key == "a" else None
 
-    models: Any = SimpleNamespace(model=SimpleNamespace(extractor=SimpleNamespace(sha256="m", shape=(2, 3))))
+    models: Any = SimpleNamespace(extractor=SimpleNamespace(sha256="m", shape=(2, 3)))
     embedding = Embedding(models)
     monkeypatch.setattr(Embedding, "_store", SimpleNamespace(get_with_look=stored))
     assert embedding.find("a") is maps

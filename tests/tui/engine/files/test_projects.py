@@ -10,7 +10,7 @@ import pytest
 from frn_tui.client.file_requests import ExportClasses
 from frn_tui.client.protocol import EXISTS
 from frn_tui.engine.files import projects
-from frn_tui.engine.files.projects import Exports, refuse_overwriting
+from frn_tui.engine.files.projects import _classifier_file, refuse_overwriting
 from frn_tui.engine.worker_queues import Cancelled
 
 from frn.errors import FrnError
@@ -44,10 +44,9 @@ def test_int8_is_calibrated_on_up_to_200_examples(monkeypatch: pytest.MonkeyPatc
     extractor = SimpleNamespace(data=b"", transform=lambda path: np.array([int(path.stem)]))
     supports = [SimpleNamespace(path=Path(f"{number}.png")) for number in range(count)]
     halves = [SimpleNamespace(name=name, supports=some) for name, some in (("a", supports[:9]), ("b", supports[9:]))]
-    classes: Any = SimpleNamespace(current=SimpleNamespace(entries=halves))
-    models: Any = SimpleNamespace(model=SimpleNamespace(extractor=extractor))
+    classifier: Any = SimpleNamespace(state=SimpleNamespace(classes=halves), extractor=extractor)
     with pytest.raises(FrnError, match="seen"):
-        Exports(models, classes)._int8_file()
+        _classifier_file(classifier, "int8")
     assert len(seen) == used
     assert seen == list(range(0, count, -(-count // 200)))
 

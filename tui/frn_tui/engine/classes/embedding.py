@@ -40,7 +40,7 @@ class Embedding:
 
     def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
         """Yield feature maps of files in order, until the request is cancelled."""
-        extractor = self._models.model.extractor
+        extractor = self._models.extractor
         opened, named = tee(names)
 
         def opening(path: Path) -> None:
@@ -57,7 +57,7 @@ class Embedding:
 
     def find(self, key: str) -> Maps | None:
         """Return the feature maps (r, d) of an image that was embedded before."""
-        extractor = self._models.model.extractor
+        extractor = self._models.extractor
         if (maps := self._maps.get((extractor.sha256, key))) is not None:
             return maps
         stored = self._store.get_with_look(extractor.sha256, key, extractor.shape)
@@ -68,14 +68,14 @@ class Embedding:
 
     def look(self, key: str) -> bytes:
         """Return the perceptual hash of an image that was found."""
-        return self._looks[self._models.model.extractor.sha256, key]
+        return self._looks[self._models.extractor.sha256, key]
 
     @cached_property
     def _store(self) -> FeatureStore:
         return FeatureStore()  # created late: SQLite requires the same thread
 
     def _keep(self, key: str, maps: Maps, look: bytes) -> None:
-        place = self._models.model.extractor.sha256, key
+        place = self._models.extractor.sha256, key
         self._looks[place] = look
         if self._maps.get(place) is None:
             self._maps.put(place, maps.copy())  # a view would keep its whole batch in memory

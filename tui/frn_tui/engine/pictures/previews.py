@@ -87,8 +87,8 @@ class Previews:
         )
 
     def _seen(self, size: tuple[int, int]) -> Box:
-        current = self._models.current
-        return (current.extractor.transform if current else NO_MODEL).seen(size)
+        opened = self._models.opened
+        return (opened.transform if opened else NO_MODEL).seen(size)
 
 
 def _pixel_data(pixels: Pixels, request: RenderPreview, rows: int) -> str:
