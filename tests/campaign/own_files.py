@@ -115,10 +115,7 @@ def prepared() -> Part:
 
 def move_journals() -> Part:
     """Photos being moved by a killed program: each is complete in at least one place, for any journal."""
-    from frn_tui.client.file_requests import SettleMoves
-    from frn_tui.engine.files.moves import MoveJournal
-    from frn_tui.engine.files.sorting import settle_moves
-    from frn_tui.engine.worker_queues import Job
+    from frn_tui.engine.files.moves import MoveJournal, settle_all
 
     home = HOME / "moving"
     os.environ["FRN_STATE"] = str(home / "state")
@@ -142,7 +139,7 @@ def move_journals() -> Part:
     def door(data: bytes, folder: Path) -> None:
         restore()
         journal.path.write_bytes(data)
-        settle_moves(SettleMoves(), cast(Job, SimpleNamespace()))
+        settle_all()
         left = {path.read_bytes() for path in home.rglob("*.jpg")}
         assert left == set(photos.values()), left
         assert (home / "card" / "a.jpg").exists()

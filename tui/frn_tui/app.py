@@ -249,9 +249,6 @@ class FrnApp(CellApp):
 
     async def _start(self) -> None:
         self.engine.on_restart = self._tell_of_restart
-        self.engine.on_silence = lambda: self.context.say(
-            "the disk or the computer is busy; esc: cancel", severity="warning"
-        )
         await self.engine.start()
         left = await self.recovery.find()
         opening = asyncio.ensure_future(self._open_first_model())

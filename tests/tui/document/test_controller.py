@@ -151,9 +151,9 @@ def test_a_correction_makes_the_photo_an_example_once(run: Run) -> None:
         await controller.ask(["/q/owl-1.jpg"])
         jay = controller.session.state.named("jay")
         assert jay is not None
-        assert controller.correct(jay.id).added == 1
+        assert controller.label(controller.query.answers, jay.id).added == 1
         assert names(controller) == {"jay": 3, "wren": 2}
-        again = controller.correct(jay.id)
+        again = controller.label(controller.query.answers, jay.id)
         assert (again.added, again.duplicates[0].class_name) == (0, "jay")
 
     run(test)
@@ -170,7 +170,7 @@ def test_undo_restores_answers_with_the_classes(run: Run) -> None:
         assert "maps" in (controller.query.answer or {})
         await controller.edit(lambda session: session.undo())
         with pytest.raises(FrnError, match="no photo to add"):
-            controller.correct(1)
+            controller.label(controller.query.answers, 1)
 
     run(test)
 

@@ -173,11 +173,11 @@ def test_missing_photos_belong_to_the_checked_project(run: Callable[[Test], None
         engine.away = {WRENS["wren"][0]}
         await controller.find_missing()
         assert controller.missing == engine.away
-        engine.held["missing"] = asyncio.Event()
+        engine.held["stamp"] = asyncio.Event()
         looking = asyncio.create_task(controller.find_missing())
-        await reached(engine, "missing", 2)
+        await reached(engine, "stamp", 2)
         await controller.start_anew()
-        engine.held.pop("missing").set()
+        engine.held.pop("stamp").set()
         await looking
         assert not controller.missing
 

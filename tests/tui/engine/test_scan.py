@@ -141,7 +141,7 @@ def test_a_zip_and_a_csv_can_contain_classes(
         assert len(found["skipped"]) == skipped
         files = [file for files in found["classes"].values() for file in files]
         assert ["key" in told for told in engine.ask("embed", paths=files).told("embedded")] == [True] * 4
-        assert engine.done("missing", paths=files) == []
+        assert list(engine.done("stamp", paths=files)) == files
     kinds = {entry["name"]: entry["kind"] for entry in bare.done("list", path=str(tmp_path))["entries"]}
     assert (kinds["birds.zip"], kinds["birds.csv"]) == ("bundle", "table")
     packed.write_text("no zip")

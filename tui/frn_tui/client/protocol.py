@@ -3,8 +3,7 @@
 The app sends `{"id": 7, "op": "embed", ...}`: a `Request` below, or of `file_requests`. The engine answers with any
 number of events for that id, `{"id": 7, "event": "progress", ...}`, and a final message: `{"id": 7, "end": "done",
 "result": ...}` of the request's type, `{"id": 7, "end": "failed", "reason": ..., "code": ...}` or `{"id": 7, "end":
-"cancelled"}`. Without an id the engine sends `{"event": "hello", "protocol": 1, "pid": ...}` once and `{"event":
-"alive"}` every second. `{"op": "cancel", "target": 7}` cancels.
+"cancelled"}`. `{"op": "cancel", "target": 7}` cancels.
 
 Two worker queues run side by side, so that a preview does not wait behind an embedding. Each processes its jobs in
 order; a cancelled request that waits is dropped at once.
@@ -34,9 +33,8 @@ from frn.system.processes.messages import convert
 from frn_tui.terminal.modes import Mode, Palette
 from frn_tui.terminal.rendered_picture import Picture
 
-PROTOCOL_VERSION = 1
-INTERNAL, EXISTS, OPEN_ELSEWHERE = "internal", "exists", "open_elsewhere"
-"""Failure codes: a bug; a file already exists; a project is open in another app."""
+INTERNAL, EXISTS, OPEN_ELSEWHERE, NOT_PLACED = "internal", "exists", "open_elsewhere", "not_placed"
+"""Failure codes: a bug; a file already exists; a project is open in another app; a photo could not be sorted."""
 MAPPED = 12
 """Number of most likely classes whose error maps are sent with an answer."""
 

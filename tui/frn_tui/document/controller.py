@@ -123,11 +123,13 @@ class Controller(SyncedDocument):
         what, told = f"Opening {count_of(len(classes), 'class')}", time.monotonic()
         for first in range(0, len(photos), PART):
             part = photos[first : first + PART]
-            told_part = _part_of(progress, first, len(photos))
-            supports, broken = await self._embed([path for _, path in part], what, told_part)
+            supports, broken = await self._embed([path for _, path in part], what, progress, (first, len(photos)))
             if session is not self.session:  # another document was opened meanwhile
                 return Added()
-            self._add_part(part, supports, outcome)
+            opening = Session(self.session.state)  # not an edit
+            self._add_found(opening, part, supports, outcome)
+            self._take_in(opening.state)
+            self._came.set()
             outcome.broken += broken
             self.problems += broken
             if time.monotonic() - told > TOLD_EVERY:
@@ -136,17 +138,17 @@ class Controller(SyncedDocument):
         await self.sync(progress)
         return outcome
 
-    def _add_part(self, part: Sequence[tuple[int, str]], supports: Sequence[Support], outcome: Added) -> None:
-        """Add some of the photos that are being opened; not an edit."""
-        opening, by_path = Session(self.session.state), {str(support.path): support for support in supports}
-        for class_id in dict.fromkeys(class_id for class_id, _ in part):
-            found = [by_path[path] for of, path in part if of == class_id and path in by_path]
-            if self.entry(class_id) is not None:  # otherwise it was deleted meanwhile
-                duplicates = opening.add(class_id, found)
+    def _add_found(
+        self, session: Session, photos: Sequence[tuple[int, str]], supports: Sequence[Support], outcome: Added
+    ) -> None:
+        """Add embedded photos to their classes, given as pairs of class and path; deleted classes are skipped."""
+        by_path = {str(support.path): support for support in supports}
+        for class_id in dict.fromkeys(class_id for class_id, _ in photos):
+            found = [by_path[path] for of, path in photos if of == class_id and path in by_path]
+            if any(entry.id == class_id for entry in session.state.classes):
+                duplicates = session.add(class_id, found)
                 outcome.added += len(found) - len(duplicates)
                 outcome.duplicates += duplicates
-        self._take_in(opening.state)
-        self._came.set()
 
     def _named_classes(self, session: Session, names: Iterable[str], outcome: Added) -> dict[str, int]:
         """Create missing classes; return the ids of all with valid names."""
@@ -201,50 +203,43 @@ class Controller(SyncedDocument):
 
     async def add(self, class_id: int, paths: Sequence[str], progress: ShowProgress | None = None) -> Added:
         """Add examples to a class, as one edit after all are embedded."""
-        session, name = self.session, self.session.state.find(class_id).name
-        with self.begun({name: list(paths)}):
-            supports, broken = await self._embed(paths, f"Adding to {name}", progress)
-        self._refuse_another(session, len(supports))
+        name = self.session.state.find(class_id).name
+        supports, broken = await self._embed_new({name: list(paths)}, f"to {name}", progress)
         if self.entry(class_id) is None:
             raise FrnError(f"{name} was deleted; {not_added(len(supports))}")
         duplicates = self.session.add(class_id, supports)
         if added := len(supports) - len(duplicates):
             self.session.name_act(f"added {count_of(added, 'photo')} to {name}")
-        self.problems += broken
         await self.sync()
         return Added(added, broken, duplicates)
 
     async def add_classes(self, classes: dict[str, list[str]], progress: ShowProgress | None = None) -> Added:
         """Add each folder as a class, or as examples of an existing class, all in one edit."""
-        session, everything = self.session, [path for paths in classes.values() for path in paths]
-        with self.begun(classes):
-            supports, broken = await self._embed(everything, f"Adding {count_of(len(classes), 'class')}", progress)
-        self._refuse_another(session, len(supports))
-        before = self.session.state
-        outcome = self._make_classes(classes, supports, broken)
+        count = count_of(len(classes), "class")
+        supports, broken = await self._embed_new(classes, count, progress)
+        before, outcome = self.session.state, Added(broken=broken)
+        with self.session.one_edit():
+            self.step_aside()
+            ids = self._named_classes(self.session, classes, outcome)
+            photos = [(class_id, path) for name, class_id in ids.items() for path in classes[name]]
+            self._add_found(self.session, photos, supports, outcome)
+        self.problems += outcome.refused
         if self.session.state is not before:
-            self.session.name_act(f"added {count_of(outcome.added, 'photo')} to {count_of(len(classes), 'class')}")
+            self.session.name_act(f"added {count_of(outcome.added, 'photo')} to {count}")
         await self.sync()
         return outcome
 
-    def _refuse_another(self, session: Session, count: int) -> None:
-        """Raise FrnError if a different document is open now: photos belong to the document they were added to."""
+    async def _embed_new(
+        self, classes: dict[str, list[str]], what: str, progress: ShowProgress | None
+    ) -> tuple[list[Support], list[Problem]]:
+        """Embed photos to add. Raises FrnError if another document is opened meanwhile: they belong to this one."""
+        session, paths = self.session, [path for paths in classes.values() for path in paths]
+        with self.begun(classes):
+            supports, broken = await self._embed(paths, f"Adding {what}", progress)
         if session is not self.session:
-            raise FrnError(f"another project was opened; {not_added(count)}")
-
-    def _make_classes(self, classes: dict[str, list[str]], supports: Sequence[Support], broken: list[Problem]) -> Added:
-        by_path = {str(support.path): support for support in supports}
-        outcome = Added(broken=broken)
+            raise FrnError(f"another project was opened; {not_added(len(supports))}")
         self.problems += broken
-        with self.session.one_edit():
-            self.step_aside()
-            for name, class_id in self._named_classes(self.session, classes, outcome).items():
-                found = [by_path[path] for path in classes[name] if path in by_path]
-                duplicates = self.session.add(class_id, found)
-                outcome.added += len(found) - len(duplicates)
-                outcome.duplicates += duplicates
-        self.problems += outcome.refused
-        return outcome
+        return supports, broken
 
     @contextmanager
     def begun(self, classes: dict[str, list[str]]) -> Iterator[None]:
@@ -324,10 +319,6 @@ class Controller(SyncedDocument):
         self._changed()
         await self.query.add_maps()
 
-    def correct(self, class_id: int) -> Added:
-        """Label the shown photo with a class and add it as an example; `sync` updates the engine."""
-        return self.label([] if self.query.answer is None else [self.query.answer], class_id)
-
     def label(self, answers: Sequence[Answer], class_id: int) -> Added:
         """Label photos with a class and add them as examples, in one edit; `sync` updates the engine.
 
@@ -350,10 +341,3 @@ class Controller(SyncedDocument):
         supports = [support_of(answer) for answer in answers if "key" in answer]
         self.session.set_aside(supports)
         return len(supports)
-
-
-def _part_of(progress: ShowProgress | None, first: int, count: int) -> ShowProgress | None:
-    """Progress of a part, reported as progress of the whole."""
-    if progress is None:
-        return None
-    return lambda what, done, total: progress(what, first + done, count)

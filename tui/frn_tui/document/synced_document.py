@@ -131,10 +131,10 @@ class SyncedDocument:
 
     async def find_missing(self) -> None:
         """Determine which examples are missing."""
-        session = self.session
-        missing = frozenset(await self.engine.call(file_requests.FindMissing(list(self._paths))))
+        session, paths = self.session, self._paths
+        stamps = await self.engine.call(file_requests.StampFiles(list(paths)))
         if session is self.session:  # otherwise they belong to another project
-            self.missing = missing
+            self.missing = frozenset(paths.keys() - stamps.keys())
             self._changed()
 
     async def sync(self, progress: ShowProgress | None = None) -> None:
@@ -244,19 +244,23 @@ class SyncedDocument:
         self.session.amend(fresh.state)  # as an edit, it would block undo
 
     async def _embed(
-        self, paths: Sequence[str], what: str, progress: ShowProgress | None
+        self, paths: Sequence[str], what: str, progress: ShowProgress | None, part: tuple[int, int] | None = None
     ) -> tuple[list[Support], list[Problem]]:
+        """Return the photos at some paths, and the unreadable ones.
+
+        If they are a `part` of the photos to embed, it gives the number of the first one, and of all.
+        """
         supports: list[Support] = []
         broken: list[Problem] = []
-
-        on_progress = told_to(what, progress)
+        first, count = part or (0, len(paths))
 
         def on_event(event: dict[str, Any]) -> None:
             if event["event"] == "progress":
-                on_progress(event)
-            elif event["event"] == "embedded" and "key" in event:
+                if progress is not None:
+                    progress(what, first + event["done"], count)
+            elif "key" in event:
                 supports.append(support_of(event))
-            elif event["event"] == "embedded":
+            else:
                 broken.append(Problem(event["path"], event["reason"]))
 
         if paths:

@@ -9,10 +9,10 @@ from frn_tui.engine.classes.scoring import Queries
 from frn_tui.engine.files.bundles import unpack, write_bundle
 from frn_tui.engine.files.journal import Journals
 from frn_tui.engine.files.locks import Locks
+from frn_tui.engine.files.moves import settle_all
 from frn_tui.engine.files.projects import Projects, export, write_text
-from frn_tui.engine.files.relocation import find_missing, relocate
-from frn_tui.engine.files.scan import find_folders, list_folder, look_inside, scan, stamp
-from frn_tui.engine.files.sorting import move_photos, settle_moves, sort_photos
+from frn_tui.engine.files.scan import find_folders, list_folder, look_inside, relocate, scan, stamp
+from frn_tui.engine.files.sorting import move_photo, sort_photo
 from frn_tui.engine.models import Models
 from frn_tui.engine.pictures.previews import Previews
 from frn_tui.engine.worker_queues import Handler
@@ -42,10 +42,9 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "recover": journals.recover,
         "discard": journals.discard,
         "write": write_text,
-        "sort": sort_photos,
-        "move": move_photos,
-        "settle": settle_moves,
-        "missing": find_missing,
+        "sort": sort_photo,
+        "move": move_photo,
+        "settle": lambda request, job: settle_all(),
         "relocate": relocate,
         "bundle": partial(write_bundle, models),
         "unpack": unpack,

@@ -27,17 +27,14 @@ class Job:
         self.number = number
         self.request = request
         self.cancelled = threading.Event()
-        self.last_progress = time.monotonic()
         self._send = send
 
     def check(self) -> None:
-        """Record progress. Raises Cancelled if the work is no longer wanted."""
-        self.last_progress = time.monotonic()
+        """Raise Cancelled if the work is no longer wanted."""
         if self.cancelled.is_set():
             raise Cancelled
 
     def event(self, event: str, fields: Mapping[str, object]) -> None:
-        self.last_progress = time.monotonic()
         self._send({"id": self.number, "event": event, **fields})
 
     def progress(self, done: int, total: int) -> None:
@@ -79,10 +76,9 @@ class WorkerQueue:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._jobs: dict[Future[None], Job] = {}
         """Waiting jobs and the running one."""
-        self._running: Job | None = None
 
     def submit(self, job: Job) -> None:
-        future = self._pool.submit(self._serve, job)
+        future = self._pool.submit(serve, self._handlers[job.request.op], job)
         self._jobs[future] = job
         future.add_done_callback(self._jobs.pop)
 
@@ -94,20 +90,9 @@ class WorkerQueue:
                 if future.cancel():
                     job.end("cancelled")
 
-    def quiet_for(self) -> float:
-        """Return the seconds since the last progress of the running job; 0 if there is no running job."""
-        running = self._running
-        return 0.0 if running is None else time.monotonic() - running.last_progress
-
     def close(self, timeout: float) -> None:
         """Drop waiting jobs and give the running one `timeout` seconds to stop."""
-        if self._running is not None:
-            self._running.cancelled.set()
+        for job in list(self._jobs.values()):
+            job.cancelled.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         wait(list(self._jobs), timeout)
-
-    def _serve(self, job: Job) -> None:
-        self._running = job
-        job.last_progress = time.monotonic()
-        serve(self._handlers[job.request.op], job)
-        self._running = None

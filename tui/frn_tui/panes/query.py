@@ -227,7 +227,7 @@ class QueryPane(Judging, Arranging, Pane):
                 asked = {**asked, **{file: stamps[file] for file in whole}}
                 await self.controller.ask(whole, self.context.progress)
 
-    async def _stamps(self, folder: str) -> dict[str, list[int]]:
+    async def _stamps(self, folder: str) -> dict[str, tuple[int, int]]:
         files = everything_in(await self.controller.scan(folder))
         return await self.controller.engine.call(StampFiles(files)) if files else {}
 

@@ -144,8 +144,8 @@ def test_example_is_judged_by_leave_one_out_as_in_the_library(engine: Engine, me
 
 
 def test_photos_are_read_only_until_the_request_is_cancelled(engine: Engine, members: dict[str, list[Path]]) -> None:
-    asked = engine.ask("embed", paths=[str(path) for path in members["moth 40"][:4]], cancel_at="reading")
-    assert (asked.end["end"], len(asked.told("reading"))) == ("cancelled", 1)
+    asked = engine.ask("embed", paths=[str(path) for path in members["moth 40"][:4]], cancel_at="embedded")
+    assert (asked.end["end"], len(asked.told("embedded"))) == ("cancelled", 1)
 
 
 @pytest.mark.parametrize(("op", "count"), [("classes", 22), ("query", 46), ("hide_and_test", 3)])

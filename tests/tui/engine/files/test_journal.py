@@ -16,34 +16,16 @@ GONE = 2**22 + 5
 """A process number above the largest."""
 
 
-def test_recovery_waits_three_seconds_for_the_lock_of_a_killed_app(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held, clock = Lock(tmp_path / f"journal-{GONE}.lock"), [100.0]
-    pauses: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        clock[0] += seconds
-
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(time, "sleep", sleep)
+def test_recovery_waits_a_second_for_the_lock_of_a_killed_app(tmp_path: Path) -> None:
+    held, path = Lock(tmp_path / f"journal-{GONE}.lock"), tmp_path / f"journal-{GONE}.json"
     assert held.acquire()
-    assert not journal._is_left(tmp_path / f"journal-{GONE}.json")
-    assert set(pauses) == {0.05}
-    assert sum(pauses) == pytest.approx(3, abs=0.1)
+    began = time.monotonic()
+    assert not journal._is_left(path)
+    assert time.monotonic() - began > 0.9
     held.release()
-    pauses.clear()
-    assert journal._is_left(tmp_path / f"journal-{GONE}.json")
-    assert not pauses
+    assert journal._is_left(path)
     assert held.acquire()  # it was released again
     held.release()
-
-
-def test_process_one_runs_and_a_number_above_the_largest_does_not() -> None:
-    assert journal._runs("1")
-    assert journal._runs(str(os.getpid()))
-    assert not journal._runs(str(GONE))
 
 
 def test_journal_contains_all_unsaved_work(bare: Engine, state_folder: Path) -> None:
@@ -54,7 +36,7 @@ def test_journal_contains_all_unsaved_work(bare: Engine, state_folder: Path) -> 
     entry = json.loads(path.read_text())
     assert before <= entry.pop("time") <= time.time()
     state = entry.pop("state")
-    assert (state["threshold"], entry) == (0.5, {"format": "frn-journal", "version": 1, **fields})
+    assert (state["threshold"], entry) == (0.5, {"format": "frn-journal", "version": 1, "saved": False, **fields})
     assert not Lock(path.with_suffix(".lock")).acquire()
     bare.done("journal", state={"classes": []}, saved=True, **fields)
     assert not path.exists()

@@ -110,20 +110,18 @@ def test_images_are_recognised_by_their_ending(name: str, is_image: bool) -> Non
     assert looks_like_image(name) == is_image
 
 
-def test_sorting_reports_progress_and_what_is_not_a_file(bare: Engine, tmp_path: Path) -> None:
+def test_sorting_reports_what_is_not_a_file(bare: Engine, tmp_path: Path) -> None:
     photo, folder = tmp_path / "a.jpg", tmp_path / "folder.jpg"
     photo.write_text("1")
     folder.mkdir()
-    asked = bare.ask("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"], [str(folder), "jay"]])
-    assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(1, 2), (2, 2)]
-    done = asked.end["result"]
+    done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"], [str(folder), "jay"]])
     assert done["failed"] == [[str(folder), "is not a regular file"]]
     assert (done["journal"], done["twins"]) == ("", [])
     file = tmp_path / "out" / "jay" / "a.jpg"
-    again = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(file), "jay"]], move=True)
+    again = bare.sort(folder=str(tmp_path / "out"), photos=[[str(file), "jay"]], move=True)
     assert again["places"] == {str(file): str(file)}  # it is there already
     assert (again["twins"], file.read_text()) == ([], "1")
-    reason = bare.ask("sort", folder=str(photo), photos=[]).reason
+    reason = bare.ask("sort", folder=str(photo), path=str(photo), verdict="a", verdicts=["a"]).reason
     assert reason == f"{photo}: is a file; choose a folder"
 
 
@@ -133,9 +131,9 @@ def test_third_photo_of_a_name_gets_the_number_three(bare: Engine, tmp_path: Pat
         (tmp_path / str(number)).mkdir()
         photos.append([str(tmp_path / str(number) / "x.jpg"), "jay"])
         Path(photos[-1][0]).write_text(str(number))
-    done = bare.done("sort", folder=str(tmp_path / "out"), photos=photos)
+    done = bare.sort(folder=str(tmp_path / "out"), photos=photos)
     assert [Path(place).name for place in done["places"].values()] == ["x.jpg", "x-2.jpg", "x-3.jpg"]
-    moved = bare.done("sort", folder=str(tmp_path / "out"), photos=photos, move=True)
+    moved = bare.sort(folder=str(tmp_path / "out"), photos=photos, move=True)
     assert moved["twins"] == [path for path, _ in photos]
     assert moved["places"] == done["places"]
 
@@ -145,7 +143,8 @@ def test_journal_that_cannot_be_created_stops_a_move(bare: Engine, tmp_path: Pat
     photo.write_text("1")
     state_folder.mkdir(parents=True, exist_ok=True)
     (state_folder / "moved").write_text("a file")
-    reason = bare.ask("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True).reason
+    arguments = {"path": str(photo), "verdict": "jay", "verdicts": ["jay"]}
+    reason = bare.ask("sort", folder=str(tmp_path / "out"), move=True, **arguments).reason
     assert reason.startswith(f"{state_folder / 'moved'}")
     assert reason.endswith("; no photo was moved")
     assert photo.exists()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import islice, tee
+from itertools import islice
 from pathlib import Path
 
 from frn.errors import FrnError
@@ -41,14 +41,9 @@ class Embedding:
     def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
         """Yield feature maps of files in order, until the request is cancelled."""
         extractor = self._models.extractor
-        opened, named = tee(names)
-
-        def opening(path: Path) -> None:
-            job.check()
-            job.event("reading", {"path": next(opened)})
-
+        named = iter(names)
         while batch := list(islice(named, BATCH)):
-            found = extractor.read(map(Path, batch), store=self._store, opening=opening)
+            found = extractor.read(map(Path, batch), store=self._store, opening=lambda path: job.check())
             for name, (_, outcome) in zip(batch, found, strict=True):
                 if not isinstance(outcome, FrnError):
                     self._keep(outcome.key, outcome.maps, outcome.look)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from frn.data.folders import looks_like_image
 from frn.errors import FrnError, shorten
 from frn.images.opening import read_file
 from frn.inference.feature_cache import content_key
@@ -23,7 +24,7 @@ from frn.system.files import replacing, require_regular, write_atomically
 from frn_tui.client.file_requests import UnpackBundle, WriteBundle
 from frn_tui.client.protocol import EXISTS
 from frn_tui.engine.files.file_names import fresh_name, safe_name
-from frn_tui.engine.files.scan import is_bundle, looks_like_image
+from frn_tui.engine.files.scan import is_bundle
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 

@@ -4,7 +4,6 @@ Each app has one file, named by its process, with a lock. A file whose lock is f
 """
 
 import contextlib
-import os
 import time
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from frn_tui.settings.settings import state_folder
 
 FORMAT = "frn-journal"
 JOURNAL_VERSION = 1
-PATIENCE = 3.0
+PATIENCE = 1.0
 """Seconds that the engine of a killed app has to exit."""
 
 
@@ -27,7 +26,6 @@ class Journals:
     """The app's own journal, and those of apps that are no longer running."""
 
     def __init__(self, app: int) -> None:
-        self._app = app
         self._path = state_folder() / f"journal-{app}.json"
         self._lock = _lock_of(self._path)
         if self._path.exists():  # left by the previous engine
@@ -39,16 +37,7 @@ class Journals:
             self._remove_own()
             return
         self._hold()
-        entry = {
-            "format": FORMAT,
-            "version": JOURNAL_VERSION,
-            "time": time.time(),
-            "state": request.state,
-            "model": request.model,
-            "project": request.project,
-            "place": request.place,
-            "adding": request.adding,
-        }
+        entry = {"format": FORMAT, "version": JOURNAL_VERSION, "time": time.time(), **vars(request)}
         write_atomically(self._path, encode(entry))
 
     def recover(self, request: Recover, job: Job) -> Recovered | None:
@@ -83,26 +72,11 @@ def _lock_of(path: Path) -> Lock:
 
 def _is_left(path: Path) -> bool:
     """Return whether the app that owns a journal has exited. Its engine, which has the lock, may take longer."""
-    lock, until = _lock_of(path), time.monotonic() + PATIENCE
+    lock = _lock_of(path)
     with contextlib.suppress(OSError):
-        while not lock.acquire():
-            if _runs(path.stem.rpartition("-")[2]) or time.monotonic() > until:
-                return False
-            time.sleep(0.05)
+        if not lock.acquire(PATIENCE):
+            return False
         lock.release()
-    return True
-
-
-def _runs(process: str) -> bool:
-    """Return whether a process is running, as far as the system tells."""
-    if os.name == "nt" or not process.isdecimal():
-        return True
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it belongs to another user
-        return True
     return True
 
 

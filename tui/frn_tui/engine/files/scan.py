@@ -1,34 +1,46 @@
-"""Contents of a path: an image, a folder of images or of class folders, a project; and lists for a file picker."""
+"""Contents of a path: an image, a folder of images or of class folders, a project; file lists; moved photos."""
 
 import os
 import stat
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from frn.data.folders import SPLIT_NAMES, is_ignored
+from frn.data.folders import SPLIT_NAMES, is_ignored, looks_like_image
 from frn.errors import FrnError
 from frn.estimator.class_table import is_table
-from frn.images.opening import EXTENSIONS
+from frn.images.opening import EXTENSIONS, read_file
+from frn.inference.feature_cache import content_key
 from frn.inference.project import SUFFIX, is_project
-from frn.system.archives import DAMAGE, open_zip
+from frn.inference.session import Support
+from frn.system.archives import DAMAGE, find_zip, open_zip
+from frn.system.files import is_file
 from frn_tui.client.file_requests import (
     Entry,
     FindFolders,
     Found,
     Inside,
+    Kind,
     ListFolder,
     Listing,
     LookInside,
+    RelocatePhotos,
     ScanPath,
     StampFiles,
 )
 from frn_tui.engine.worker_queues import Check, Job
 from frn_tui.terminal.paths import absolute, natural_order
 
-ORDER = ("folder", "image", "project", "bundle", "table", "model")
+KINDS: dict[Kind, Callable[[Path], bool]] = {
+    "image": lambda path: looks_like_image(path.name),
+    "project": is_project,
+    "bundle": lambda path: is_bundle(path.name),
+    "table": is_table,
+    "model": lambda path: path.suffix.lower() == ".onnx",
+}
+"""Kinds of files in the order of a file picker; folders come first."""
 MAX_FOLDERS = 5_000
 """Maximum number of subfolders to list."""
 MAX_COUNTED, LISTED = 20_000, 40
@@ -74,11 +86,6 @@ def _classes_of(path: str) -> Found:
     found = class_files(Path(path))
     classes = {name: list(map(str, paths)) for name, paths in found.members.items()}
     return {"kind": "classes", "files": [], "classes": classes, "skipped": found.skipped}
-
-
-def looks_like_image(name: str) -> bool:
-    """Return whether a file name looks like that of an image."""
-    return os.path.splitext(name)[1].lower() in EXTENSIONS  # noqa: PTH122
 
 
 def is_bundle(name: str) -> bool:
@@ -169,14 +176,15 @@ def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[lis
     return files, folders
 
 
-def stamp(request: StampFiles, job: Job) -> dict[str, list[int]]:
-    """Return sizes and modification times; repeated calls show which files are still being written."""
-    stamps: dict[str, list[int]] = {}
-    for path in request.paths:
+def stamp(request: StampFiles, job: Job) -> dict[str, tuple[int, int]]:
+    """Return sizes and modification times of existing files; of those in a zip, zeros."""
+    stamps: dict[str, tuple[int, int]] = {}
+    for name in request.paths:
         job.check()
-        with suppress(OSError):
-            status = os.stat(path)  # noqa: PTH116
-            stamps[path] = [status.st_size, status.st_mtime_ns]
+        path = Path(name)
+        if is_file(path) or find_zip(path):
+            support = Support.of(path, "")
+            stamps[name] = support.size, support.mtime_ns
     return stamps
 
 
@@ -192,7 +200,8 @@ def list_folder(request: ListFolder, job: Job) -> Listing:
                     entries.append(entry)
     except (OSError, ValueError) as error:
         raise FrnError(f"{folder}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
-    entries.sort(key=lambda entry: (ORDER.index(entry["kind"]), natural_order(entry["name"])))
+    order = ["folder", *KINDS]
+    entries.sort(key=lambda entry: (order.index(entry["kind"]), natural_order(entry["name"])))
     return {"path": folder, "parent": os.path.dirname(folder), "entries": entries}  # noqa: PTH120
 
 
@@ -211,16 +220,37 @@ def find_folders(request: FindFolders, job: Job) -> list[str]:
 
 
 def _describe(item: os.DirEntry[str]) -> Entry | None:
+    path = Path(item.name)
     if is_folder(item):
         return {"name": item.name, "kind": "folder"}
-    if looks_like_image(item.name):
-        return {"name": item.name, "kind": "image"}
-    if is_project(Path(item.name)):
-        return {"name": item.name, "kind": "project"}
-    if is_bundle(item.name):
-        return {"name": item.name, "kind": "bundle"}
-    if is_table(Path(item.name)):
-        return {"name": item.name, "kind": "table"}
-    if item.name.lower().endswith(".onnx"):
-        return {"name": item.name, "kind": "model"}
-    return None
+    kind = next((kind for kind, fits in KINDS.items() if fits(path)), None)
+    return None if kind is None else {"name": item.name, "kind": kind}
+
+
+def relocate(request: RelocatePhotos, job: Job) -> dict[str, Support]:
+    """Find photos by content; only files of a matching size are read."""
+    if not os.path.isdir(request.folder):  # noqa: PTH112
+        raise FrnError(f"{request.folder}: is not a folder; choose the folder to search")
+    wanted, sizes = set(request.sizes), set(request.sizes.values())
+    found: dict[str, Support] = {}
+    for path, size in _images(request.folder, job.check):
+        if size not in sizes:
+            continue
+        try:
+            key = content_key(read_file(Path(path)))
+        except FrnError:  # not one of the photos, or unreadable
+            continue
+        if key in wanted:
+            wanted.discard(key)
+            found[key] = Support.of(Path(path), key)
+            job.progress(len(found), len(request.sizes))
+            if not wanted:
+                break
+    return found
+
+
+def _images(root: str, check: Check) -> Iterator[tuple[str, int]]:
+    """Yield image files in a folder and its subfolders with their sizes; vanished files are skipped."""
+    for path in images_below(root, set(), check):
+        with suppress(OSError):
+            yield path, os.stat(path).st_size  # noqa: PTH116

@@ -1,7 +1,6 @@
 """Whole photos, decoded at the required resolution and cached."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from frn.images.opening import decode_whole, read_file
 from frn.images.transforms import Pixels
@@ -13,15 +12,6 @@ SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)
 """Sizes in pixels to which the longer side is decoded."""
 
 
-class Photo(NamedTuple):
-    """A decoded photo."""
-
-    pixels: Pixels
-    """Pixels (h, w, 3); may be coarser than the file."""
-    size: tuple[int, int]
-    """Width and height of the file's upright image."""
-
-
 class Photos:
     """Decodes photos, and reuses a cached one for other sizes or maps if it is fine enough."""
 
@@ -29,19 +19,21 @@ class Photos:
         self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(MAX_CACHED)
         self._sizes: dict[object, tuple[int, int]] = {}
 
-    def get(self, name: str, longest: int) -> Photo:
-        """Return a photo with a longer side of at least `longest`, if the file has it. Raises FrnError if damaged."""
+    def get(self, name: str, longest: int) -> tuple[Pixels, tuple[int, int]]:
+        """Return the pixels (h, w, 3) of a photo, and the width and height of the file's upright image.
+
+        The longer side has at least `longest` pixels if the file has them. Raises FrnError if the file is damaged.
+        """
         path = Path(name)
         wanted = [side for side in SIDES if side >= longest] or SIDES[-1:]
         try:
             status = path.stat()
         except (OSError, ValueError):  # reading reports the reason
-            return Photo(*decode_whole(read_file(path), path, wanted[0]))
+            return decode_whole(read_file(path), path, wanted[0])
         version = name, status.st_size, status.st_mtime_ns
         for side in wanted:
-            pixels = self._pixels.get((version, side))
-            if pixels is not None:
-                return Photo(pixels, self._sizes[version])
+            if (pixels := self._pixels.get((version, side))) is not None:
+                return pixels, self._sizes[version]
         pixels, self._sizes[version] = decode_whole(read_file(path), path, wanted[0])
         self._pixels.put((version, wanted[0]), pixels)
-        return Photo(pixels, self._sizes[version])
+        return pixels, self._sizes[version]

@@ -8,11 +8,11 @@ from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from frn.images.transforms import Pixels
-from frn_tui.engine.pictures.heat import Box
 from frn_tui.terminal.modes import FRAME
+from frn_tui.terminal.rendered_picture import Box
 from frn_tui.terminal.sixel import cells_of_piece
 
 BAND = 6
@@ -114,17 +114,11 @@ def _as_bytes(texts: Sequence[bytes], wide: int) -> NDArray[np.uint8]:
 
 def draw_frame(pixels: Pixels, seen: Box) -> Pixels:
     """Return the pixels with a line around a part, given in fractions of the sides, where it does not reach them."""
-    framed = np.array(pixels)
-    height, width = framed.shape[:2]
-    left, right = (round(share * width) for share in seen[::2])
-    top, bottom = (round(share * height) for share in seen[1::2])
-    rows, columns = slice(max(top, 0), max(bottom, 0)), slice(max(left, 0), max(right, 0))
-    for edge, step, share in ((left, LINE, seen[0]), (right, -LINE, 1 - seen[2])):
-        first, last = sorted((edge, edge + step))
-        if share > TOUCHING and first >= 0:
-            framed[rows, first:last] = FRAME
-    for edge, step, share in ((top, LINE, seen[1]), (bottom, -LINE, 1 - seen[3])):
-        first, last = sorted((edge, edge + step))
-        if share > TOUCHING and first >= 0:
-            framed[first:last, columns] = FRAME
-    return framed
+    image = Image.fromarray(pixels)
+    edges = [round(share * side) for share, side in zip(seen, image.size * 2, strict=True)]
+    for number, inside in enumerate((seen[0], seen[1], 1 - seen[2], 1 - seen[3])):
+        if inside <= TOUCHING:
+            edges[number] += -LINE if number < 2 else LINE
+    left, top, right, bottom = edges
+    ImageDraw.Draw(image).rectangle((left, top, right - 1, bottom - 1), outline=FRAME, width=LINE)
+    return np.asarray(image)

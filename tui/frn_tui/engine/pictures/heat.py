@@ -3,13 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.errors import FrnError
 from frn.images.ramp import RAMP
 from frn.images.transforms import Pixels
 from frn_tui.client.protocol import Heat
+from frn_tui.terminal.rendered_picture import Box
 
-Box = tuple[float, float, float, float]
-"""Left, top, right, bottom."""
 Floats = NDArray[np.float64]
 
 COVER = 0.8
@@ -18,29 +16,18 @@ OUTSIDE = 0.3
 """Brightness outside the model's input beside a bare map."""
 
 
-def read_map(heat: Heat) -> Floats:
-    """Return the map (h, w) in fractions of its scale, in [0, 1]. Raises FrnError if it is not valid."""
-    try:
-        errors = np.asarray(heat["map"], dtype=np.float64)
-    except ValueError as error:
-        raise FrnError(f"preview: this is not an error map ({error})") from error
-    low, high = heat["low"], heat["high"]
-    if errors.ndim != 2 or not errors.size or not np.isfinite(errors).all():
-        raise FrnError(f"preview: an error map must be a matrix of finite numbers, not of shape {errors.shape}")
-    return np.clip((errors - low) / (high - low), 0, 1) if high > low else np.zeros(errors.shape)
-
-
-def paint(pixels: Pixels, errors: Floats, seen: Box, *, smooth: bool, bare: bool) -> Pixels:
+def paint(pixels: Pixels, heat: Heat, seen: Box, *, bare: bool) -> Pixels:
     """Draw an error map's colours over a photo.
 
     Args:
         pixels: photo, (h, w, 3).
-        errors: map in fractions of the scale.
+        heat: error map; `smooth` blends between its locations instead of drawing them as blocks.
         seen: part of the photo that the map covers, in fractions of its sides; may reach beyond it.
-        smooth: blend between the locations of the map instead of drawing them as blocks.
         bare: draw only the colours; otherwise the photo is more visible for smaller errors.
     """
-    left, top, right, bottom = seen
+    (left, top, right, bottom), smooth = seen, heat["smooth"]
+    errors, span = np.asarray(heat["map"], dtype=np.float64) - heat["low"], heat["high"] - heat["low"]
+    errors = np.clip(errors / span, 0, 1) if span > 0 else np.zeros(errors.shape)
     across = _weights((_centres(pixels.shape[1]) - left) / (right - left), errors.shape[1], smooth=smooth)
     down = _weights((_centres(pixels.shape[0]) - top) / (bottom - top), errors.shape[0], smooth=smooth)
     level = down @ errors @ across.T
