@@ -150,7 +150,7 @@ def move_journals() -> Part:
 def project_locks() -> Part:
     """A project counts as open elsewhere if its lock is held, whatever the lock file contains."""
     from frn_tui.client.file_requests import LockProject
-    from frn_tui.engine.files.locks import Locks
+    from frn_tui.engine.files.journal import Locks
     from frn_tui.engine.worker_queues import Job
 
     os.environ["FRN_STATE"] = str(HOME / "locks")

@@ -135,12 +135,6 @@ class FakeEngine(EngineClient):
     def op_folders(self, tell: OnEvent, path: str) -> list[str]:
         return sorted(name[len(path) + 1 :] for name in self.FOLDERS if name.startswith(f"{path.rstrip('/')}/"))
 
-    def op_inside(self, tell: OnEvent, path: str) -> dict[str, Any]:
-        names = self.FOLDERS.get(path, [])
-        inside = [(name, len(self.FOLDERS[f"{path}/{name}"])) for name in names if f"{path}/{name}" in self.FOLDERS]
-        photos = sum(name.endswith(".jpg") for name in names) + sum(count for _, count in inside)
-        return {"folders": len(inside), "photos": photos, "more": False, "classes": inside}
-
     def op_preview(
         self,
         tell: OnEvent,

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import ClassVar, Literal
 
@@ -21,14 +20,13 @@ from frn.models.zoo import DEFAULT_MODEL, assets_folder, named_extractors
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import MIRROR, EngineError, RenderPreview
-from frn_tui.client.rendering import render
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import settle
 from frn_tui.panes.project import ProjectBar
 from frn_tui.panes.recovery import Recovery
 from frn_tui.screens.workspace import Workspace
-from frn_tui.settings.keys import BOUND, keys_path, read_own_keys
+from frn_tui.settings.keys import BOUND, read_own_keys
 from frn_tui.settings.places import Places
 from frn_tui.settings.settings import Settings, state_folder
 from frn_tui.terminal import gc_policy
@@ -119,20 +117,17 @@ class FrnApp(CellApp):
 
     def on_mount(self) -> None:
         self._signals = SignalHandlers(self._end_by)
-        self.troubles = self.read_keys()
-        if self.settings.trouble:
-            self.troubles.insert(0, self.settings.trouble)
+        self.troubles = [*filter(None, [self.settings.trouble]), *self.read_keys()]
         self.call_after_refresh(self._begin)
 
     def read_keys(self) -> list[str]:
         """Load the user's own keys from the file again; return the errors in it."""
-        self._keys_stamp = stamp_of(keys_path())
-        self.workspace.own_keys, troubles = read_own_keys()
+        self._keys_read = self.workspace.own_keys, troubles = read_own_keys()
         self.set_keymap(self.workspace.own_keys)
         return troubles
 
     def _follow_keys(self) -> None:
-        if stamp_of(keys_path()) != self._keys_stamp:
+        if read_own_keys() != self._keys_read:
             for trouble in self.read_keys():
                 self.context.say(trouble, severity="warning")
             self.workspace.refresh_all()
@@ -285,10 +280,9 @@ class FrnApp(CellApp):
         if self.model is None and self.settings.model:
             try:
                 await self.controller.open_model(self.settings.model + mirror)
+                return
             except EngineError as error:
                 self.context.say(f"{error}; using {DEFAULT_MODEL} instead", severity="warning")
-            else:
-                return
         await self.controller.open_model((self.model or DEFAULT_MODEL) + mirror)
 
     def _keep_bookmarks(self) -> None:
@@ -315,7 +309,7 @@ class FrnApp(CellApp):
         while self._wanted:
             gallery, path = next(iter(self._wanted))
             request = self._wanted.pop((gallery, path))
-            if gallery.is_attached and (picture := await render(self.engine, request)):
+            if gallery.is_attached and (picture := await self.engine.render(request)):
                 gallery.provide(request, picture)
 
     def remember(self, path: str) -> None:
@@ -376,16 +370,12 @@ class FrnApp(CellApp):
                 what = f"key {self.workspace.shown_key(name)}: {key.meaning}"
                 yield SystemCommand(name.replace("-", " ").capitalize(), what, run)
         yield SystemCommand("Model", "classify with another model", self._choose_model)
-        if self.controller.model_name.endswith(MIRROR):
-            mirror = "Mirror images: off", "classify each photo once"
-        else:
-            mirror = "Mirror images: on", "also classify mirror images: more accurate, slower"
-        yield SystemCommand(*mirror, self._turn_mirror)
-
-    def _turn_mirror(self) -> None:
         name = self.controller.model_name
-        plain = name.removesuffix(MIRROR)
-        self.context.start(self._change_model, plain if plain != name else name + MIRROR)
+        if name.endswith(MIRROR):
+            mirror = "Mirror images: off", "classify each photo once", name.removesuffix(MIRROR)
+        else:
+            mirror = "Mirror images: on", "also classify mirror images: more accurate, slower", name + MIRROR
+        yield SystemCommand(*mirror[:2], partial(self.context.start, self._change_model, mirror[2]))
 
     def set_images(self, images: str) -> None:
         self.settings = replace(self.settings, images=images)
@@ -416,7 +406,7 @@ class FrnApp(CellApp):
         self.context.ask(Choose("Model", names), chosen)
 
     async def _change_model(self, name: str) -> None:
-        await self.controller.change_model(name, self.context.progress)
+        await self.controller.change_model(name)
         self.context.say(f"model {name}   u: undo")
 
 
@@ -429,12 +419,3 @@ def contrast(one: Color, other: Color) -> float:
 
     darker, lighter = sorted((luminance(one), luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
-
-
-def stamp_of(path: Path) -> tuple[int, int] | None:
-    """Return the size and modification time of a file, or None if it does not exist."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns

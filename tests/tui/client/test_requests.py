@@ -13,7 +13,7 @@ from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import ListFolder
 from frn_tui.client.protocol import INTERNAL, EmbedImages, EngineError, RenderPreview
 from frn_tui.engine.__main__ import BEHIND
-from frn_tui.engine.server import MAX_LOG
+from frn_tui.engine.worker_queues import MAX_LOG
 
 from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, eventually, kill, play
@@ -47,8 +47,6 @@ def test_engine_threads_have_lower_priority_than_the_app(photos: Callable[..., l
         threads = [int(thread.name) for thread in (process / "task").iterdir()]
         assert len(threads) > 1
         assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {min(own + BEHIND, 19)}
-        if (autogroup := process / "autogroup").exists():
-            assert f"nice {BEHIND}" in autogroup.read_text()
 
     play(scenario)
 

@@ -80,7 +80,8 @@ def test_folders_become_classes_in_one_edit(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         seen: list[tuple[str, int, int]] = []
         classes = {"jay": photos("jay", 3), "wren": [*photos("wren", 2), "/photos/bad.jpg"]}
-        outcome = await controller.add_classes(classes, lambda *now: seen.append(now))
+        controller.progress = lambda *now: seen.append(now)
+        outcome = await controller.add_classes(classes)
         assert str(outcome) == "5 added, 1 unreadable"
         assert names(controller) == {"jay": 3, "wren": 2}
         assert [problem.path for problem in controller.problems] == ["/photos/bad.jpg"]

@@ -189,7 +189,7 @@ def test_project_follows_photos_moved_before_a_cancel(run: Callable[[Test], None
         photos = [(path, "wren") for path in WRENS["wren"]]
         await controller.ask([path for path, _ in photos])
         engine.held["sort"] = asyncio.Event()
-        sorting = asyncio.create_task(sort(controller, "/out", photos, move=True, progress=lambda *_: None))
+        sorting = asyncio.create_task(sort(controller, "/out", photos, move=True))
         await reached(engine, "sort")
         sorting.cancel()
         await asyncio.sleep(0)
@@ -208,7 +208,7 @@ def test_moving_photos_is_a_separate_undo_step_and_not_an_edit(run: Callable[[Te
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         session = controller.session
         session.mark_saved()
-        await sort(controller, "/out", [("/q/jay-1.jpg", "wren")], move=True, progress=lambda *_: None)
+        await sort(controller, "/out", [("/q/jay-1.jpg", "wren")], move=True)
         moves = session.state.moves
         assert moves is not None
         assert (moves.said, moves.photos) == ("moved 1 photo", (("/q/jay-1.jpg", "/out/wren/jay-1.jpg", False),))
@@ -250,7 +250,7 @@ def test_model_restored_by_undo_is_saved(run: Callable[[Test], None], what: str)
         await controller.change_model("resnet12")
         controller.session.undo()
         engine.calls.clear()
-        write = controller.save("/x.frn.json") if what == "save" else bundle(controller, "/x.zip", lambda *now: None)
+        write = controller.save("/x.frn.json") if what == "save" else bundle(controller, "/x.zip")
         await asyncio.gather(write, controller.sync())
         assert controller.model_name == "conv4"
         assert engine.calls.index("open_model") < engine.calls.index(what)

@@ -121,7 +121,7 @@ def test_added_example_causes_only_its_class_to_be_enrolled_again(
     fresh.done("open_model", model="conv4")
     assert fresh.done("classes", state=fresh.state(more))["reports"] == after["reports"]
     assert engine.done("classes", state=engine.state(first(members, 3)))["reports"] == before["reports"]
-    assert len(enrolled) == 11  # 5 + 1 by the first engine and 5 by the second
+    assert len(enrolled) == 12  # 5 + 1 + 1 by the first engine and 5 by the second
 
 
 def test_classes_and_maps_in_memory_are_reused(
@@ -202,5 +202,5 @@ def test_missing_maps_are_reported_and_classes_stay_unchanged(engine: Engine, me
 def test_maps_beyond_the_memory_limit_are_read_from_the_store(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frn_tui.engine.classes.embedding.MAX_CACHED", 20_000)
+    monkeypatch.setattr("frn_tui.engine.models.MAX_CACHED", 20_000)
     assert engine.done("classes", state=engine.state(first(members, 3)))["missing"] == []

@@ -291,20 +291,6 @@ def test_recovery_does_not_wait_for_an_engine_that_keeps_running(
     lock.release()
 
 
-@pytest.mark.parametrize(("fault", "runs"), [(None, True), (PermissionError, True), (ProcessLookupError, False)])
-def test_journal_app_counts_as_running_unless_its_process_does_not_exist(
-    monkeypatch: pytest.MonkeyPatch, fault: type[OSError] | None, runs: bool
-) -> None:
-    def kill(process: int, number: int) -> None:
-        assert (process, number) == (4711, 0)
-        if fault:
-            raise fault
-
-    monkeypatch.setattr(os, "kill", kill)
-    assert journal._runs("4711") == runs
-    assert journal._runs("no number")
-
-
 def test_an_app_holds_only_the_lock_of_its_open_project(bare: Engine, tmp_path: Path) -> None:
     other = Engine(build_handlers(os.getpid() + 1))
     first, second = str(tmp_path / "a.frn.json"), str(tmp_path / "b.frn.json")

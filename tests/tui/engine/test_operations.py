@@ -11,8 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 from frn_tui.client.protocol import INTERNAL, MIRROR, REQUESTS, OpenModel, Request
 from frn_tui.engine.models import Models
-from frn_tui.engine.server import Server
-from frn_tui.engine.worker_queues import Job
+from frn_tui.engine.worker_queues import Job, Server
 
 from frn.system.processes.messages import encode
 from tests.tui.engine.conftest import Engine, Message
@@ -109,7 +108,7 @@ def test_end_of_input_stops_running_and_drops_waiting_requests(
     assert handled == [1]
 
 
-@pytest.mark.parametrize("op", ["scan", "list", "inside", "stamp", "relocate"])
+@pytest.mark.parametrize("op", ["scan", "list", "stamp", "relocate"])
 def test_request_for_many_files_checks_for_cancellation_at_each_file(
     bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str
 ) -> None:

@@ -10,11 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client.protocol import Heat
-from frn_tui.engine.pictures.blocks import UNSEEN, encode
-from frn_tui.engine.pictures.decoded_photos import Photos
-from frn_tui.engine.pictures.encoding import draw_frame
-from frn_tui.engine.pictures.heat import paint
-from frn_tui.engine.pictures.previews import fit
+from frn_tui.engine.pictures.encoding import UNSEEN, draw_frame, encode
+from frn_tui.engine.pictures.previews import Photos, fit, paint
 from frn_tui.terminal.modes import CELLS, FRAME, PARTS, Mode
 from frn_tui.terminal.rendered_picture import Box
 from PIL import Image

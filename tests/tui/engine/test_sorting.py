@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.engine.files import placing, sorting
-from frn_tui.engine.files.file_names import safe_name
 from frn_tui.engine.files.moves import MoveJournal
+from frn_tui.engine.files.placing import safe_name
 from frn_tui.engine.operations import build_handlers
 
 from frn.errors import FrnWarning
@@ -47,7 +47,7 @@ def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine,
     done = bare.sort(folder=str(out), photos=[[path, "owl"]], verdicts=["Owl", "owl"])  # two folders
     assert Path(done["places"][path]).parent.name == "owl-2"
     (tmp_path / "file").touch()
-    arguments = {"path": path, "verdict": "owl", "verdicts": ["owl"]}
+    arguments: dict[str, Any] = {"path": path, "verdict": "owl", "verdicts": ["owl"]}
     assert "is a file" in bare.ask("sort", folder=str(tmp_path / "file"), **arguments).reason
 
 
@@ -211,43 +211,6 @@ def test_photos_can_be_moved_back_and_existing_files_are_kept(bare: Engine, tmp_
     again = bare.move(journal=done["journal"], photos=photos[::-1], back=False)
     assert again["places"].keys() == set(map(str, paths[:2]))
     assert [path.exists() for path in paths] == [False, False, True]
-
-
-def test_undo_removes_only_empty_folders_made_by_the_sort(bare: Engine, tmp_path: Path) -> None:
-    out, card = tmp_path / "out", tmp_path / "card"
-    card.mkdir()
-    (out / "owl").mkdir(parents=True)  # a folder that the user made
-    photos = []
-    for verdict, count in (("jay", 2), ("owl", 1), ("wren", 1)):
-        for number in range(count):
-            photos.append([str(card / f"{verdict}{number}.jpg"), verdict])
-            Path(photos[-1][0]).write_text(photos[-1][0])
-    done = bare.sort(folder=str(out), photos=photos, move=True)
-    (out / "wren" / "notes.txt").write_text("mine")
-    moved = [[path, place, False] for path, place in done["places"].items()]
-    for _ in range(2):
-        half = bare.move(journal=done["journal"], photos=moved[:1], back=True)
-        assert len(half["places"]) == 1
-        assert (out / "jay" / "jay1.jpg").exists()
-        assert len(bare.move(journal=done["journal"], photos=moved[1:][::-1], back=True)["places"]) == 3
-        assert sorted(path.name for path in out.iterdir()) == ["owl", "wren"]
-        assert {path.name for path in card.iterdir()} == {Path(path).name for path, _ in photos}
-        again = bare.move(journal=done["journal"], photos=moved, back=False)
-        assert not again["failed"]
-        assert (out / "jay" / "jay0.jpg").read_text() == str(card / "jay0.jpg")
-
-
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_undo_removes_the_target_folder_if_the_sort_made_it(bare: Engine, tmp_path: Path, is_whole: bool) -> None:
-    photo = tmp_path / "x.jpg"
-    photo.write_text("1")
-    done = bare.sort(folder=str(tmp_path / "new" / "out"), photos=[[str(photo), "jay"]], move=True)
-    if not is_whole:
-        Path(done["journal"]).write_bytes(b"damaged")
-    photos = [[path, place, False] for path, place in done["places"].items()]
-    assert bare.move(journal=done["journal"], photos=photos, back=True)["places"]
-    assert photo.read_text() == "1"
-    assert (tmp_path / "new").exists() != is_whole
 
 
 @pytest.mark.parametrize("move", [False, True])

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from frn_tui.client.protocol import INTERNAL, parse
 from frn_tui.engine import __main__ as start
-from frn_tui.engine.server import Server
-from frn_tui.engine.worker_queues import Job, WorkerQueue, serve
+from frn_tui.engine.worker_queues import Job, Server, WorkerQueue, serve
 
 from frn.errors import FrnError
 from frn.system.processes.messages import decode
@@ -129,7 +128,7 @@ def test_engine_ends_with_status_1_if_nobody_reads(monkeypatch: pytest.MonkeyPat
 
 def test_output_goes_to_the_log_and_messages_to_the_pipe(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from frn_tui.engine.server import redirect_stdout\n"
+        "import os, sys; from pathlib import Path; from frn_tui.engine.worker_queues import redirect_stdout\n"
         "pipe = redirect_stdout(Path(sys.argv[1]))\n"
         "os.write(1, b'one '); os.write(2, b'two'); pipe.write(b'a message'); pipe.flush()\n"
         "print(sorted(map(int, os.listdir('/dev/fd'))), file=sys.stderr)"
@@ -137,20 +136,6 @@ def test_output_goes_to_the_log_and_messages_to_the_pipe(tmp_path: Path) -> None
     found = subprocess.run([sys.executable, "-c", code, str(tmp_path / "log")], capture_output=True, check=True)
     assert (found.stdout, found.stderr) == (b"a message", b"")
     assert (tmp_path / "log").read_text() == "one two[0, 1, 2, 3, 4]\n"  # the pipe, and the listing itself
-
-
-def test_engine_is_nicer_and_so_is_its_own_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    steps: list[int] = []
-    monkeypatch.setattr(start, "AUTOGROUP", tmp_path / "autogroup")
-    monkeypatch.setattr(os, "nice", steps.append)
-    for own in (False, True):
-        monkeypatch.setattr(os, "getsid", {0: os.getpid() + (not own)}.__getitem__)
-        start.step_back()
-        assert (tmp_path / "autogroup").exists() == own
-    assert (tmp_path / "autogroup").read_text() == "7"
-    monkeypatch.delattr(os, "nice")
-    start.step_back()
-    assert steps == [7, 7]
 
 
 @pytest.mark.parametrize("words", [[], ["--log", "/tmp/x", "--app", "77"]])
@@ -171,11 +156,11 @@ def test_engine_redirects_its_output_before_it_imports_its_operations(
 
     monkeypatch.setattr(sys, "argv", ["engine", *words])
     monkeypatch.setattr(start, "redirect_stdout", lambda log: done.append(str(log)))
-    monkeypatch.setattr(start, "step_back", lambda: done.append("back"))
+    monkeypatch.setattr(os, "nice", done.append)
     monkeypatch.setattr(start, "Server", run)
     monkeypatch.setattr(faulthandler, "enable", lambda: done.append("faults"))
     monkeypatch.setattr(os, "_exit", leave)
     monkeypatch.setattr("frn_tui.engine.operations.build_handlers", done.append)
     with contextlib.suppress(Ended):
         start.main()
-    assert done == [("/tmp/x" if words else os.devnull), "faults", 77 if words else os.getppid(), "back", 0]
+    assert done == [("/tmp/x" if words else os.devnull), "faults", 77 if words else os.getppid(), 7, 0]

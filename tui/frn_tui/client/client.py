@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,10 +24,13 @@ from frn_tui.client.protocol import (
     EngineError,
     OnEvent,
     OpenModel,
+    RenderPreview,
     Request,
     Result,
     SetClasses,
 )
+from frn_tui.terminal.pixels import next_number
+from frn_tui.terminal.rendered_picture import Picture
 
 MAX_LINE = 64 << 20
 """Size limit of a message in bytes."""
@@ -66,7 +69,7 @@ class EngineClient:
         cancel_timeout: float = CANCEL_TIMEOUT,
     ) -> None:
         """Set up the client. `log` receives the output of the engine's libraries; the other arguments are for tests."""
-        self.on_restart: Callable[[], Awaitable[object] | None] | None = None
+        self.on_restart: Callable[[], object] = lambda: None
         """Called after a new engine has replaced a dead one."""
         self.state: str = "not started"
         """The engine's state; later "starting", "ready", "dead" or "closed"."""
@@ -111,6 +114,14 @@ class EngineClient:
             self._replayed[type(request)] = request
         return cast(Result, result)
 
+    async def render(self, request: RenderPreview) -> Picture | None:
+        """Request an image to draw; return None if it cannot be rendered."""
+        try:
+            picture = await self.call(request)
+        except EngineError:
+            return None
+        return replace(picture, number=next_number()) if picture.is_pixels else picture
+
     async def close(self) -> None:
         """Stop the engine; pending calls fail."""
         self._settle("closed")
@@ -136,7 +147,7 @@ class EngineClient:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
-                start_new_session=True,  # ctrl-c in the terminal must reach only the app
+                process_group=0,  # ctrl-c in the terminal must reach only the app
                 limit=MAX_LINE,
                 env={**os.environ, **ENVIRONMENT},
             )
@@ -172,8 +183,7 @@ class EngineClient:
                 return
         with contextlib.suppress(EngineError):
             await self._begin()
-            if self.on_restart and (waiting := self.on_restart()) is not None:
-                await waiting
+            self.on_restart()
 
     def _settle(self, state: str) -> None:
         if self.state != "closed":

@@ -40,24 +40,6 @@ class FindFolders(Request[list[str]], op="folders", queue="files"):
     path: str
 
 
-class Inside(TypedDict):
-    """Summary of a folder's contents."""
-
-    folders: int
-    photos: int
-    """Photos in the folder and below it."""
-    more: bool
-    """Whether counting stopped at the limit."""
-    classes: list[tuple[str, int]]
-    """The first of its folders, with their numbers of photos."""
-
-
-class LookInside(Request[Inside], op="inside", queue="files"):
-    """Count the photos in a folder."""
-
-    path: str
-
-
 class Found(TypedDict):
     """Contents of a path."""
 

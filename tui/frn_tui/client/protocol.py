@@ -12,7 +12,7 @@ Paths are text as returned by Python's `os.fsdecode`. Feature maps never cross: 
 their bytes (`key`).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import (
     Any,
@@ -20,7 +20,6 @@ from typing import (
     Generic,
     Literal,
     NotRequired,
-    Protocol,
     TypedDict,
     TypeVar,
     dataclass_transform,
@@ -61,13 +60,6 @@ class Request(Generic[Result]):
         cls.op, cls.queue = op, queue
         cls.result = get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]
         REQUESTS[op] = dataclass(repr=False)(cls)  # frozen would take 10 ms of the start
-
-
-class Engine(Protocol):
-    """Interface that answers requests: the client, or a test double."""
-
-    def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Awaitable[Result]:
-        """Answer a request, or raise its failure (`EngineError`)."""
 
 
 class EngineError(FrnError):

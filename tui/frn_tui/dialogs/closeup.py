@@ -10,8 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from frn_tui.client.protocol import Engine
-from frn_tui.client.rendering import render
+from frn_tui.client.client import EngineClient
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets.preview import STEP, Preview
@@ -28,7 +27,7 @@ class Closeup(ModalScreen[int]):
         Binding("right,down,l,j,pagedown,full_stop", "step(1)", "Next photo"),
     ]
 
-    def __init__(self, engine: Engine, paths: Sequence[str], at: int, mode: Mode) -> None:
+    def __init__(self, engine: EngineClient, paths: Sequence[str], at: int, mode: Mode) -> None:
         super().__init__()
         self.engine, self.paths, self.at = engine, paths, at
         self.preview = Preview(mode=mode, id="closeup")
@@ -50,7 +49,7 @@ class Closeup(ModalScreen[int]):
         caption = f"{place}{name}   {keys}z Z: zoom in, out   esc: back"
         self.query_one("#closeup-caption", Static).update(Text(caption, no_wrap=True))
         if request := self.preview.request(path):
-            self.preview.show(await render(self.engine, request))
+            self.preview.show(await self.engine.render(request))
 
     def action_zoom(self, step: int) -> None:
         self.preview.look_at(self.preview.zoom * STEP**step, self.preview.centre)

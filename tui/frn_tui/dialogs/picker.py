@@ -1,7 +1,7 @@
 """File picker: folders, photos with a preview, multiple selection. The engine reads the disk."""
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from rich.cells import set_cell_size
 from rich.segment import Segment
@@ -14,9 +14,9 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from frn_tui.client.file_requests import Entry, FindFolders, Inside, ListFolder, Listing, LookInside, ScanPath
-from frn_tui.client.protocol import Engine, EngineError
-from frn_tui.client.rendering import render
+from frn_tui.client.client import EngineClient
+from frn_tui.client.file_requests import Entry, FindFolders, ListFolder, Listing, ScanPath
+from frn_tui.client.protocol import EngineError
 from frn_tui.dialogs.dialogs import Choose, Dialog, Line
 from frn_tui.dialogs.finding import narrowed
 from frn_tui.settings.places import Places
@@ -26,6 +26,8 @@ from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.options import OneLine, Options
 from frn_tui.widgets.preview import Preview
 
+LISTED = 40
+"""Maximum number of folders to name in a preview of a folder."""
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "table": "▤", "model": "◇"}
 BUTTONS = "[@click=screen.up]‹ up ›[/]  [@click=screen.accept]‹ choose ›[/]  [@click=screen.leave]‹ cancel ›[/]"
 """Buttons for the mouse."""
@@ -87,7 +89,7 @@ class Picker(Dialog[list[str] | None]):
         ),
     ]
 
-    def __init__(self, engine: Engine, title: str, mode: Mode, places: Places, *, start: str = ".") -> None:
+    def __init__(self, engine: EngineClient, title: str, mode: Mode, places: Places, *, start: str = ".") -> None:
         super().__init__()
         self.engine, self.dialog_title, self.places = engine, title, places
         self.folder = self.parent_folder = start
@@ -204,16 +206,16 @@ class Picker(Dialog[list[str] | None]):
     @work(exclusive=True, group="preview")
     async def draw(self, path: str) -> None:
         if request := self.preview.request(path):
-            self.preview.show(await render(self.engine, request))
+            self.preview.show(await self.engine.render(request))
 
     @work(exclusive=True, group="preview")
     async def look_inside(self, path: str) -> None:
         try:
-            inside = await self.engine.call(LookInside(path))
+            inside = await self.engine.call(ListFolder(path))
         except EngineError as error:
             self.preview.empty_text = display_name(str(error))
         else:
-            self.preview.empty_text = told(inside)
+            self.preview.empty_text = told(inside["entries"])
 
     @on(Input.Changed)
     def narrow(self, event: Input.Changed) -> None:
@@ -387,14 +389,13 @@ class Picker(Dialog[list[str] | None]):
         self.notify(f"{display_name(shortened(self.folder), 60)} {said}", markup=False)
 
 
-def told(inside: Inside) -> str:
-    """Describe a folder's contents."""
-    if not inside["folders"] and not inside["photos"]:
+def told(entries: Sequence[Entry]) -> str:
+    """Describe a folder's entries."""
+    folders = [display_name(entry["name"], 40) for entry in entries if entry["kind"] == "folder"]
+    photos = sum(entry["kind"] == "image" for entry in entries)
+    if not folders and not photos:
         return "no photos or folders"
-    counts = f"{count_of(inside['folders'], 'folder')}, {count_of(inside['photos'], 'photo')}"
-    more = " or more" if inside["more"] else ""
-    lines = [f"{display_name(name, 24)}  {photos:,}" for name, photos in inside["classes"]]
-    return "\n".join([f"{counts}{more}", "", *lines])
+    return "\n".join([f"{count_of(len(folders), 'folder')}, {count_of(photos, 'photo')}", "", *folders[:LISTED]])
 
 
 def _is_path(text: str) -> bool:

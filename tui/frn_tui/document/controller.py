@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
 from frn_tui.client import file_requests
+from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Found
-from frn_tui.client.protocol import Answer, Compared, CompareModels, Confusion, Engine, GroupPhotos, HideAndTest
-from frn_tui.document.queries import Problem, ShowProgress
+from frn_tui.client.protocol import Answer, Compared, CompareModels, Confusion, GroupPhotos, HideAndTest
+from frn_tui.document.queries import Problem
 from frn_tui.document.review_state import Reviewed, reviewed
-from frn_tui.document.synced_document import SyncedDocument, support_of, told_to
+from frn_tui.document.synced_document import SyncedDocument, support_of
 from frn_tui.terminal.text import count_of
 
 
@@ -55,7 +56,7 @@ def not_added(count: int) -> str:
 class Controller(SyncedDocument):
     """Actions on the open document."""
 
-    def __init__(self, engine: Engine, listener: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, engine: EngineClient, listener: Callable[[], None] = lambda: None) -> None:
         super().__init__(engine, listener)
         self.adding: list[dict[str, list[str]]] = []
         """Photos being added, by class."""
@@ -84,9 +85,7 @@ class Controller(SyncedDocument):
         self.begin(State(threshold=self.first_threshold))
         await self.sync()
 
-    async def open_folder(
-        self, path: str | None, classes: dict[str, list[str]], progress: ShowProgress | None = None
-    ) -> Added:
+    async def open_folder(self, path: str | None, classes: dict[str, list[str]]) -> Added:
         """Open class folders in place of the document; not an edit, since they are on disk; None: the samples.
 
         The classes appear at once, even before the model. Their photos follow in batches; those that arrived stay
@@ -103,27 +102,25 @@ class Controller(SyncedDocument):
             self.sample_classes = frozenset(ids.values())
         self.coming = {ids[name]: len(paths) for name, paths in classes.items() if name in ids}
         self._came.clear()
-        self._changed()
+        self.listener()
         try:
             await self.engine.call(file_requests.LockProject(None))
             await self.sync()
-            return await self._open_photos(classes, ids, outcome, progress)
+            return await self._open_photos(classes, ids, outcome)
         finally:
             self._came.set()
             if session is self.session:
                 self.coming = {}
-                self._changed()
+                self.listener()
 
-    async def _open_photos(
-        self, classes: dict[str, list[str]], ids: dict[str, int], outcome: Added, progress: ShowProgress | None
-    ) -> Added:
+    async def _open_photos(self, classes: dict[str, list[str]], ids: dict[str, int], outcome: Added) -> Added:
         """Read the photos of the classes that are being opened, in batches."""
         session = self.session
         photos = [(ids[name], path) for name, paths in classes.items() if name in ids for path in paths]
         what, told = f"Opening {count_of(len(classes), 'class')}", time.monotonic()
         for first in range(0, len(photos), PART):
             part = photos[first : first + PART]
-            supports, broken = await self._embed([path for _, path in part], what, progress, (first, len(photos)))
+            supports, broken = await self._embed([path for _, path in part], what, (first, len(photos)))
             if session is not self.session:  # another document was opened meanwhile
                 return Added()
             opening = Session(self.session.state)  # not an edit
@@ -135,7 +132,7 @@ class Controller(SyncedDocument):
             if time.monotonic() - told > TOLD_EVERY:
                 await self.sync()
                 told = time.monotonic()
-        await self.sync(progress)
+        await self.sync()
         return outcome
 
     def _add_found(
@@ -161,7 +158,7 @@ class Controller(SyncedDocument):
                 outcome.refused.append(Problem(name, str(error)))
         return ids
 
-    async def load(self, path: str, progress: ShowProgress | None = None, *, copy: bool = False) -> None:
+    async def load(self, path: str, *, copy: bool = False) -> None:
         """Open a project, replacing the document; if `copy`, saving asks for a new name."""
         found = await self.engine.call(file_requests.LoadProject(path))
         async with self._opening:
@@ -175,7 +172,7 @@ class Controller(SyncedDocument):
         self.project = None if copy else path
         await self.engine.call(file_requests.LockProject(self.project))
         await self.find_missing()
-        await self.sync(progress)
+        await self.sync()
 
     async def save(self, path: str, *, replace: bool = False) -> None:
         """Save the current project; edits made meanwhile remain unsaved."""
@@ -189,7 +186,7 @@ class Controller(SyncedDocument):
         if session is self.session:  # no other project was opened meanwhile
             self.project, self.place, self.sample_classes = path, None, frozenset()
             await self.engine.call(file_requests.LockProject(path))
-        self._changed()
+        self.listener()
 
     async def journal(self) -> None:
         """Save unsaved work and the photos being added, in case the app ends unexpectedly."""
@@ -201,10 +198,10 @@ class Controller(SyncedDocument):
             file_requests.WriteJournal(self.session.state, self.model_name, self.project, self.place, adding, saved)
         )
 
-    async def add(self, class_id: int, paths: Sequence[str], progress: ShowProgress | None = None) -> Added:
+    async def add(self, class_id: int, paths: Sequence[str]) -> Added:
         """Add examples to a class, as one edit after all are embedded."""
         name = self.session.state.find(class_id).name
-        supports, broken = await self._embed_new({name: list(paths)}, f"to {name}", progress)
+        supports, broken = await self._embed_new({name: list(paths)}, f"to {name}")
         if self.entry(class_id) is None:
             raise FrnError(f"{name} was deleted; {not_added(len(supports))}")
         duplicates = self.session.add(class_id, supports)
@@ -213,10 +210,10 @@ class Controller(SyncedDocument):
         await self.sync()
         return Added(added, broken, duplicates)
 
-    async def add_classes(self, classes: dict[str, list[str]], progress: ShowProgress | None = None) -> Added:
+    async def add_classes(self, classes: dict[str, list[str]]) -> Added:
         """Add each folder as a class, or as examples of an existing class, all in one edit."""
         count = count_of(len(classes), "class")
-        supports, broken = await self._embed_new(classes, count, progress)
+        supports, broken = await self._embed_new(classes, count)
         before, outcome = self.session.state, Added(broken=broken)
         with self.session.one_edit():
             self.step_aside()
@@ -229,13 +226,11 @@ class Controller(SyncedDocument):
         await self.sync()
         return outcome
 
-    async def _embed_new(
-        self, classes: dict[str, list[str]], what: str, progress: ShowProgress | None
-    ) -> tuple[list[Support], list[Problem]]:
+    async def _embed_new(self, classes: dict[str, list[str]], what: str) -> tuple[list[Support], list[Problem]]:
         """Embed photos to add. Raises FrnError if another document is opened meanwhile: they belong to this one."""
         session, paths = self.session, [path for paths in classes.values() for path in paths]
         with self.begun(classes):
-            supports, broken = await self._embed(paths, f"Adding {what}", progress)
+            supports, broken = await self._embed(paths, f"Adding {what}")
         if session is not self.session:
             raise FrnError(f"another project was opened; {not_added(len(supports))}")
         self.problems += broken
@@ -281,24 +276,24 @@ class Controller(SyncedDocument):
         await self.sync()
         return await self.engine.call(HideAndTest(shot))
 
-    async def compare(self, models: list[str], progress: ShowProgress | None = None) -> Compared:
+    async def compare(self, models: list[str]) -> Compared:
         """Compare models on the classes."""
         classes = self.session.state.classes
         examples = {entry.name: [str(s.path) for s in entry.supports] for entry in classes if entry.supports}
-        return await self.engine.call(CompareModels(examples, models), told_to("Comparing models", progress))
+        return await self.engine.call(CompareModels(examples, models), self.told_to("Comparing models"))
 
-    async def judge_again(self, progress: ShowProgress | None = None) -> None:
+    async def judge_again(self) -> None:
         """Classify all photos again, after a setting has changed."""
         self._renewed = None
-        await self.sync(progress)
+        await self.sync()
 
-    async def group(self, paths: Sequence[str], progress: ShowProgress | None = None) -> list[list[str]]:
+    async def group(self, paths: Sequence[str]) -> list[list[str]]:
         """Make a class of each group of photos that probably belong together, as one edit; return the groups."""
-        groups = await self.engine.call(GroupPhotos(list(paths)), told_to("Reading photos", progress))
+        groups = await self.engine.call(GroupPhotos(list(paths)), self.told_to("Reading photos"))
         taken, first = set(self.names.values()), 1
         while any(f"group {first + place}" in taken for place in range(len(groups))):
             first += 1
-        await self.add_classes({f"group {first + place}": found for place, found in enumerate(groups)}, progress)
+        await self.add_classes({f"group {first + place}": found for place, found in enumerate(groups)})
         return groups
 
     async def show(self, path: str) -> None:
@@ -307,16 +302,16 @@ class Controller(SyncedDocument):
         await self.sync()
         await self.query.add_maps()
 
-    async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> None:
+    async def ask(self, paths: Sequence[str]) -> None:
         if self.coming:
             await self._came.wait()
-        await self.sync(progress)
+        await self.sync()
         if not self._has_examples:
             raise FrnError("no class has an example yet; add photos to a class first")
         state = self.session.state
         self.session.amend(dataclasses.replace(state, dropped=state.dropped.difference(paths)))
-        self.problems += await self.query.ask(paths, progress)
-        self._changed()
+        self.problems += await self.query.ask(paths, self.progress)
+        self.listener()
         await self.query.add_maps()
 
     def label(self, answers: Sequence[Answer], class_id: int) -> Added:

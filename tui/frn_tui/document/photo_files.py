@@ -11,37 +11,34 @@ from frn.inference.session import Moves, State, Support
 from frn_tui.client import file_requests
 from frn_tui.client.protocol import NOT_PLACED, EngineError
 from frn_tui.document.controller import Controller
-from frn_tui.document.queries import Problem, ShowProgress
-from frn_tui.document.synced_document import told_to
+from frn_tui.document.queries import Problem
 from frn_tui.terminal.text import count_of
 
 
-async def relocate(controller: Controller, folder: str, progress: ShowProgress) -> tuple[int, int]:
+async def relocate(controller: Controller, folder: str) -> tuple[int, int]:
     """Find missing examples by content in a folder and its subfolders; return how many were found and missing."""
     state, missing = controller.session.state, controller.missing
     sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
     request = file_requests.RelocatePhotos(folder, sizes)
-    found = await controller.engine.call(request, told_to("Looking for photos", progress))
+    found = await controller.engine.call(request, controller.told_to("Looking for photos"))
     if found:
         session = controller.session
         session.replace_state(_with(session.state, lambda support: found.get(support.key, support)))
         session.name_act(f"found {count_of(len(found), 'photo')}")
     await controller.find_missing()
-    await controller.sync(progress)
+    await controller.sync()
     return len(found), len(sizes)
 
 
-async def bundle(controller: Controller, path: str, progress: ShowProgress, *, replace: bool = False) -> None:
+async def bundle(controller: Controller, path: str, *, replace: bool = False) -> None:
     """Write the project and its photos to one folder or zip."""
     async with controller.own_model():
         request = file_requests.WriteBundle(path, controller.session.state, replace)
     # Released here: opening another model now waits in the engine's queue.
-    await controller.engine.call(request, told_to("Bundling photos", progress))
+    await controller.engine.call(request, controller.told_to("Bundling photos"))
 
 
-async def sort(
-    controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool, progress: ShowProgress
-) -> str:
+async def sort(controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool) -> str:
     """Copy photos to one folder per verdict, or move them, which can be undone; return a summary."""
     # Verdicts of all classes: if two share a folder name, the folders do not depend on which photos are sorted.
     verdicts = tuple(dict.fromkeys([*controller.names.values(), *(verdict for _, verdict in photos)]))
@@ -57,7 +54,7 @@ async def sort(
             twins.add(path)
 
     try:
-        failed = await _one_by_one(controller, places, photos, put, "Sorting photos", progress)
+        failed = await _one_by_one(controller, places, photos, put, "Sorting photos")
     finally:
         if move:
             if moved := tuple((path, place, path in twins) for path, place in places.items()):
@@ -66,7 +63,7 @@ async def sort(
     return _said(places, "moved" if move else "copied", failed)
 
 
-async def step_over(controller: Controller, moves: Moves, progress: ShowProgress, *, undo: bool) -> str:
+async def step_over(controller: Controller, moves: Moves, *, undo: bool) -> str:
     """Undo or redo the move of photos; return a summary."""
     photos = [(place, path, twin) for path, place, twin in moves.photos[::-1]] if undo else moves.photos
     places: dict[str, str] = {}
@@ -76,7 +73,7 @@ async def step_over(controller: Controller, moves: Moves, progress: ShowProgress
         places[source] = target
 
     try:
-        failed = await _one_by_one(controller, places, photos, put, "Moving photos", progress)
+        failed = await _one_by_one(controller, places, photos, put, "Moving photos")
     finally:
         await _follow_moves(controller, places)
     if failed:
@@ -102,7 +99,6 @@ async def _one_by_one(
     photos: Sequence[tuple[Any, ...]],
     put: Callable[..., Awaitable[None]],
     what: str,
-    progress: ShowProgress,
 ) -> int:
     """Place photos, each given by its path and other arguments of `put`, and return how many failed.
 
@@ -120,7 +116,7 @@ async def _one_by_one(
 
     try:
         for number, photo in enumerate(photos):
-            progress(what, number, len(photos))
+            controller.progress(what, number, len(photos))
             placing = asyncio.ensure_future(place(photo))
             try:
                 await asyncio.shield(placing)

@@ -7,12 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-from frn_tui.engine.server import Server, redirect_stdout
+from frn_tui.engine.worker_queues import Server, redirect_stdout
 
 BEHIND = 7
 """Niceness of the engine: with few cores, the app's keys have priority."""
-AUTOGROUP = Path("/proc/self/autogroup")
-"""Linux file with the niceness of a session, which alone counts between sessions."""
 
 
 def main() -> None:
@@ -27,18 +25,10 @@ def main() -> None:
         from frn_tui.engine.operations import build_handlers
 
         server = Server(build_handlers(options.app), pipe)
-        step_back()
+        if hasattr(os, "nice"):
+            os.nice(BEHIND)  # threads that start later inherit it
         server.run(sys.stdin.buffer)
     os._exit(0)  # a thread blocked by a dead file system must not keep the process
-
-
-def step_back() -> None:
-    """Lower the priority of this process below the app's; threads that start later inherit it."""
-    if hasattr(os, "nice"):
-        os.nice(BEHIND)
-        if os.getsid(0) == os.getpid():  # its own session: this affects no other process
-            with contextlib.suppress(OSError):
-                AUTOGROUP.write_text(str(BEHIND))
 
 
 if __name__ == "__main__":

@@ -2,16 +2,13 @@
 
 from functools import partial
 
-from frn_tui.engine.classes.comparing import compare
-from frn_tui.engine.classes.embedding import Embedding
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
-from frn_tui.engine.classes.scoring import Queries
+from frn_tui.engine.classes.scoring import Queries, compare
 from frn_tui.engine.files.bundles import unpack, write_bundle
-from frn_tui.engine.files.journal import Journals
-from frn_tui.engine.files.locks import Locks
+from frn_tui.engine.files.journal import Journals, Locks
 from frn_tui.engine.files.moves import settle_all
 from frn_tui.engine.files.projects import Projects, export, write_text
-from frn_tui.engine.files.scan import find_folders, list_folder, look_inside, relocate, scan, stamp
+from frn_tui.engine.files.scan import find_folders, list_folder, relocate, scan, stamp
 from frn_tui.engine.files.sorting import move_photo, sort_photo
 from frn_tui.engine.models import Models
 from frn_tui.engine.pictures.previews import Previews
@@ -21,22 +18,20 @@ from frn_tui.engine.worker_queues import Handler
 def build_handlers(app: int) -> dict[str, Handler]:
     """Return the operations on one model and its classes, for the app of this process."""
     models = Models()
-    embedding = Embedding(models)
-    classes = EnrolledClasses(models, embedding)
-    queries = Queries(models, embedding, classes)
+    classes = EnrolledClasses(models)
+    queries = Queries(models, classes)
     locks = Locks(app)
     projects = Projects(models, locks, classes)
     journals = Journals(app)
     return {
         "scan": scan,
         "list": list_folder,
-        "inside": look_inside,
         "folders": find_folders,
         "stamp": stamp,
         "preview": Previews(models).render,
         "load": projects.load,
         "save": projects.save,
-        "holder": locks.find_holder,
+        "holder": lambda request, job: locks.holder(request.path),
         "lock": locks.lock,
         "journal": journals.keep,
         "recover": journals.recover,
@@ -49,7 +44,7 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "bundle": partial(write_bundle, models),
         "unpack": unpack,
         "open_model": models.open,
-        "embed": embedding.embed,
+        "embed": models.embed,
         "classes": classes.set_classes,
         "query": queries.query,
         "group": queries.group,

@@ -146,7 +146,7 @@ class ClassesPane(Pane):
                 classes = await self.fewer(found["classes"])
                 if classes is None:
                     return
-                self._tell(await self.controller.add_classes(classes, self.context.progress))
+                self._tell(await self.controller.add_classes(classes))
             elif found["kind"] == "nothing":
                 self.context.say(found.get("reason", f"{path}: has no photos to add"), severity="warning")
             elif found["kind"] == "folder":
@@ -158,7 +158,7 @@ class ClassesPane(Pane):
         begun = self.chosen is not None and not self.controller.shows_samples
         if files and (begun or await self._make_class_for(files[0])):
             assert self.chosen is not None
-            self._tell(await self.controller.add(self.chosen, files, self.context.progress))
+            self._tell(await self.controller.add(self.chosen, files))
 
     async def _add_folders(self, folders: dict[str, list[str]]) -> bool:
         """Create classes from folders of photos; a single folder fills a new empty class or gets a chosen name."""
@@ -176,7 +176,7 @@ class ClassesPane(Pane):
             folders = {name.strip(): photos}
         classes = await self.fewer(folders)
         if classes is not None:
-            self._tell(await self.controller.add_classes(classes, self.context.progress))
+            self._tell(await self.controller.add_classes(classes))
         return classes is not None
 
     async def _make_class_for(self, path: str) -> bool:
@@ -228,7 +228,7 @@ class ClassesPane(Pane):
 
     async def _compare(self) -> None:
         """Compare the installed models on the classes, and switch to one of them."""
-        found = await self.controller.compare(list(named_extractors()), self.context.progress)
+        found = await self.controller.compare(list(named_extractors()))
         now = self.controller.model_name
         options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
         photos = count_of(len(found["differing"]), "photo")
@@ -239,7 +239,7 @@ class ClassesPane(Pane):
         if chosen == len(found["scores"]):
             self.post_message(self.Differing(found["differing"]))
         elif chosen is not None and found["scores"][chosen]["model"] != now:
-            await self.controller.change_model(found["scores"][chosen]["model"], self.context.progress)
+            await self.controller.change_model(found["scores"][chosen]["model"])
             self.context.say(f"model {self.controller.model_name}   u: undo")
 
     def action_confusion(self) -> None:

@@ -31,6 +31,7 @@ class Context:
 
     def __init__(self, screen: KeyedScreen[None], controller: Controller, mode: Mode) -> None:
         self.screen, self.controller = screen, controller
+        controller.progress = self.progress
         self.mode: Mode = mode
         """How images are drawn."""
         self.jobs = JobLine(id="jobs")
@@ -103,7 +104,7 @@ class Context:
         return f"undone: {act or 'an edit'}   ctrl+r: redo" if undo else f"redone: {act or 'an edit'}   u: undo"
 
     async def _step_over(self, moves: Moves, undo: bool) -> None:
-        said = await step_over(self.controller, moves, self.progress, undo=undo)
+        said = await step_over(self.controller, moves, undo=undo)
         self.say(said)
 
     def progress(self, what: str, done: int, total: int) -> None:

@@ -7,7 +7,6 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
 from frn_tui.client.protocol import Answer, RenderPreview
-from frn_tui.client.rendering import render
 from frn_tui.panes.context import Context
 from frn_tui.panes.picture import heat_of
 from frn_tui.terminal.text import display_name
@@ -77,4 +76,4 @@ class LargeView(Horizontal):
     @work(group="large", exclusive=True, exit_on_error=False)
     async def _fetch(self, wanted: dict[Preview, RenderPreview]) -> None:
         for preview, request in wanted.items():
-            preview.show(await render(self.controller.engine, request))
+            preview.show(await self.controller.engine.render(request))

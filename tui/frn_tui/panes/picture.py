@@ -11,7 +11,6 @@ from textual.widgets import Static
 
 from frn.images.ramp import RAMP
 from frn_tui.client.protocol import Answer, Heat, Look, RenderPreview
-from frn_tui.client.rendering import render
 from frn_tui.panes.context import Context
 from frn_tui.terminal.modes import COLOURED
 from frn_tui.terminal.text import display_name
@@ -148,7 +147,7 @@ class PicturePane(Vertical):
     async def _fetch(self) -> None:
         while self._wanted:
             preview, request = next(iter(self._wanted.items()))
-            picture = await render(self.controller.engine, request)
+            picture = await self.controller.engine.render(request)
             if self._wanted.get(preview) is request:
                 del self._wanted[preview]
             preview.show(picture)

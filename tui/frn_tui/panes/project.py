@@ -161,7 +161,7 @@ class ProjectBar(Static):
             self.context.say("no photos are missing")
 
     async def _relocate(self, folder: str) -> None:
-        found, wanted = await relocate(self.controller, absolute(folder), self.context.progress)
+        found, wanted = await relocate(self.controller, absolute(folder))
         undo = "   u: undo" if found else ""
         self.context.say(f"{found} of {count_of(wanted, 'missing photo')} found{undo}")
 
@@ -191,6 +191,6 @@ class ProjectBar(Static):
             if chosen not in (0, 1):
                 return
             copy = chosen == 0
-        await self.controller.load(path, self.context.progress, copy=copy)
+        await self.controller.load(path, copy=copy)
         self.context.remember(path)
         self.context.say(f"opened a copy of {path}" if copy else f"opened {path}")

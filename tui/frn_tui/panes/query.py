@@ -158,7 +158,7 @@ class QueryPane(Judging, Arranging, Pane):
             files += everything_in(found)
         if files:
             self.picture.heat_class = None
-            await self.controller.ask(files, self.context.progress)
+            await self.controller.ask(files)
             self._tell_of_missing()
 
     def _tell_of_missing(self) -> None:
@@ -225,7 +225,7 @@ class QueryPane(Judging, Arranging, Pane):
             if whole and self.watched == folder:
                 self.came += len([file for file in whole if file not in asked])
                 asked = {**asked, **{file: stamps[file] for file in whole}}
-                await self.controller.ask(whole, self.context.progress)
+                await self.controller.ask(whole)
 
     async def _stamps(self, folder: str) -> dict[str, tuple[int, int]]:
         files = everything_in(await self.controller.scan(folder))
@@ -234,7 +234,7 @@ class QueryPane(Judging, Arranging, Pane):
     def action_jointly(self) -> None:
         """Let all photos refine the classes jointly, or classify each photo on its own again."""
         self.controller.query.jointly = not self.controller.query.jointly
-        self.context.start(self.controller.judge_again, self.context.progress)
+        self.context.start(self.controller.judge_again)
 
     def action_group(self) -> None:
         """Group unknown photos, or those of a folder, into classes that are probably one each."""
@@ -252,7 +252,7 @@ class QueryPane(Judging, Arranging, Pane):
         await self._group([file for path in paths for file in everything_in(await self.controller.scan(path))])
 
     async def _group(self, paths: list[str]) -> None:
-        groups = await self.controller.group(paths, self.context.progress)
+        groups = await self.controller.group(paths)
         self.context.say(
             f"grouped {count_of(len(paths), 'photo')} into {count_of(len(groups), 'group')}; r renames them   u: undo"
         )

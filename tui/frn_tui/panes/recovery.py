@@ -102,6 +102,6 @@ class Recovery:
             if other := await self._discard(found):
                 self.mention(other)
             await controller.find_missing()
-            await controller.sync(self.context.progress)
+            await controller.sync()
             if found.adding:
-                await controller.add_classes(found.adding, self.context.progress)
+                await controller.add_classes(found.adding)

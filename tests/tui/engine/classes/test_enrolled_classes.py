@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from frn_tui.engine.classes.enrolled_classes import (
     DISTANCE_WEIGHT,
-    ClassRecord,
-    EnrolledClasses,
     _compare,
     enroll_class,
 )
@@ -17,7 +15,7 @@ from frn_tui.engine.classes.enrolled_classes import (
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.models.zoo import shipped_extractors
-from frn.ridge.enrolment import EnrolledClass, energy, enroll
+from frn.ridge.enrolment import energy, enroll
 from frn.ridge.parameters import HeadParameters
 from tests.tui.engine.conftest import Engine
 
@@ -95,15 +93,3 @@ def test_classes_without_examples_have_no_report(engine: Engine, members: dict[s
     done = engine.done("classes", state=engine.state(few))
     assert [report["id"] for report in done["reports"]] == [2, 3]
     assert engine.done("classes", state=engine.state({"none": []}))["expected"] == ""
-
-
-@pytest.mark.parametrize(("more", "kept"), [(0, ["a", "b", "c"]), (1, ["b", "c"])])
-def test_96_mib_of_unused_classes_are_kept_for_undo(more: int, kept: list[str]) -> None:
-    models: Any = SimpleNamespace()
-    classes = EnrolledClasses(models, models)
-    for key, size in {"a": 48 << 20, "b": (48 << 20) + more, "c": 4}.items():
-        rows = np.broadcast_to(np.uint8(0), (size, 1))  # as many bytes, without memory
-        large = EnrolledClass(rows, np.ones(1), np.zeros(1))  # type: ignore[arg-type]
-        classes._records[key,] = ClassRecord(large, np.zeros((1, 1)), np.zeros(0), np.zeros((1, 3)))
-    classes._drop_unused({("c",)})
-    assert [key for (key,) in classes._records] == kept

@@ -50,7 +50,7 @@ def test_scores_are_sorted_by_error_and_sum_to_one(engine: Engine, members: dict
 
 def test_nearest_example_is_the_most_similar_in_direction_and_not_the_photo_itself() -> None:
     nothing: Any = SimpleNamespace()
-    classes = EnrolledClasses(nothing, nothing)
+    classes = EnrolledClasses(nothing)
     maps = {"a": [[3, 0], [3, 0]], "b": [[0, 9], [2, 9]], "c": [[1, 1], [1, 1]]}
     for keys in (("a", "b"), ("c",)):
         pool = np.array([maps[key] for key in keys], np.float32)

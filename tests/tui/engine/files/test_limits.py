@@ -6,36 +6,9 @@ from typing import Any
 
 import pytest
 from frn_tui.engine.files import scan
-from frn_tui.engine.files.scan import looks_like_image
 
+from frn.data.folders import looks_like_image
 from tests.tui.engine.conftest import Engine
-
-
-@pytest.mark.parametrize(
-    ("counts", "shown", "photos", "more"),
-    [
-        ([19_998], [19_998], 19_999, False),
-        ([19_999], [19_999], 20_000, True),
-        ([15_000, 6_000, 10], [15_000, 4_999, 0], 20_000, True),
-        ([1] * 41, [1] * 40, 42, False),
-    ],
-)
-def test_at_most_20000_photos_are_counted_and_40_folders_named(
-    bare: Engine,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    counts: list[int],
-    shown: list[int],
-    photos: int,
-    more: bool,
-) -> None:
-    """Beside the folders, there is one photo."""
-    folders = {f"/x/{number:03}": count for number, count in enumerate(counts)}
-    monkeypatch.setattr(scan, "_list", lambda *_: (["/x/a.png"], list(folders)))
-    monkeypatch.setattr(scan, "images_below", lambda folder, *_: iter(range(folders[folder])))
-    found = bare.done("inside", path=str(tmp_path))
-    assert (found["folders"], found["photos"], found["more"]) == (len(counts), photos, more)
-    assert [count for _, count in found["classes"]] == shown
 
 
 @pytest.mark.parametrize("count", [4_999, 5_000, 5_001])
@@ -85,8 +58,7 @@ def test_folder_that_cannot_be_listed_is_reported(
     assert bare.done("scan", path=str(tmp_path / "x"))["reason"] == (
         f"{tmp_path / 'x'}: cannot be listed (Permission denied)"
     )
-    for op in ("inside", "list"):
-        assert "cannot be listed (Permission denied)" in bare.ask(op, path=str(tmp_path / "x")).reason
+    assert "cannot be listed (Permission denied)" in bare.ask("list", path=str(tmp_path / "x")).reason
     assert bare.done("folders", path=str(tmp_path / "x")) == []
 
 
@@ -143,7 +115,7 @@ def test_journal_that_cannot_be_created_stops_a_move(bare: Engine, tmp_path: Pat
     photo.write_text("1")
     state_folder.mkdir(parents=True, exist_ok=True)
     (state_folder / "moved").write_text("a file")
-    arguments = {"path": str(photo), "verdict": "jay", "verdicts": ["jay"]}
+    arguments: dict[str, Any] = {"path": str(photo), "verdict": "jay", "verdicts": ["jay"]}
     reason = bare.ask("sort", folder=str(tmp_path / "out"), move=True, **arguments).reason
     assert reason.startswith(f"{state_folder / 'moved'}")
     assert reason.endswith("; no photo was moved")

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from frn_tui.client.file_requests import FindHolder, LockProject
-from frn_tui.engine.files.locks import Locks
+from frn_tui.client.file_requests import LockProject
+from frn_tui.engine.files.journal import Locks
 
 from frn.system.processes.locks import Lock
 
@@ -14,7 +14,7 @@ JOB = None
 
 
 def ask(locks: Locks, path: Path) -> int | None:
-    return locks.find_holder(FindHolder(path=str(path)), JOB)  # type: ignore[arg-type]
+    return locks.holder(str(path))
 
 
 def lock(locks: Locks, path: Path | None) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client.file_requests import ExportClasses
-from frn_tui.client.protocol import EXISTS
 from frn_tui.engine.files import projects
-from frn_tui.engine.files.projects import _classifier_file, refuse_overwriting
+from frn_tui.engine.files.projects import _classifier_file
 from frn_tui.engine.worker_queues import Cancelled
 
 from frn.errors import FrnError
@@ -104,23 +103,6 @@ def test_page_and_int8_use_the_threshold_of_the_app(
         assert [(rule.least, rule.weight) for rule in rules] == [(0.25, 0)] * 3
 
 
-def test_refusal_depends_on_what_is_there(tmp_path: Path) -> None:
-    file = tmp_path / "x"
-    refuse_overwriting(file, replace=False)
-    file.touch()
-    refuse_overwriting(file, replace=True)
-    for path, replace, reason, code in (
-        (file, False, "already exists. Choose another name, or replace it.", EXISTS),
-        (tmp_path, True, "is a folder; choose a file name in it", ""),
-        (tmp_path, False, "is a folder; choose a file name in it", ""),
-        (tmp_path / ("x" * 300), True, "cannot be written (File name too long)", ""),
-    ):
-        with pytest.raises(FrnError) as refused:
-            refuse_overwriting(path, replace=replace)
-        assert str(refused.value).startswith(f"{path}: {reason}")
-        assert refused.value.code == code
-
-
 def test_cancelled_export_writes_nothing(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> None:
     def check() -> None:
         raise Cancelled
@@ -157,7 +139,7 @@ def test_save_to_a_project_that_is_open_elsewhere_names_the_process(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "x.frn.json")
-    monkeypatch.setattr("frn_tui.engine.files.locks.Locks.holder", lambda locks, name: 0 if name == path else None)
+    monkeypatch.setattr("frn_tui.engine.files.journal.Locks.holder", lambda locks, name: 0 if name == path else None)
     asked = engine.ask("save", path=path, state={"classes": []})
     assert asked.reason == f"{path}: is open in another frn-tui (process 0). Save under another name."
     engine.done("save", path=str(tmp_path / "y.frn.json"), state={"classes": []})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from frn_tui.engine.pictures import decoded_photos
-from frn_tui.engine.pictures.decoded_photos import Photos
+from frn_tui.engine.pictures import previews
+from frn_tui.engine.pictures.previews import Photos
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         found.append((path.name, side))
         return np.broadcast_to(np.uint8(0), (1, int(re.split("[. ]", path.name)[0]))), (4000, 3000)
 
-    monkeypatch.setattr(decoded_photos, "decode_whole", decode)
+    monkeypatch.setattr(previews, "decode_whole", decode)
     return found
 
 

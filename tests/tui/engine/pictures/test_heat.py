@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client.protocol import Heat
-from frn_tui.engine.pictures.heat import paint
+from frn_tui.engine.pictures.previews import paint
 
 from frn.images.ramp import RAMP
 

@@ -22,15 +22,12 @@ from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_by_leave_one_out
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
 from frn_tui.engine.classes.class_ranks import ClassErrors
-from frn_tui.engine.classes.embedding import Embedding
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
 Keys = tuple[str, ...]
 DISTANCE_WEIGHT = 0.5
 """Weight of the distances between mean locations in the order of misfits."""
-MAX_CACHED = 96 << 20
-"""Bytes of unused enrolled classes to keep for undo."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +55,8 @@ def enroll_class(maps: Maps, head: HeadParameters) -> ClassRecord:
 class EnrolledClasses:
     """Enrollment of the app's classes. For one thread."""
 
-    def __init__(self, models: Models, embedding: Embedding) -> None:
+    def __init__(self, models: Models) -> None:
         self._models = models
-        self._embedding = embedding
         self._records: dict[Keys, ClassRecord] = {}
         self._head: HeadParameters | None = None
         """Head with which they were enrolled."""
@@ -104,9 +100,9 @@ class EnrolledClasses:
         found: dict[str, Maps | None] = {}
         for key in (key for keys in groups for key in keys):
             job.check()
-            found[key] = self._embedding.find(key)
+            found[key] = self._models.find(key)
         maps = {key: each for key, each in found.items() if each is not None}
-        others = [each for other in state.others if (each := self._embedding.find(other.key)) is not None]
+        others = [each for other in state.others if (each := self._models.find(other.key)) is not None]
         missing = [key for key in found if key not in maps]
         if missing or not groups:
             self._current = self._current if groups else None
@@ -119,7 +115,8 @@ class EnrolledClasses:
             job.check()
             if keys not in self._records:
                 self._records[keys] = enroll_class(np.stack([maps[key] for key in keys]), head)
-        records = [self._records[keys] for keys in groups]
+        self._records = {keys: self._records[keys] for keys in groups}
+        records = list(self._records.values())
         enrolled = [record.enrolled for record in records]
         errors = self._class_errors.errors(groups, enrolled, maps, job.check)
         distances = _distances(records)
@@ -141,7 +138,6 @@ class EnrolledClasses:
         if others:
             classifier.others = classifier.familiarity(np.stack(others))
         self._current = classifier
-        self._drop_unused(set(groups))
         return {
             "reports": self._report(state, records, maps, errors, distances),
             "threshold": classifier.threshold,
@@ -162,18 +158,11 @@ class EnrolledClasses:
         self._head = head  # enrolled classes do not depend on gamma
         return head
 
-    def _drop_unused(self, used: set[Keys]) -> None:
-        unused = [keys for keys in self._records if keys not in used]
-        kept = sum(self._records[keys].enrolled.rows.nbytes for keys in unused)
-        for keys in unused:  # oldest first
-            if kept > MAX_CACHED:
-                kept -= self._records.pop(keys).enrolled.rows.nbytes
-
     def _report(
         self, state: State, records: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, distances: Array
     ) -> list[ClassReport]:
         keys = list(maps)
-        twins = nearest_copies([self._embedding.look(key) for key in keys])
+        twins = nearest_copies([self._models.look(key) for key in keys])
         near = {key: keys[twin] for key, twin in zip(keys, twins, strict=True) if twin is not None}
         ids = [entry.id for entry in state.classes]
         ends = np.cumsum([len(entry.supports) for entry in state.classes])[:-1]

@@ -1,7 +1,9 @@
-"""Scores of photos, and the confusion of the classes' own examples."""
+"""Scores of photos, the confusion of the classes' own examples, and the comparison of models on them."""
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
@@ -13,10 +15,19 @@ from frn.inference.feature_cache import Maps
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.tuning import tune_by_leave_one_out
 from frn.ridge.unlabelled.groups import group
-from frn_tui.client.protocol import MAPPED, AskClasses, ClassScore, Confusion, GroupPhotos, HideAndTest
-from frn_tui.engine.classes.embedding import Embedding, describe
+from frn_tui.client.protocol import (
+    MAPPED,
+    AskClasses,
+    ClassScore,
+    Compared,
+    CompareModels,
+    Confusion,
+    GroupPhotos,
+    HideAndTest,
+    ModelScore,
+)
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses, keys_of
-from frn_tui.engine.models import Models
+from frn_tui.engine.models import Models, describe
 from frn_tui.engine.worker_queues import Job
 
 CHUNK = 16
@@ -28,16 +39,15 @@ SEED = 0
 class Queries:
     """Queries to the classes in use."""
 
-    def __init__(self, models: Models, embedding: Embedding, classes: EnrolledClasses) -> None:
+    def __init__(self, models: Models, classes: EnrolledClasses) -> None:
         self._models = models
-        self._embedding = embedding
         self._classes = classes
 
     def query(self, request: AskClasses, job: Job) -> None:
         """Classify photos; an unreadable one gets the reason as its answer, and the others continue."""
         paths = request.paths
         classifier = self._classes.current
-        read = self._embedding.read(job, paths)
+        read = self._models.read(job, paths)
         done, jointly = 0, request.jointly and len(paths) > 1
         while batch := list(islice(read, None if jointly else CHUNK)):
             found = [outcome for _, outcome in batch if not isinstance(outcome, FrnError)]
@@ -78,7 +88,7 @@ class Queries:
     def group(self, request: GroupPhotos, job: Job) -> list[list[str]]:
         """Group photos; near copies are in the group of their photo, and unreadable photos in none."""
         read: dict[str, tuple[str, Found]] = {}
-        for name, outcome in self._embedding.read(job, request.paths):
+        for name, outcome in self._models.read(job, request.paths):
             if not isinstance(outcome, FrnError):
                 read.setdefault(outcome.key, (name, outcome))
             job.progress(len(read), len(request.paths))
@@ -121,3 +131,29 @@ class Queries:
             "accuracy": float(np.trace(counts) / counts.sum()),
             "interval": wilson(int(np.trace(counts)), int(counts.sum())),
         }
+
+
+def compare(request: CompareModels, job: Job) -> Compared:
+    """Compare models by leave-one-out, one after the other. Raises FrnError if no class has two photos."""
+    # imported here because few sessions compare models
+    from frn.estimator.comparison import compare_models, disagreements
+
+    classes = {name: [Path(path) for path in paths] for name, paths in request.classes.items()}
+    found = []
+    for each in compare_models(classes, request.models, "cpu"):
+        found.append(each)
+        job.check()
+        job.progress(len(found), len(request.models))
+    scores = [
+        ModelScore(
+            model=each.model,
+            right=each.right,
+            photos=each.photos,
+            interval=each.interval,
+            auroc=None if math.isnan(each.auroc) else each.auroc,
+            milliseconds=each.milliseconds,
+            bytes=each.bytes,
+        )
+        for each in sorted(found, key=lambda each: each.right, reverse=True)
+    ]
+    return {"scores": scores, "differing": [str(path) for path in disagreements(found)]}

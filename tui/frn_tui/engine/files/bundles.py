@@ -23,7 +23,7 @@ from frn.system.file_sets import new_folder
 from frn.system.files import replacing, require_regular, write_atomically
 from frn_tui.client.file_requests import UnpackBundle, WriteBundle
 from frn_tui.client.protocol import EXISTS
-from frn_tui.engine.files.file_names import fresh_name, safe_name
+from frn_tui.engine.files.placing import fresh_name, safe_name
 from frn_tui.engine.files.scan import is_bundle
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job

@@ -1,18 +1,25 @@
-"""Journal of unsaved work, written after every edit so that a crash or a lost terminal loses nothing.
+"""Journals of unsaved work, and locks of open projects.
 
-Each app has one file, named by its process, with a lock. A file whose lock is free was left by a crash.
+A journal is written after every edit so that a crash or a lost terminal loses nothing. Each app has one file, named by
+its process, with a lock. A file whose lock is free was left by a crash.
+
+Each project has a lock as well, so that two apps do not save over each other. It is named by the hash of the project's
+path, held by the engine of the app, and advisory: `save_project` refuses to overwrite a file that has changed.
 """
 
 import contextlib
+import hashlib
+import os
+import re
 import time
 from pathlib import Path
 
 from frn.errors import FrnError
 from frn.inference.project import MAX_BYTES
 from frn.system.files import read_json, write_atomically
-from frn.system.processes.locks import Lock
+from frn.system.processes.locks import Lock, holder
 from frn.system.processes.messages import convert, encode
-from frn_tui.client.file_requests import DiscardJournal, Recover, Recovered, WriteJournal
+from frn_tui.client.file_requests import DiscardJournal, LockProject, Recover, Recovered, WriteJournal
 from frn_tui.engine.worker_queues import Job
 from frn_tui.settings.settings import state_folder
 
@@ -96,3 +103,38 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise FrnError(f"{path}: cannot be removed ({error.strerror})") from error
+
+
+class Locks:
+    """Lock of the project that is open in this app, if any."""
+
+    def __init__(self, app: int) -> None:
+        self._app = app
+        self._mine: Lock | None = None
+
+    def lock(self, request: LockProject, job: Job) -> None:
+        """Lock a project, even if another app has it, and release the previous one."""
+        if self._mine is not None:
+            self._mine.release()
+        self._mine = None if request.path is None else self._lock_of(request.path)
+        if self._mine is not None:
+            with contextlib.suppress(OSError):  # work without locks if they cannot be created
+                if not self._mine.acquire():
+                    self._mine.path.unlink(missing_ok=True)  # the name now belongs to this app's lock
+                    self._mine.acquire()
+
+    def holder(self, path: str) -> int | None:
+        """Return the process of another app that has a project open."""
+        wanted = self._lock_of(path)
+        if self._mine is not None and self._mine.path == wanted.path and self._mine.is_held():
+            return None
+        with contextlib.suppress(OSError):
+            if not wanted.acquire():
+                number = re.search("[0-9]+", holder(wanted.path))
+                return int(number[0]) if number else 0
+            wanted.release()
+        return None
+
+    def _lock_of(self, path: str) -> Lock:
+        name = os.fsencode(os.path.realpath(path))
+        return Lock(state_folder() / "open" / f"{hashlib.sha256(name).hexdigest()[:32]}.lock", process=self._app)

@@ -12,10 +12,11 @@ from frn.inference.extractor import Extractor
 from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn.system.file_sets import write_set
 from frn.system.files import write_atomically
+from frn.system.overwriting import require_writable
 from frn_tui.client.file_requests import ExportClasses, Exported, Loaded, LoadProject, SaveProject, WriteText
-from frn_tui.client.protocol import EXISTS, MIRROR, OPEN_ELSEWHERE
+from frn_tui.client.protocol import MIRROR, OPEN_ELSEWHERE
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
-from frn_tui.engine.files.locks import Locks
+from frn_tui.engine.files.journal import Locks
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
@@ -24,41 +25,36 @@ CALIBRATED = 200
 
 
 class Projects:
-    """Loads and saves projects, and remembers those it has read so that unknown keys are kept."""
+    """Loads and saves projects, and remembers the last one so that its unknown keys are kept."""
 
     def __init__(self, models: Models, locks: Locks, classes: EnrolledClasses) -> None:
         self._models, self._locks, self._classes = models, locks, classes
-        self._known: dict[Path, Project] = {}
-        self._last: Project | None = None
+        self._last: tuple[Path, Project] | None = None
 
     def load(self, request: LoadProject, job: Job) -> Loaded:
         path = Path(request.path)
         project = load_project(path)
-        self._note(path, project)
+        self._last = path.absolute(), project
         self._classes.kept_head = project.document.get("head")
         model = project.model.locate(path.parent) + (MIRROR if project.model.tta == "hflip" else "")
         return Loaded(project.state, model, project.model.sha256)
 
     def save(self, request: SaveProject, job: Job) -> None:
         """Write a project file; saved under another name, it keeps its unknown keys."""
-        path = Path(request.path)
+        path, state = Path(request.path), request.state
         if (holder := self._locks.holder(str(path))) is not None:
             raise FrnError(
                 f"{path}: is open in another frn-tui (process {holder}). Save under another name.", code=OPEN_ELSEWHERE
             )
-        state = request.state
         reference = ModelReference.of(self._models.name, self._models.extractor, path.parent)
-        known = self._known.get(path.absolute())
-        origin = known or self._last
-        document = origin.document if origin else {}
+        document, stamp = {}, None
+        if self._last is not None:
+            where, last = self._last
+            document, stamp = last.document, last.stamp if where == path.absolute() else None
         if (head := self._classes.head_document(state)) is not None:
             document = {**document, "head": head}
-        stamp = known.stamp if known else None
         saved = save_project(path, Project(reference, state, document, stamp), replace=request.replace)
-        self._note(path, saved)
-
-    def _note(self, path: Path, project: Project) -> None:
-        self._known[path.absolute()] = self._last = project
+        self._last = path.absolute(), saved
 
 
 def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> None:
@@ -76,10 +72,10 @@ def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> None:
         files, _ = converted({"features": classifier.extractor.data}, "openvino")
         files["classes.npz"] = _arrays(classifier)
         for name in files:
-            refuse_overwriting(path / name, replace=request.replace)
+            require_writable(path / name, replace=request.replace)
         write_set(path, files)
         return
-    refuse_overwriting(path, replace=request.replace)
+    require_writable(path, replace=request.replace)
     data = _arrays(classifier) if request.what == "arrays" else _classifier_file(classifier, request.what)
     job.check()
     write_atomically(path, data)
@@ -121,17 +117,5 @@ def write_text(request: WriteText, job: Job) -> None:
     """Write results; file names that are not UTF-8 are written as their bytes."""
     path = Path(request.path)
     data = request.text.encode("utf-8", "surrogateescape")
-    refuse_overwriting(path, replace=request.replace)
+    require_writable(path, replace=request.replace)
     write_atomically(path, data)
-
-
-def refuse_overwriting(path: Path, *, replace: bool) -> None:
-    """Raise FrnError if a path is a folder, or an existing file without `replace`."""
-    try:
-        is_folder, is_there = path.is_dir(), path.exists()
-    except (OSError, ValueError) as error:
-        raise FrnError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
-    if is_folder:
-        raise FrnError(f"{path}: is a folder; choose a file name in it")
-    if is_there and not replace:
-        raise FrnError(f"{path}: already exists. Choose another name, or replace it.", code=EXISTS)

@@ -5,7 +5,6 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 from frn.data.folders import SPLIT_NAMES, is_ignored, looks_like_image
@@ -21,11 +20,9 @@ from frn_tui.client.file_requests import (
     Entry,
     FindFolders,
     Found,
-    Inside,
     Kind,
     ListFolder,
     Listing,
-    LookInside,
     RelocatePhotos,
     ScanPath,
     StampFiles,
@@ -43,8 +40,6 @@ KINDS: dict[Kind, Callable[[Path], bool]] = {
 """Kinds of files in the order of a file picker; folders come first."""
 MAX_FOLDERS = 5_000
 """Maximum number of subfolders to list."""
-MAX_COUNTED, LISTED = 20_000, 40
-"""Maximum numbers of photos to count and folders to name in a preview of a folder."""
 
 
 def scan(request: ScanPath, job: Job) -> Found:
@@ -127,21 +122,6 @@ def scan_folder(root: str, check: Check) -> Found:
     if not folders:
         return _nothing(f"{root}: has no images")
     return _nothing(f"{root}: contains no images, and neither do its folders ({', '.join(names[:8])})")
-
-
-def look_inside(request: LookInside, job: Job) -> Inside:
-    """Count the photos in a folder and its subfolders, up to a limit that keeps it quick."""
-    visited: set[tuple[int, int]] = set()
-    try:
-        files, folders = _list(absolute(request.path), visited, job.check)
-    except (OSError, ValueError) as error:
-        raise FrnError(f"{request.path}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
-    classes, photos = [], len(files)
-    for folder in sorted(folders, key=natural_order):
-        count = sum(1 for _ in islice(images_below(folder, visited, job.check), MAX_COUNTED - min(photos, MAX_COUNTED)))
-        photos += count
-        classes.append((os.path.basename(folder), count))  # noqa: PTH119
-    return {"folders": len(folders), "photos": photos, "more": photos >= MAX_COUNTED, "classes": classes[:LISTED]}
 
 
 def images_below(root: str, visited: set[tuple[int, int]], check: Check) -> Iterator[str]:

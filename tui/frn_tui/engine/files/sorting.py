@@ -11,9 +11,17 @@ from frn.errors import FrnError
 from frn.system.files import remove_unfinished
 from frn_tui.client.file_requests import MovePhoto, Placed, SortPhoto
 from frn_tui.client.protocol import NOT_PLACED
-from frn_tui.engine.files.file_names import fresh_name, numbered, safe_name
 from frn_tui.engine.files.moves import MoveJournal
-from frn_tui.engine.files.placing import copy_new, is_same_photo, make_folder, move_new, remove_twin
+from frn_tui.engine.files.placing import (
+    copy_new,
+    fresh_name,
+    is_same_photo,
+    make_folder,
+    move_new,
+    numbered,
+    remove_twin,
+    safe_name,
+)
 from frn_tui.engine.worker_queues import Job
 
 
@@ -44,7 +52,7 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file")
-    made = make_folder(folder)
+    make_folder(folder)
     if path.parent.samefile(folder):
         return path, False
     for name in numbered(path.name):
@@ -54,7 +62,7 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
                 if journal is None:
                     copy_new(path, target)
                 else:
-                    with journal.moving(path, target, made):
+                    with journal.moving(path, target):
                         move_new(path, target)
                 return target, False
         if target.exists() and path.samefile(target):  # one is a link to the other: there is only one photo
@@ -78,13 +86,11 @@ def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, i
         if is_twin and back:
             copy_new(source, target)
             return
-        made = () if back else make_folder(target.parent)
-        with journal.moving(source, target, made):
+        make_folder(target.parent)
+        with journal.moving(source, target):
             (remove_twin if is_twin else move_new)(source, target)
     except FileExistsError as error:
         raise OSError(errno.EEXIST, f"was not moved: {target} already exists") from error
-    if back:
-        journal.remove_empty(source.parent)
 
 
 def _journal(path: str) -> MoveJournal:

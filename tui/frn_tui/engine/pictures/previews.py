@@ -2,25 +2,64 @@
 
 from collections.abc import Sequence
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError
+from frn.images.opening import decode_whole, read_file
+from frn.images.ramp import RAMP
 from frn.images.transforms import EvaluationTransform, Pixels
-from frn_tui.client.protocol import RenderPreview
+from frn.system.lru import ByteLimitedCache
+from frn_tui.client.protocol import Heat, RenderPreview
 from frn_tui.engine.models import Models
-from frn_tui.engine.pictures.blocks import dithered, encode
-from frn_tui.engine.pictures.decoded_photos import Photos
-from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
-from frn_tui.engine.pictures.heat import paint
+from frn_tui.engine.pictures.encoding import dithered, draw_frame, encode, kitty_data, sixel_rows
 from frn_tui.engine.worker_queues import Job
 from frn_tui.terminal.modes import PARTS, PIXELS
 from frn_tui.terminal.rendered_picture import Box, Picture
 
+Floats = NDArray[np.float64]
+
+COVER = 0.8
+"""Opacity of the largest error over the photo; explained parts stay visible."""
+OUTSIDE = 0.3
+"""Brightness outside the model's input beside a bare map."""
 MAX_PIXELS = 1.5e6
 """Pixel limit of an image for Kitty, which enlarges coarser ones."""
+MAX_CACHED = 32 << 20
+"""Largest cache of pixels in bytes."""
+SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)
+"""Sizes in pixels to which the longer side is decoded."""
 NO_MODEL = EvaluationTransform(size=84)
+
+
+class Photos:
+    """Decodes photos, and reuses a cached one for other sizes or maps if it is fine enough."""
+
+    def __init__(self) -> None:
+        self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(MAX_CACHED)
+        self._sizes: dict[object, tuple[int, int]] = {}
+
+    def get(self, name: str, longest: int) -> tuple[Pixels, tuple[int, int]]:
+        """Return the pixels (h, w, 3) of a photo, and the width and height of the file's upright image.
+
+        The longer side has at least `longest` pixels if the file has them. Raises FrnError if the file is damaged.
+        """
+        path = Path(name)
+        wanted = [side for side in SIDES if side >= longest] or SIDES[-1:]
+        try:
+            status = path.stat()
+        except (OSError, ValueError):  # reading reports the reason
+            return decode_whole(read_file(path), path, wanted[0])
+        version = name, status.st_size, status.st_mtime_ns
+        for side in wanted:
+            if (pixels := self._pixels.get((version, side))) is not None:
+                return pixels, self._sizes[version]
+        pixels, self._sizes[version] = decode_whole(read_file(path), path, wanted[0])
+        self._pixels.put((version, wanted[0]), pixels)
+        return pixels, self._sizes[version]
 
 
 class Previews:
@@ -98,3 +137,41 @@ def _within(part: Box, view: Box) -> Box:
     wide, high = view[2] - view[0], view[3] - view[1]
     left, top, right, bottom = part
     return (left - view[0]) / wide, (top - view[1]) / high, (right - view[0]) / wide, (bottom - view[1]) / high
+
+
+def paint(pixels: Pixels, heat: Heat, seen: Box, *, bare: bool) -> Pixels:
+    """Draw an error map's colours over a photo.
+
+    Args:
+        pixels: photo, (h, w, 3).
+        heat: error map; `smooth` blends between its locations instead of drawing them as blocks.
+        seen: part of the photo that the map covers, in fractions of its sides; may reach beyond it.
+        bare: draw only the colours; otherwise the photo is more visible for smaller errors.
+    """
+    (left, top, right, bottom), smooth = seen, heat["smooth"]
+    errors, span = np.asarray(heat["map"], dtype=np.float64) - heat["low"], heat["high"] - heat["low"]
+    errors = np.clip(errors / span, 0, 1) if span > 0 else np.zeros(errors.shape)
+    across = _weights((_centres(pixels.shape[1]) - left) / (right - left), errors.shape[1], smooth=smooth)
+    down = _weights((_centres(pixels.shape[0]) - top) / (bottom - top), errors.shape[0], smooth=smooth)
+    level = down @ errors @ across.T
+    steps = np.linspace(0, 1, len(RAMP))
+    colours = np.stack([np.interp(level, steps, channel) for channel in zip(*RAMP, strict=True)], 2)
+    inside = np.outer(down.any(1), across.any(1))[..., None]
+    cover = 1.0 if bare else COVER * level[..., None]
+    rest = OUTSIDE * pixels if bare else pixels
+    return np.where(inside, (1 - cover) * pixels + cover * colours, rest).round().astype(np.uint8)
+
+
+def _centres(length: int) -> Floats:
+    return (np.arange(length) + 0.5) / length
+
+
+def _weights(places: Floats, cells: int, *, smooth: bool) -> Floats:
+    """Return the weight of each cell of a map at each place, (places, cells); zero outside of [0, 1].
+
+    With `smooth`, weights blend between the centres of two cells, and at a centre its cell has all the weight.
+    """
+    inside = (places >= 0) & (places < 1)
+    at = np.clip(places * cells - 0.5 if smooth else np.floor(places * cells), 0, cells - 1)
+    distance = np.clip(np.abs(at[:, None] - np.arange(cells)), 0, 1)
+    return inside[:, None] * (1 - distance * distance * (3 - 2 * distance))
