@@ -296,7 +296,7 @@ class FakeEngine(EngineClient):
         pass
 
     def op_journal(self, tell: OnEvent, **arguments: Any) -> None:
-        self.kept = None if arguments["saved"] else arguments
+        self.kept = arguments
 
     def op_recover(self, tell: OnEvent) -> dict[str, Any] | None:
         return self.left or None

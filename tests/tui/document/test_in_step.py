@@ -130,8 +130,8 @@ def test_photos_stay_in_the_project_to_which_they_were_added(run: Callable[[Test
         engine.held.pop("embed").set()
         reasons = [str(error) for error in await asyncio.gather(*tasks, return_exceptions=True)]
         assert reasons == [
-            "another project was opened; 1 photo was not added",
-            "another project was opened; 2 photos were not added",
+            "another project was opened; 1 photo not added",
+            "another project was opened; 2 photos not added",
         ]
         assert [len(entry.supports) for entry in controller.session.state.classes] == [0]
 
@@ -145,7 +145,7 @@ def test_photos_for_a_deleted_class_are_reported_with_the_class_name(run: Callab
         await reached(engine, "embed", 2)
         controller.session.delete(1)
         engine.held.pop("embed").set()
-        with pytest.raises(FrnError, match="wren was deleted; 1 photo was not added"):
+        with pytest.raises(FrnError, match="wren was deleted; 1 photo not added"):
             await adding
 
     run(test)

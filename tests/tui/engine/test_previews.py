@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from frn_tui.client.protocol import Heat
 from frn_tui.engine.pictures.encoding import UNSEEN, draw_frame, encode
-from frn_tui.engine.pictures.previews import Photos, fit, paint
+from frn_tui.engine.pictures.previews import Previews, fit, paint
 from frn_tui.terminal.modes import CELLS, FRAME, PARTS, Mode
 from frn_tui.terminal.rendered_picture import Box
 from PIL import Image
@@ -313,11 +313,11 @@ def test_photo_is_decoded_as_fine_as_its_area_shows_it(
 ) -> None:
     asked: list[int] = []
 
-    def get(photos: Photos, name: str, longest: int) -> tuple[Any, tuple[int, int]]:
+    def get(photos: Previews, name: str, longest: int) -> tuple[Any, tuple[int, int]]:
         asked.append(longest)
         return np.zeros((30, 40, 3), np.uint8), (40, 30)
 
-    monkeypatch.setattr(Photos, "get", get)
+    monkeypatch.setattr(Previews, "photo", get)
     bare.done("preview", path="x", columns=30, rows=20, mode=mode, cell=cell, zoom=zoom)
     assert asked == [longest]
 

@@ -315,7 +315,6 @@ async def _end(process: Process) -> None:
 
 
 def _kill(process: Process) -> None:
-    """Kill a process if it is running."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             if sys.platform == "win32":

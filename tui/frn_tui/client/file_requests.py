@@ -189,7 +189,7 @@ class LockProject(Request[None], op="lock", queue="files"):
 
 
 class WriteJournal(Request[None], op="journal", queue="files"):
-    """Save the unsaved state and the photos being added; if `saved`, remove the journal."""
+    """Save the unsaved state and the photos being added."""
 
     state: State
     model: str
@@ -197,7 +197,6 @@ class WriteJournal(Request[None], op="journal", queue="files"):
     place: str | None
     """Folder that was opened, if it is not a project."""
     adding: dict[str, list[str]]
-    saved: bool
 
 
 @dataclass(frozen=True, slots=True)

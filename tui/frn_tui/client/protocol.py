@@ -69,7 +69,6 @@ class EngineError(FrnError):
 class Model(TypedDict):
     """The open model."""
 
-    model: str
     sha256: str
     side: int
     """Side of the network's crop, in pixels."""
@@ -268,7 +267,4 @@ def parse(message: Mapping[str, object]) -> Request[Any]:
     kind = REQUESTS.get(str(message.get("op")))
     if kind is None:
         raise ValueError(f"unknown operation {message.get('op')!r}")
-    try:
-        return convert(message, kind)
-    except ValueError as error:
-        raise ValueError(f"{kind.op}: {error}") from error
+    return convert(message, kind)

@@ -48,11 +48,6 @@ TOLD_EVERY = 3.0
 """Seconds between updates of the engine with the classes read so far, while a folder is being opened."""
 
 
-def not_added(count: int) -> str:
-    """Describe photos that could not be added."""
-    return "1 photo was not added" if count == 1 else f"{count:,} photos were not added"
-
-
 class Controller(SyncedDocument):
     """Actions on the open document."""
 
@@ -80,7 +75,6 @@ class Controller(SyncedDocument):
         await self.engine.call(file_requests.LockProject(self.project))
 
     async def start_anew(self) -> None:
-        """Start without classes."""
         await self.engine.call(file_requests.LockProject(None))
         self.begin(State(threshold=self.first_threshold))
         await self.sync()
@@ -193,17 +187,18 @@ class Controller(SyncedDocument):
         adding: dict[str, list[str]] = {}
         for name, paths in (pair for classes in self.adding for pair in classes.items()):
             adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
-        saved = self.session.is_saved and not adding
-        await self.engine.call(
-            file_requests.WriteJournal(self.session.state, self.model_name, self.project, self.place, adding, saved)
-        )
+        if self.session.is_saved and not adding:
+            await self.engine.call(file_requests.DiscardJournal(None))
+            return
+        unsaved = self.session.state, self.model_name, self.project, self.place, adding
+        await self.engine.call(file_requests.WriteJournal(*unsaved))
 
     async def add(self, class_id: int, paths: Sequence[str]) -> Added:
         """Add examples to a class, as one edit after all are embedded."""
         name = self.session.state.find(class_id).name
         supports, broken = await self._embed_new({name: list(paths)}, f"to {name}")
         if self.entry(class_id) is None:
-            raise FrnError(f"{name} was deleted; {not_added(len(supports))}")
+            raise FrnError(f"{name} was deleted; {count_of(len(supports), 'photo')} not added")
         duplicates = self.session.add(class_id, supports)
         if added := len(supports) - len(duplicates):
             self.session.name_act(f"added {count_of(added, 'photo')} to {name}")
@@ -232,7 +227,7 @@ class Controller(SyncedDocument):
         with self.begun(classes):
             supports, broken = await self._embed(paths, f"Adding {what}")
         if session is not self.session:
-            raise FrnError(f"another project was opened; {not_added(len(supports))}")
+            raise FrnError(f"another project was opened; {count_of(len(supports), 'photo')} not added")
         self.problems += broken
         return supports, broken
 
@@ -267,7 +262,6 @@ class Controller(SyncedDocument):
         await self.sync()
 
     async def export(self, path: str, what: file_requests.Exported, *, replace: bool = False) -> None:
-        """Write the classes for other programs."""
         await self.sync()
         await self.engine.call(file_requests.ExportClasses(path, what, replace))
 
@@ -277,7 +271,6 @@ class Controller(SyncedDocument):
         return await self.engine.call(HideAndTest(shot))
 
     async def compare(self, models: list[str]) -> Compared:
-        """Compare models on the classes."""
         classes = self.session.state.classes
         examples = {entry.name: [str(s.path) for s in entry.supports] for entry in classes if entry.supports}
         return await self.engine.call(CompareModels(examples, models), self.told_to("Comparing models"))

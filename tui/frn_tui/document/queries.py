@@ -54,14 +54,12 @@ class Query:
 
     @property
     def answer(self) -> Answer | None:
-        """The shown answer."""
         if self.shown in self._answers and self.shown not in self._dropped():
             return self._answers[self.shown]
         return next(iter(self.answers), None)
 
     @property
     def at(self) -> int:
-        """Position of the shown answer."""
         shown = self.answer
         return next((at for at, answer in enumerate(self.answers) if answer is shown), 0)
 
@@ -85,7 +83,6 @@ class Query:
         self._answers = {path: {"path": path, "reason": reason} for path in self._answers}
 
     def moved(self, places: Mapping[str, str]) -> None:
-        """Update the paths of moved files."""
         for answer in self._answers.values():
             answer["path"] = places.get(answer["path"], answer["path"])
         self._answers = {answer["path"]: answer for answer in self._answers.values()}

@@ -138,7 +138,6 @@ class SyncedDocument:
             yield
 
     async def find_missing(self) -> None:
-        """Determine which examples are missing."""
         session, paths = self.session, self._paths
         stamps = await self.engine.call(file_requests.StampFiles(list(paths)))
         if session is self.session:  # otherwise they belong to another project
@@ -196,7 +195,6 @@ class SyncedDocument:
         self.threshold, self.calibrated, self.expected = done["threshold"], done["calibrated"], done["expected"]
 
     async def _renew_answers(self, state: State) -> None:
-        """Classify all photos again with the current classes."""
         self._renewed = None  # until it is finished, since it may be cancelled
         if self.query.answers and self._has_examples:
             await self.query.ask_again(lambda: state is self.session.state)
@@ -212,7 +210,6 @@ class SyncedDocument:
 
     @property
     def _paths(self) -> dict[str, None]:
-        """Paths of all examples, each once."""
         return {str(support.path): None for entry in self.session.state.classes for support in entry.supports}
 
     async def _follow_model(self) -> None:

@@ -60,7 +60,6 @@ class Models:
         self.name, self.opened = name, extractor
         self._maps, self._looks = ByteLimitedCache(MAX_CACHED), {}
         return {
-            "model": request.model,
             "sha256": extractor.plain_sha256,
             "side": extractor.transform.size,
             "grid": list(extractor.grid),

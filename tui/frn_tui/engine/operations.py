@@ -3,9 +3,9 @@
 from functools import partial
 
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
-from frn_tui.engine.classes.scoring import Queries, compare
+from frn_tui.engine.classes.scoring import compare, group_photos, hide_and_test, query
 from frn_tui.engine.files.bundles import unpack, write_bundle
-from frn_tui.engine.files.journal import Journals, Locks
+from frn_tui.engine.files.journal import RunningApp
 from frn_tui.engine.files.moves import settle_all
 from frn_tui.engine.files.projects import Projects, export, write_text
 from frn_tui.engine.files.scan import find_folders, list_folder, relocate, scan, stamp
@@ -19,10 +19,8 @@ def build_handlers(app: int) -> dict[str, Handler]:
     """Return the operations on one model and its classes, for the app of this process."""
     models = Models()
     classes = EnrolledClasses(models)
-    queries = Queries(models, classes)
-    locks = Locks(app)
-    projects = Projects(models, locks, classes)
-    journals = Journals(app)
+    own = RunningApp(app)
+    projects = Projects(models, own, classes)
     return {
         "scan": scan,
         "list": list_folder,
@@ -31,11 +29,11 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "preview": Previews(models).render,
         "load": projects.load,
         "save": projects.save,
-        "holder": lambda request, job: locks.holder(request.path),
-        "lock": locks.lock,
-        "journal": journals.keep,
-        "recover": journals.recover,
-        "discard": journals.discard,
+        "holder": lambda request, job: own.holder(request.path),
+        "lock": own.lock,
+        "journal": own.keep,
+        "recover": own.recover,
+        "discard": own.discard,
         "write": write_text,
         "sort": sort_photo,
         "move": move_photo,
@@ -46,9 +44,9 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "open_model": models.open,
         "embed": models.embed,
         "classes": classes.set_classes,
-        "query": queries.query,
-        "group": queries.group,
-        "hide_and_test": queries.hide_and_test,
+        "query": partial(query, classes),
+        "group": partial(group_photos, models),
+        "hide_and_test": partial(hide_and_test, classes),
         "compare": compare,
         "export": partial(export, classes),
     }

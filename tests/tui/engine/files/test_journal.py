@@ -31,14 +31,14 @@ def test_recovery_waits_a_second_for_the_lock_of_a_killed_app(tmp_path: Path) ->
 def test_journal_contains_all_unsaved_work(bare: Engine, state_folder: Path) -> None:
     fields: dict[str, Any] = {"model": "conv4", "project": "/x", "place": "/y", "adding": {"jay": ["/1.jpg"]}}
     before = time.time()
-    bare.done("journal", state={"classes": [], "threshold": 0.5}, saved=False, **fields)
+    bare.done("journal", state={"classes": [], "threshold": 0.5}, **fields)
     path = state_folder / f"journal-{os.getpid()}.json"
     entry = json.loads(path.read_text())
     assert before <= entry.pop("time") <= time.time()
     state = entry.pop("state")
-    assert (state["threshold"], entry) == (0.5, {"format": "frn-journal", "version": 1, "saved": False, **fields})
+    assert (state["threshold"], entry) == (0.5, {"format": "frn-journal", "version": 1, **fields})
     assert not Lock(path.with_suffix(".lock")).acquire()
-    bare.done("journal", state={"classes": []}, saved=True, **fields)
+    bare.done("discard", journal=None)
     assert not path.exists()
     free = Lock(path.with_suffix(".lock"))
     assert free.acquire()
@@ -48,9 +48,9 @@ def test_journal_contains_all_unsaved_work(bare: Engine, state_folder: Path) -> 
 def test_engine_that_starts_again_holds_the_journal_of_its_app(state_folder: Path) -> None:
     state_folder.mkdir(parents=True, exist_ok=True)
     (state_folder / "journal-77.json").write_text("{}")
-    mine = journal.Journals(77)
+    mine = journal.RunningApp(77)
     assert not Lock(state_folder / "journal-77.lock").acquire()
-    journal.Journals(78)
+    journal.RunningApp(78)
     assert not (state_folder / "journal-78.lock").exists()
     mine._lock.release()
 

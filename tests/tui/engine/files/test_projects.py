@@ -139,7 +139,9 @@ def test_save_to_a_project_that_is_open_elsewhere_names_the_process(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "x.frn.json")
-    monkeypatch.setattr("frn_tui.engine.files.journal.Locks.holder", lambda locks, name: 0 if name == path else None)
+    monkeypatch.setattr(
+        "frn_tui.engine.files.journal.RunningApp.holder", lambda locks, name: 0 if name == path else None
+    )
     asked = engine.ask("save", path=path, state={"classes": []})
     assert asked.reason == f"{path}: is open in another frn-tui (process 0). Save under another name."
     engine.done("save", path=str(tmp_path / "y.frn.json"), state={"classes": []})

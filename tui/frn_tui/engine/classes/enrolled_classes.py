@@ -56,7 +56,7 @@ class EnrolledClasses:
     """Enrollment of the app's classes. For one thread."""
 
     def __init__(self, models: Models) -> None:
-        self._models = models
+        self.models = models
         self._records: dict[Keys, ClassRecord] = {}
         self._head: HeadParameters | None = None
         """Head with which they were enrolled."""
@@ -70,12 +70,12 @@ class EnrolledClasses:
         current = self._current
         if current is None or _groups(current.state) != [keys for keys in _groups(state) if keys]:
             return None
-        return head_document(current.head, state, self._models.extractor.prior)
+        return head_document(current.head, state, self.models.extractor.prior)
 
     @property
     def current(self) -> Classifier:
         """Return a classifier of the classes in use. Raises FrnError if there are none, or of another model."""
-        extractor = self._models.extractor
+        extractor = self.models.extractor
         if self._current is None or self._current.extractor.sha256 != extractor.sha256:
             raise FrnError("no class has an example yet")
         return self._current
@@ -92,7 +92,7 @@ class EnrolledClasses:
 
     def set_classes(self, request: SetClasses, job: Job) -> ClassReports:
         """Enroll the classes of a state; if feature maps are missing, the classes stay unchanged."""
-        extractor, before = self._models.extractor, self._current
+        extractor, before = self.models.extractor, self._current
         if before is not None and before.extractor.sha256 != extractor.sha256:
             self._current = self._head = before = None
         state = replace(request.state, classes=tuple(entry for entry in request.state.classes if entry.supports))
@@ -100,9 +100,9 @@ class EnrolledClasses:
         found: dict[str, Maps | None] = {}
         for key in (key for keys in groups for key in keys):
             job.check()
-            found[key] = self._models.find(key)
+            found[key] = self.models.find(key)
         maps = {key: each for key, each in found.items() if each is not None}
-        others = [each for other in state.others if (each := self._models.find(other.key)) is not None]
+        others = [each for other in state.others if (each := self.models.find(other.key)) is not None]
         missing = [key for key in found if key not in maps]
         if missing or not groups:
             self._current = self._current if groups else None
@@ -149,7 +149,7 @@ class EnrolledClasses:
 
     def _choose_head(self, state: State, groups: Sequence[Keys], maps: dict[str, Maps]) -> HeadParameters:
         """Choose the head of these classes; discard classes enrolled with another one."""
-        prior = self._models.extractor.prior
+        prior = self.models.extractor.prior
         head = head_of(self.kept_head, state, prior)
         if head is None:
             head = tune_by_leave_one_out([np.stack([maps[key] for key in keys]) for keys in groups], prior)
@@ -162,7 +162,7 @@ class EnrolledClasses:
         self, state: State, records: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, distances: Array
     ) -> list[ClassReport]:
         keys = list(maps)
-        twins = nearest_copies([self._models.look(key) for key in keys])
+        twins = nearest_copies([self.models.look(key) for key in keys])
         near = {key: keys[twin] for key, twin in zip(keys, twins, strict=True) if twin is not None}
         ids = [entry.id for entry in state.classes]
         ends = np.cumsum([len(entry.supports) for entry in state.classes])[:-1]

@@ -36,101 +36,98 @@ SEED = 0
 """Seed for hiding examples: constant, so that tests are comparable."""
 
 
-class Queries:
-    """Queries to the classes in use."""
-
-    def __init__(self, models: Models, classes: EnrolledClasses) -> None:
-        self._models = models
-        self._classes = classes
-
-    def query(self, request: AskClasses, job: Job) -> None:
-        """Classify photos; an unreadable one gets the reason as its answer, and the others continue."""
-        paths = request.paths
-        classifier = self._classes.current
-        read = self._models.read(job, paths)
-        done, jointly = 0, request.jointly and len(paths) > 1
-        while batch := list(islice(read, None if jointly else CHUNK)):
-            found = [outcome for _, outcome in batch if not isinstance(outcome, FrnError)]
-            answers = iter(self._answers(classifier, found, with_maps=len(paths) == 1, jointly=jointly))
-            for name, outcome in batch:
-                answer = {} if isinstance(outcome, FrnError) else next(answers)
-                job.check()
-                job.event("answer", {**describe(name, outcome), **answer})
-            done += len(batch)
-            job.progress(done, len(paths))
-
-    def _answers(
-        self, classifier: Classifier, found: Sequence[Found], *, with_maps: bool, jointly: bool
-    ) -> Iterator[dict[str, object]]:
-        """Score photos together: one product for all is several times faster than one product each."""
-        maps, keys = [each.maps for each in found], [each.key for each in found]
-        for each, told in zip(found, classifier.predict_all(maps, keys, transductive=jointly), strict=True):
-            entries = sorted(classifier.state.classes, key=lambda entry: told.errors[entry.name])
-            answer = {
-                "scores": [
-                    ClassScore(
-                        id=entry.id,
-                        probability=told.probabilities[entry.name],
-                        error=told.errors[entry.name],
-                        explained=told.explained[entry.name],
-                    )
-                    for entry in entries
-                ],
-                "nearest": self._classes.nearest(entries[0], each.key, each.maps),
-                "threshold": told.threshold,
-                "unknown": told.unknown,
-            }
-            if with_maps:
-                heat = dict(zip(classifier.classes, classifier.error_maps(each.maps, each.key), strict=True))
-                answer["maps"] = {str(entry.id): heat[entry.name].tolist() for entry in entries[:MAPPED]}
-            yield answer
-
-    def group(self, request: GroupPhotos, job: Job) -> list[list[str]]:
-        """Group photos; near copies are in the group of their photo, and unreadable photos in none."""
-        read: dict[str, tuple[str, Found]] = {}
-        for name, outcome in self._models.read(job, request.paths):
-            if not isinstance(outcome, FrnError):
-                read.setdefault(outcome.key, (name, outcome))
-            job.progress(len(read), len(request.paths))
-        if not read:
-            raise FrnError("no photos to group")
-        names, found = zip(*read.values(), strict=True)
-        maps, looks = np.stack([each.maps for each in found]), [each.look for each in found]
-        groups = group(maps, looks, self._models.extractor.prior)
-        return [[names[place] for near in own for place in near] for own in groups]
-
-    def hide_and_test(self, request: HideAndTest, job: Job) -> Confusion:
-        shot, classifier = max(request.shot, 1), self._classes.current
-        entries = [entry for entry in classifier.state.classes if len(entry.supports) > shot]
-        if len(entries) < 2:
-            raise FrnError(
-                f"testing with {shot} example{'s' * (shot > 1)} per class needs two classes with more examples, but "
-                f"there {'is 1' if entries else 'are 0'}. Use fewer examples or add some."
-            )
-        maps, generator = classifier.example_maps(), np.random.default_rng(SEED)
-        pools: list[Maps] = []
-        hidden: list[tuple[int, str]] = []
-        for true, entry in enumerate(entries):
-            keys = [keys_of(entry)[i] for i in generator.permutation(len(entry.supports))]
-            pools.append(np.stack([maps[key] for key in keys[:shot]]))
-            hidden += [(true, key) for key in sorted(keys[shot:])]
-        head = tune_by_leave_one_out(pools, self._models.extractor.prior)
-        job.check()
-        scorer = ClassScorer([enroll(pool, head) for pool in pools])
-        counts = np.zeros((len(entries), len(entries)), dtype=np.int64)
-        for first in range(0, len(hidden), CHUNK):
+def query(classes: EnrolledClasses, request: AskClasses, job: Job) -> None:
+    """Classify photos; an unreadable one gets the reason as its answer, and the others continue."""
+    paths = request.paths
+    classifier = classes.current
+    read = classes.models.read(job, paths)
+    done, jointly = 0, request.jointly and len(paths) > 1
+    while batch := list(islice(read, None if jointly else CHUNK)):
+        found = [outcome for _, outcome in batch if not isinstance(outcome, FrnError)]
+        answers = iter(_answers(classes, classifier, found, with_maps=len(paths) == 1, jointly=jointly))
+        for name, outcome in batch:
+            answer = {} if isinstance(outcome, FrnError) else next(answers)
             job.check()
-            chunk = hidden[first : first + CHUNK]
-            named = scorer.class_error(np.stack([maps[key] for _, key in chunk])).argmin(1)
-            for (true, _), name in zip(chunk, named.tolist(), strict=True):
-                counts[true, name] += 1
-            job.progress(min(first + CHUNK, len(hidden)), len(hidden))
-        return {
-            "ids": [entry.id for entry in entries],
-            "counts": counts.tolist(),
-            "accuracy": float(np.trace(counts) / counts.sum()),
-            "interval": wilson(int(np.trace(counts)), int(counts.sum())),
+            job.event("answer", {**describe(name, outcome), **answer})
+        done += len(batch)
+        job.progress(done, len(paths))
+
+
+def _answers(
+    classes: EnrolledClasses, classifier: Classifier, found: Sequence[Found], *, with_maps: bool, jointly: bool
+) -> Iterator[dict[str, object]]:
+    """Score photos together: one product for all is several times faster than one product each."""
+    maps, keys = [each.maps for each in found], [each.key for each in found]
+    for each, told in zip(found, classifier.predict_all(maps, keys, transductive=jointly), strict=True):
+        entries = sorted(classifier.state.classes, key=lambda entry: told.errors[entry.name])
+        answer = {
+            "scores": [
+                ClassScore(
+                    id=entry.id,
+                    probability=told.probabilities[entry.name],
+                    error=told.errors[entry.name],
+                    explained=told.explained[entry.name],
+                )
+                for entry in entries
+            ],
+            "nearest": classes.nearest(entries[0], each.key, each.maps),
+            "threshold": told.threshold,
+            "unknown": told.unknown,
         }
+        if with_maps:
+            heat = dict(zip(classifier.classes, classifier.error_maps(each.maps, each.key), strict=True))
+            answer["maps"] = {str(entry.id): heat[entry.name].tolist() for entry in entries[:MAPPED]}
+        yield answer
+
+
+def group_photos(models: Models, request: GroupPhotos, job: Job) -> list[list[str]]:
+    """Group photos; near copies are in the group of their photo, and unreadable photos in none."""
+    read: dict[str, tuple[str, Found]] = {}
+    for name, outcome in models.read(job, request.paths):
+        if not isinstance(outcome, FrnError):
+            read.setdefault(outcome.key, (name, outcome))
+        job.progress(len(read), len(request.paths))
+    if not read:
+        raise FrnError("no photos to group")
+    names, found = zip(*read.values(), strict=True)
+    maps, looks = np.stack([each.maps for each in found]), [each.look for each in found]
+    groups = group(maps, looks, models.extractor.prior)
+    return [[names[place] for near in own for place in near] for own in groups]
+
+
+def hide_and_test(classes: EnrolledClasses, request: HideAndTest, job: Job) -> Confusion:
+    """Enroll some random examples of each class, and classify the others."""
+    shot, classifier = max(request.shot, 1), classes.current
+    entries = [entry for entry in classifier.state.classes if len(entry.supports) > shot]
+    if len(entries) < 2:
+        raise FrnError(
+            f"testing with {shot} example{'s' * (shot > 1)} per class needs two classes with more examples, but "
+            f"there {'is 1' if entries else 'are 0'}. Use fewer examples or add some."
+        )
+    maps, generator = classifier.example_maps(), np.random.default_rng(SEED)
+    pools: list[Maps] = []
+    hidden: list[tuple[int, str]] = []
+    for true, entry in enumerate(entries):
+        keys = [keys_of(entry)[i] for i in generator.permutation(len(entry.supports))]
+        pools.append(np.stack([maps[key] for key in keys[:shot]]))
+        hidden += [(true, key) for key in sorted(keys[shot:])]
+    head = tune_by_leave_one_out(pools, classifier.extractor.prior)
+    job.check()
+    scorer = ClassScorer([enroll(pool, head) for pool in pools])
+    counts = np.zeros((len(entries), len(entries)), dtype=np.int64)
+    for first in range(0, len(hidden), CHUNK):
+        job.check()
+        chunk = hidden[first : first + CHUNK]
+        named = scorer.class_error(np.stack([maps[key] for _, key in chunk])).argmin(1)
+        for (true, _), name in zip(chunk, named.tolist(), strict=True):
+            counts[true, name] += 1
+        job.progress(min(first + CHUNK, len(hidden)), len(hidden))
+    return {
+        "ids": [entry.id for entry in entries],
+        "counts": counts.tolist(),
+        "accuracy": float(np.trace(counts) / counts.sum()),
+        "interval": wilson(int(np.trace(counts)), int(counts.sum())),
+    }
 
 
 def compare(request: CompareModels, job: Job) -> Compared:

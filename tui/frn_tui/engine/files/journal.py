@@ -29,20 +29,19 @@ PATIENCE = 1.0
 """Seconds that the engine of a killed app has to exit."""
 
 
-class Journals:
-    """The app's own journal, and those of apps that are no longer running."""
+class RunningApp:
+    """The app's own journal and project lock, and those of other apps, of which some have exited."""
 
     def __init__(self, app: int) -> None:
+        self._app = app
+        self._project: Lock | None = None
+        """Lock of the open project."""
         self._path = state_folder() / f"journal-{app}.json"
-        self._lock = _lock_of(self._path)
+        self._lock = Lock(self._path.with_suffix(".lock"))
         if self._path.exists():  # left by the previous engine
             self._hold()
 
     def keep(self, request: WriteJournal, job: Job) -> None:
-        """Write unsaved work to the journal, or remove the journal if everything is saved."""
-        if request.saved:
-            self._remove_own()
-            return
         self._hold()
         entry = {"format": FORMAT, "version": JOURNAL_VERSION, "time": time.time(), **vars(request)}
         write_atomically(self._path, encode(entry))
@@ -52,9 +51,9 @@ class Journals:
         return max(self._left(), key=lambda one: one.time, default=None)
 
     def discard(self, request: DiscardJournal, job: Job) -> None:
-        """Remove this app's journal, or one left by another app."""
         if request.journal is None:
-            self._remove_own()
+            _remove(self._path)
+            self._lock.release()
         elif request.journal in [left.journal for left in self._left()]:
             _remove(Path(request.journal))
 
@@ -63,23 +62,41 @@ class Journals:
             with contextlib.suppress(OSError):  # writing the journal reports the reason
                 self._lock.acquire()
 
-    def _remove_own(self) -> None:
-        _remove(self._path)
-        self._lock.release()
-
     def _left(self) -> list[Recovered]:
-        """Return the journals of apps that are no longer running."""
         journals = [path for path in self._path.parent.glob("journal-*.json") if path != self._path]
         return [left for path in journals if _is_left(path) and (left := _read(path))]
 
+    def lock(self, request: LockProject, job: Job) -> None:
+        """Lock a project, even if another app has it, and release the previous one."""
+        if self._project is not None:
+            self._project.release()
+        self._project = None if request.path is None else self._lock_of(request.path)
+        if self._project is not None:
+            with contextlib.suppress(OSError):  # work without locks if they cannot be created
+                if not self._project.acquire():
+                    self._project.path.unlink(missing_ok=True)  # the name now belongs to this app's lock
+                    self._project.acquire()
 
-def _lock_of(path: Path) -> Lock:
-    return Lock(path.with_suffix(".lock"))
+    def holder(self, path: str) -> int | None:
+        """Return the process of another app that has a project open."""
+        wanted = self._lock_of(path)
+        if self._project is not None and self._project.path == wanted.path and self._project.is_held():
+            return None
+        with contextlib.suppress(OSError):
+            if not wanted.acquire():
+                number = re.search("[0-9]+", holder(wanted.path))
+                return int(number[0]) if number else 0
+            wanted.release()
+        return None
+
+    def _lock_of(self, path: str) -> Lock:
+        name = os.fsencode(os.path.realpath(path))
+        return Lock(state_folder() / "open" / f"{hashlib.sha256(name).hexdigest()[:32]}.lock", process=self._app)
 
 
 def _is_left(path: Path) -> bool:
     """Return whether the app that owns a journal has exited. Its engine, which has the lock, may take longer."""
-    lock = _lock_of(path)
+    lock = Lock(path.with_suffix(".lock"))
     with contextlib.suppress(OSError):
         if not lock.acquire(PATIENCE):
             return False
@@ -103,38 +120,3 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise FrnError(f"{path}: cannot be removed ({error.strerror})") from error
-
-
-class Locks:
-    """Lock of the project that is open in this app, if any."""
-
-    def __init__(self, app: int) -> None:
-        self._app = app
-        self._mine: Lock | None = None
-
-    def lock(self, request: LockProject, job: Job) -> None:
-        """Lock a project, even if another app has it, and release the previous one."""
-        if self._mine is not None:
-            self._mine.release()
-        self._mine = None if request.path is None else self._lock_of(request.path)
-        if self._mine is not None:
-            with contextlib.suppress(OSError):  # work without locks if they cannot be created
-                if not self._mine.acquire():
-                    self._mine.path.unlink(missing_ok=True)  # the name now belongs to this app's lock
-                    self._mine.acquire()
-
-    def holder(self, path: str) -> int | None:
-        """Return the process of another app that has a project open."""
-        wanted = self._lock_of(path)
-        if self._mine is not None and self._mine.path == wanted.path and self._mine.is_held():
-            return None
-        with contextlib.suppress(OSError):
-            if not wanted.acquire():
-                number = re.search("[0-9]+", holder(wanted.path))
-                return int(number[0]) if number else 0
-            wanted.release()
-        return None
-
-    def _lock_of(self, path: str) -> Lock:
-        name = os.fsencode(os.path.realpath(path))
-        return Lock(state_folder() / "open" / f"{hashlib.sha256(name).hexdigest()[:32]}.lock", process=self._app)

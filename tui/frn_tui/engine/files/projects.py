@@ -16,7 +16,7 @@ from frn.system.overwriting import require_writable
 from frn_tui.client.file_requests import ExportClasses, Exported, Loaded, LoadProject, SaveProject, WriteText
 from frn_tui.client.protocol import MIRROR, OPEN_ELSEWHERE
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
-from frn_tui.engine.files.journal import Locks
+from frn_tui.engine.files.journal import RunningApp
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
@@ -27,8 +27,8 @@ CALIBRATED = 200
 class Projects:
     """Loads and saves projects, and remembers the last one so that its unknown keys are kept."""
 
-    def __init__(self, models: Models, locks: Locks, classes: EnrolledClasses) -> None:
-        self._models, self._locks, self._classes = models, locks, classes
+    def __init__(self, models: Models, app: RunningApp, classes: EnrolledClasses) -> None:
+        self._models, self._app, self._classes = models, app, classes
         self._last: tuple[Path, Project] | None = None
 
     def load(self, request: LoadProject, job: Job) -> Loaded:
@@ -42,7 +42,7 @@ class Projects:
     def save(self, request: SaveProject, job: Job) -> None:
         """Write a project file; saved under another name, it keeps its unknown keys."""
         path, state = Path(request.path), request.state
-        if (holder := self._locks.holder(str(path))) is not None:
+        if (holder := self._app.holder(str(path))) is not None:
             raise FrnError(
                 f"{path}: is open in another frn-tui (process {holder}). Save under another name.", code=OPEN_ELSEWHERE
             )

@@ -44,40 +44,38 @@ MAX_FOLDERS = 5_000
 
 def scan(request: ScanPath, job: Job) -> Found:
     """Return the contents of a path; in a folder of folders, each is a class with all images below it."""
-    if not request.path.strip():
-        return _nothing("no path given")
     path = absolute(request.path)
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116
-    except (OSError, ValueError) as error:
-        return _nothing(f"{path}: {getattr(error, 'strerror', None) or error}")
+        if not request.path.strip():
+            raise FrnError("no path given")
+        return _contents(path, job.check)
+    except FrnError as error:
+        reason = str(error)
+    except DAMAGE as error:
+        reason = f"{path}: {getattr(error, 'strerror', None) or f'cannot be opened ({error})'}"
+    return {"kind": "nothing", "files": [], "classes": {}, "reason": " ".join(reason.splitlines())}
+
+
+def _contents(path: str, check: Check) -> Found:
+    """Return the contents of a path; classes in a zip or CSV are those that the commands read."""
+    mode = os.stat(path).st_mode  # noqa: PTH116
     if stat.S_ISDIR(mode):
-        return scan_folder(path, job.check)
+        return scan_folder(path, check)
     if not stat.S_ISREG(mode):
-        return _nothing(f"{path}: is not a regular file")
+        raise FrnError(f"{path}: is not a regular file")
     if is_project(Path(path)):
         return {"kind": "project", "files": [path], "classes": {}}
     if looks_like_image(path):
         return {"kind": "image", "files": [path], "classes": {}}
-    if not (is_bundle(path) or is_table(Path(path))):
-        kinds = f"an image ({', '.join(sorted(EXTENSIONS))}), a project (*{SUFFIX}), a zip or a CSV"
-        return _nothing(f"{path}: is not a folder, {kinds}")
-    try:
-        return _classes_of(path)
-    except FrnError as error:
-        return _nothing(str(error))
-    except DAMAGE as error:
-        return _nothing(f"{path}: cannot be opened ({error})")
-
-
-def _classes_of(path: str) -> Found:
-    """Return the classes in a zip or CSV, as the commands read them, unless a zip is a bundle."""
-    from frn.estimator.loading import class_files  # imported here because few sessions need it
-
     if is_bundle(path):
         with open_zip(Path(path)) as archive:
             if any(is_project(Path(name)) for name in archive.namelist()):
                 return {"kind": "bundle", "files": [path], "classes": {}}
+    elif not is_table(Path(path)):
+        kinds = f"an image ({', '.join(sorted(EXTENSIONS))}), a project (*{SUFFIX}), a zip or a CSV"
+        raise FrnError(f"{path}: is not a folder, {kinds}")
+    from frn.estimator.loading import class_files  # imported here because few sessions need it
+
     found = class_files(Path(path))
     classes = {name: list(map(str, paths)) for name, paths in found.members.items()}
     return {"kind": "classes", "files": [], "classes": classes, "skipped": found.skipped}
@@ -96,22 +94,18 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _nothing(reason: str) -> Found:
-    return {"kind": "nothing", "files": [], "classes": {}, "reason": " ".join(reason.splitlines())}
-
-
 def scan_folder(root: str, check: Check) -> Found:
     """Return the images of a folder, or its subfolders as classes."""
     visited: set[tuple[int, int]] = set()
     try:
         files, folders = _list(root, visited, check)
     except OSError as error:
-        return _nothing(f"{root}: cannot be listed ({error.strerror})")
+        raise FrnError(f"{root}: cannot be listed ({error.strerror})") from error
     classes: dict[str, list[str]] = {}
     folders.sort(key=natural_order)
     names = [os.path.basename(folder) for folder in folders]  # noqa: PTH119
     if folders and {name.casefold() for name in names} <= SPLIT_NAMES.keys():
-        return _nothing(f"{root}: contains the splits of a data set ({', '.join(names)}). Open one of them.")
+        raise FrnError(f"{root}: contains the splits of a data set ({', '.join(names)}). Open one of them.")
     for name, folder in zip(names, folders, strict=True):
         if images := list(images_below(folder, visited, check)):
             classes[name] = sorted(images, key=natural_order)
@@ -120,8 +114,8 @@ def scan_folder(root: str, check: Check) -> Found:
     if files:
         return {"kind": "folder", "files": sorted(files, key=natural_order), "classes": {}}
     if not folders:
-        return _nothing(f"{root}: has no images")
-    return _nothing(f"{root}: contains no images, and neither do its folders ({', '.join(names[:8])})")
+        raise FrnError(f"{root}: has no images")
+    raise FrnError(f"{root}: contains no images, and neither do its folders ({', '.join(names[:8])})")
 
 
 def images_below(root: str, visited: set[tuple[int, int]], check: Check) -> Iterator[str]:
@@ -213,24 +207,12 @@ def relocate(request: RelocatePhotos, job: Job) -> dict[str, Support]:
         raise FrnError(f"{request.folder}: is not a folder; choose the folder to search")
     wanted, sizes = set(request.sizes), set(request.sizes.values())
     found: dict[str, Support] = {}
-    for path, size in _images(request.folder, job.check):
-        if size not in sizes:
-            continue
-        try:
-            key = content_key(read_file(Path(path)))
-        except FrnError:  # not one of the photos, or unreadable
-            continue
-        if key in wanted:
-            wanted.discard(key)
-            found[key] = Support.of(Path(path), key)
-            job.progress(len(found), len(request.sizes))
-            if not wanted:
-                break
+    for path in images_below(request.folder, set(), job.check):
+        with suppress(OSError, FrnError):  # it vanished, or cannot be read
+            if os.stat(path).st_size in sizes and (key := content_key(read_file(Path(path)))) in wanted:  # noqa: PTH116
+                wanted.discard(key)
+                found[key] = Support.of(Path(path), key)
+                job.progress(len(found), len(request.sizes))
+        if not wanted:
+            break
     return found
-
-
-def _images(root: str, check: Check) -> Iterator[tuple[str, int]]:
-    """Yield image files in a folder and its subfolders with their sizes; vanished files are skipped."""
-    for path in images_below(root, set(), check):
-        with suppress(OSError):
-            yield path, os.stat(path).st_size  # noqa: PTH116

@@ -98,13 +98,8 @@ def _leads(band: NDArray[np.int64], colour: NDArray[np.int64], bands: int) -> ND
     text = np.empty((len(band), LEAD), dtype=np.uint8)
     new_band, new_row = np.diff(band, prepend=-1) > 0, np.diff(band // bands, prepend=-1) > 0
     text[:, 0] = np.where(new_row, ord("\n"), np.where(new_band, ord("-"), ord("$")))
-    text[:, 1:] = _colours()[colour]
+    text[:, 1:] = _as_bytes([b"#%d" % number for number in range(256)], LEAD - 1)[colour]
     return text
-
-
-@cache
-def _colours() -> NDArray[np.uint8]:
-    return _as_bytes([b"#%d" % number for number in range(256)], LEAD - 1)
 
 
 @cache

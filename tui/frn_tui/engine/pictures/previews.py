@@ -35,39 +35,13 @@ SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)
 NO_MODEL = EvaluationTransform(size=84)
 
 
-class Photos:
-    """Decodes photos, and reuses a cached one for other sizes or maps if it is fine enough."""
-
-    def __init__(self) -> None:
-        self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(MAX_CACHED)
-        self._sizes: dict[object, tuple[int, int]] = {}
-
-    def get(self, name: str, longest: int) -> tuple[Pixels, tuple[int, int]]:
-        """Return the pixels (h, w, 3) of a photo, and the width and height of the file's upright image.
-
-        The longer side has at least `longest` pixels if the file has them. Raises FrnError if the file is damaged.
-        """
-        path = Path(name)
-        wanted = [side for side in SIDES if side >= longest] or SIDES[-1:]
-        try:
-            status = path.stat()
-        except (OSError, ValueError):  # reading reports the reason
-            return decode_whole(read_file(path), path, wanted[0])
-        version = name, status.st_size, status.st_mtime_ns
-        for side in wanted:
-            if (pixels := self._pixels.get((version, side))) is not None:
-                return pixels, self._sizes[version]
-        pixels, self._sizes[version] = decode_whole(read_file(path), path, wanted[0])
-        self._pixels.put((version, wanted[0]), pixels)
-        return pixels, self._sizes[version]
-
-
 class Previews:
     """Renders photos."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._photos = Photos()
+        self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(MAX_CACHED)
+        self._sizes: dict[object, tuple[int, int]] = {}
 
     def render(self, request: RenderPreview, job: Job) -> Picture:
         if request.mode == "none":
@@ -75,7 +49,7 @@ class Previews:
         room, is_pixels = (request.columns, request.rows), request.mode in PIXELS
         across, down = PARTS.get(request.mode, request.cell)
         longest = round(max(room[0] * across, room[1] * down) * request.zoom)
-        photo, size = self._photos.get(request.path, longest)
+        photo, size = self.photo(request.path, longest)
         job.check()
         columns, rows, view = fit(size, room, request.cell, request.zoom, request.centre)
         width, height = columns * across, rows * down
@@ -100,6 +74,25 @@ class Previews:
         else:
             cells = encode(pixels, request.mode)
         return Picture(request.mode, columns, rows, cells, size, view, seen, (width, height), data)
+
+    def photo(self, name: str, longest: int) -> tuple[Pixels, tuple[int, int]]:
+        """Return the pixels (h, w, 3) of a photo, and the width and height of the file's upright image.
+
+        The longer side has at least `longest` pixels if the file has them. Raises FrnError if the file is damaged.
+        """
+        path = Path(name)
+        wanted = [side for side in SIDES if side >= longest] or SIDES[-1:]
+        try:
+            status = path.stat()
+        except (OSError, ValueError):  # reading reports the reason
+            return decode_whole(read_file(path), path, wanted[0])
+        version = name, status.st_size, status.st_mtime_ns
+        for side in wanted:
+            if (pixels := self._pixels.get((version, side))) is not None:
+                return pixels, self._sizes[version]
+        pixels, self._sizes[version] = decode_whole(read_file(path), path, wanted[0])
+        self._pixels.put((version, wanted[0]), pixels)
+        return pixels, self._sizes[version]
 
 
 def fit(
@@ -127,7 +120,6 @@ def fit(
 
 
 def _cut(pixels: Pixels, view: Box, width: int, height: int) -> Pixels:
-    """Return a part of a photo, resized."""
     box = tuple(share * side for share, side in zip(view, (pixels.shape[1], pixels.shape[0]) * 2, strict=True))
     return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.LANCZOS, box=box))
 
