@@ -173,7 +173,7 @@ def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, si
         await opened(driver)
         if not driver.app.screen.query_one(Histogram).display:
             await driver.keys("D")
-        assert "unknown below 40.0 %: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
+        assert "unknown typically below 40.0 %: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
         await driver.pilot.press(*["plus"] * 6)
         await driver.idle()
         assert "unknown below 46.0 %: 5 of 5 photos" in "\n".join(lines(driver.app))
