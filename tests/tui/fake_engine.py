@@ -130,16 +130,10 @@ class FakeEngine(EngineClient):
         return {**found, "reason": f"{path}: No such file or directory"}
 
     def op_stamp(self, tell: OnEvent, paths: list[str]) -> dict[str, list[int]]:
-        return {path: [self.sizes.get(path, 1), 2] for path in paths}
+        return {path: [self.sizes.get(path, 1), 2] for path in paths if path not in self.away}
 
     def op_folders(self, tell: OnEvent, path: str) -> list[str]:
         return sorted(name[len(path) + 1 :] for name in self.FOLDERS if name.startswith(f"{path.rstrip('/')}/"))
-
-    def op_inside(self, tell: OnEvent, path: str) -> dict[str, Any]:
-        names = self.FOLDERS.get(path, [])
-        inside = [(name, len(self.FOLDERS[f"{path}/{name}"])) for name in names if f"{path}/{name}" in self.FOLDERS]
-        photos = sum(name.endswith(".jpg") for name in names) + sum(count for _, count in inside)
-        return {"folders": len(inside), "photos": photos, "more": False, "classes": inside}
 
     def op_preview(
         self,
@@ -263,9 +257,6 @@ class FakeEngine(EngineClient):
     def op_lock(self, tell: OnEvent, path: str | None) -> None:
         self.locked = path
 
-    def op_missing(self, tell: OnEvent, paths: list[str]) -> list[str]:
-        return [path for path in paths if path in self.away]
-
     def op_relocate(self, tell: OnEvent, folder: str, sizes: dict[str, int]) -> dict[str, Any]:
         there = {Path(name).name: f"{folder}/{name}" for name in self.FOLDERS.get(folder, ())}
         return {key: {"path": there[key], "key": key, "size": 1, "mtime_ns": 3} for key in sizes if key in there}
@@ -282,30 +273,29 @@ class FakeEngine(EngineClient):
         self,
         tell: OnEvent,
         folder: str,
-        photos: list[tuple[str, str]],
+        path: str,
+        verdict: str,
+        verdicts: list[str],
         move: bool,
-        verdicts: tuple[str, ...],
         journal: str,
     ) -> dict[str, Any]:
         self.sorted_beside = tuple(verdicts)
-        self.sorted += [(path, f"{folder}/{verdict}", move) for path, verdict in photos]
-        places = {path: f"{folder}/{verdict}/{Path(path).name}" for path, verdict in photos}
-        return {"places": places, "failed": [], "twins": [], "journal": journal or "/state/moved/1.jsonl"}
+        self.sorted.append((path, f"{folder}/{verdict}", move))
+        place = f"{folder}/{verdict}/{Path(path).name}"
+        return {"place": place, "is_twin": False, "journal": journal or "/state/moved/1.jsonl"}
 
-    def op_move(self, tell: OnEvent, journal: str, photos: list[tuple[str, str, bool]], back: bool) -> dict[str, Any]:
+    def op_move(self, tell: OnEvent, journal: str, source: str, target: str, is_twin: bool, back: bool) -> None:
         assert journal == "/state/moved/1.jsonl"
-        places = dict((place, path) if back else (path, place) for path, place, _ in photos)
-        self.moved.append(places)
-        return {"places": places, "failed": [], "twins": [], "journal": journal}
+        self.moved.append({source: target})
 
-    def op_settle(self, tell: OnEvent) -> dict[str, Any]:
-        return {"places": self.settled, "failed": [], "twins": [], "journal": ""}
+    def op_settle(self, tell: OnEvent) -> tuple[dict[str, str], list[tuple[str, str]]]:
+        return self.settled, []
 
     def op_save(self, tell: OnEvent, **arguments: Any) -> None:
         pass
 
     def op_journal(self, tell: OnEvent, **arguments: Any) -> None:
-        self.kept = None if arguments["saved"] else arguments
+        self.kept = arguments
 
     def op_recover(self, tell: OnEvent) -> dict[str, Any] | None:
         return self.left or None

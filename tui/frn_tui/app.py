@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import ClassVar, Literal
 
@@ -20,13 +19,12 @@ from frn.models.zoo import DEFAULT_MODEL, assets_folder, named_extractors
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import MIRROR, EngineError, RenderPreview
-from frn_tui.client.rendering import PicturesWanted, ShowsPictures, render
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import settle
 from frn_tui.panes.project import ProjectBar, Recovery
 from frn_tui.screens.workspace import Workspace
-from frn_tui.settings.keys import BOUND, keys_path
+from frn_tui.settings.keys import BOUND, read_own_keys
 from frn_tui.settings.settings import Settings, state_folder
 from frn_tui.terminal import gc_policy
 from frn_tui.terminal.modes import PIXELS, Mode, default_mode, palette_of
@@ -37,6 +35,7 @@ from frn_tui.terminal.wire.cell_app import CellApp
 from frn_tui.terminal.wire.driver import with_pixels
 from frn_tui.terminal.wire.input_queue import InputQueue
 from frn_tui.widgets.lists import Palette
+from frn_tui.widgets.preview import PicturesWanted
 
 BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
 BORDER_CONTRAST, TEXT_CONTRAST = 3.3, 5.0
@@ -93,14 +92,13 @@ class FrnApp(CellApp):
         self.workspace = Workspace(self.controller, settings, images, self.graphics.mode_of(images))
         self.context = self.workspace.context
         self.recovery = Recovery(self.controller, self.context)
-        self._keys_stamp = stamp_of(keys_path())
         self._terminal = ""
         """Name that the terminal reports."""
         self._colours_asked = False
         self._leaving: Choose | None = None
         self._last_input = monotonic()
         self._input = InputQueue(self, super().on_event)
-        self._wanted: list[tuple[ShowsPictures, RenderPreview]] = []
+        self._wanted: list[tuple[PicturesWanted, RenderPreview]] = []
         """Images that widgets still need."""
 
     def get_default_screen(self) -> Workspace:
@@ -112,8 +110,7 @@ class FrnApp(CellApp):
         self.call_after_refresh(self._begin)
 
     def _follow_keys(self) -> None:
-        if (stamp := stamp_of(keys_path())) != self._keys_stamp:
-            self._keys_stamp = stamp
+        if read_own_keys() != self.workspace.keys_read:
             self.workspace.read_keys()
             self.workspace.refresh_all()
 
@@ -223,9 +220,6 @@ class FrnApp(CellApp):
 
     async def _start(self) -> None:
         self.engine.on_restart = self._tell_of_restart
-        self.engine.on_silence = lambda: self.context.say(
-            "the disk or the computer is busy; esc: cancel", severity="warning"
-        )
         await self.engine.start()
         left = await self.recovery.find()
         opening = asyncio.ensure_future(self._open_first_model())
@@ -262,10 +256,9 @@ class FrnApp(CellApp):
         if self.model is None and self.context.settings.model:
             try:
                 await self.controller.open_model(self.context.settings.model + mirror)
+                return
             except EngineError as error:
                 self.context.say(f"{error}; using {DEFAULT_MODEL} instead", severity="warning")
-            else:
-                return
         await self.controller.open_model((self.model or DEFAULT_MODEL) + mirror)
 
     @on(ProjectBar.RecoveryWanted)
@@ -279,17 +272,17 @@ class FrnApp(CellApp):
     @on(PicturesWanted)
     def want_pictures(self, event: PicturesWanted) -> None:
         """Fetch the newest requests first, because fast scrolling needs what is on screen now."""
-        others = [(widget, request) for widget, request in self._wanted if widget is not event.widget]
-        self._wanted = [*((event.widget, request) for request in event.requests), *others]
+        others = [(other, request) for other, request in self._wanted if other.widget is not event.widget]
+        self._wanted = [*((event, request) for request in event.requests), *others]
         if not any(worker.group == "pictures" and worker.is_running for worker in self.workers):
             self._fetch()
 
     @work(group="pictures", exit_on_error=False)
     async def _fetch(self) -> None:
         while self._wanted:
-            widget, request = self._wanted.pop(0)
-            if widget.is_attached:
-                widget.provide(request, await render(self.engine, request))
+            event, request = self._wanted.pop(0)
+            if event.widget.is_attached:
+                event.provide(request, await self.engine.render(request))
 
     def action_help_quit(self) -> None:
         """Show how to quit: people press ctrl+c or q for it, but nobody should quit by accident."""
@@ -341,16 +334,12 @@ class FrnApp(CellApp):
                 what = f"key {self.workspace.shown_key(name)}: {key.meaning}"
                 yield SystemCommand(name.replace("-", " ").capitalize(), what, run)
         yield SystemCommand("Model", "classify with another model", self._choose_model)
-        if self.controller.model_name.endswith(MIRROR):
-            mirror = "Mirror images: off", "classify each photo once"
-        else:
-            mirror = "Mirror images: on", "also classify mirror images: more accurate, slower"
-        yield SystemCommand(*mirror, self._turn_mirror)
-
-    def _turn_mirror(self) -> None:
         name = self.controller.model_name
-        plain = name.removesuffix(MIRROR)
-        self.context.start(self._change_model, plain if plain != name else name + MIRROR)
+        if name.endswith(MIRROR):
+            mirror = "Mirror images: off", "classify each photo once", name.removesuffix(MIRROR)
+        else:
+            mirror = "Mirror images: on", "also classify mirror images: more accurate, slower", name + MIRROR
+        yield SystemCommand(*mirror[:2], partial(self.context.start, self._change_model, mirror[2]))
 
     def action_settings(self) -> None:
         if self.screen is self.workspace:
@@ -370,7 +359,7 @@ class FrnApp(CellApp):
         self.context.ask(Choose("Model", names), chosen)
 
     async def _change_model(self, name: str) -> None:
-        await self.controller.change_model(name, self.context.progress)
+        await self.controller.change_model(name)
         self.context.say(f"model {name}   u: undo")
 
 
@@ -383,12 +372,3 @@ def contrast(one: Color, other: Color) -> float:
 
     darker, lighter = sorted((luminance(one), luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
-
-
-def stamp_of(path: Path) -> tuple[int, int] | None:
-    """Return the size and modification time of a file, or None if it does not exist."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns

@@ -5,15 +5,15 @@ import gc
 import re
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from frn_tui.app import FrnApp
-from frn_tui.client.rendering import numbered
 from frn_tui.panes.review import Review
 from frn_tui.terminal.marks import MARKS, PLACEHOLDER
 from frn_tui.terminal.modes import Mode
-from frn_tui.terminal.pixels import Graphics, placeholders
+from frn_tui.terminal.pixels import Graphics, next_number, placeholders
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.terminal import Answered
 from frn_tui.widgets.cells import picture_line
@@ -36,7 +36,7 @@ COMMAND = re.compile(r"\x1b_G([^;\x1b]*);?([^\x1b]*)\x1b\\")
 
 def picture(mode: Mode = "kitty", rgb: bytes = bytes(3 * 6 * 4)) -> Picture:
     data = base64.b64encode(zlib.compress(rgb)).decode() if mode == "kitty" else "#0;2;9;9;9|#0!6~\n#0;2;9;9;9|#0!6~"
-    return numbered(convert({**MESSAGE, "mode": mode, "pixels": [6, 4], "data": data}, Picture))
+    return replace(convert({**MESSAGE, "mode": mode, "pixels": [6, 4], "data": data}, Picture), number=next_number())
 
 
 def keys(command: str) -> dict[str, str]:

@@ -1,14 +1,14 @@
 """Sixel: the pixels of an image, or of any part of a row, replace its placeholders."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.client.rendering import numbered
 from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
 from frn_tui.terminal.modes import FRAME
-from frn_tui.terminal.pixels import Graphics
+from frn_tui.terminal.pixels import Graphics, next_number
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import cells_of_piece, cut
 from frn_tui.widgets.cells import picture_line
@@ -80,7 +80,7 @@ def test_part_of_a_row_shows_that_part_of_its_pixels(photo: np.ndarray[Any, Any]
 def shown(photo: np.ndarray[Any, Any], columns: int, graphics: Graphics) -> Picture:
     lines = ["\t".join(row) for row in sixel_rows(photo, 3, photo.shape[1] // columns, 256)]
     about = {**MESSAGE, "columns": columns, "rows": 3, "pixels": [photo.shape[1], 51], "data": "\n".join(lines)}
-    picture = numbered(convert({**about, "mode": "sixel"}, Picture))
+    picture = replace(convert({**about, "mode": "sixel"}, Picture), number=next_number())
     graphics.mode = "sixel"
     graphics.send(picture)
     return picture

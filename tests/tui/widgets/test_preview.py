@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 from frn_tui.client.protocol import RenderPreview
-from frn_tui.client.rendering import PicturesWanted
 from frn_tui.terminal.modes import MODES, Mode
 from frn_tui.terminal.rendered_picture import Picture
-from frn_tui.widgets.preview import Preview
+from frn_tui.widgets.preview import PicturesWanted, Preview
 from rich.cells import cell_len
 from rich.style import Style
 from textual import events

@@ -14,8 +14,9 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from frn_tui.client.file_requests import Entry, FindFolders, Inside, ListFolder, Listing, LookInside, ScanPath
-from frn_tui.client.protocol import Engine, EngineError
+from frn_tui.client.client import EngineClient
+from frn_tui.client.file_requests import Entry, FindFolders, ListFolder, Listing, ScanPath
+from frn_tui.client.protocol import EngineError
 from frn_tui.dialogs.dialogs import Choose, Dialog, Line, matching
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import absolute, name_of, parse_paths, shortened
@@ -24,6 +25,8 @@ from frn_tui.widgets.lists import OneLine, Options
 from frn_tui.widgets.preview import Preview
 
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "table": "▤", "model": "◇"}
+MAX_SHOWN = 40
+"""Maximum number of folders named in the preview of a folder."""
 BUTTONS = "[@click=screen.up]‹ up ›[/]  [@click=screen.accept]‹ choose ›[/]  [@click=screen.leave]‹ cancel ›[/]"
 """Buttons for the mouse."""
 HERE: Entry = {"name": ".", "kind": "folder"}
@@ -83,7 +86,7 @@ class Picker(Dialog[list[str] | None]):
         ),
     ]
 
-    def __init__(self, engine: Engine, title: str, mode: Mode, recent: Sequence[str], *, start: str = ".") -> None:
+    def __init__(self, engine: EngineClient, title: str, mode: Mode, recent: Sequence[str], start: str) -> None:
         super().__init__()
         self.engine, self.dialog_title, self.recent = engine, title, recent
         self.folder = self.parent_folder = start
@@ -201,11 +204,11 @@ class Picker(Dialog[list[str] | None]):
     @work(exclusive=True, group="preview")
     async def look_inside(self, path: str) -> None:
         try:
-            inside = await self.engine.call(LookInside(path))
+            inside = await self.engine.call(ListFolder(path))
         except EngineError as error:
             self.preview.empty_text = display_name(str(error))
         else:
-            self.preview.empty_text = told(inside)
+            self.preview.empty_text = told(inside["entries"])
 
     @on(Input.Changed)
     def narrow(self, event: Input.Changed) -> None:
@@ -366,14 +369,13 @@ class Picker(Dialog[list[str] | None]):
             self.app.push_screen(Choose("Folders below", folders), chosen)
 
 
-def told(inside: Inside) -> str:
-    """Describe a folder's contents."""
-    if not inside["folders"] and not inside["photos"]:
+def told(entries: Sequence[Entry]) -> str:
+    """Describe a folder's entries."""
+    folders = [display_name(entry["name"], 40) for entry in entries if entry["kind"] == "folder"]
+    photos = sum(entry["kind"] == "image" for entry in entries)
+    if not folders and not photos:
         return "no photos or folders"
-    counts = f"{count_of(inside['folders'], 'folder')}, {count_of(inside['photos'], 'photo')}"
-    more = " or more" if inside["more"] else ""
-    lines = [f"{display_name(name, 24)}  {photos:,}" for name, photos in inside["classes"]]
-    return "\n".join([f"{counts}{more}", "", *lines])
+    return "\n".join([f"{count_of(len(folders), 'folder')}, {count_of(photos, 'photo')}", "", *folders[:MAX_SHOWN]])
 
 
 def _is_path(text: str) -> bool:

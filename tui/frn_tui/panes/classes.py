@@ -158,9 +158,9 @@ class ClassesPane(Pane):
         if files and (self.chosen is None or self.controller.shows_samples):
             classes.setdefault(files[0].rpartition("/")[0].rpartition("/")[2] or "class 1", []).extend(files)
         elif files and self.chosen is not None:
-            self._tell(await self.controller.add(self.chosen, files, self.context.progress))
+            self._tell(await self.controller.add(self.chosen, files))
         if classes:
-            self._tell(await self.controller.add_classes(classes, self.context.progress))
+            self._tell(await self.controller.add_classes(classes))
 
     def tell_of_troubles(self, outcome: Added) -> None:
         if outcome.duplicates:
@@ -183,7 +183,7 @@ class ClassesPane(Pane):
         self.context.start(self._compare)
 
     async def _compare(self) -> None:
-        found = await self.controller.compare(list(named_extractors()), self.context.progress)
+        found = await self.controller.compare(list(named_extractors()))
         now = self.controller.model_name
         options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
         photos = count_of(len(found["differing"]), "photo")
@@ -194,7 +194,7 @@ class ClassesPane(Pane):
         if chosen == len(found["scores"]):
             self.post_message(self.Differing(found["differing"]))
         elif chosen is not None and found["scores"][chosen]["model"] != now:
-            await self.controller.change_model(found["scores"][chosen]["model"], self.context.progress)
+            await self.controller.change_model(found["scores"][chosen]["model"])
             self.context.say(f"model {self.controller.model_name}   u: undo")
 
     def action_confusion(self) -> None:

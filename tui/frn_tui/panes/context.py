@@ -33,6 +33,7 @@ class Context:
 
     def __init__(self, screen: KeyedScreen[None], controller: Controller, settings: Settings, mode: Mode) -> None:
         self.screen, self.controller, self.settings = screen, controller, settings
+        controller.progress = self.progress
         self.opened: list[str] = []
         """Projects and folders that were opened or saved, latest last."""
         self.mode: Mode = mode
@@ -112,7 +113,7 @@ class Context:
         return f"undone: {act or 'an edit'}   ctrl+r: redo" if undo else f"redone: {act or 'an edit'}   u: undo"
 
     async def _step_over(self, moves: Moves, undo: bool) -> None:
-        said = await step_over(self.controller, moves, self.progress, undo=undo)
+        said = await step_over(self.controller, moves, undo=undo)
         self.say(said)
 
     def progress(self, what: str, done: int, total: int) -> None:
@@ -139,7 +140,7 @@ class Context:
 
     def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
         """Ask for photos, a folder or a project, and call `then` with their paths."""
-        picker = Picker(self.controller.engine, title, self.mode, self.settings.recent, start=self.browsed)
+        picker = Picker(self.controller.engine, title, self.mode, self.settings.recent, self.browsed)
 
         def picked(paths: list[str] | None) -> None:
             self.browsed = picker.folder

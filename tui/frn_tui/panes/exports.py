@@ -8,8 +8,7 @@ from typing import NamedTuple, cast
 from frn_tui.client.file_requests import Exported, WriteText
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.photo_files import bundle, sort
-from frn_tui.document.results import as_csv, as_json
-from frn_tui.document.review_state import Reviewed, folder_of
+from frn_tui.document.review_state import Reviewed, as_csv, as_json
 from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import absolute
 
@@ -18,6 +17,7 @@ ONNX = 'run: onnxruntime.InferenceSession({path}).run(None, {{"image": uint8 pix
 
 class Form(NamedTuple):
     """A form of export."""
+
     words: str
     """Description; `{size}` is the model's size in MB, `{half}` and `{quarter}` parts of it."""
     place: str
@@ -83,7 +83,7 @@ class Exports:
             await self._sort(path, items, move=what == "move")
             return
         if what == "bundle":
-            write = partial(bundle, self.controller, progress=self.context.progress)
+            write = partial(bundle, self.controller)
         elif what in CLASSES:
             write = partial(self.controller.export, what=cast(Exported, what))
         else:
@@ -98,10 +98,9 @@ class Exports:
         await self.controller.engine.call(WriteText(path, text, replace))
 
     async def _sort(self, folder: str, items: Sequence[Reviewed], *, move: bool) -> None:
-        names = self.controller.names.values()
-        photos = [(item.path, folder_of(item, names)) for item in items if item.is_readable]
+        photos = [(item.path, item.said) for item in items if item.is_readable]
         if not photos:
             self.context.say("no photos to sort")
             return
-        said = await sort(self.controller, absolute(folder), photos, move=move, progress=self.context.progress)
+        said = await sort(self.controller, absolute(folder), photos, move=move)
         self.context.say(f"{said} into {folder}   {'u: undo' if move else 'undo does not delete the copies'}")

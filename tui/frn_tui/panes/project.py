@@ -166,7 +166,7 @@ class ProjectBar(Static):
             self.context.say("no photos are missing")
 
     async def _relocate(self, folder: str) -> None:
-        found, wanted = await relocate(self.controller, absolute(folder), self.context.progress)
+        found, wanted = await relocate(self.controller, absolute(folder))
         undo = "   u: undo" if found else ""
         self.context.say(f"{found} of {count_of(wanted, 'missing photo')} found{undo}")
 
@@ -196,7 +196,7 @@ class ProjectBar(Static):
             if chosen not in (0, 1):
                 return
             copy = chosen == 0
-        await self.controller.load(path, self.context.progress, copy=copy)
+        await self.controller.load(path, copy=copy)
         self.context.remember(path)
         self.context.say(f"opened a copy of {path}" if copy else f"opened {path}")
 
@@ -289,6 +289,6 @@ class Recovery:
             if other := await self._discard(found):
                 self.mention(other)
             await controller.find_missing()
-            await controller.sync(self.context.progress)
+            await controller.sync()
             if found.adding:
-                await controller.add_classes(found.adding, self.context.progress)
+                await controller.add_classes(found.adding)

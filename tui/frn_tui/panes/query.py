@@ -147,7 +147,7 @@ class QueryPane(Judging, Arranging, Pane):
             files += everything_in(found)
         if files:
             self.picture.heat_class = None
-            await self.controller.ask(files, self.context.progress)
+            await self.controller.ask(files)
             self._tell_of_missing()
 
     def _tell_of_missing(self) -> None:
@@ -213,15 +213,15 @@ class QueryPane(Judging, Arranging, Pane):
             if whole and self.watched == folder:
                 self.came += len([file for file in whole if file not in asked])
                 asked = {**asked, **{file: stamps[file] for file in whole}}
-                await self.controller.ask(whole, self.context.progress)
+                await self.controller.ask(whole)
 
-    async def _stamps(self, folder: str) -> dict[str, list[int]]:
+    async def _stamps(self, folder: str) -> dict[str, tuple[int, int]]:
         files = everything_in(await self.controller.scan(folder))
         return await self.controller.engine.call(StampFiles(files)) if files else {}
 
     def action_jointly(self) -> None:
         self.controller.query.jointly = not self.controller.query.jointly
-        self.context.start(self.controller.judge_again, self.context.progress)
+        self.context.start(self.controller.judge_again)
 
     def action_group(self) -> None:
         unknown = [answer["path"] for answer in self.controller.query.answers if answer.get("unknown")]
@@ -238,7 +238,7 @@ class QueryPane(Judging, Arranging, Pane):
         await self._group([file for path in paths for file in everything_in(await self.controller.scan(path))])
 
     async def _group(self, paths: list[str]) -> None:
-        groups = await self.controller.group(paths, self.context.progress)
+        groups = await self.controller.group(paths)
         self.context.say(
             f"grouped {count_of(len(paths), 'photo')} into {count_of(len(groups), 'group')}; r renames them   u: undo"
         )

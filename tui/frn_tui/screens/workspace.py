@@ -167,7 +167,7 @@ class Workspace(KeyedScreen[None]):
             classes = found["classes"] or {name_of(path): found["files"]}
             self.context.remember(path)
             try:
-                outcome = await self.controller.open_folder(path, classes, self.context.progress)
+                outcome = await self.controller.open_folder(path, classes)
             except asyncio.CancelledError:  # photos that arrived stay and count
                 self.context.start(self.controller.sync, group="edit")
                 raise
@@ -177,7 +177,7 @@ class Workspace(KeyedScreen[None]):
 
     async def open_samples(self, path: str) -> None:
         found = await self.controller.scan(path)
-        await self.controller.open_folder(None, found["classes"], self.context.progress)
+        await self.controller.open_folder(None, found["classes"])
 
     def on_paste(self, event: events.Paste) -> None:
         """Handle dropped files, which arrive as pasted text: query them in the query pane, add them elsewhere."""
@@ -229,7 +229,7 @@ class Workspace(KeyedScreen[None]):
 
     def read_keys(self) -> None:
         """Load the user's own keys from their file, and show the errors in it."""
-        self.own_keys, troubles = read_own_keys()
+        self.keys_read = self.own_keys, troubles = read_own_keys()
         self.app.set_keymap(self.own_keys)
         for trouble in troubles:
             self.context.say(trouble, severity="warning")

@@ -1,17 +1,19 @@
 """A single photo as large as possible, with zoom and panning."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from textwrap import wrap
 from typing import ClassVar
 
 from rich.segment import Segment
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
 from frn_tui.client.protocol import Heat, Look, RenderPreview
-from frn_tui.client.rendering import PicturesWanted
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import MAX_CELLS, graphics_of
 from frn_tui.terminal.rendered_picture import Picture
@@ -25,6 +27,16 @@ MAX_ZOOM = 16.0
 PAN = 0.25
 """Fraction of the view that a key pans by."""
 MIDDLE = (0.5, 0.5)
+
+
+@dataclass
+class PicturesWanted(Message):
+    """A widget lacks these images; its earlier requests no longer need an answer."""
+
+    widget: Widget
+    requests: Sequence[RenderPreview]
+    provide: Callable[[RenderPreview, Picture | None], None]
+    """Accepts an image, or None if it could not be rendered."""
 
 
 class Preview(Widget, can_focus=True):
@@ -148,4 +160,4 @@ class Preview(Widget, can_focus=True):
         request = self.request
         if request != self._wanted:
             self._wanted = request
-            self.app.post_message(PicturesWanted(self, [] if request is None else [request]))
+            self.app.post_message(PicturesWanted(self, [] if request is None else [request], self.provide))

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from frn_tui.engine.pictures.blocks import dithered, encode
+from frn_tui.engine.pictures.encoding import dithered, encode
 from frn_tui.terminal.modes import Palette
 
 CUBE = (0, 95, 135, 175, 215, 255)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from frn_tui.client.protocol import RenderPreview
-from frn_tui.client.rendering import PicturesWanted
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
+from frn_tui.widgets.preview import PicturesWanted
 from rich.style import Style
 from textual.app import App
 from textual.message import Message

@@ -17,7 +17,6 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from frn_tui.client.protocol import RenderPreview
-from frn_tui.client.rendering import PicturesWanted
 from frn_tui.terminal.marks import WAITING
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import graphics_of
@@ -25,6 +24,7 @@ from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets.cells import picture_line
 from frn_tui.widgets.gallery.grid import MIN_TILE, Grid, tiled
+from frn_tui.widgets.preview import PicturesWanted
 
 THUMBNAIL = Size(7, 3)
 """Size in cells of the image next to a row of a list."""
@@ -257,7 +257,7 @@ class Gallery(ScrollView, can_focus=True):
         missing = [request for request in requests if self._pictures.get(request.path, (None,))[0] != request]
         if any(request not in self._asked for request in missing):
             self._asked = missing
-            self.app.post_message(PicturesWanted(self, missing))
+            self.app.post_message(PicturesWanted(self, missing, self.provide))
 
     def render_line(self, y: int) -> Strip:
         if not self._items:
