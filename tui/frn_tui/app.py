@@ -22,12 +22,12 @@ from frn_tui.client.protocol import MIRROR, EngineError, RenderPreview
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import settle
-from frn_tui.panes.project import ProjectBar, Recovery
 from frn_tui.screens.workspace import Workspace
 from frn_tui.settings.keys import BOUND, read_own_keys
 from frn_tui.settings.settings import Settings, state_folder
 from frn_tui.terminal import gc_policy
 from frn_tui.terminal.modes import PIXELS, Mode, default_mode, palette_of
+from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.pixels import Graphics
 from frn_tui.terminal.terminal import MORE_COLOURS, QUESTIONS, TRUE_COLOUR, Answered, beyond_tmux, cell_size, pixels_of
 from frn_tui.terminal.termination import SignalHandlers, end_without_terminal
@@ -91,7 +91,7 @@ class FrnApp(CellApp):
             images = settings.images  # type: ignore[assignment]
         self.workspace = Workspace(self.controller, settings, images, self.graphics.mode_of(images))
         self.context = self.workspace.context
-        self.recovery = Recovery(self.controller, self.context)
+        self.recovery = self.workspace.project_bar.recovery
         self._terminal = ""
         """Name that the terminal reports."""
         self._colours_asked = False
@@ -232,8 +232,8 @@ class FrnApp(CellApp):
 
     async def _open_first_classes(self, left: Recovered | None) -> None:
         if self.place is not None:
-            await self.workspace.open_place(self.place)
-            if left and self.recovery.is_of(left, self.place):
+            await self.workspace.project_bar.open_place(self.place)
+            if left and absolute(self.place) in (left.project, left.place):
                 await self.recovery.offer(left)
             elif left:
                 self.recovery.mention(left)
@@ -241,7 +241,7 @@ class FrnApp(CellApp):
         if left and await self.recovery.offer(left):
             return
         samples = assets_folder() / "samples"
-        await self.workspace.open_samples(str(samples / "moths"))
+        await self.controller.open_folder(None, (await self.controller.scan(str(samples / "moths")))["classes"])
         queries = (await self.controller.scan(str(samples / "queries")))["files"]
         await self.workspace.query_pane.ask_now(sorted(queries, key=lambda path: not path.endswith(FIRST_SAMPLE)))
         self.context.say("sample photos are open: a adds your own, ? shows all keys")
@@ -260,14 +260,6 @@ class FrnApp(CellApp):
             except EngineError as error:
                 self.context.say(f"{error}; using {DEFAULT_MODEL} instead", severity="warning")
         await self.controller.open_model((self.model or DEFAULT_MODEL) + mirror)
-
-    @on(ProjectBar.RecoveryWanted)
-    def recover(self) -> None:
-        self.context.start(self._recover)
-
-    async def _recover(self) -> None:
-        if self.context.left and await self.workspace.project_bar.may_forget():
-            await self.recovery.open(self.context.left)
 
     @on(PicturesWanted)
     def want_pictures(self, event: PicturesWanted) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from frn_tui.dialogs.dialogs import Closeup
 from frn_tui.panes.picture import LOOKS
-from frn_tui.widgets.gallery.grid import tiled
+from frn_tui.widgets.gallery import tiled
 from textual.geometry import Size
 
 if TYPE_CHECKING:

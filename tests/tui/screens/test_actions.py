@@ -284,7 +284,7 @@ def test_recent_folders_are_offered_and_unsaved_work_needs_confirmation(drive: "
             await driver.type(option)
             assert driver.counts == counts
         assert app.controller.project == "/home/birds.frn.json"
-        await app.workspace.open_place("/nowhere")
+        await app.workspace.project_bar.open_place("/nowhere")
         assert driver.counts == {"jay": 1}
         await driver.keys("u", "ctrl+r")  # nothing to undo
         assert driver.counts == {"jay": 1}
@@ -461,7 +461,7 @@ def test_class_names_and_counts_of_an_opened_folder_appear_before_its_photos_are
 
     async def scenario(driver: "Driver") -> None:
         fake_engine.held["embed"] = asyncio.Event()
-        driver.app.context.start(driver.app.workspace.open_place, "/many")
+        driver.app.context.start(driver.app.workspace.project_bar.open_place, "/many")
         await driver.until(lambda: list(driver.counts) == ["elk", "fox"])
         await driver.pilot.pause()
         assert driver.counts == {"elk": 0, "fox": 0}

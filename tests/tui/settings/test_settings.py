@@ -187,7 +187,7 @@ def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: P
         await driver.idle()
         assert app.theme == "gruvbox"
         assert app.workspace.query_pane.picture.preview.mode == app.workspace.photos_pane.gallery.mode == "none"
-        await app.workspace.open_place("/photos")
+        await app.workspace.project_bar.open_place("/photos")
         assert app.controller.threshold == 0.625
 
     drive(scenario)

@@ -7,7 +7,7 @@ from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.message import Message
-from textual.widgets import Static
+from textual.widgets import OptionList, Static
 
 from frn.inference.session import ClassEntry
 from frn.models.zoo import named_extractors
@@ -15,9 +15,7 @@ from frn_tui.client.protocol import ClassReport, ModelScore
 from frn_tui.dialogs.dialogs import AskText, Choose, Page
 from frn_tui.dialogs.pages import confusion_table
 from frn_tui.document.controller import Added
-from frn_tui.document.queries import Problem
 from frn_tui.panes.context import Context, Pane
-from frn_tui.panes.project import ProjectBar
 from frn_tui.panes.verdicts import choose_class
 from frn_tui.terminal.paths import absolute, name_of, natural_order
 from frn_tui.terminal.text import count_of, display_name, percent
@@ -84,9 +82,10 @@ class ClassesPane(Pane):
         self.query_one("#teach").display = not classes
         self.guide.show()
 
-    @on(ClassList.Chosen)
-    def choose(self, event: ClassList.Chosen) -> None:
-        self.chosen = event.class_id
+    @on(OptionList.OptionHighlighted)
+    def choose(self) -> None:
+        if self.list.chosen_id is not None:
+            self.chosen = self.list.chosen_id
 
     def action_remove(self) -> None:
         if (entry := self.entry) is not None:
@@ -144,7 +143,7 @@ class ClassesPane(Pane):
         for path in paths:
             found = await self.controller.scan(path)
             if found["kind"] in ("project", "bundle"):
-                self.post_message(ProjectBar.Picked(path))
+                self.context.open(path)
                 return
             if found["kind"] == "nothing":
                 self.context.say(found.get("reason", f"{path}: has no photos to add"), severity="warning")
@@ -162,13 +161,8 @@ class ClassesPane(Pane):
         if classes:
             self._tell(await self.controller.add_classes(classes))
 
-    def tell_of_troubles(self, outcome: Added) -> None:
-        if outcome.duplicates:
-            self.controller.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
-            self.controller.listener()
-
     def _tell(self, outcome: Added) -> None:
-        self.tell_of_troubles(outcome)
+        self.context.list_duplicates(outcome)
         if outcome.added:
             self.context.say(f"{outcome}   u: undo")
         else:

@@ -16,8 +16,9 @@ from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import Choose, Dialog
 from frn_tui.dialogs.picker import Picker
-from frn_tui.document.controller import Controller
+from frn_tui.document.controller import Added, Controller
 from frn_tui.document.photo_files import step_over
+from frn_tui.document.queries import Problem
 from frn_tui.settings.keys import KeyedScreen
 from frn_tui.settings.settings import Settings
 from frn_tui.terminal.modes import Mode
@@ -43,6 +44,8 @@ class Context:
         """Status lines: that of the workspace, and that of a screen over it."""
         self.watchers: list[Callable[[], object]] = []
         """Called after every change: screens over the workspace."""
+        self.open: Callable[[str], object] = lambda path: None
+        """Opens a project, a bundle or a folder."""
         self.left: Recovered | None = None
         """Unsaved work of an app that is no longer running."""
         self.browsed = "."
@@ -157,6 +160,12 @@ class Context:
                 then(given)
 
         self.screen.app.push_screen(dialog, answered)
+
+    def list_duplicates(self, outcome: Added) -> None:
+        """Add the photos that were already examples to the problems."""
+        if outcome.duplicates:
+            self.controller.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
+            self.controller.listener()
 
     def is_named(self, path: str) -> bool:
         """Return whether a path was typed; show a message if not."""

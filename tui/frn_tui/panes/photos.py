@@ -16,8 +16,7 @@ from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.verdicts import choose_class, class_of_number, view
 from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent
-from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
-from frn_tui.widgets.gallery.grid import MIN_TILE, SMALL_TILE
+from frn_tui.widgets.gallery import MIN_TILE, SMALL_TILE, Gallery, GalleryItem
 
 TITLES = {
     "outlier": "misfits of all classes",

@@ -3,18 +3,16 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from rich.text import Text
-from textual.message import Message
 from textual.widgets import Static
 from textual.worker import Worker
 
 from frn_tui.client.file_requests import DiscardJournal, LockProject, Recover, Recovered, UnpackBundle
 from frn_tui.client.protocol import OPEN_ELSEWHERE, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
-from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import relocate
 from frn_tui.document.recovered import contents, origin
 from frn_tui.panes.context import Context
@@ -29,18 +27,11 @@ SUFFIX = ".frn.json"
 class ProjectBar(Static):
     """Title line of the workspace."""
 
-    @dataclass
-    class Picked(Message):
-        """A path to open was chosen."""
-
-        path: str
-
-    class RecoveryWanted(Message):
-        """Request to open the unsaved work of an app that is no longer running."""
-
     def __init__(self, context: Context) -> None:
         super().__init__(id="title")
         self.context, self.controller = context, context.controller
+        self.recovery = Recovery(context)
+        context.open = self.open
 
     def show(self) -> None:
         controller, state = self.controller, self.controller.session.state
@@ -123,12 +114,12 @@ class ProjectBar(Static):
 
         def chosen(index: int) -> None:
             if left and index == 0:
-                self.post_message(self.RecoveryWanted())
+                self.context.start(self._open_if_allowed, self.recovery.open, left)
             elif index < len(options):
-                self.post_message(self.Picked(recent[index - bool(left)]))
+                self.open(recent[index - bool(left)])
             else:
                 title = "Open a project, a bundle, or classes in a folder, zip or CSV"
-                self.context.pick(title, lambda paths: self.post_message(self.Picked(paths[0])))
+                self.context.pick(title, lambda paths: self.open(paths[0]))
 
         if options:
             self.context.ask(Choose("Open", [*options, "another…"]), chosen)
@@ -182,6 +173,34 @@ class ProjectBar(Static):
         options = ["continue and discard the changes", "cancel"]
         return not self.at_stake or await self.context.chosen(self.at_stake, options) == 0
 
+    def open(self, path: str) -> None:
+        """Open a place, unless unsaved work is to be kept."""
+        self.context.start(self._open_if_allowed, self.open_place, path)
+
+    async def _open_if_allowed(self, open_it: Callable[[Any], Awaitable[None]], what: object) -> None:
+        if await self.may_forget():
+            await open_it(what)
+
+    async def open_place(self, path: str) -> None:
+        """Open a project, bundle or folder; anything else, or a cancelled dialogue, leaves the current one open."""
+        path = absolute(path)  # now, because the next start may be in a different folder
+        found = await self.controller.scan(path)
+        if found["kind"] == "project":
+            await self.open_project(path)
+        elif found["kind"] == "bundle":
+            await self.open_bundle(path)
+        elif found["kind"] in ("classes", "folder"):
+            classes = found["classes"] or {name_of(path): found["files"]}
+            self.context.remember(path)
+            try:
+                outcome = await self.controller.open_folder(path, classes)
+            except asyncio.CancelledError:  # photos that arrived stay and count
+                self.context.start(self.controller.sync, group="edit")
+                raise
+            self.context.list_duplicates(outcome)
+        else:
+            self.context.say(found.get("reason", f"{path}: is a photo; choose its folder"), severity="warning")
+
     async def open_project(self, path: str) -> None:
         """Open a project file, asking how if another app has it open."""
         copy = False
@@ -204,9 +223,9 @@ class ProjectBar(Static):
 class Recovery:
     """The app's own journal, and those left by other apps."""
 
-    def __init__(self, controller: Controller, context: Context) -> None:
-        self.controller, self.context = controller, context
-        self._written: tuple[object, ...] = (controller.session.state, True, [])
+    def __init__(self, context: Context) -> None:
+        self.controller, self.context = context.controller, context
+        self._written: tuple[object, ...] = (self.controller.session.state, True, [])
         """State in the last journal."""
         self._writing: Worker[None] | None = None
         self._failed = False
@@ -268,10 +287,6 @@ class Recovery:
     def mention(self, found: Recovered) -> None:
         """Mention the unsaved work if something else was opened."""
         self.context.say(f"unsaved work of {origin(found)}: {contents(found)}; ctrl+o opens it", severity="warning")
-
-    def is_of(self, found: Recovered, place: str) -> bool:
-        """Return whether unsaved work belongs to a project or folder."""
-        return absolute(place) in (found.project, found.place)
 
     async def open(self, found: Recovered) -> None:
         """Open unsaved work, as unsaved and with nothing to undo."""

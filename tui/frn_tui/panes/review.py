@@ -23,7 +23,7 @@ from frn_tui.panes.verdicts import Judging, Threshold
 from frn_tui.settings.keys import TABLE, KeyedScreen
 from frn_tui.terminal.text import class_keys, count_of, display_name, percent
 from frn_tui.widgets.bars import Histogram
-from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
+from frn_tui.widgets.gallery import Gallery, GalleryItem
 from frn_tui.widgets.jobs import JobLine
 
 SIGNS = {True: "●", False: "○"}

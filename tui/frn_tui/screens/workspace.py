@@ -1,6 +1,5 @@
 """The main screen: classes, the photos of one class, and the query."""
 
-import asyncio
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -23,11 +22,10 @@ from frn_tui.panes.verdicts import Threshold
 from frn_tui.settings.keys import KeyedScreen, read_own_keys
 from frn_tui.settings.settings import Settings
 from frn_tui.terminal.modes import MODES, PIXELS, Mode
-from frn_tui.terminal.paths import absolute, name_of, parse_paths
+from frn_tui.terminal.paths import parse_paths
 from frn_tui.terminal.pixels import graphics_of
 from frn_tui.terminal.text import class_keys
-from frn_tui.widgets.gallery.gallery import Gallery
-from frn_tui.widgets.lists import ClassList
+from frn_tui.widgets.gallery import Gallery
 from frn_tui.widgets.preview import STEP
 
 TINY = (40, 10)
@@ -109,9 +107,10 @@ class Workspace(KeyedScreen[None]):
 
     # Messages between panes
 
-    @on(ClassList.Chosen)
+    @on(OptionList.OptionHighlighted, "#classes")
     def show_photos(self) -> None:
-        self.photos_pane.show(self.classes_pane.entry)
+        if self.photos_pane.entry is not self.classes_pane.entry:
+            self.photos_pane.show(self.classes_pane.entry)
 
     @on(OptionList.OptionSelected, "#classes")
     def open_class(self) -> None:
@@ -146,38 +145,6 @@ class Workspace(KeyedScreen[None]):
         if self.app.screen is self and not (self.photos_pane.has_focus_within and self.has_class("-wide")):
             self.query_pane.picture.preview.focus()  # otherwise keep browsing photos
         self.context.start(self.query_pane.ask_now, paths)
-
-    @on(ProjectBar.Picked)
-    def open_picked(self, event: ProjectBar.Picked) -> None:
-        self.context.start(self._open_place_if_allowed, event.path)
-
-    async def _open_place_if_allowed(self, path: str) -> None:
-        if await self.project_bar.may_forget():
-            await self.open_place(path)
-
-    async def open_place(self, path: str) -> None:
-        """Open a project, bundle or folder; anything else, or a cancelled dialogue, leaves the current one open."""
-        path = absolute(path)  # now, because the next start may be in a different folder
-        found = await self.controller.scan(path)
-        if found["kind"] == "project":
-            await self.project_bar.open_project(path)
-        elif found["kind"] == "bundle":
-            await self.project_bar.open_bundle(path)
-        elif found["kind"] in ("classes", "folder"):
-            classes = found["classes"] or {name_of(path): found["files"]}
-            self.context.remember(path)
-            try:
-                outcome = await self.controller.open_folder(path, classes)
-            except asyncio.CancelledError:  # photos that arrived stay and count
-                self.context.start(self.controller.sync, group="edit")
-                raise
-            self.classes_pane.tell_of_troubles(outcome)
-        else:
-            self.context.say(found.get("reason", f"{path}: is a photo; choose its folder"), severity="warning")
-
-    async def open_samples(self, path: str) -> None:
-        found = await self.controller.scan(path)
-        await self.controller.open_folder(None, found["classes"])
 
     def on_paste(self, event: events.Paste) -> None:
         """Handle dropped files, which arrive as pasted text: query them in the query pane, add them elsewhere."""

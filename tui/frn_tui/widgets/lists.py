@@ -7,12 +7,10 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style as RichStyle
-from textual import on
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.command import CommandList, CommandPalette
 from textual.css.styles import RulesMap
-from textual.message import Message
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import RenderOptions, Visual
@@ -113,16 +111,9 @@ def _dots(quality: float | None) -> str:
 class ClassList(Options):
     """Classes with their number keys, number of images and quality."""
 
-    @dataclass
-    class Chosen(Message):
-        """Another class was highlighted."""
-
-        class_id: int
-
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(markup=False, id=id)
         self._class_rows: tuple[ClassRow, ...] = ()
-        self._told: int | None = None
 
     @property
     def chosen_id(self) -> int | None:
@@ -137,7 +128,6 @@ class ClassList(Options):
         self._class_rows = rows
         self.set_options(Option(_Line(row, row.number or at), id=str(row.id)) for at, row in enumerate(rows, 1))
         if not rows:
-            self._told = None
             return
         ids = [row.id for row in rows]
         self.highlighted = ids.index(chosen) if chosen in ids else min(place, len(rows) - 1)
@@ -148,11 +138,3 @@ class ClassList(Options):
         for index, row in enumerate(self._class_rows):
             if row.id == class_id:
                 self.highlighted = index
-
-    @on(OptionList.OptionHighlighted)
-    def _tell(self, event: OptionList.OptionHighlighted) -> None:
-        event.stop()
-        chosen = self.chosen_id
-        if chosen is not None and chosen != self._told:
-            self._told = chosen
-            self.post_message(self.Chosen(chosen))

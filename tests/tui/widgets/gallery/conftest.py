@@ -7,7 +7,7 @@ import pytest
 from frn_tui.client.protocol import RenderPreview
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.rendered_picture import Picture
-from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
+from frn_tui.widgets.gallery import Gallery, GalleryItem
 from frn_tui.widgets.preview import PicturesWanted
 from rich.style import Style
 from textual.app import App

@@ -1,6 +1,6 @@
 """Keys, the mouse, the cursor and the selection."""
 
-from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
+from frn_tui.widgets.gallery import Gallery, GalleryItem
 from textual import events
 from textual.pilot import Pilot
 

@@ -1,7 +1,7 @@
 """Images that the gallery requests, and its appearance."""
 
 from frn_tui.client.protocol import RenderPreview
-from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
+from frn_tui.widgets.gallery import Gallery, GalleryItem
 from textual.pilot import Pilot
 
 from tests.tui.widgets.gallery.conftest import (
