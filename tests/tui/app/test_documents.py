@@ -226,7 +226,7 @@ def test_missing_photos_are_counted_reported_and_found_again(
         await driver.idle()
         assert app.controller.query.answer is not None
         assert "scores" in app.controller.query.answer
-        assert any("1 of them has no stored features" in note.message for note in app._notifications)
+        assert any("2 examples missing, 1 without stored features" in note.message for note in app._notifications)
         await app.workspace.project_bar._relocate("/photos/jay")
         assert app.controller.missing == app.controller.skipped == frozenset()
         (entry,) = app.controller.session.state.classes

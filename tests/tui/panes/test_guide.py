@@ -36,9 +36,8 @@ def test_three_steps_of_the_guide_disappear_when_done(drive: "Drive", lines: Lin
     assert Settings.read().guided
 
     async def again(driver: "Driver") -> None:
-        await driver.app.workspace.controller.open_folder(
-            None, (await driver.app.workspace.controller.scan("/photos"))["classes"]
-        )
+        controller = driver.app.controller
+        await controller.open_folder(None, (await controller.scan("/photos"))["classes"])
         await driver.idle()
         assert not driver.app.workspace.classes_pane.guide.display
 

@@ -97,7 +97,7 @@ def test_an_invalid_number_of_examples_is_reported(drive: "Drive", fake_engine: 
     drive(scenario)
 
 
-def test_drawing_mode_can_be_changed_by_key(drive: "Drive") -> None:
+def test_the_error_map_can_be_changed_by_key(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app, workspace = driver.app, driver.app.workspace
         picture, photos = workspace.query_pane.picture, workspace.photos_pane
@@ -115,7 +115,8 @@ def test_drawing_mode_can_be_changed_by_key(drive: "Drive") -> None:
         await driver.keys("t")
         assert picture.smooth
         assert photos.gallery.view == "list"
-        await driver.keys("i", "z")
+        workspace.set_images("none")
+        await driver.keys("z")
         assert workspace.context.mode == picture.preview.mode == "none"
         assert workspace.has_class("-zoomed")
         await driver.keys("escape", "c")

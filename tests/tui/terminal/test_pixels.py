@@ -137,7 +137,7 @@ def test_option_overrides_the_answer_from_the_terminal(drive: Any) -> None:
         await app.hear(Answered(can=("62",)))
         assert app.context.mode == "kitty"
         assert (app.graphics.mode, app.workspace.photos_pane.gallery.mode) == ("kitty", "kitty")
-        await user.keys("i")
+        app.workspace.set_images("half")
         assert app.context.mode == "half"
         await app.hear(Answered(can=("62",)))
         assert app.context.mode == "half"

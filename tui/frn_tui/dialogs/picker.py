@@ -20,15 +20,12 @@ from frn_tui.client.protocol import EngineError
 from frn_tui.dialogs.dialogs import Choose, Dialog, Line, matching
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import absolute, name_of, parse_paths, shortened
-from frn_tui.terminal.text import count_of, display_name
+from frn_tui.terminal.text import display_name
 from frn_tui.widgets.lists import OneLine, Options
 from frn_tui.widgets.preview import Preview
 
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "table": "▤", "model": "◇"}
-MAX_SHOWN = 40
-"""Maximum number of folders named in the preview of a folder."""
 BUTTONS = "[@click=screen.up]‹ up ›[/]  [@click=screen.accept]‹ choose ›[/]  [@click=screen.leave]‹ cancel ›[/]"
-"""Buttons for the mouse."""
 HERE: Entry = {"name": ".", "kind": "folder"}
 """The folder itself, listed as its first entry."""
 
@@ -198,17 +195,6 @@ class Picker(Dialog[list[str] | None]):
         self.preview.show("")
         if entry["kind"] == "image":
             self.preview.show(self.path_of(entry["name"]))
-        elif entry["kind"] == "folder":
-            self.look_inside(self.path_of(entry["name"]))
-
-    @work(exclusive=True, group="preview")
-    async def look_inside(self, path: str) -> None:
-        try:
-            inside = await self.engine.call(ListFolder(path))
-        except EngineError as error:
-            self.preview.empty_text = display_name(str(error))
-        else:
-            self.preview.empty_text = told(inside["entries"])
 
     @on(Input.Changed)
     def narrow(self, event: Input.Changed) -> None:
@@ -367,15 +353,6 @@ class Picker(Dialog[list[str] | None]):
 
         if self.is_current:
             self.app.push_screen(Choose("Folders below", folders), chosen)
-
-
-def told(entries: Sequence[Entry]) -> str:
-    """Describe a folder's entries."""
-    folders = [display_name(entry["name"], 40) for entry in entries if entry["kind"] == "folder"]
-    photos = sum(entry["kind"] == "image" for entry in entries)
-    if not folders and not photos:
-        return "no photos or folders"
-    return "\n".join([f"{count_of(len(folders), 'folder')}, {count_of(photos, 'photo')}", "", *folders[:MAX_SHOWN]])
 
 
 def _is_path(text: str) -> bool:

@@ -1,24 +1,21 @@
 """The classes: created, renamed, filled with photos, tested."""
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
 
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.message import Message
 from textual.widgets import OptionList, Static
 
 from frn.inference.session import ClassEntry
-from frn.models.zoo import named_extractors
-from frn_tui.client.protocol import ClassReport, ModelScore
+from frn_tui.client.protocol import ClassReport
 from frn_tui.dialogs.dialogs import AskText, Choose, Page
 from frn_tui.dialogs.pages import confusion_table
 from frn_tui.document.controller import Added
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.verdicts import choose_class
 from frn_tui.terminal.paths import absolute, name_of, natural_order
-from frn_tui.terminal.text import count_of, display_name, percent
+from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.lists import ClassList, ClassRow
 
 STEPS = (
@@ -37,18 +34,11 @@ ORDERS: dict[str, Callable[[ClassRow], object] | None] = {
 class ClassesPane(Pane):
     """List of the classes, one of which is chosen."""
 
-    @dataclass
-    class Differing(Message):
-        """Photos on which models disagree should be shown."""
-
-        paths: list[str]
-
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="classes-pane")
         self.list, self.guide = ClassList(id="classes"), Guide(context)
         self.order = "number"
         self.chosen: int | None = None
-        """Id of the class whose photos are shown."""
 
     def compose(self) -> ComposeResult:
         yield self.list
@@ -173,24 +163,6 @@ class ClassesPane(Pane):
         self.order = orders[(orders.index(self.order) + 1) % len(orders)]
         self.show()
 
-    def action_compare(self) -> None:
-        self.context.start(self._compare)
-
-    async def _compare(self) -> None:
-        found = await self.controller.compare(list(named_extractors()))
-        now = self.controller.model_name
-        options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
-        photos = count_of(len(found["differing"]), "photo")
-        if found["differing"]:
-            options.append(f"  show the {photos} with different answers")
-        title = f"Leave-one-out accuracy; {photos} with different answers"
-        chosen = await self.context.chosen(title, options)
-        if chosen == len(found["scores"]):
-            self.post_message(self.Differing(found["differing"]))
-        elif chosen is not None and found["scores"][chosen]["model"] != now:
-            await self.controller.change_model(found["scores"][chosen]["model"])
-            self.context.say(f"model {self.controller.model_name}   u: undo")
-
     def action_confusion(self) -> None:
         def asked(text: str) -> None:
             if text.isdecimal() and len(text) < 5 and int(text) > 0:  # "²" is a digit but not a number
@@ -239,13 +211,6 @@ class Guide(Static):
             self.display = False
         lines = [f"{'✓' if number <= self._done else number} {step}" for number, step in enumerate(STEPS, 1)]
         self.update(Text("\n".join(lines)))
-
-
-def _compared(score: ModelScore) -> str:
-    low, high = score["interval"]
-    right = f"{percent(score['right'] / score['photos'], 1):>7} ({100 * low:.0f} to {percent(high)})"
-    auroc = "" if score["auroc"] is None else f"  AUROC {score['auroc']:.2f}"
-    return f"{score['model']:<14} {right}{auroc}  {score['milliseconds']:.0f} ms  {score['bytes'] / 1e6:.1f} MB"
 
 
 def _row(number: int, entry: ClassEntry, report: ClassReport | None, missing: Set[str], coming: int) -> ClassRow:

@@ -38,7 +38,6 @@ class Context:
         self.opened: list[str] = []
         """Projects and folders that were opened or saved, latest last."""
         self.mode: Mode = mode
-        """How images are drawn."""
         self.jobs = JobLine(id="jobs")
         self.lines = [self.jobs]
         """Status lines: that of the workspace, and that of a screen over it."""
@@ -49,7 +48,6 @@ class Context:
         self.left: Recovered | None = None
         """Unsaved work of an app that is no longer running."""
         self.browsed = "."
-        """Last folder of the file picker."""
         self._job_began = 0.0
 
     def change(self, **settings: Any) -> None:

@@ -39,16 +39,13 @@ class PhotosPane(Pane):
         super().__init__(context, id="photos-pane")
         self.gallery = Gallery(mode=context.mode, id="gallery")
         self.entry: ClassEntry | None = None
-        """Class whose photos are shown."""
         self.by_fit = False
         self.everywhere = ""
         """Mark of the photos shown from all classes, or "differing"; empty: photos of one class."""
         self.differing: Container[str] = ()
-        """Paths of photos on which models disagree."""
         self._keys: dict[str, list[str]] = {}
         """Keys of the photos that are shown, by path: a file that has changed and was added again has two."""
         self.wanted_name = ""
-        """Filter text for names of photos."""
 
     def compose(self) -> ComposeResult:
         yield self.gallery

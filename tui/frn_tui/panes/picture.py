@@ -51,9 +51,6 @@ class PicturePane(Vertical):
         self.query_one("#caption", Static).update(self._caption(answer))
         self._draw(answer)
 
-    def set_mode(self, mode: str) -> None:
-        self.preview.mode = self.map.mode = mode  # type: ignore[assignment]
-
     def on_resize(self, event: events.Resize) -> None:
         """Place the map beside or below the photo if the photo then stays nearly as large as alone."""
         columns, rows = event.size.width, max(event.size.height - 2, 1)
@@ -120,7 +117,10 @@ class PicturePane(Vertical):
         """Show the map of a class, if the photo has one."""
         answer = self.controller.query.answer
         if answer is not None and class_id in self._mapped(answer):
-            self._show_map_of(class_id)
+            self.heat_class = class_id
+            if self.look == "photo" and not self.has_map:
+                self.look = "blend"
+            self.show()
 
     def action_look(self) -> None:
         self.look = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
@@ -134,13 +134,7 @@ class PicturePane(Vertical):
         answer = self.controller.query.answer
         if answer is not None and (shown := self._shown_class(answer)) is not None:
             ids = self._mapped(answer)
-            self._show_map_of(ids[(ids.index(shown) + step) % len(ids)])
-
-    def _show_map_of(self, class_id: int) -> None:
-        self.heat_class = class_id
-        if self.look == "photo" and not self.has_map:
-            self.look = "blend"
-        self.show()
+            self.show_class(ids[(ids.index(shown) + step) % len(ids)])
 
 
 class LargeView(Horizontal):
@@ -172,11 +166,8 @@ class LargeView(Horizontal):
         self.photo.show(answer["path"] if answer and scores else "")
         self.map.show(answer["path"] if answer and heat else "", "blend", heat)
         self.near.show(nearest if scores else "")
-        titles = {
-            "map": f"error map of {best}" if best else "",
-            "near": f"nearest: {'/'.join(nearest.split('/')[-2:])}",
-        }
-        for name, title in titles.items():
+        map_title, near_title = f"error map of {best}" * bool(best), f"nearest: {'/'.join(nearest.split('/')[-2:])}"
+        for name, title in (("map", map_title), ("near", near_title)):
             text = Text(display_name(title, 60), no_wrap=True, overflow="ellipsis")
             self.query_one(f"#large-{name}-title", Static).update(text)
 

@@ -280,7 +280,6 @@ class Recovery:
         return False
 
     async def _discard(self, found: Recovered) -> Recovered | None:
-        """Discard the unsaved work of one app; return that of another, if any."""
         await self.controller.engine.call(DiscardJournal(found.journal))
         return await self.find()
 

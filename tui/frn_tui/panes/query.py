@@ -44,13 +44,10 @@ class QueryPane(Judging, Arranging, Pane):
         """The rival class, the nearest example, and the position among the answers."""
         self.threshold = Threshold(context)
         self.services: list[object] = []
-        """Handlers of the review's keys that it does not handle itself."""
         self.review_view = "grid"
-        """Last view of the review, grid or list."""
         self.watched: str | None = None
         """Folder whose new photos become queries."""
         self.came = 0
-        """Photos that have arrived in it."""
 
     def compose(self) -> ComposeResult:
         yield self.picture
@@ -59,7 +56,6 @@ class QueryPane(Judging, Arranging, Pane):
             yield self.place
 
     def on_resize(self, event: events.Resize) -> None:
-        """Place the prediction beside the photo in landscape, otherwise below it."""
         self.set_class(event.size.width >= LANDSCAPE * event.size.height, "-landscape")
 
     def show(self) -> None:
@@ -90,17 +86,13 @@ class QueryPane(Judging, Arranging, Pane):
             lines.append("   ".join(parts))
         if answer is not None and len(query.answers) > 1:
             self.controller.reviewed()
-            arrangement = self.controller.arrangement
-            paths, order = (
-                arrangement.paths,
-                "" if arrangement.order == "original order" else f" {arrangement.order}",
-            )
+            paths, order = self.controller.arrangement.paths, self.controller.arrangement.order
+            order = "" if order == "original order" else f" {order}"
             place = f"{paths.index(answer['path']) + 1}/{len(paths)}" if answer["path"] in paths else f"-/{len(paths)}"
             lines.append(f"\n{place}{order}   {query.rejected} unknown{query.how}   ‹ ,  . ›   L: review")
         return lines
 
     def digits(self) -> str:
-        """Return what a digit key would do now."""
         answer = self.controller.query.answer
         if answer is None or "key" not in answer:
             return ""
@@ -151,12 +143,11 @@ class QueryPane(Judging, Arranging, Pane):
             self._tell_of_missing()
 
     def _tell_of_missing(self) -> None:
-        missing, skipped = len(self.controller.missing), len(self.controller.skipped)
-        if missing:
-            out = f"{skipped} of them {'has' if skipped == 1 else 'have'} no stored features"
-            counted = out if skipped else "their stored features are used"
-            said = f"{count_of(missing, 'example')} missing; {counted}   R: find them"
-            self.context.say(said, severity="warning" if skipped else "information")
+        missing, skipped = count_of(len(self.controller.missing), "example"), len(self.controller.skipped)
+        if skipped:
+            self.context.say(f"{missing} missing, {skipped} without stored features   R: find them", severity="warning")
+        elif self.controller.missing:
+            self.context.say(f"{missing} missing; their stored features are used   R: find them")
 
     def action_step(self, step: int) -> None:
         if len(self.controller.query.answers) > 1:

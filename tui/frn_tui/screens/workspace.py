@@ -9,6 +9,8 @@ from textual.containers import Horizontal
 from textual.widgets import OptionList, Static
 from textual.worker import WorkerState
 
+from frn.models.zoo import named_extractors
+from frn_tui.client.protocol import ModelScore
 from frn_tui.dialogs.dialogs import Closeup, Page
 from frn_tui.dialogs.pages import help_page, problems_page
 from frn_tui.document.controller import Controller
@@ -18,13 +20,12 @@ from frn_tui.panes.exports import Exports
 from frn_tui.panes.photos import PhotosPane
 from frn_tui.panes.project import PANES, ProjectBar
 from frn_tui.panes.query import QueryPane
-from frn_tui.panes.verdicts import Threshold
 from frn_tui.settings.keys import KeyedScreen, read_own_keys
 from frn_tui.settings.settings import Settings
-from frn_tui.terminal.modes import MODES, PIXELS, Mode
+from frn_tui.terminal.modes import PIXELS, Mode
 from frn_tui.terminal.paths import parse_paths
 from frn_tui.terminal.pixels import graphics_of
-from frn_tui.terminal.text import class_keys
+from frn_tui.terminal.text import class_keys, count_of, percent
 from frn_tui.widgets.gallery import Gallery
 from frn_tui.widgets.preview import STEP
 
@@ -62,11 +63,9 @@ class Workspace(KeyedScreen[None]):
         self.classes_pane, self.photos_pane = ClassesPane(self.context), PhotosPane(self.context)
         self.query_pane = QueryPane(self.context)
         self.panes = {"classes": self.classes_pane, "photos": self.photos_pane, "query": self.query_pane}
-        threshold = Threshold(self.context)
+        threshold = self.query_pane.threshold
         exports = Exports(self.context, self.query_pane.arranged, lambda: self.project_bar.file_name)
         self.services: list[object] = [self.query_pane.picture, threshold, exports, self.project_bar]
-        """Handlers of keys that do not depend on the focus."""
-        self.query_pane.threshold = threshold
         self.query_pane.services = [exports, threshold, self.project_bar, self]
         self.focused_pane = "classes"
 
@@ -116,12 +115,6 @@ class Workspace(KeyedScreen[None]):
     def open_class(self) -> None:
         self.show_pane("photos")
         self.photos_pane.gallery.focus()
-
-    @on(ClassesPane.Differing)
-    def show_differing(self, event: ClassesPane.Differing) -> None:
-        self.show_pane("photos")
-        self.photos_pane.differing = frozenset(event.paths)
-        self.photos_pane.show_everywhere("differing")
 
     @on(PhotosPane.Found)
     def show_found(self, event: PhotosPane.Found) -> None:
@@ -238,7 +231,6 @@ class Workspace(KeyedScreen[None]):
         return bool(needed.get(name, True))
 
     def show_keys(self) -> None:
-        """Show the keys that work now and, below the panes, what the digits would do."""
         self.query_one("#keys", Static).update(self.footer(FOOTERS[self._in_focus]))
         self.context.jobs.hint = self._digits()
 
@@ -262,11 +254,6 @@ class Workspace(KeyedScreen[None]):
         else:
             self.remove_class("-zoomed")
 
-    def action_images_mode(self) -> None:
-        modes = [mode for mode in (graphics_of(self.app).mode, *MODES) if mode is not None]
-        self.set_images(modes[(modes.index(self.context.mode) + 1) % len(modes)])
-        self.context.say(f"images: {self.context.mode}")
-
     def set_images(self, images: str) -> None:
         """Choose how images are drawn; the next terminal chooses its own pixels."""
         self.images = images
@@ -274,11 +261,31 @@ class Workspace(KeyedScreen[None]):
         self.set_mode(graphics_of(self.app).mode_of(images))
 
     def set_mode(self, mode: Mode) -> None:
-        """Draw all images in another mode, or in the same one for another terminal."""
         self.context.mode = self.photos_pane.gallery.mode = mode
-        self.query_pane.picture.set_mode(mode)
-        self.query_pane.picture.show()
+        picture = self.query_pane.picture
+        picture.preview.mode = picture.map.mode = mode
+        picture.show()
         self.photos_pane.gallery.watch_mode()
+
+    def action_compare(self) -> None:
+        self.context.start(self._compare)
+
+    async def _compare(self) -> None:
+        found = await self.controller.compare(list(named_extractors()))
+        now = self.controller.model_name
+        options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
+        photos = count_of(len(found["differing"]), "photo")
+        if found["differing"]:
+            options.append(f"  show the {photos} with different answers")
+        title = f"Leave-one-out accuracy; {photos} with different answers"
+        chosen = await self.context.chosen(title, options)
+        if chosen == len(found["scores"]):
+            self.show_pane("photos")
+            self.photos_pane.differing = frozenset(found["differing"])
+            self.photos_pane.show_everywhere("differing")
+        elif chosen is not None and found["scores"][chosen]["model"] != now:
+            await self.controller.change_model(found["scores"][chosen]["model"])
+            self.context.say(f"model {self.controller.model_name}   u: undo")
 
     def action_problems(self) -> None:
         if problems := self.controller.problems:
@@ -305,3 +312,10 @@ class Workspace(KeyedScreen[None]):
             for worker in self.workers:
                 if worker.group in ("job", "watch") and worker.state == WorkerState.RUNNING:
                     worker.cancel()
+
+
+def _compared(score: ModelScore) -> str:
+    low, high = score["interval"]
+    right = f"{percent(score['right'] / score['photos'], 1):>7} ({100 * low:.0f} to {percent(high)})"
+    auroc = "" if score["auroc"] is None else f"  AUROC {score['auroc']:.2f}"
+    return f"{score['model']:<14} {right}{auroc}  {score['milliseconds']:.0f} ms  {score['bytes'] / 1e6:.1f} MB"

@@ -267,7 +267,6 @@ class Gallery(ScrollView, can_focus=True):
 
     @property
     def _has_thumbnails(self) -> bool:
-        """Return whether each row of a list has a small image at its left."""
         return self.thumbnails and self.view == "list" and self.mode != "none"
 
     def _lay_out(self) -> None:
@@ -382,7 +381,6 @@ class Gallery(ScrollView, can_focus=True):
         return picture_line(picture, row, self._tile, self.visual_style.rich_style)
 
     def _words(self, index: int, room: int) -> list[Segment]:
-        """Return the name of an item with its marks and, in a list, its note."""
         item = self._items[index]
         draw = caption if self._is_grid else list_line
         return draw(item, room, self._style, cursor=index == self.cursor, selected=item.path in self._selected)
@@ -403,7 +401,6 @@ class Gallery(ScrollView, can_focus=True):
         self.cursor = self._grid.below(self.cursor, step * lines)
 
     def action_go(self, place: int) -> None:
-        """Go to the first item (0) or the last (-1)."""
         self.cursor = place % max(len(self._items), 1)
 
     def action_mark(self) -> None:
@@ -412,7 +409,6 @@ class Gallery(ScrollView, can_focus=True):
             self.cursor += 1
 
     def action_range(self) -> None:
-        """Select from here on as the cursor moves, until this key again."""
         self.selects = not self.selects and bool(self._items)
         if self.selects:
             self._anchor, self._selected_before = self._items[self.cursor].path, set(self._selected)
@@ -431,7 +427,6 @@ class Gallery(ScrollView, can_focus=True):
         self.select(() if self._selected == everything else everything)
 
     def action_tiles(self, step: int) -> None:
-        """Make tiles larger (1) or smaller (-1): a quarter fewer or more per line."""
         width = self.scrollable_content_region.width
         columns = max(self._grid.columns - step * max(self._grid.columns // 4, 1), 1)
         self.tile_width = max((width + 1) // columns - 1, SMALLEST)

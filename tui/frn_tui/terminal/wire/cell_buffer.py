@@ -41,7 +41,6 @@ class CellBuffer:
         """Lines whose cells may differ."""
 
     def forget(self) -> None:
-        """Forget what the terminal shows."""
         self._shown = [[NOTHING] * len(line) for line in self._wanted]
         self._stale = set(range(len(self._wanted)))
 
