@@ -25,7 +25,6 @@ from bench.folders import SHOT, WAY, Photos, draw
 from bench.terminal import PICTURES, Terminal, alive, resident
 from frn_tui.client.client import EngineClient
 from frn_tui.client.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
-from frn_tui.panes.classes import MANY
 from frn_tui.terminal.modes import PIXELS, Mode
 
 from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
@@ -179,7 +178,7 @@ class Lab:
             engine = sum(resident(pid) for pid in terminal.below)
             yield Measure("A4", f"memory of the engine, {WAY} x {SHOT}", engine, 350, "MiB")
             yield from self._keys(terminal, "while idle")
-            self._add(terminal, self.photos.extra, self.effort.extra)
+            self._add(terminal, self.photos.extra)
             terminal.until("Adding")
             yield from self._keys(terminal, "while embedding")
             terminal.press("escape")
@@ -189,7 +188,7 @@ class Lab:
         with self._start(*APP) as terminal:  # a new start has nothing unsaved, so the app does not ask
             terminal.until("explained, unknown")
             terminal.settle()
-            self._add(terminal, self.photos.extra, self.effort.extra)
+            self._add(terminal, self.photos.extra)
             terminal.until("Adding")
             terminal.press(b"\x11")  # the app asks for confirmation, because photos being added would be lost
             terminal.until("quit without saving")
@@ -263,7 +262,7 @@ class Lab:
                 began = perf_counter()
                 await client.call(RenderPreview(path=str(path), columns=42, rows=21))
                 pictures.append(1000 * (perf_counter() - began))
-            modes: tuple[Mode, Mode] = "half", "quad"
+            modes: tuple[Mode, Mode] = "half", "kitty"
             tiles: dict[Mode, list[float]] = {mode: [] for mode in modes}
             for path in self.photos.large:
                 for mode in modes:
@@ -285,7 +284,7 @@ class Lab:
         return [
             Measure("A6", "its picture", median(pictures), 60, how="engine"),
             Measure("A6", "a tile of a 12-megapixel JPEG", median(tiles["half"]), 250, how="engine"),
-            Measure("A6", "the same photo again, in other cells", median(tiles["quad"]), 60, how="engine"),
+            Measure("A6", "the same photo again, in pixels", median(tiles["kitty"]), 60, how="engine"),
             Measure("A8", "engine free after a cancelled job", median(free), 1000, how="engine"),
         ]
 
@@ -316,24 +315,16 @@ class Lab:
             terminal.press("escape")
             terminal.settle()
             yield self._gap(terminal, 5, f"while {many} are scanned")
-            self._add(terminal, self.photos.thousand, self.effort.thousand)
+            self._add(terminal, self.photos.thousand)
             yield from self._keys(terminal, some)
             terminal.until("added", since_paste=True)
             terminal.settle()
             yield self._gap(terminal, 6, some)
 
     @staticmethod
-    def _add(terminal: Terminal, folder: Path, photos: int) -> None:
-        """Drop a folder of photos, accept the suggested class name, and add all of them."""
+    def _add(terminal: Terminal, folder: Path) -> None:
+        """Drop a folder of photos, which become a class."""
         terminal.paste(str(folder))
-        terminal.until("suggested")
-        terminal.settle()
-        terminal.press(b"\r")
-        if photos > MANY:
-            terminal.until("type to filter")
-            terminal.press(b"all")
-            terminal.settle()
-            terminal.press(b"\r")
 
     def _pages(self, terminal: Terminal) -> Iterator[Measure]:
         """Measure how long each page of a large folder takes to appear in the gallery."""

@@ -90,7 +90,7 @@ class OtherHeadClassifier(Classifier):
         nothing = np.array([], np.float32)
         self.classes = dict.fromkeys(self.pools, EnrolledClass(nothing, nothing, nothing))
         self._own_errors = {s.key: (c.name, np.array([])) for c in state.classes for s in c.supports}
-        self._others = self.maps = None
+        self.others = self.maps = None
         self._places = {s.key: place for c in state.classes for place, s in enumerate(c.supports)}
         self.left_out = self._leave_out(feature_maps)
         errors, labels, *_ = self.left_out

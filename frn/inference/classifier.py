@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice, tee
+from operator import is_not
 from pathlib import Path
 
 import numpy as np
@@ -105,8 +106,10 @@ class Classifier:
         self._own_errors: dict[str, tuple[str, Array]] = {}
         self._scorer: ClassScorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None = None
-        self._others: Shares | None = None
+        self.others: Shares | None = None
         """Familiarity of photos that the user marked as none of the classes."""
+        self._calibration: tuple[tuple[object, ...], Calibration] | None = None
+        """The last calibration, with its arguments."""
 
     @property
     def rule(self) -> RejectRule:
@@ -123,7 +126,10 @@ class Classifier:
         """Rule calibrated on the examples, and its expected error rates."""
         if self.left_out is None:
             raise FrnError("no classes yet: enroll some first")
-        return calibrate(*self.left_out, self.false_rejections, self._others)
+        given = (*self.left_out, self.false_rejections, self.others)
+        if self._calibration is None or any(map(is_not, given, self._calibration[0])):
+            self._calibration = given, calibrate(*given)
+        return self._calibration[1]
 
     def enroll(
         self,
@@ -173,7 +179,7 @@ class Classifier:
         known = {support.path: support.key for support in supports if support.is_unchanged()}
         notes: list[FrnError] = []
         if len(known) == len(supports) and (form := self._stored_form(state)):
-            self._use(state, form)
+            self.use(state, form)
         else:
             notes = self.enroll({entry.name: [s.path for s in entry.supports] for entry in state.classes}, known)
             found = {entry.name: entry.supports for entry in self.state.classes}
@@ -183,8 +189,13 @@ class Classifier:
             changed = [s.path for s in supports if s.path not in known and s.key not in used]
             notes += [FrnError(f"{p}: has changed since it was added; its current content is used") for p in changed]
         self.threshold_override = state.threshold
-        self._others = self._familiarity(state.others)
+        self.others = self._familiarity(state.others)
         return notes
+
+    def familiarity(self, maps: Maps) -> Shares:
+        """Return how familiar maps (n, r, d) of photos that are no examples are to the classes, (n,)."""
+        keys = [None] * len(maps)
+        return familiarity(self._class_errors(maps, keys), self.energy(maps), self._distances(maps, keys))
 
     def _familiarity(self, photos: Sequence[Support]) -> Shares | None:
         """Return how familiar photos are to the classes, (n,); unreadable ones are skipped."""
@@ -195,9 +206,7 @@ class Classifier:
         found = [outcome.maps for _, outcome in read if not isinstance(outcome, FrnError)]
         if not found:
             return None
-        maps = np.stack(found)
-        keys = [None] * len(maps)
-        return familiarity(self._class_errors(maps, keys), self.energy(maps), self._distances(maps, keys))
+        return self.familiarity(np.stack(found))
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
         """Return the classes of a state from the store, or None if they are not stored."""
@@ -206,17 +215,18 @@ class Classifier:
         data = self.store.get_bytes(self.extractor.sha256, form_key(state, self.extractor.prior))
         return from_bytes(data) if data else None
 
-    def _use(self, state: State, form: EnrolledForm) -> None:
+    def use(self, state: State, form: EnrolledForm, scorer: ClassScorer | None = None) -> None:
+        """Use classes that are already enrolled, and their scorer if there is one."""
         self.state, self.head = state, form.head
         self.kept_head = head_document(form.head, state, self.extractor.prior)
         self.classes, self.leave_one_out, self._own_errors = form.classes, form.leave_one_out, form.own_errors
         self.left_out, self.looks = form.left_out, form.looks
-        self._scorer = self._others = self.maps = None
+        self._scorer, self.others, self.maps = scorer, None, None
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
         """Enroll the classes of a state from feature maps (r, d), given by content key."""
         if form := self._stored_form(state):
-            self._use(state, form)
+            self.use(state, form)
             return
 
         def pool(entry: ClassEntry) -> Maps:
@@ -237,7 +247,7 @@ class Classifier:
                 errors = np.square(maps, dtype=np.float64).sum(-1)
             own_errors |= {support.key: (entry.name, row) for support, row in zip(entry.supports, errors, strict=True)}
         form = EnrolledForm(head, classes, shares, own_errors, None, self.looks)
-        self._use(state, form)
+        self.use(state, form)
         self.left_out = self._leave_out(feature_maps)
         if self.store is not None and classes:
             data = to_bytes(replace(form, left_out=self.left_out))

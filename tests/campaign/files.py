@@ -182,7 +182,7 @@ def journals() -> Part:
     """A journal left by a crash and found at the next start."""
     os.environ["FRN_STATE"] = tempfile.gettempdir()
     from frn_tui.client.file_requests import Recover
-    from frn_tui.engine.files.journal import Journals
+    from frn_tui.engine.files.journal import RunningApp
     from frn_tui.engine.worker_queues import Job
 
     support = {"path": "/a.jpg", "key": "0" * 32, "size": 9, "mtime_ns": 5}
@@ -195,7 +195,7 @@ def journals() -> Part:
     def door(data: bytes, folder: Path) -> None:
         os.environ["FRN_STATE"] = str(folder)
         (folder / "journal-999999999.json").write_bytes(data)
-        Journals(1).recover(Recover(), Job.__new__(Job))
+        RunningApp(1).recover(Recover(), Job.__new__(Job))
 
     return Part(5_000, damaging_json(good), door, refuses=False)
 

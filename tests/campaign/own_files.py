@@ -105,10 +105,7 @@ def prepared() -> Part:
 
 def move_journals() -> Part:
     """Photos being moved by a killed program: each is complete in at least one place, for any journal."""
-    from frn_tui.client.file_requests import SettleMoves
-    from frn_tui.engine.files.moves import MoveJournal
-    from frn_tui.engine.files.sorting import settle_moves
-    from frn_tui.engine.worker_queues import Job
+    from frn_tui.engine.files.moves import MoveJournal, settle_all
 
     home = HOME / "moving"
     os.environ["FRN_STATE"] = str(home / "state")
@@ -132,7 +129,7 @@ def move_journals() -> Part:
     def door(data: bytes, folder: Path) -> None:
         restore()
         journal.path.write_bytes(data)
-        settle_moves(SettleMoves(), cast(Job, SimpleNamespace()))
+        settle_all()
         left = {path.read_bytes() for path in home.rglob("*.jpg")}
         assert left == set(photos.values()), left
         assert (home / "card" / "a.jpg").exists()
@@ -143,21 +140,21 @@ def move_journals() -> Part:
 def project_locks() -> Part:
     """A project counts as open elsewhere if its lock is held, whatever the lock file contains."""
     from frn_tui.client.file_requests import LockProject
-    from frn_tui.engine.files.locks import Locks
+    from frn_tui.engine.files.journal import RunningApp
     from frn_tui.engine.worker_queues import Job
 
     os.environ["FRN_STATE"] = str(HOME / "locks")
     (HOME / "locks" / "open").mkdir(parents=True, exist_ok=True)
-    project, job, other = str(HOME / "x.frn.json"), cast(Job, SimpleNamespace()), Locks(os.getppid())
+    project, job, other = str(HOME / "x.frn.json"), cast(Job, SimpleNamespace()), RunningApp(os.getppid())
 
     def door(data: bytes, folder: Path) -> None:
         other.lock(LockProject(project), job)
         (path,) = (HOME / "locks" / "open").glob("*.lock")
         path.write_bytes(data)
-        assert isinstance(Locks(os.getpid()).holder(project), int)
+        assert isinstance(RunningApp(os.getpid()).holder(project), int)
         other.lock(LockProject(None), job)
         path.write_bytes(data)  # the lock of a killed app
-        assert Locks(os.getpid()).holder(project) is None
+        assert RunningApp(os.getpid()).holder(project) is None
 
     return Part(5_000, damaging([b"process 4711 (frn-tui birds.frn.json)"], changes=TEXT), door, refuses=False)
 

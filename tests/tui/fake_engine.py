@@ -130,16 +130,10 @@ class FakeEngine(EngineClient):
         return {**found, "reason": f"{path}: No such file or directory"}
 
     def op_stamp(self, tell: OnEvent, paths: list[str]) -> dict[str, list[int]]:
-        return {path: [self.sizes.get(path, 1), 2] for path in paths}
+        return {path: [self.sizes.get(path, 1), 2] for path in paths if path not in self.away}
 
     def op_folders(self, tell: OnEvent, path: str) -> list[str]:
         return sorted(name[len(path) + 1 :] for name in self.FOLDERS if name.startswith(f"{path.rstrip('/')}/"))
-
-    def op_inside(self, tell: OnEvent, path: str) -> dict[str, Any]:
-        names = self.FOLDERS.get(path, [])
-        inside = [(name, len(self.FOLDERS[f"{path}/{name}"])) for name in names if f"{path}/{name}" in self.FOLDERS]
-        photos = sum(name.endswith(".jpg") for name in names) + sum(count for _, count in inside)
-        return {"folders": len(inside), "photos": photos, "more": False, "classes": inside}
 
     def op_preview(
         self,
@@ -167,10 +161,9 @@ class FakeEngine(EngineClient):
             cells = base64.b64encode(zlib.compress(colour.to_bytes(4, "big")[:3] * (pixels[0] * pixels[1]))).decode()
         elif mode == "sixel":
             cells = "\n".join([f"#0;2;{colour % 100};0;0|#0!{pixels[0]}~"] * rows)
-        view, seen = [left, top, left + part, top + part], [0.2, 0.1, 0.8, 0.9]
         about = {"mode": mode, "columns": columns, "rows": rows, "pixels": pixels}
         about |= {"data": cells, "cells": ""} if mode in ("kitty", "sixel") else {"cells": cells}
-        return {**about, "photo": [4, 3], "view": view, "seen": seen}
+        return {**about, "view": [left, top, left + part, top + part]}
 
     def op_embed(self, tell: OnEvent, paths: list[str]) -> None:
         for number, path in enumerate(paths, 1):
@@ -264,9 +257,6 @@ class FakeEngine(EngineClient):
     def op_lock(self, tell: OnEvent, path: str | None) -> None:
         self.locked = path
 
-    def op_missing(self, tell: OnEvent, paths: list[str]) -> list[str]:
-        return [path for path in paths if path in self.away]
-
     def op_relocate(self, tell: OnEvent, folder: str, sizes: dict[str, int]) -> dict[str, Any]:
         there = {Path(name).name: f"{folder}/{name}" for name in self.FOLDERS.get(folder, ())}
         return {key: {"path": there[key], "key": key, "size": 1, "mtime_ns": 3} for key in sizes if key in there}
@@ -283,30 +273,29 @@ class FakeEngine(EngineClient):
         self,
         tell: OnEvent,
         folder: str,
-        photos: list[tuple[str, str]],
+        path: str,
+        verdict: str,
+        verdicts: list[str],
         move: bool,
-        verdicts: tuple[str, ...],
         journal: str,
     ) -> dict[str, Any]:
         self.sorted_beside = tuple(verdicts)
-        self.sorted += [(path, f"{folder}/{verdict}", move) for path, verdict in photos]
-        places = {path: f"{folder}/{verdict}/{Path(path).name}" for path, verdict in photos}
-        return {"places": places, "failed": [], "twins": [], "journal": journal or "/state/moved/1.jsonl"}
+        self.sorted.append((path, f"{folder}/{verdict}", move))
+        place = f"{folder}/{verdict}/{Path(path).name}"
+        return {"place": place, "is_twin": False, "journal": journal or "/state/moved/1.jsonl"}
 
-    def op_move(self, tell: OnEvent, journal: str, photos: list[tuple[str, str, bool]], back: bool) -> dict[str, Any]:
+    def op_move(self, tell: OnEvent, journal: str, source: str, target: str, is_twin: bool, back: bool) -> None:
         assert journal == "/state/moved/1.jsonl"
-        places = dict((place, path) if back else (path, place) for path, place, _ in photos)
-        self.moved.append(places)
-        return {"places": places, "failed": [], "twins": [], "journal": journal}
+        self.moved.append({source: target})
 
-    def op_settle(self, tell: OnEvent) -> dict[str, Any]:
-        return {"places": self.settled, "failed": [], "twins": [], "journal": ""}
+    def op_settle(self, tell: OnEvent) -> tuple[dict[str, str], list[tuple[str, str]]]:
+        return self.settled, []
 
     def op_save(self, tell: OnEvent, **arguments: Any) -> None:
         pass
 
     def op_journal(self, tell: OnEvent, **arguments: Any) -> None:
-        self.kept = None if arguments["saved"] else arguments
+        self.kept = arguments
 
     def op_recover(self, tell: OnEvent) -> dict[str, Any] | None:
         return self.left or None
@@ -333,7 +322,7 @@ def _four_fields(columns: int, rows: int, seed: int, heat: bool) -> str:
     colours = [bytes(seed >> shift & 255 for shift in (start, start + 4, start + 8)) for start in (0, 5, 10, 15)]
     if heat:
         colours.reverse()
-    fields = [b"\x01" + 2 * colour for colour in colours]
+    fields = [2 * colour for colour in colours]
     lines = [
         fields[row] * (columns // 2) + fields[row + 1] * (columns - columns // 2)
         for row in [0] * (rows // 2) + [2] * (rows - rows // 2)

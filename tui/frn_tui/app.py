@@ -3,9 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import ClassVar, Literal
 
@@ -21,15 +19,11 @@ from frn.models.zoo import DEFAULT_MODEL, assets_folder, named_extractors
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import MIRROR, EngineError, RenderPreview
-from frn_tui.client.rendering import render
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import settle
-from frn_tui.panes.project import ProjectBar
-from frn_tui.panes.recovery import Recovery
 from frn_tui.screens.workspace import Workspace
-from frn_tui.settings.keys import BOUND, keys_path, read_own_keys
-from frn_tui.settings.places import Places
+from frn_tui.settings.keys import BOUND, read_own_keys
 from frn_tui.settings.settings import Settings, state_folder
 from frn_tui.terminal import gc_policy
 from frn_tui.terminal.modes import PIXELS, Mode, default_mode, palette_of
@@ -40,8 +34,8 @@ from frn_tui.terminal.termination import SignalHandlers, end_without_terminal
 from frn_tui.terminal.wire.cell_app import CellApp
 from frn_tui.terminal.wire.driver import with_pixels
 from frn_tui.terminal.wire.input_queue import InputQueue
-from frn_tui.widgets.gallery.gallery import Gallery
-from frn_tui.widgets.options import Palette
+from frn_tui.widgets.lists import Palette
+from frn_tui.widgets.preview import PicturesWanted
 
 BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
 BORDER_CONTRAST, TEXT_CONTRAST = 3.3, 5.0
@@ -77,18 +71,14 @@ class FrnApp(CellApp):
     ) -> None:
         """Open a place, or the shipped samples; slow work starts after the first paint."""
         super().__init__()
-        self.place, self.model, self.images, self.tta = place, model, images, tta
+        self.place, self.model, self.tta = place, model, tta
         self.engine = engine or EngineClient(log=state_folder() / "engine.log")
         self.controller = Controller(self.engine)
-        self.settings = self.settings_at_start = Settings.read()
-        self.opened: list[str] = []
-        """Opened projects and folders, latest first."""
+        settings = Settings.read()
         # Without colours Textual has already chosen how to paint, and an ansi theme would be unreadable.
-        if self.settings.theme in self.available_themes and not (self.no_color and "ansi" in self.settings.theme):
-            self.theme = self.settings.theme
-        self.controller.first_threshold = self.settings.threshold
-        self.troubles: list[str] = []
-        """Errors in the settings file."""
+        if settings.theme in self.available_themes and not (self.no_color and "ansi" in settings.theme):
+            self.theme = settings.theme
+        self.controller.first_threshold = settings.threshold
         self.graphics = Graphics(self._tell_terminal)
         self.graphics.palette = palette_of(None if self.no_color else self.console.color_system)
         if images in PIXELS:
@@ -96,45 +86,32 @@ class FrnApp(CellApp):
         elif self.graphics.in_page:
             self.graphics.mode = "kitty"
         self.graphics.cell = cell_size() or self.graphics.cell
+        self.graphics.plain = default_mode(os.environ, self.console.color_system)
+        if images == "auto" and not self.graphics.in_page:  # settings for a terminal do not apply to a page
+            images = settings.images  # type: ignore[assignment]
+        self.workspace = Workspace(self.controller, settings, images, self.graphics.mode_of(images))
+        self.context = self.workspace.context
+        self.recovery = self.workspace.project_bar.recovery
         self._terminal = ""
         """Name that the terminal reports."""
         self._colours_asked = False
         self._leaving: Choose | None = None
         self._last_input = monotonic()
         self._input = InputQueue(self, super().on_event)
-        self._wanted: dict[tuple[Gallery, str], RenderPreview] = {}
-        """Images that galleries still need."""
+        self._wanted: list[tuple[PicturesWanted, RenderPreview]] = []
+        """Images that widgets still need."""
 
     def get_default_screen(self) -> Workspace:
         """Return the workspace itself: another screen below it would be styled and painted for nothing."""
-        self.workspace = Workspace(self.controller, self._mode(self._chosen_images()))
-        self.workspace.set_query_share(self.settings.query_share)
-        self.workspace.photos_pane.gallery.tile_width = self.settings.tile_width
-        self.context = self.workspace.context
-        self.workspace.classes_pane.guide.followed = self.settings.guided
-        self.context.remember = self.remember
-        self.context.places = Places(lambda: self.settings.recent, list(self.settings.bookmarks), self._keep_bookmarks)
-        self.recovery = Recovery(self.controller, self.context)
         return self.workspace
 
     def on_mount(self) -> None:
         self._signals = SignalHandlers(self._end_by)
-        self.troubles = self.read_keys()
-        if self.settings.trouble:
-            self.troubles.insert(0, self.settings.trouble)
         self.call_after_refresh(self._begin)
 
-    def read_keys(self) -> list[str]:
-        """Load the user's own keys from the file again; return the errors in it."""
-        self._keys_stamp = stamp_of(keys_path())
-        self.workspace.own_keys, troubles = read_own_keys()
-        self.set_keymap(self.workspace.own_keys)
-        return troubles
-
     def _follow_keys(self) -> None:
-        if stamp_of(keys_path()) != self._keys_stamp:
-            for trouble in self.read_keys():
-                self.context.say(trouble, severity="warning")
+        if read_own_keys() != self.workspace.keys_read:
+            self.workspace.read_keys()
             self.workspace.refresh_all()
 
     async def on_event(self, event: events.Event) -> None:
@@ -211,7 +188,7 @@ class FrnApp(CellApp):
             self._tell_terminal(MORE_COLOURS + "\x1b[c")
         elif mode is not None:
             graphics.mode = mode
-            if self._chosen_images() in ("auto", *PIXELS) and not self.workspace.mode_was_chosen:
+            if self.workspace.images in ("auto", *PIXELS):
                 self.workspace.set_mode(mode)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -225,11 +202,6 @@ class FrnApp(CellApp):
         if self.graphics.mode is not None:
             self.graphics.cell = cell_size() or self.graphics.cell
 
-    def _chosen_images(self) -> str:
-        if self.images != "auto" or self.graphics.in_page:  # settings for a terminal do not apply to a page
-            return self.images
-        return self.settings.images
-
     def _begin(self) -> None:
         if not self.is_headless:  # a headless host manages its own garbage collector
             self._ask_terminal()
@@ -240,18 +212,14 @@ class FrnApp(CellApp):
         self.context.start(self._start)
         self.set_interval(CHECK_INTERVAL, self.recovery.keep)
         self.set_interval(CHECK_INTERVAL, self._follow_keys)
-        for trouble in self.troubles:
-            self.context.say(trouble, severity="warning")
+        if self.context.settings.trouble:
+            self.context.say(self.context.settings.trouble, severity="warning")
 
     def _collect_garbage(self) -> None:
-        is_working = any(worker.is_running for worker in self.workers)
-        gc_policy.collect(monotonic() - self._last_input, is_working=is_working)
+        gc_policy.collect(monotonic() - self._last_input)
 
     async def _start(self) -> None:
         self.engine.on_restart = self._tell_of_restart
-        self.engine.on_silence = lambda: self.context.say(
-            "the disk or the computer is busy; esc: cancel", severity="warning"
-        )
         await self.engine.start()
         left = await self.recovery.find()
         opening = asyncio.ensure_future(self._open_first_model())
@@ -264,8 +232,8 @@ class FrnApp(CellApp):
 
     async def _open_first_classes(self, left: Recovered | None) -> None:
         if self.place is not None:
-            await self.workspace.open_place(self.place)
-            if left and self.recovery.is_of(left, self.place):
+            await self.workspace.project_bar.open_place(self.place)
+            if left and absolute(self.place) in (left.project, left.place):
                 await self.recovery.offer(left)
             elif left:
                 self.recovery.mention(left)
@@ -273,7 +241,7 @@ class FrnApp(CellApp):
         if left and await self.recovery.offer(left):
             return
         samples = assets_folder() / "samples"
-        await self.workspace.open_samples(str(samples / "moths"))
+        await self.controller.open_folder(None, (await self.controller.scan(str(samples / "moths")))["classes"])
         queries = (await self.controller.scan(str(samples / "queries")))["files"]
         await self.workspace.query_pane.ask_now(sorted(queries, key=lambda path: not path.endswith(FIRST_SAMPLE)))
         self.context.say("sample photos are open: a adds your own, ? shows all keys")
@@ -284,46 +252,29 @@ class FrnApp(CellApp):
         self.run_worker(self.controller.lock_again(), exit_on_error=False)
 
     async def _open_first_model(self) -> None:
-        mirror = MIRROR if (self.tta or self.settings.tta) == "hflip" else ""
-        if self.model is None and self.settings.model:
+        mirror = MIRROR if (self.tta or self.context.settings.tta) == "hflip" else ""
+        if self.model is None and self.context.settings.model:
             try:
-                await self.controller.open_model(self.settings.model + mirror)
+                await self.controller.open_model(self.context.settings.model + mirror)
+                return
             except EngineError as error:
                 self.context.say(f"{error}; using {DEFAULT_MODEL} instead", severity="warning")
-            else:
-                return
         await self.controller.open_model((self.model or DEFAULT_MODEL) + mirror)
 
-    def _keep_bookmarks(self) -> None:
-        self.settings = replace(self.settings, bookmarks=list(self.context.places.bookmarks))
-
-    @on(ProjectBar.RecoveryWanted)
-    def recover(self) -> None:
-        self.context.start(self._recover)
-
-    async def _recover(self) -> None:
-        if self.context.left and await self.workspace.project_bar.may_forget():
-            await self.recovery.open(self.context.left)
-
-    @on(Gallery.Want)
-    def want_pictures(self, event: Gallery.Want) -> None:
+    @on(PicturesWanted)
+    def want_pictures(self, event: PicturesWanted) -> None:
         """Fetch the newest requests first, because fast scrolling needs what is on screen now."""
-        wanted = {(event.gallery, request.path): request for request in event.requests}
-        self._wanted = wanted | {place: request for place, request in self._wanted.items() if place not in wanted}
-        if not any(worker.group == "thumbs" and worker.is_running for worker in self.workers):
+        others = [(other, request) for other, request in self._wanted if other.widget is not event.widget]
+        self._wanted = [*((event, request) for request in event.requests), *others]
+        if not any(worker.group == "pictures" and worker.is_running for worker in self.workers):
             self._fetch()
 
-    @work(group="thumbs", exit_on_error=False)
+    @work(group="pictures", exit_on_error=False)
     async def _fetch(self) -> None:
         while self._wanted:
-            gallery, path = next(iter(self._wanted))
-            request = self._wanted.pop((gallery, path))
-            if gallery.is_attached and (picture := await render(self.engine, request)):
-                gallery.provide(request, picture)
-
-    def remember(self, path: str) -> None:
-        self.opened.insert(0, absolute(path))
-        self.settings = self.settings.opened(absolute(path))
+            event, request = self._wanted.pop(0)
+            if event.widget.is_attached:
+                event.provide(request, await self.engine.render(request))
 
     def action_help_quit(self) -> None:
         """Show how to quit: people press ctrl+c or q for it, but nobody should quit by accident."""
@@ -353,12 +304,8 @@ class FrnApp(CellApp):
 
     async def on_unmount(self) -> None:
         self._signals.restore()
-        guided = self.workspace.classes_pane.guide.followed
-        share, tile = self.workspace.query_share, self.workspace.photos_pane.gallery.tile_width
-        settings = replace(self.settings, theme=self.theme, guided=guided, query_share=share, tile_width=tile)
-        if self.workspace.mode_was_chosen:  # the next terminal chooses its own pixel mode
-            settings = replace(settings, images="auto" if self.context.mode in PIXELS else self.context.mode)
-        settings.beside(self.settings_at_start, self.opened).write()
+        self.context.change(theme=self.theme, tile_width=self.workspace.photos_pane.gallery.tile_width)
+        self.context.settings.beside(self.context.opened).write()
         await self.engine.close()
 
     def action_command_palette(self) -> None:
@@ -379,33 +326,18 @@ class FrnApp(CellApp):
                 what = f"key {self.workspace.shown_key(name)}: {key.meaning}"
                 yield SystemCommand(name.replace("-", " ").capitalize(), what, run)
         yield SystemCommand("Model", "classify with another model", self._choose_model)
-        if self.controller.model_name.endswith(MIRROR):
-            mirror = "Mirror images: off", "classify each photo once"
-        else:
-            mirror = "Mirror images: on", "also classify mirror images: more accurate, slower"
-        yield SystemCommand(*mirror, self._turn_mirror)
-
-    def _turn_mirror(self) -> None:
         name = self.controller.model_name
-        plain = name.removesuffix(MIRROR)
-        self.context.start(self._change_model, plain if plain != name else name + MIRROR)
-
-    def set_images(self, images: str) -> None:
-        self.settings = replace(self.settings, images=images)
-        self.workspace.set_mode(self._mode(images))
-        self.workspace.mode_was_chosen = False
-
-    def _mode(self, images: str) -> Mode:
-        if images != "auto":
-            return images  # type: ignore[return-value]
-        by_itself = default_mode(os.environ, self.console.color_system)
-        return self.graphics.mode or by_itself if by_itself != "ascii" else by_itself
+        if name.endswith(MIRROR):
+            mirror = "Mirror images: off", "classify each photo once", name.removesuffix(MIRROR)
+        else:
+            mirror = "Mirror images: on", "also classify mirror images: more accurate, slower", name + MIRROR
+        yield SystemCommand(*mirror[:2], partial(self.context.start, self._change_model, mirror[2]))
 
     def action_settings(self) -> None:
         if self.screen is self.workspace:
             from frn_tui.screens.settings_menu import change_settings  # imported here: rarely used
 
-            self.context.start(change_settings, self.workspace, self, group="settings")
+            self.context.start(change_settings, self.workspace, group="settings")
 
     def _choose_model(self) -> None:
         names = list(named_extractors())
@@ -419,7 +351,7 @@ class FrnApp(CellApp):
         self.context.ask(Choose("Model", names), chosen)
 
     async def _change_model(self, name: str) -> None:
-        await self.controller.change_model(name, self.context.progress)
+        await self.controller.change_model(name)
         self.context.say(f"model {name}   u: undo")
 
 
@@ -432,12 +364,3 @@ def contrast(one: Color, other: Color) -> float:
 
     darker, lighter = sorted((luminance(one), luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
-
-
-def stamp_of(path: Path) -> tuple[int, int] | None:
-    """Return the size and modification time of a file, or None if it does not exist."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns

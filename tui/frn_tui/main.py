@@ -6,9 +6,9 @@ import os
 import signal
 import stat
 import sys
-from typing import NoReturn
 
 from frn._version import __version__
+from frn.errors import FrnError
 from frn_tui.terminal.modes import MODES, PIXELS
 
 OPENED = (".frn.json", ".zip", ".csv", ".tsv")
@@ -42,14 +42,19 @@ def run() -> None:
         parser.error("--port needs --web")
     if chosen.place is not None and (reason := _refused(chosen.place)):
         parser.exit(2, f"error: {reason}\n")
-    if chosen.model:
-        _require_model(chosen.model)
-    if chosen.web:
-        _serve(chosen)
-        return
+    try:
+        if chosen.model:
+            from frn.models.zoo import require_exported
+
+            require_exported(chosen.model)
+        if chosen.web:
+            _serve(chosen)
+            return
+    except FrnError as error:
+        sys.exit(f"error: {error}")
     served = "TEXTUAL_DRIVER" in os.environ  # in a browser, the page is the terminal
     if not served and (os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()):
-        _without_terminal(chosen)
+        sys.exit("frn-tui needs a terminal that can move its cursor. Without one, use `frn classify`.")
     encoding = sys.stdout.encoding or ""
     if encoding.lower().replace("-", "") != "utf8":
         sys.exit(f"error: the terminal's encoding is {encoding}, but frn-tui draws in UTF-8. Set LANG=C.UTF-8.")
@@ -64,10 +69,7 @@ def run() -> None:
     app.run()
     status = app.return_code or 0
     if status == 128 + getattr(signal, "SIGHUP", -128):
-        from frn.system.files import discard_output
-
-        for descriptor in (1, 2):
-            discard_output(descriptor)
+        os._exit(status)  # the terminal is gone, and so is what would be written to it at exit
     sys.exit(status)
 
 
@@ -83,44 +85,14 @@ def _refused(place: str) -> str:
     return f"{place}: is not a folder of class folders, a project (*.frn.json), a zip or a CSV"
 
 
-def _require_model(name: str) -> None:
-    """Exit with an error if the model does not exist or cannot run in the app."""
-    from frn.errors import FrnError
-    from frn.models.zoo import require_exported
-
-    try:
-        require_exported(name)
-    except FrnError as error:
-        sys.exit(f"error: {error}")
-
-
-def _without_terminal(chosen: argparse.Namespace) -> NoReturn:
-    """Exit with a hint about `frn classify`; without a place, the hint uses the samples."""
-    reason = "frn-tui needs a terminal that can move its cursor. Without one, use `frn classify`."
-    if chosen.place is not None:
-        sys.exit(reason)
-    print(f"{reason} For example, with the samples:", file=sys.stderr, flush=True)
-    import subprocess
-
-    from frn.models.zoo import assets_folder
-
-    samples = assets_folder() / "samples"
-    moths, queries = str(samples / "moths"), str(samples / "queries")
-    sys.exit(subprocess.call([sys.executable, "-m", "frn", "classify", moths, queries, "--top", "1"]))
-
-
 def _serve(chosen: argparse.Namespace) -> None:
-    from frn.errors import FrnError
     from frn_tui.web import serve
 
     options = ["--images", chosen.images]
     options += ["--model", chosen.model] if chosen.model else []
     options += ["--tta", chosen.tta] if chosen.tta else []
     options += ["--", chosen.place] if chosen.place else []
-    try:
-        serve.serve(options, serve.PORT if chosen.port is None else chosen.port)
-    except FrnError as error:
-        sys.exit(f"error: {error}")
+    serve.serve(options, serve.PORT if chosen.port is None else chosen.port)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Literal
 import frn_tui.app
 from frn_tui.app import FrnApp
 from frn_tui.terminal.modes import Mode
-from frn_tui.widgets.gallery.gallery import GalleryItem
+from frn_tui.widgets.gallery import GalleryItem
 from textual import work
 from textual.binding import Binding
 

@@ -74,7 +74,7 @@ def test_edit_while_a_folder_opens_is_kept(drive: Drive) -> None:
             return await embed(*arguments)
 
         controller._embed = slowly  # type: ignore[assignment, method-assign]
-        await driver.app.workspace.open_place("/photos")
+        await driver.app.workspace.project_bar.open_place("/photos")
         assert driver.counts == {"finch": 0, **OPENED}
         assert not controller.session.is_saved
 
@@ -147,7 +147,7 @@ def test_recovering_one_app_keeps_the_journal_of_another(drive: Drive, fake_engi
 def test_samples_are_replaced_by_the_first_class_and_restored_by_undo(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         app = driver.app
-        await app.workspace.open_samples("/photos")
+        await app.workspace.controller.open_folder(None, (await app.workspace.controller.scan("/photos"))["classes"])
         await driver.idle()
         assert "frn-tui  samples" in lines(app)[0]
         await driver.keys("plus")  # an edit makes the samples the user's own classes
@@ -217,7 +217,7 @@ def test_missing_photos_are_counted_reported_and_found_again(
     async def scenario(driver: Driver) -> None:
         app = driver.app
         fake_engine.known = {"jay-1.jpg"}  # the other photo has no stored features
-        await app.workspace.open_place("/home/birds.frn.json")
+        await app.workspace.project_bar.open_place("/home/birds.frn.json")
         await driver.idle()
         assert "2 missing (R)" in lines(app)[0]
         assert app.controller.skipped == {"jay-2.jpg"}
@@ -226,7 +226,7 @@ def test_missing_photos_are_counted_reported_and_found_again(
         await driver.idle()
         assert app.controller.query.answer is not None
         assert "scores" in app.controller.query.answer
-        assert any("1 of them has no stored features" in note.message for note in app._notifications)
+        assert any("2 examples missing, 1 without stored features" in note.message for note in app._notifications)
         await app.workspace.project_bar._relocate("/photos/jay")
         assert app.controller.missing == app.controller.skipped == frozenset()
         (entry,) = app.controller.session.state.classes
@@ -246,9 +246,9 @@ def test_project_is_opened_by_its_full_path(drive: Drive, tmp_path: Path, monkey
 
     async def scenario(driver: Driver) -> None:
         app = driver.app
-        await app.workspace.open_place("birds.frn.json")
-        assert app.controller.project == app.settings.recent[0] == f"{tmp_path}/birds.frn.json"
-        await app.workspace.open_place("~/birds.frn.json")
+        await app.workspace.project_bar.open_place("birds.frn.json")
+        assert app.controller.project == app.context.settings.recent[0] == f"{tmp_path}/birds.frn.json"
+        await app.workspace.project_bar.open_place("~/birds.frn.json")
         assert app.controller.project == f"{Path.home()}/birds.frn.json"
         await driver.keys("S")
         await driver.type("folder/")
@@ -269,7 +269,7 @@ def test_bundle_is_written_and_unpacked_at_the_given_paths(drive: Drive, fake_en
         await driver.until(lambda: "already exists" in title(driver))
         await driver.keys("enter")
         assert fake_engine.written == {"/home/birds.zip": "bundle"}
-        app.workspace.context.start(app.workspace.open_place, "/home/birds.zip")
+        app.workspace.context.start(app.workspace.project_bar.open_place, "/home/birds.zip")
         await driver.until(lambda: isinstance(app.screen, AskText))
         assert app.screen.query_one("Input").value == "/home/birds"  # type: ignore[attr-defined]
         await driver.keys("enter")

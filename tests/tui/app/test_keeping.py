@@ -6,9 +6,7 @@ import sys
 import pytest
 from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
-from frn_tui.terminal.viewer import viewer_command
 
-from frn.errors import FrnError
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
 
@@ -97,15 +95,6 @@ def test_export_format_is_chosen_and_replaces_only_on_request(
     drive(scenario)
 
 
-def test_a_photo_opens_in_the_system_viewer() -> None:
-    assert viewer_command("/a b.jpg", {"DISPLAY": ":0"}, "linux") == ["xdg-open", "/a b.jpg"]
-    assert viewer_command("/a.jpg", {}, "darwin") == ["open", "/a.jpg"]
-    assert viewer_command("C:/a.jpg", {}, "win32")[-1] == "C:/a.jpg"
-    assert viewer_command("/a.jpg", {"FRN_VIEWER": "feh"}, "linux") == ["feh", "/a.jpg"]
-    with pytest.raises(FrnError, match="no desktop"):
-        viewer_command("/a.jpg", {}, "linux")
-
-
 def test_o_opens_the_focused_photo(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
 
@@ -131,5 +120,15 @@ def test_o_opens_the_focused_photo(drive: Drive, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv("FRN_VIEWER", "broken")
         await driver.keys("o")
         assert any("broken: cannot be started" in note.message for note in app._notifications)
+        monkeypatch.delenv("FRN_VIEWER")
+        monkeypatch.setattr(sys, "platform", "linux")
+        monkeypatch.setenv("DISPLAY", ":0")
+        await driver.keys("o")
+        assert started.pop() == ["xdg-open", "/queries/owl-10.jpg"]
+        for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+            monkeypatch.delenv(name, raising=False)
+        await driver.keys("o")
+        assert any("no desktop to show a photo" in note.message for note in app._notifications)
+        assert not started
 
     drive(scenario)

@@ -17,15 +17,13 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     return processes.run(command)
 
 
-def test_app_in_a_pipe_shows_the_commands_to_use_instead(tmp_path: Path) -> None:
-    result = run()
-    assert result.returncode == 0
-    assert "needs a terminal" in result.stderr
-    assert len(result.stdout.splitlines()) == 18
-    assert sum("footman" in line.partition(": ")[2] for line in result.stdout.splitlines()) == 18
-    refused = run(tmp_path)
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert len(refused.stderr.splitlines()) == 1
+def test_app_in_a_pipe_shows_the_command_to_use_instead(tmp_path: Path) -> None:
+    for words in ([], [tmp_path]):
+        result = run(*words)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert "needs a terminal" in result.stderr
+        assert "`frn classify`" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
 
 
 def test_arguments_that_cannot_be_opened_fail_before_the_app_starts(tmp_path: Path) -> None:

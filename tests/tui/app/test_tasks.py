@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from frn_tui.dialogs.closeup import Closeup
+from frn_tui.dialogs.dialogs import Closeup
 from frn_tui.dialogs.picker import Picker
 from frn_tui.panes.review import Review
 

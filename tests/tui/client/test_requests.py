@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import ListFolder
-from frn_tui.client.protocol import INTERNAL, PROTOCOL_VERSION, EmbedImages, EngineError, RenderPreview
+from frn_tui.client.protocol import INTERNAL, EmbedImages, EngineError, RenderPreview
 from frn_tui.engine.__main__ import BEHIND
-from frn_tui.engine.pipes import MAX_LOG
+from frn_tui.engine.worker_queues import MAX_LOG
 
 from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, eventually, kill, play
@@ -21,24 +21,17 @@ from tests.tui.client.conftest import MISCHIEF, Message, eventually, kill, play
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through /proc")
 
 
-def test_engine_sends_a_greeting_early_and_ends_with_its_input(tmp_path: Path) -> None:
+def test_engine_ends_with_its_input_and_does_not_import_torch(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "frn_tui.engine", "--log", str(tmp_path / "log")]
-    with processes.started(command, stdin=-1, stdout=-1, stderr=-1) as process:
+    with processes.started(command, stdin=-1, stdout=-1) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        assert process.stderr is not None
-        hello = json.loads(process.stdout.readline())
         process.stdin.write(b'garbage\n{"id": 1, "op": "open_model", "model": "conv4"}\n')
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
-        while answer.get("event") == "alive":  # on a busy machine a model takes longer than a second
-            answer = json.loads(process.stdout.readline())
         process.stdin.close()
         assert process.wait(30) == 0
-        before = process.stderr.read().decode()
-    assert hello == {"event": "hello", "protocol": PROTOCOL_VERSION, "pid": process.pid}
     assert (answer["id"], answer["end"]) == (1, "done")
-    assert not any(f"| {name}\n" in before.replace("  ", "") for name in ("numpy", "PIL.Image", "onnxruntime"))
     log = (tmp_path / "log").read_text()
     assert "numpy" in log
     assert "torch" not in log
@@ -54,8 +47,6 @@ def test_engine_threads_have_lower_priority_than_the_app(photos: Callable[..., l
         threads = [int(thread.name) for thread in (process / "task").iterdir()]
         assert len(threads) > 1
         assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {min(own + BEHIND, 19)}
-        if (autogroup := process / "autogroup").exists():
-            assert f"nice {BEHIND}" in autogroup.read_text()
 
     play(scenario)
 

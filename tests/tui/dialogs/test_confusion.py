@@ -1,7 +1,7 @@
 """The table in the hide-and-test dialog."""
 
 from frn_tui.client.protocol import Confusion
-from frn_tui.dialogs.confusion import confusion_table
+from frn_tui.dialogs.pages import confusion_table
 from rich.cells import cell_len
 
 

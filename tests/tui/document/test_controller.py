@@ -90,7 +90,8 @@ def test_folders_become_classes_in_one_edit(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         seen: list[tuple[str, int, int]] = []
         classes = {"jay": photos("jay", 3), "wren": [*photos("wren", 2), "/photos/bad.jpg"]}
-        outcome = await controller.add_classes(classes, lambda *now: seen.append(now))
+        controller.progress = lambda *now: seen.append(now)
+        outcome = await controller.add_classes(classes)
         assert str(outcome) == "5 added, 1 unreadable"
         assert names(controller) == {"jay": 3, "wren": 2}
         assert [problem.path for problem in controller.problems] == ["/photos/bad.jpg"]
@@ -161,9 +162,9 @@ def test_a_correction_makes_the_photo_an_example_once(run: Run) -> None:
         await controller.ask(["/q/owl-1.jpg"])
         jay = controller.session.state.named("jay")
         assert jay is not None
-        assert controller.correct(jay.id).added == 1
+        assert controller.label(controller.query.answers, jay.id).added == 1
         assert names(controller) == {"jay": 3, "wren": 2}
-        again = controller.correct(jay.id)
+        again = controller.label(controller.query.answers, jay.id)
         assert (again.added, again.duplicates[0].class_name) == (0, "jay")
 
     run(test)
@@ -180,7 +181,7 @@ def test_undo_restores_answers_with_the_classes(run: Run) -> None:
         assert "maps" in (controller.query.answer or {})
         await controller.edit(lambda session: session.undo())
         with pytest.raises(FrnError, match="no photo to add"):
-            controller.correct(1)
+            controller.label(controller.query.answers, 1)
 
     run(test)
 

@@ -130,8 +130,8 @@ def test_photos_stay_in_the_project_to_which_they_were_added(run: Callable[[Test
         engine.held.pop("embed").set()
         reasons = [str(error) for error in await asyncio.gather(*tasks, return_exceptions=True)]
         assert reasons == [
-            "another project was opened; 1 photo was not added",
-            "another project was opened; 2 photos were not added",
+            "another project was opened; 1 photo not added",
+            "another project was opened; 2 photos not added",
         ]
         assert [len(entry.supports) for entry in controller.session.state.classes] == [0]
 
@@ -145,7 +145,7 @@ def test_photos_for_a_deleted_class_are_reported_with_the_class_name(run: Callab
         await reached(engine, "embed", 2)
         controller.session.delete(1)
         engine.held.pop("embed").set()
-        with pytest.raises(FrnError, match="wren was deleted; 1 photo was not added"):
+        with pytest.raises(FrnError, match="wren was deleted; 1 photo not added"):
             await adding
 
     run(test)
@@ -173,11 +173,11 @@ def test_missing_photos_belong_to_the_checked_project(run: Callable[[Test], None
         engine.away = {WRENS["wren"][0]}
         await controller.find_missing()
         assert controller.missing == engine.away
-        engine.held["missing"] = asyncio.Event()
+        engine.held["stamp"] = asyncio.Event()
         looking = asyncio.create_task(controller.find_missing())
-        await reached(engine, "missing", 2)
+        await reached(engine, "stamp", 2)
         await controller.start_anew()
-        engine.held.pop("missing").set()
+        engine.held.pop("stamp").set()
         await looking
         assert not controller.missing
 
@@ -189,7 +189,7 @@ def test_project_follows_photos_moved_before_a_cancel(run: Callable[[Test], None
         photos = [(path, "wren") for path in WRENS["wren"]]
         await controller.ask([path for path, _ in photos])
         engine.held["sort"] = asyncio.Event()
-        sorting = asyncio.create_task(sort(controller, "/out", photos, move=True, progress=lambda *_: None))
+        sorting = asyncio.create_task(sort(controller, "/out", photos, move=True))
         await reached(engine, "sort")
         sorting.cancel()
         await asyncio.sleep(0)
@@ -208,7 +208,7 @@ def test_moving_photos_is_a_separate_undo_step_and_not_an_edit(run: Callable[[Te
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         session = controller.session
         session.mark_saved()
-        await sort(controller, "/out", [("/q/jay-1.jpg", "wren")], move=True, progress=lambda *_: None)
+        await sort(controller, "/out", [("/q/jay-1.jpg", "wren")], move=True)
         moves = session.state.moves
         assert moves is not None
         assert (moves.said, moves.photos) == ("moved 1 photo", (("/q/jay-1.jpg", "/out/wren/jay-1.jpg", False),))
@@ -250,7 +250,7 @@ def test_model_restored_by_undo_is_saved(run: Callable[[Test], None], what: str)
         await controller.change_model("resnet12")
         controller.session.undo()
         engine.calls.clear()
-        write = controller.save("/x.frn.json") if what == "save" else bundle(controller, "/x.zip", lambda *now: None)
+        write = controller.save("/x.frn.json") if what == "save" else bundle(controller, "/x.zip")
         await asyncio.gather(write, controller.sync())
         assert controller.model_name == "conv4"
         assert engine.calls.index("open_model") < engine.calls.index(what)

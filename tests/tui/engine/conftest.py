@@ -55,6 +55,34 @@ class Engine:
         assert end["end"] == "done", end
         return end["result"]
 
+    def sort(self, folder: str, photos: list[list[str]], journal: str = "", **options: Any) -> dict[str, Any]:
+        """Sort photos, given by path and verdict, one after the other."""
+        verdicts = dict.fromkeys([*options.pop("verdicts", ()), *(verdict for _, verdict in photos)])
+        found: dict[str, Any] = {"places": {}, "failed": [], "twins": [], "journal": journal}
+        for path, verdict in photos:
+            arguments = {"path": path, "verdict": verdict, "verdicts": [*verdicts], "journal": found["journal"]}
+            end = self.ask("sort", folder=folder, **arguments, **options).end
+            if end["end"] == "failed":
+                assert end["code"] == "not_placed", end
+                found["failed"].append([path, end["reason"]])
+                continue
+            found["places"][path], found["journal"] = end["result"]["place"], end["result"]["journal"]
+            found["twins"] += [path] if end["result"]["is_twin"] else []
+        return found
+
+    def move(self, journal: str, photos: list[list[Any]], back: bool) -> dict[str, Any]:
+        """Move photos, given by both paths and whether they are twins, one after the other."""
+        found: dict[str, Any] = {"places": {}, "failed": []}
+        for path, place, is_twin in photos:
+            source, target = (place, path) if back else (path, place)
+            end = self.ask("move", journal=journal, source=source, target=target, is_twin=is_twin, back=back).end
+            if end["end"] == "failed":
+                assert end["code"] == "not_placed", end
+                found["failed"].append([source, end["reason"]])
+            else:
+                found["places"][source] = target
+        return found
+
     def state(self, classes: dict[str, list[Path]], threshold: float | None = None) -> Message:
         paths = [str(path) for members in classes.values() for path in members]
         known = {e["path"]: e for e in self.ask("embed", paths=paths).told("embedded")}

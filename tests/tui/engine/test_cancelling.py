@@ -23,17 +23,15 @@ def test_each_request_checks_for_cancellation_as_often_as_recorded(
         ("embed", {"paths": paths}, 31),
         ("classes", {"state": state}, 22),
         ("query", {"paths": paths}, 46),
-        ("hide_and_test", {"shot": 1}, 7),
+        ("hide_and_test", {"shot": 1}, 3),
         ("compare", {"classes": few, "models": ["conv4"]}, 2),
         ("scan", {"path": folder}, 7),
         ("stamp", {"paths": paths}, 16),
-        ("missing", {"paths": paths}, 16),
         ("relocate", {"folder": folder, "sizes": {"0" * 32: 1}}, 7),
         ("bundle", {"path": bundle, "state": state}, 37),
         ("unpack", {"path": bundle, "folder": str(tmp_path / "new")}, 16),
         ("export", {"path": str(tmp_path / "c.onnx")}, 2),
         ("preview", {"path": paths[0], "columns": 4, "rows": 2}, 2),
-        ("sort", {"folder": str(tmp_path / "sorted"), "photos": [[path, "jay"] for path in paths[:3]]}, 4),
     ]
     checks, check = [0], Job.check
 

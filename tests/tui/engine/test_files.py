@@ -196,9 +196,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
     engine: Engine, members: dict[str, list[Path]], state_folder: Path
 ) -> None:
     state = engine.state(first(members, 1))
-    engine.done(
-        "journal", state=state, model="conv4", project=None, place=None, adding={"x": ["/x/1.jpg"]}, saved=False
-    )
+    engine.done("journal", state=state, model="conv4", project=None, place=None, adding={"x": ["/x/1.jpg"]})
     assert engine.done("recover") is None  # this process is alive
     (file,) = state_folder.glob("journal-*.json")
     entry = json.loads(file.read_text())
@@ -228,9 +226,9 @@ def test_a_journal_is_found_once_its_app_is_gone(
 
 def test_saved_work_leaves_no_journal(engine: Engine, state_folder: Path) -> None:
     state = engine.state({"x": []})
-    engine.done("journal", state=state, model="conv4", project="/x.frn.json", place=None, adding={}, saved=False)
+    engine.done("journal", state=state, model="conv4", project="/x.frn.json", place=None, adding={})
     assert len([*state_folder.glob("journal-*.json")]) == 1
-    engine.done("journal", state=state, model="conv4", project="/x.frn.json", place=None, adding={}, saved=True)
+    engine.done("discard", journal=None)
     assert [*state_folder.iterdir()] == []
 
 
@@ -263,7 +261,7 @@ def test_project_with_mirror_images_gives_the_same_answers_everywhere(
 
 def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_folder: Path) -> None:
     """The engine holds the lock; on a busy machine it may end after the next app has started."""
-    engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={}, saved=False)
+    engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={})
     (file,) = state_folder.glob("journal-*.json")
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -278,7 +276,7 @@ def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_fol
 def test_recovery_does_not_wait_for_an_engine_that_keeps_running(
     engine: Engine, state_folder: Path, monkeypatch: pytest.MonkeyPatch, is_running: bool
 ) -> None:
-    engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={}, saved=False)
+    engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={})
     (file,) = state_folder.glob("journal-*.json")
     file.rename(state_folder / "journal-4711.json")
     lock = Lock(state_folder / "journal-4711.lock")
@@ -289,20 +287,6 @@ def test_recovery_does_not_wait_for_an_engine_that_keeps_running(
     assert engine.done("recover") is None
     assert time.monotonic() - began < 30
     lock.release()
-
-
-@pytest.mark.parametrize(("fault", "runs"), [(None, True), (PermissionError, True), (ProcessLookupError, False)])
-def test_journal_app_counts_as_running_unless_its_process_does_not_exist(
-    monkeypatch: pytest.MonkeyPatch, fault: type[OSError] | None, runs: bool
-) -> None:
-    def kill(process: int, number: int) -> None:
-        assert (process, number) == (4711, 0)
-        if fault:
-            raise fault
-
-    monkeypatch.setattr(os, "kill", kill)
-    assert journal._runs("4711") == runs
-    assert journal._runs("no number")
 
 
 def test_an_app_holds_only_the_lock_of_its_open_project(bare: Engine, tmp_path: Path) -> None:

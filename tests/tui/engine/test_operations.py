@@ -1,5 +1,6 @@
 """Behaviour of all requests, models and queues."""
 
+import io
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -8,10 +9,9 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from frn_tui.client.protocol import INTERNAL, MIRROR, REQUESTS, OpenModel, Request, parse
+from frn_tui.client.protocol import INTERNAL, MIRROR, REQUESTS, OpenModel, Request
 from frn_tui.engine.models import Models
-from frn_tui.engine.server import Server
-from frn_tui.engine.worker_queues import Job, WorkerQueue
+from frn_tui.engine.worker_queues import Job, Server
 
 from frn.system.processes.messages import encode
 from tests.tui.engine.conftest import Engine, Message
@@ -55,7 +55,9 @@ def test_unusable_model_leaves_the_old_one_open(engine: Engine, tmp_path: Path) 
     assert engine.ask("embed", paths=[]).end["end"] == "done"
 
 
-def test_queues_run_in_parallel_and_drop_cancelled_requests(until: Callable[..., None]) -> None:
+def test_queues_run_in_parallel_and_drop_cancelled_requests(
+    until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent: list[Message] = []
     gate = threading.Event()
 
@@ -64,7 +66,8 @@ def test_queues_run_in_parallel_and_drop_cancelled_requests(until: Callable[...,
             gate.wait(5)
         return {}
 
-    server = Server(dict.fromkeys(REQUESTS, handle), lambda message: sent.append(dict(message)))
+    server = Server(dict.fromkeys(REQUESTS, handle), io.BytesIO())
+    monkeypatch.setattr(server, "send", lambda message: sent.append(dict(message)))
     for number, op in ((1, "embed"), (2, "query"), (3, "query"), (4, "scan")):
         server.receive({"id": number, "op": op, "path": "/", "paths": []})
     server.receive({"op": "cancel", "target": 2})
@@ -78,28 +81,9 @@ def test_queues_run_in_parallel_and_drop_cancelled_requests(until: Callable[...,
     server.run([b"no message\n"])
 
 
-def test_queue_reports_how_long_its_job_has_been_silent(until: Callable[..., None]) -> None:
-    jobs: list[Job] = []
-    gate = threading.Event()
-
-    def handle(request: Request[Any], job: Job) -> None:
-        jobs.append(job)
-        gate.wait(10)
-
-    queue = WorkerQueue("files", {"list": handle})
-    assert queue.quiet_for() == 0.0
-    queue.submit(Job(1, parse({"op": "list", "path": "/"}), lambda message: None))
-    until(lambda: queue.quiet_for() > 0.15)
-    jobs[0].check()
-    assert queue.quiet_for() < 0.15
-    until(lambda: queue.quiet_for() > 0.15)
-    jobs[0].progress(1, 2)
-    assert queue.quiet_for() < 0.15
-    gate.set()
-    until(lambda: queue.quiet_for() == 0.0)
-
-
-def test_end_of_input_stops_running_and_drops_waiting_requests(until: Callable[..., None]) -> None:
+def test_end_of_input_stops_running_and_drops_waiting_requests(
+    until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent: list[Message] = []
     begun = threading.Event()
     handled: list[object] = []
@@ -111,7 +95,8 @@ def test_end_of_input_stops_running_and_drops_waiting_requests(until: Callable[.
             job.check()
             time.sleep(0.001)
 
-    server = Server({"list": handle}, lambda message: sent.append(dict(message)))
+    server = Server({"list": handle}, io.BytesIO())
+    monkeypatch.setattr(server, "send", lambda message: sent.append(dict(message)))
 
     def lines() -> Iterator[bytes]:
         for number in (1, 2):
@@ -123,7 +108,7 @@ def test_end_of_input_stops_running_and_drops_waiting_requests(until: Callable[.
     assert handled == [1]
 
 
-@pytest.mark.parametrize("op", ["scan", "list", "inside", "stamp", "missing", "sort", "relocate"])
+@pytest.mark.parametrize("op", ["scan", "list", "stamp", "relocate"])
 def test_request_for_many_files_checks_for_cancellation_at_each_file(
     bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str
 ) -> None:
@@ -134,8 +119,6 @@ def test_request_for_many_files_checks_for_cancellation_at_each_file(
         Path(path).write_text(path)
     others: Message = {
         "stamp": {"paths": paths},
-        "missing": {"paths": paths},
-        "sort": {"folder": str(tmp_path / "out"), "photos": [[path, "x"] for path in paths]},
         "relocate": {"folder": str(folder), "sizes": {"0" * 32: 1}},
     }
     checks: list[object] = []
@@ -171,4 +154,4 @@ def test_the_engine_leaves_one_core_to_the_app(
     monkeypatch.setattr("frn_tui.engine.models.cores", lambda: available)
     models = Models()
     models.open(OpenModel(model=model), MagicMock())
-    assert models.model.extractor.threads == used
+    assert models.extractor.threads == used

@@ -18,7 +18,7 @@ def test_three_steps_of_the_guide_disappear_when_done(drive: "Drive", lines: Lin
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         assert "is the next answer" not in "\n".join(lines(driver.app))  # a path was given
-        await workspace.open_samples("/photos")
+        await workspace.controller.open_folder(None, (await workspace.controller.scan("/photos"))["classes"])
         await workspace.query_pane.ask_now(["/queries"])
         await driver.idle()
         text = "\n".join(lines(driver.app))
@@ -36,7 +36,8 @@ def test_three_steps_of_the_guide_disappear_when_done(drive: "Drive", lines: Lin
     assert Settings.read().guided
 
     async def again(driver: "Driver") -> None:
-        await driver.app.workspace.open_samples("/photos")
+        controller = driver.app.controller
+        await controller.open_folder(None, (await controller.scan("/photos"))["classes"])
         await driver.idle()
         assert not driver.app.workspace.classes_pane.guide.display
 

@@ -3,16 +3,16 @@
 import csv
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText
 from frn_tui.dialogs.picker import Picker
-from frn_tui.document.results import as_csv
-from frn_tui.document.review_state import KINDS, Arrangement, Reviewed, folder_of, summary
+from frn_tui.document.review_state import KINDS, Arrangement, Reviewed, as_csv, reviewed, summary
 from frn_tui.panes.review import Review
-from frn_tui.widgets.histogram import LABEL, Histogram, columns
+from frn_tui.widgets.bars import LABEL, Histogram, columns
 
 from frn.inference.session import build_state
 from tests.tui.conftest import Drive, Driver
@@ -243,17 +243,16 @@ def test_class_folders_do_not_depend_on_the_sorted_photos(drive: Drive, fake_eng
     drive(scenario)
 
 
-def test_unknown_photos_are_not_sorted_into_a_class_named_unknown() -> None:
-    def asked(verdict: str, *, is_unknown: bool = False, label: str | None = None) -> Reviewed:
-        return Reviewed({"path": "/q/1.jpg", "scores": [], "unknown": is_unknown}, verdict, label, None, is_seen=False)
-
-    rejected, called_so = asked("unknown", is_unknown=True), asked("Unknown")
-    assert [folder_of(one, ["wren"]) for one in (rejected, called_so)] == ["unknown", "Unknown"]
-    assert [folder_of(one, ["Unknown"]) for one in (rejected, called_so)] == ["none of the classes", "Unknown"]
-    assert folder_of(asked("unknown", is_unknown=True, label="Unknown"), ["Unknown"]) == "Unknown"
-    state, _ = build_state([("unknown", ())])
-    rows = list(csv.DictReader(as_csv([rejected, asked("unknown")], state, "").splitlines()))
-    assert [row["verdict"] for row in rows] == ["none of the classes", "unknown"]
+@pytest.mark.parametrize(("name", "told"), [("wren", "unknown"), ("Unknown", "none of the classes")])
+def test_unknown_photos_are_not_sorted_into_a_class_named_unknown(name: str, told: str) -> None:
+    state, _ = build_state([(name, ())])
+    scores = [{"id": 1, "probability": 1.0, "error": 1.0, "explained": 0.5}]
+    answers = [{"path": f"/q/{unknown}.jpg", "scores": scores, "unknown": unknown} for unknown in (True, False)]
+    query: Any = SimpleNamespace(answers=answers, first={}, seen=set())
+    items = reviewed(query, state)
+    assert [item.said for item in items] == [told, name]
+    rows = list(csv.DictReader(as_csv(items, state, "").splitlines()))
+    assert [row["verdict"] for row in rows] == [told, name]
 
 
 def test_undo_moves_photos_back_before_labels(drive: Drive, fake_engine: FakeEngine) -> None:
@@ -512,7 +511,7 @@ def test_v_extends_the_selection_and_an_empty_list_says_why(drive: Drive, lines:
 def test_review_photos_receive_their_images(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
-        await driver.until(lambda: len(review.gallery._tiles._pictures) == 5)  # all photos except the broken one
+        await driver.until(lambda: len(review.gallery._pictures) == 5)  # all photos except the broken one
 
     drive(scenario)
 

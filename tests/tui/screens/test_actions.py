@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs import picker as picker_module
-from frn_tui.dialogs.dialogs import AskText, Choose, Page
+from frn_tui.dialogs.dialogs import Choose, Page
 from frn_tui.dialogs.picker import Picker
 from frn_tui.settings.keys import BOUND
 from frn_tui.settings.settings import Settings
@@ -97,7 +97,7 @@ def test_an_invalid_number_of_examples_is_reported(drive: "Drive", fake_engine: 
     drive(scenario)
 
 
-def test_drawing_mode_can_be_changed_by_key(drive: "Drive") -> None:
+def test_the_error_map_can_be_changed_by_key(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app, workspace = driver.app, driver.app.workspace
         picture, photos = workspace.query_pane.picture, workspace.photos_pane
@@ -110,13 +110,14 @@ def test_drawing_mode_can_be_changed_by_key(drive: "Drive") -> None:
         assert names[picture.heat_class or 0] == "jay"
         await driver.keys("left_square_bracket", "left_square_bracket")
         assert names[picture.heat_class or 0] == "wren"
-        await driver.keys("H", "t", "t", "g")
-        assert (picture.look, picture.smooth, picture.numbers) == ("map", False, True)
+        await driver.keys("H", "t", "g")
+        assert (picture.look, picture.smooth) == ("map", False)
         await driver.keys("t")
-        assert (picture.smooth, picture.numbers) == (True, False)
+        assert picture.smooth
         assert photos.gallery.view == "list"
-        await driver.keys("i", "z")
-        assert workspace.context.mode == picture.preview.mode == "quad"
+        workspace.set_images("none")
+        await driver.keys("z")
+        assert workspace.context.mode == picture.preview.mode == "none"
         assert workspace.has_class("-zoomed")
         await driver.keys("escape", "c")
         assert not workspace.has_class("-zoomed")
@@ -147,8 +148,7 @@ def test_answering_none_of_these_keeps_the_threshold(drive: "Drive") -> None:
         await driver.keys("minus")
         assert controller.threshold == pytest.approx(0.35)
         assert "unknown 1 → 0" in workspace.context.jobs._message
-        workspace.query_pane.drag(workspace.query_pane.bars.ThresholdDragged(0.7, released=False))
-        workspace.query_pane.drag(workspace.query_pane.bars.ThresholdDragged(0.6, released=True))
+        workspace.query_pane.set_threshold(workspace.query_pane.bars.ThresholdChosen(0.6))
         await driver.idle()
         assert controller.threshold == 0.6
         await driver.keys("0")
@@ -247,39 +247,24 @@ def test_dialog_ignores_keys_before_opening_and_after_closing(drive: "Drive") ->
     drive(scenario)
 
 
-def test_photo_without_a_class_can_be_assigned(drive: "Drive") -> None:
+def test_photos_without_a_class_become_one_with_their_folders_name(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
-        app, workspace = driver.app, driver.app.workspace
+        workspace = driver.app.workspace
         workspace.classes_pane.list.focus()
         await driver.keys("d", "d", "d")
-        for answer, counts in (("escape", {}), ("enter", {"queries": 1})):
-            workspace.classes_pane.add(["/nowhere", "/queries/swan-1.jpg"])
-            await driver.until(lambda: isinstance(app.screen, AskText))
-            await driver.pilot.press(answer)
-            await driver.idle()
-            assert driver.counts == counts
+        workspace.classes_pane.add(["/nowhere", "/queries/swan-1.jpg"])
+        await driver.idle()
+        assert driver.counts == {"queries": 1}
+        workspace.classes_pane.add(["/photos/jay"])
+        await driver.idle()
+        assert driver.counts == {"queries": 1, "jay": 6}
+        await driver.keys("A")
+        await driver.type("bird")
+        workspace.classes_pane.add(["/photos/owl"])
+        await driver.idle()
+        assert driver.counts == {"queries": 1, "jay": 6, "bird": 4}
 
     drive(scenario)
-
-
-@pytest.mark.parametrize(("option", "count"), [("20 of", 20), ("5 of", 5), ("all", 300), (None, 0)])
-def test_many_photos_need_confirmation(
-    drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch, option: str | None, count: int
-) -> None:
-    many = {f"/many/{name}": [f"{name}-{i}.jpg" for i in range(300)] for name in ("elk", "fox")}
-    monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/many": ["elk", "fox"], **many})
-
-    async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        app.workspace.classes_pane.add(["/many"])
-        await driver.until(lambda: isinstance(app.screen, Choose))
-        if option is None:
-            await driver.keys("escape")
-        else:
-            await driver.type(option)
-        assert [driver.counts.get(name, 0) for name in ("elk", "fox")] == [count] * 2
-
-    drive(scenario, size=(80, 24))
 
 
 def test_recent_folders_are_offered_and_unsaved_work_needs_confirmation(drive: "Drive", private_state: "Path") -> None:
@@ -300,7 +285,7 @@ def test_recent_folders_are_offered_and_unsaved_work_needs_confirmation(drive: "
             await driver.type(option)
             assert driver.counts == counts
         assert app.controller.project == "/home/birds.frn.json"
-        await app.workspace.open_place("/nowhere")
+        await app.workspace.project_bar.open_place("/nowhere")
         assert driver.counts == {"jay": 1}
         await driver.keys("u", "ctrl+r")  # nothing to undo
         assert driver.counts == {"jay": 1}
@@ -477,7 +462,7 @@ def test_class_names_and_counts_of_an_opened_folder_appear_before_its_photos_are
 
     async def scenario(driver: "Driver") -> None:
         fake_engine.held["embed"] = asyncio.Event()
-        driver.app.context.start(driver.app.workspace.open_place, "/many")
+        driver.app.context.start(driver.app.workspace.project_bar.open_place, "/many")
         await driver.until(lambda: list(driver.counts) == ["elk", "fox"])
         await driver.pilot.pause()
         assert driver.counts == {"elk": 0, "fox": 0}

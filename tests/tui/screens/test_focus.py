@@ -61,11 +61,11 @@ def test_focused_classes_pane_is_resized(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         workspace.focus_pane("classes")
-        before, share = workspace.classes_pane.outer_size.width, workspace.query_share
+        before, share = workspace.classes_pane.outer_size.width, workspace.context.settings.query_share
         await driver.keys("right_parenthesis", "right_parenthesis")
         assert workspace.classes_pane.outer_size.width == before + 10
         await driver.keys(*["left_parenthesis"] * 9)
         assert workspace.classes_pane.outer_size.width == 20
-        assert workspace.query_share == share
+        assert workspace.context.settings.query_share == share
 
     drive(scenario)

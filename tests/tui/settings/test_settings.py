@@ -32,7 +32,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_settings_are_remembered(private_state: Path) -> None:
-    settings = Settings("dracula", "quad", "/m/features.onnx", 0.4, ["/a"]).opened("/b")
+    settings = Settings("dracula", "none", "/m/features.onnx", 0.4, ["/a"]).opened("/b")
     settings.write()
     assert Settings.read() == settings
     assert settings.opened("/a").recent == ["/a", "/b"]
@@ -146,17 +146,13 @@ def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> N
 
 
 def test_folders_saved_by_another_app_are_kept(drive: Drive, private_state: Path) -> None:
-    Settings(recent=["/old"], bookmarks=["/a", "/b"]).write()
+    Settings(recent=["/old"]).write()
 
     async def scenario(driver: Driver) -> None:
-        driver.app.context.places.toggle("/a")  # the bookmark is gone
-        driver.app.context.places.toggle("/mine")
-        Settings(recent=["/theirs", "/old"], bookmarks=["/a", "/b", "/c"], theme="nord").write()
+        Settings(recent=["/theirs", "/old"], theme="nord").write()
 
     drive(scenario)
-    kept = Settings.read()
-    assert kept.recent == ["/photos", "/theirs", "/old"]
-    assert kept.bookmarks == ["/b", "/c", "/mine"]
+    assert Settings.read().recent == ["/photos", "/theirs", "/old"]
 
 
 def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: Path) -> None:
@@ -173,7 +169,7 @@ def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: P
         await take("Settings", "theme")
         await take("Theme", "gruvbox")
         await take("Settings", "images")
-        await take("Images", "ascii")
+        await take("Images", "none")
         await take("Settings", "threshold")
         await take("Threshold of new projects", "900")
         await take("Settings", "threshold")
@@ -190,13 +186,13 @@ def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: P
         await pilot.press("escape")
         await driver.idle()
         assert app.theme == "gruvbox"
-        assert app.workspace.query_pane.picture.preview.mode == app.workspace.photos_pane.gallery.mode == "ascii"
-        await app.workspace.open_place("/photos")
+        assert app.workspace.query_pane.picture.preview.mode == app.workspace.photos_pane.gallery.mode == "none"
+        await app.workspace.project_bar.open_place("/photos")
         assert app.controller.threshold == 0.625
 
     drive(scenario)
     kept = Settings.read()
-    assert (kept.theme, kept.images, kept.model, kept.threshold) == ("gruvbox", "ascii", "/m/mine.onnx", 0.625)
+    assert (kept.theme, kept.images, kept.model, kept.threshold) == ("gruvbox", "none", "/m/mine.onnx", 0.625)
 
 
 def test_sizes_are_remembered_between_sessions(drive: Drive, private_state: Path) -> None:
@@ -205,7 +201,7 @@ def test_sizes_are_remembered_between_sessions(drive: Drive, private_state: Path
 
     async def look(driver: Driver) -> None:
         workspace = driver.app.workspace
-        assert workspace.query_share == 60
+        assert workspace.context.settings.query_share == 60
         assert workspace.photos_pane.gallery.tile_width == Settings.read().tile_width > 0
         assert abs(workspace.query_pane.size.width / workspace.photos_pane.size.width - 1.5) < 0.15
 
@@ -219,7 +215,7 @@ def test_mirror_images_can_be_set_by_setting_flag_and_undoable_edit(
     async def turn(driver: Driver) -> None:
         app = driver.app
         plain = app.controller.model_name
-        app._turn_mirror()
+        app.context.start(app._change_model, plain + MIRROR)
         await driver.idle()
         assert app.controller.model_name == app.controller.session.state.model == f"{plain}{MIRROR}"
         await driver.keys("u")
@@ -262,6 +258,6 @@ def test_a_missing_model_in_the_settings_is_reported(
 
 
 def test_theme_and_drawing_mode_come_from_the_settings(private_state: Path) -> None:
-    Settings(theme="nord", images="quad").write()
+    Settings(theme="nord", images="none").write()
     app = FrnApp()
-    assert (app.theme, app._mode(app.settings.images)) == ("nord", "quad")
+    assert (app.theme, app.context.mode) == ("nord", "none")

@@ -24,13 +24,12 @@ for _ in range(120):  # garbage of every age, and what stays
     kept = knots[-10:]
     knots.clear()
 assert full_looks() == before, "it was looked for while someone worked"
-assert not gc_policy.collect(gc_policy.IDLE / 2, is_working=False), "someone was about to work"
-assert not gc_policy.collect(gc_policy.IDLE_WHILE_WORKING / 2, is_working=True), "someone watched"
-assert gc_policy.collect(gc_policy.IDLE, is_working=False)
+assert not gc_policy.collect(gc_policy.IDLE / 2), "someone was about to work"
+assert gc_policy.collect(gc_policy.IDLE)
 assert full_looks() == before + 1
 assert not any(ref() for ref in seen), "garbage is left"
 assert kept[0].itself is kept[0]
-assert not gc_policy.collect(gc_policy.IDLE_WHILE_WORKING, is_working=True), "there was nothing to do"
+assert not gc_policy.collect(gc_policy.IDLE), "there was nothing to do"
 """
 
 

@@ -5,20 +5,21 @@ import gc
 import re
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from frn_tui.app import FrnApp
-from frn_tui.client.rendering import numbered
 from frn_tui.panes.review import Review
 from frn_tui.terminal.marks import MARKS, PLACEHOLDER
 from frn_tui.terminal.modes import Mode
-from frn_tui.terminal.pixels import Graphics, placeholders
+from frn_tui.terminal.pixels import Graphics, next_number, placeholders
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.terminal import Answered
-from frn_tui.widgets import cells
+from frn_tui.widgets.cells import picture_line
 from rich.cells import cell_len
 from rich.style import Style
+from textual.geometry import Size
 from textual.strip import Strip
 
 from frn.system.processes.messages import convert
@@ -27,7 +28,6 @@ MESSAGE = {
     "cells": "",
     "columns": 3,
     "rows": 2,
-    "photo": [4, 3],
     "view": [0.0, 0.0, 1.0, 1.0],
     "seen": [0.1, 0.0, 0.9, 1.0],
 }
@@ -36,7 +36,7 @@ COMMAND = re.compile(r"\x1b_G([^;\x1b]*);?([^\x1b]*)\x1b\\")
 
 def picture(mode: Mode = "kitty", rgb: bytes = bytes(3 * 6 * 4)) -> Picture:
     data = base64.b64encode(zlib.compress(rgb)).decode() if mode == "kitty" else "#0;2;9;9;9|#0!6~\n#0;2;9;9;9|#0!6~"
-    return numbered(convert({**MESSAGE, "mode": mode, "pixels": [6, 4], "data": data}, Picture))
+    return replace(convert({**MESSAGE, "mode": mode, "pixels": [6, 4], "data": data}, Picture), number=next_number())
 
 
 def keys(command: str) -> dict[str, str]:
@@ -50,7 +50,7 @@ def test_every_mark_is_a_zero_width_combining_character() -> None:
 
 
 def test_a_placeholder_line_is_cut_between_cells() -> None:
-    line = cells.segments(placeholders(picture(), Style())[1])
+    line = picture_line(picture(), 1, Size(3, 2), Style())[1:2]
     strip = Strip(line)
     assert strip.cell_length == 3
     assert strip.crop(1, 3).text == "".join(f"{PLACEHOLDER}{MARKS[1]}{MARKS[x]}{line[0].text[3]}" for x in (1, 2))
@@ -68,7 +68,7 @@ def test_terminal_gets_pixels_before_their_placeholders() -> None:
     assert [keys(command)["m"] for command, _ in commands[1:]] == ["1"] * (len(commands) - 2) + ["0"]
     assert all(len(data) <= 4096 and (len(data) % 4 == 0) for _, data in commands)
     assert zlib.decompress(base64.b64decode("".join(data for _, data in commands))) == rgb
-    cell, style = placeholders(shown, Style(bgcolor="#101010"))[0][0]
+    cell, style = placeholders(shown, 0, Style(bgcolor="#101010"))[0]
     assert style.color is not None
     assert int(number) == MARKS.index(cell[3]) << 24 | (style.color.number or 0)
     assert "38;5;" in style.render("x")  # a palette colour, which tmux leaves unchanged
@@ -114,8 +114,8 @@ def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[Any], l
         await user.until(lambda: "\n".join(lines(user.app)).count(PLACEHOLDER) > 100)
         user.app.workspace.ask(["/queries/jay-10.jpg", "/queries/owl-10.jpg"])
         await user.idle()
-        await user.until(lambda: user.app.workspace.query_pane.picture.preview._picture is not None)
-        shown = user.app.workspace.query_pane.picture.preview._picture
+        await user.until(lambda: user.app.workspace.query_pane.picture.preview.picture is not None)
+        shown = user.app.workspace.query_pane.picture.preview.picture
         assert shown.is_pixels
         assert shown.pixels == (shown.columns * 10, shown.rows * 20)
         await user.pilot.press("question_mark")
@@ -125,11 +125,6 @@ def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[Any], l
         await user.pilot.pause()
         assert isinstance(user.app.screen, Review)
         await user.until(lambda: PLACEHOLDER in "\n".join(lines(user.app)))
-        await user.pilot.press("escape", "t", "t")  # the second kind of map has numbers
-        await user.idle()
-        assert any(
-            style == cells.ON_PIXELS for strip in user.app.screen._compositor.render_strips() for _, style, _ in strip
-        )
 
     drive(look, app=app_with(images))
 
@@ -142,7 +137,7 @@ def test_option_overrides_the_answer_from_the_terminal(drive: Any) -> None:
         await app.hear(Answered(can=("62",)))
         assert app.context.mode == "kitty"
         assert (app.graphics.mode, app.workspace.photos_pane.gallery.mode) == ("kitty", "kitty")
-        await user.keys("i")
+        app.workspace.set_images("half")
         assert app.context.mode == "half"
         await app.hear(Answered(can=("62",)))
         assert app.context.mode == "half"
@@ -152,9 +147,9 @@ def test_option_overrides_the_answer_from_the_terminal(drive: Any) -> None:
     async def said(user: Any) -> None:
         await user.app.hear(Answered(name="kitty(0.41.1)"))
         await user.app.hear(Answered(can=("62",)))
-        assert user.app.context.mode == "quad"
+        assert user.app.context.mode == "none"
 
-    drive(said, app=app_with("quad"))
+    drive(said, app=app_with("none"))
 
 
 def test_sixel_waits_for_the_number_of_colours(drive: Any) -> None:

@@ -1,18 +1,19 @@
 """Sixel: the pixels of an image, or of any part of a row, replace its placeholders."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.client.rendering import numbered
 from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
 from frn_tui.terminal.modes import FRAME
-from frn_tui.terminal.pixels import Graphics, placeholders
+from frn_tui.terminal.pixels import Graphics, next_number
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import cells_of_piece, cut
-from frn_tui.widgets import cells
+from frn_tui.widgets.cells import picture_line
 from rich.style import Style
+from textual.geometry import Size
 from textual.strip import Strip
 
 from frn.system.processes.messages import convert
@@ -79,7 +80,7 @@ def test_part_of_a_row_shows_that_part_of_its_pixels(photo: np.ndarray[Any, Any]
 def shown(photo: np.ndarray[Any, Any], columns: int, graphics: Graphics) -> Picture:
     lines = ["\t".join(row) for row in sixel_rows(photo, 3, photo.shape[1] // columns, 256)]
     about = {**MESSAGE, "columns": columns, "rows": 3, "pixels": [photo.shape[1], 51], "data": "\n".join(lines)}
-    picture = numbered(convert({**about, "mode": "sixel"}, Picture))
+    picture = replace(convert({**about, "mode": "sixel"}, Picture), number=next_number())
     graphics.mode = "sixel"
     graphics.send(picture)
     return picture
@@ -92,7 +93,7 @@ def written(strip: Strip) -> str:
 def test_an_image_writes_its_pixels_and_keeps_the_text_around_it(photo: np.ndarray[Any, Any]) -> None:
     graphics = Graphics()
     picture = shown(photo, 5, graphics)
-    line = cells.segments(placeholders(picture, Style(bgcolor="#102030"))[2])
+    line = picture_line(picture, 2, Size(5, picture.rows), Style(bgcolor="#102030"))
     whole = graphics.translated(f"before {written(Strip(line))} after")
     assert re.sub(r"\x1b(?:\[[\d;]*[mC]|[78]|P[^\x1b]*\x1b\\)", "", whole) == "before " + " " * 5 + " after"
     row = decoded(IMAGE.search(whole)[0])  # type: ignore[index]
@@ -110,7 +111,7 @@ def test_wide_row_is_drawn_in_chunks_for_xterm() -> None:
     photo = np.zeros((51, 2000, 3), dtype=np.uint8)
     graphics = Graphics()
     picture = shown(photo, 100, graphics)
-    line = cells.segments(placeholders(picture, Style())[0])
+    line = picture_line(picture, 0, Size(100, picture.rows), Style())
     found = IMAGE.findall(graphics.translated(written(Strip(line).crop(10, 100))))
     assert [int(width) for width, _, _ in found] == [38 * 20, 48 * 20, 4 * 20]
     assert cells_of_piece(20) == 48
@@ -118,13 +119,13 @@ def test_wide_row_is_drawn_in_chunks_for_xterm() -> None:
 
 def test_frame_is_drawn_if_the_network_sees_only_a_part() -> None:
     photo = np.zeros((40, 60, 3), dtype=np.uint8)
-    framed = draw_frame(photo, (0.25, 0.0, 0.75, 1.0))
+    framed = draw_frame(photo, (0.25, 0.0, 0.75, 1.0), 2)
     assert (framed[:, 15:17] == FRAME).all()
     assert (framed[:, 43:45] == FRAME).all()
     assert not framed[:, 17:43].any()
     assert not photo.any()
-    np.testing.assert_array_equal(draw_frame(photo, (0.0, 0.0, 1.0, 1.0)), photo)
-    np.testing.assert_array_equal(draw_frame(photo, (-0.5, -0.5, 1.5, 1.5)), photo)
+    np.testing.assert_array_equal(draw_frame(photo, (0.0, 0.0, 1.0, 1.0), 2), photo)
+    np.testing.assert_array_equal(draw_frame(photo, (-0.5, -0.5, 1.5, 1.5), 2), photo)
 
 
 def test_kitty_gets_the_exact_pixels() -> None:

@@ -1,28 +1,12 @@
-import unicodedata
-from dataclasses import replace
-
 import pytest
-from frn_tui.terminal.modes import CHARACTERS, Mode, default_mode
+from frn_tui.terminal.modes import Mode, default_mode
 from frn_tui.terminal.rendered_picture import Picture
-from frn_tui.widgets import cells
-from frn_tui.widgets.cells import decile, draw
-from rich.cells import cell_len
+from frn_tui.widgets.cells import picture_line
 from rich.color import Color
 from rich.style import Style
+from textual.geometry import Size
 
 PLAIN = Style()
-
-
-def ink(style: Style) -> tuple[int, ...]:
-    assert style.color is not None
-    assert style.color.triplet is not None
-    return tuple(style.color.triplet)
-
-
-def ground(style: Style) -> tuple[int, ...]:
-    assert style.bgcolor is not None
-    assert style.bgcolor.triplet is not None
-    return tuple(style.bgcolor.triplet)
 
 
 @pytest.mark.parametrize(
@@ -32,9 +16,9 @@ def ground(style: Style) -> tuple[int, ...]:
         ({}, "256", "half"),
         ({}, "standard", "half"),
         ({}, "windows", "half"),
-        ({}, None, "ascii"),
+        ({}, None, "none"),
         ({"NO_COLOR": "1"}, "truecolor", "half"),
-        ({"TERM": "dumb"}, "truecolor", "ascii"),
+        ({"TERM": "dumb"}, "truecolor", "none"),
         ({"TERM": "xterm-256color"}, "256", "half"),
     ],
 )
@@ -44,68 +28,17 @@ def test_drawing_mode_follows_the_answer_from_the_terminal(
     assert default_mode(environ, color_system) == mode
 
 
-def test_each_block_character_has_the_right_parts() -> None:
-    """The names of sextants, quadrants and octants list their parts, according to Unicode's data in Python."""
-    for mode, count in (("quad", 16), ("sextant", 64), ("octant", 256)):
-        assert len(set(CHARACTERS[mode])) == count  # type: ignore[index]
-    assert (CHARACTERS["quad"][6], CHARACTERS["sextant"][3], CHARACTERS["octant"][15]) == ("▞", "🬂", "▀")
-    for place, char in enumerate(CHARACTERS["sextant"]):
-        name = unicodedata.name(char, "")
-        if name.startswith("BLOCK SEXTANT-"):
-            assert sum(1 << int(part) - 1 for part in name.removeprefix("BLOCK SEXTANT-")) == place
-    assert CHARACTERS["octant"][4] == "\U0001cd00"  # BLOCK OCTANT-3
-    assert CHARACTERS["octant"][254] == "\U0001cde5"  # BLOCK OCTANT-2345678, the last one
-    assert all(cell_len(char) == 1 for characters in CHARACTERS.values() for char in characters)
+def test_cell_has_its_colours() -> None:
+    picture = Picture("half", 2, 1, bytes([1, 2, 3, 4, 5, 6, 7, 8, 9, 254, 16, 0]))
+    _, left, right, _ = picture_line(picture, 0, Size(2, 1), PLAIN)
+    assert (left.text, right.text) == ("▀", "▀")
+    assert left.style == Style(color="#010203", bgcolor="#040506")
+    assert right.style == Style(color="#070809", bgcolor="#fe1000")
+    assert right.style.color == Color.from_rgb(7, 8, 9)
 
 
-def test_cell_has_its_character_and_colours() -> None:
-    picture = Picture("quad", 2, 1, bytes([6, 1, 2, 3, 4, 5, 6, 9, 7, 8, 9, 10, 11, 12]))
-    ((left, right),) = draw(picture, PLAIN, dark=True)
-    assert (left[0], ink(left[1]), ground(left[1])) == ("▞", (1, 2, 3), (4, 5, 6))
-    assert (right[0], ink(right[1]), ground(right[1])) == ("▚", (7, 8, 9), (10, 11, 12))
-
-
-def test_ascii_is_denser_for_brighter_pixels() -> None:
-    picture = Picture("ascii", 3, 1, b"\x00......\x05......\x09......")
-    assert "".join(char for char, _ in draw(picture, PLAIN, dark=True)[0]) == " +@"
-    assert "".join(char for char, _ in draw(picture, PLAIN, dark=False)[0]) == "@= "
-
-
-def test_the_frame_marks_exactly_what_the_network_sees() -> None:
-    picture = Picture("half", 20, 10, (b"\x01" + bytes(6)) * 200, (2, 1), seen=(0.25, 0.2, 0.75, 0.8))
-    canvas = draw(picture, PLAIN, dark=True)
-    cells.write_frame(canvas, picture)
-    lines = ["".join(char for char, _ in line) for line in canvas]
-    plain, edge = "▀" * 20, "▀" * 5
-    assert (
-        lines
-        == [plain] * 2
-        + [f"{edge}{'▔' * 10}{edge}"]
-        + [f"{edge}▏{'▀' * 8}▕{edge}"] * 4
-        + [f"{edge}{'▁' * 10}{edge}"]
-        + [plain] * 2
-    )
-    whole = draw(whole_seen := replace(picture, seen=(0.0, 0.0, 1.0, 1.0)), PLAIN, dark=True)
-    cells.write_frame(whole, whole_seen)
-    assert ["".join(char for char, _ in line) for line in whole] == [plain] * 10
-    near = draw(closer := replace(picture, view=(0.3, 0.3, 0.5, 0.5)), PLAIN, dark=True)
-    cells.write_frame(near, closer)
-    assert ["".join(char for char, _ in line) for line in near] == [plain] * 10
-
-
-def test_digits_in_the_error_map_are_deciles() -> None:
-    assert [decile(v, 0.0, 1.0) for v in (-1.0, 0.0, 0.099, 0.1, 0.55, 0.999, 1.0, 7.0)] == list("00015999")
-    assert decile(3.0, 3.0, 3.0) == "0"
-    assert decile(float("nan"), 0.0, 1.0) == "?"
-
-
-def test_segments_join_cells_of_the_same_style() -> None:
-    other = Style(bold=True)
-    joined = cells.segments([("a", PLAIN), ("b", PLAIN), ("c", other)])
-    assert [segment.text for segment in joined] == ["ab", "c"]
-
-
-def test_colours_equal_those_from_rich() -> None:
-    style = draw(Picture("half", 1, 1, bytes([1, 1, 2, 3, 254, 16, 0])), PLAIN, dark=True)[0][0][1]
-    assert style == Style(color="#010203", bgcolor="#fe1000")
-    assert style.color == Color.from_rgb(1, 2, 3)
+def test_an_image_is_centred_or_cropped_and_cells_of_the_same_style_are_joined() -> None:
+    picture = Picture("half", 3, 2, bytes(36))
+    lines = ["".join(text for text, _, _ in picture_line(picture, y, Size(6, 4), PLAIN)) for y in range(4)]
+    assert lines == [" " * 6, " ▀▀▀  ", " ▀▀▀  ", " " * 6]
+    assert [segment.text for segment in picture_line(picture, 0, Size(2, 1), PLAIN)] == ["", "▀▀", ""]

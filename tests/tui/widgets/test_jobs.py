@@ -20,9 +20,6 @@ def test_progress_is_shown_in_words_and_as_a_bar(play: Play, lines: Lines) -> No
         job.show("Embedding wren", 23, 31, 1.9)
         await pilot.pause()
         assert lines(pilot.app)[0].rstrip() == " Embedding wren  ████████▉───  23/31 74 %  1.9 s left  esc: cancel"
-        job.show("Looking for images", 12, None)
-        await pilot.pause()
-        assert lines(pilot.app)[0].rstrip() == " Looking for images  12  esc: cancel"
         job.clear()
         await pilot.pause()
         assert not lines(pilot.app)[0].strip()

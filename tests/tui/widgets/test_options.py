@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.dialogs.picker import Picker
-from frn_tui.widgets.options import Options, Palette
+from frn_tui.widgets.lists import Options, Palette
 from textual.command import CommandPalette
 from textual.message import Message
 from textual.pilot import Pilot

@@ -8,15 +8,15 @@ import asyncio
 import contextlib
 import itertools
 import os
+import signal
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from frn.system.processes.messages import Message, convert, decode, encode
-from frn_tui.client.engine_process import Process, cause_of_death, end, hear_hello, kill, spawn
 from frn_tui.client.protocol import (
     INTERNAL,
     AskClasses,
@@ -24,42 +24,38 @@ from frn_tui.client.protocol import (
     EngineError,
     OnEvent,
     OpenModel,
+    RenderPreview,
     Request,
     Result,
     SetClasses,
 )
+from frn_tui.terminal.pixels import next_number
+from frn_tui.terminal.rendered_picture import Picture
 
+MAX_LINE = 64 << 20
+"""Size limit of a message in bytes."""
 CANCEL_TIMEOUT = 2.0
 """Seconds that a cancelled request may continue before the engine is killed."""
-SILENCE_TIMEOUT = 10.0
-"""Seconds of silence during a call after which the app is notified."""
 EXIT_TIMEOUT = 0.3
 """Seconds that the engine has to exit."""
 CRASHES, WITHIN = 3, 60.0
 """Number of crashes, and the seconds within which they occur, after which the engine is no longer restarted."""
 REPLAYED = (OpenModel, SetClasses)
 """Requests that a new engine receives first: the last successful one of each type."""
-RESUMED: dict[type[EmbedImages | AskClasses], str] = {EmbedImages: "embedded", AskClasses: "answer"}
-"""Requests that continue in a new engine without the current file, mapped to their events."""
+SUSPECTS = 16
+"""Files that the engine reads together, one of which may have crashed it."""
+CRASHED, ENDED = "crashed", "ended"
+"""Failure codes: the engine crashed during a request, or was killed because another request did not stop."""
+ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
+"""Settings of the engine's libraries: spinning threads would take the app's cores."""
 
-
-class EngineDiedError(EngineError):
-    """The engine exited during a request."""
-
-    def __init__(self, reason: str, opened: Collection[str], *, was_ended: bool) -> None:
-        super().__init__(reason)
-        self.opened = opened
-        """Files that the request was reading, one of which may have crashed the engine."""
-        self.was_ended = was_ended
-        """Whether the engine was killed because another request did not stop."""
+Process = asyncio.subprocess.Process
 
 
 @dataclass(slots=True)
 class _Pending:
-    request: Request[Any]
     end: asyncio.Future[Any]
     on_event: OnEvent | None
-    opened: set[str] = field(default_factory=set)
 
 
 class EngineClient:
@@ -71,26 +67,23 @@ class EngineClient:
         log: Path | None = None,
         program: Sequence[str] = ("-m", "frn_tui.engine"),
         cancel_timeout: float = CANCEL_TIMEOUT,
-        silence_timeout: float = SILENCE_TIMEOUT,
     ) -> None:
         """Set up the client. `log` receives the output of the engine's libraries; the other arguments are for tests."""
-        self.on_restart: Callable[[], Awaitable[object] | None] | None = None
+        self.on_restart: Callable[[], object] = lambda: None
         """Called after a new engine has replaced a dead one."""
-        self.on_silence: Callable[[], object] | None = None
-        """Called if a request is waiting and the engine is silent."""
-        self.state: Literal["new", "starting", "ready", "dead", "closed"] = "new"
+        self.state: str = "not started"
+        """The engine's state; later "starting", "ready", "dead" or "closed"."""
         self.log = log
         self._command = [sys.executable, "-P", *program, "--log", str(log or os.devnull), "--app", str(os.getpid())]
-        self._cancel_timeout, self._silence_timeout = cancel_timeout, silence_timeout
+        self._cancel_timeout = cancel_timeout
         self._process: Process | None = None
         self._settled = asyncio.Event()
         self._numbers = itertools.count(1)
         self._pending: dict[int, _Pending] = {}
         self._replayed: dict[type[Request[Any]], Request[Any]] = {}
         self._crashes: deque[float] = deque(maxlen=CRASHES)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._last_message = self._engine_quiet = 0.0
-        self._silence_reported = self._stopping = False
+        self._listening: set[asyncio.Task[None]] = set()
+        self._stopping = False
 
     @property
     def pid(self) -> int | None:
@@ -99,7 +92,7 @@ class EngineClient:
 
     async def start(self) -> None:
         """Start the engine, also after a crash. Raises EngineError if it does not start."""
-        if self.state in ("new", "dead"):
+        if self.state in ("not started", "dead"):
             self._crashes.clear()
             await self._begin()
         await self._ready()
@@ -111,91 +104,91 @@ class EngineClient:
         """
         if isinstance(request, EmbedImages | AskClasses):
             return cast(Result, await self._ask_for_files(request, on_event))
-        if not isinstance(request, REPLAYED):
-            return cast(Result, await self._ask(request, on_event))
-        result = await self._ask_whoever_is_there(request, on_event)
-        self._replayed[type(request)] = request
+        try:
+            result = await self._ask(request, on_event)
+        except EngineError as error:
+            if error.code != ENDED or not isinstance(request, REPLAYED):
+                raise
+            result = await self._ask(request, on_event)
+        if isinstance(request, REPLAYED):
+            self._replayed[type(request)] = request
         return cast(Result, result)
+
+    async def render(self, request: RenderPreview) -> Picture | None:
+        """Request an image to draw; return None if it cannot be rendered."""
+        try:
+            picture = await self.call(request)
+        except EngineError:
+            return None
+        return replace(picture, number=next_number()) if picture.is_pixels else picture
 
     async def close(self) -> None:
         """Stop the engine; pending calls fail."""
         self._settle("closed")
-        self._fail_all("the engine was closed", blame=False)
-        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        self._fail_all("the engine was closed", ENDED)
+        tasks = self._listening - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._process is not None:
-            await end(self._process, EXIT_TIMEOUT)
+            await _end(self._process)
             self._process = None
 
     # Lifecycle of an engine: start, listen, and restart after its death.
 
     async def _begin(self) -> None:
         if self.state == "closed":
-            raise EngineError("the engine was closed")
+            raise EngineError("the engine is closed")
         self.state = "starting"
         self._settled.clear()
         try:
-            process = await self._spawn()
-        except EngineError:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                process_group=0,  # ctrl-c in the terminal must reach only the app
+                limit=MAX_LINE,
+                env={**os.environ, **ENVIRONMENT},
+            )
+        except OSError as error:
             self._settle("dead")
-            raise
-        self._last_message, self._engine_quiet, self._stopping = _now(), 0.0, False
+            raise EngineError(f"the engine cannot be started ({error.strerror})") from error
+        if self.state == "closed":  # meanwhile
+            await _end(process)
+            raise EngineError("the engine is closed")
+        self._process, self._stopping = process, False
         for request in self._replayed.values():  # before pending requests: each queue keeps its order
             self._send(0, request)
         self._settle("ready")
-        self._start_task(self._listen(process))
-        self._start_task(self._watch(process))
-
-    async def _spawn(self) -> Process:
-        process = await spawn(self._command)
-        if self.state == "closed":  # meanwhile
-            await end(process, 0)
-            raise EngineError("the engine was closed")
-        self._process = process
-        await hear_hello(process)
-        return process
+        task = asyncio.create_task(self._listen(process))
+        self._listening.add(task)
+        task.add_done_callback(self._listening.discard)
 
     async def _listen(self, process: Process) -> None:
         assert process.stdout is not None
         with contextlib.suppress(ValueError, ConnectionError):  # a line may be endless, or contain no message
             while line := await process.stdout.readline():
                 self._receive(decode(line))
-        await end(process, EXIT_TIMEOUT)
-        intended = self._stopping
+        await _end(process)
+        crashed = not self._stopping
         self._settle("dead")
-        cause = f"the engine stopped ({cause_of_death(process.returncode)})"
-        self._fail_all(cause if intended else self._with_log(cause), blame=not intended)
-        if not intended:
-            self._crashes.append(_now())
+        status = process.returncode
+        cause = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
+        reason = f"the engine stopped ({cause})"
+        self._fail_all(self._with_log(reason) if crashed else reason, CRASHED if crashed else ENDED)
+        if crashed:
+            self._crashes.append(asyncio.get_running_loop().time())
             if len(self._crashes) == CRASHES and self._crashes[-1] - self._crashes[0] <= WITHIN:
                 return
         with contextlib.suppress(EngineError):
             await self._begin()
-            if self.on_restart and (waiting := self.on_restart()) is not None:
-                await waiting
+            self.on_restart()
 
-    async def _watch(self, process: Process) -> None:
-        while self._process is process and self.state == "ready":
-            await asyncio.sleep(min(1.0, self._silence_timeout / 4))
-            silent = max(_now() - self._last_message, self._engine_quiet) >= self._silence_timeout
-            if not (silent and self._pending):
-                self._silence_reported = False
-            elif not self._silence_reported:
-                self._silence_reported = True
-                if self.on_silence:
-                    self.on_silence()
-
-    def _settle(self, state: Literal["ready", "dead", "closed"]) -> None:
+    def _settle(self, state: str) -> None:
         if self.state != "closed":
             self.state = state
         self._settled.set()
-
-    def _start_task(self, work: Any) -> None:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _kill_unless_ended(self, number: int) -> None:
         """Kill an engine that is still working on a request; `_listen` notices it and starts another."""
@@ -203,7 +196,7 @@ class EngineClient:
             self._stopping = True
             self.state = "starting"
             self._settled.clear()
-            kill(self._process)
+            _kill(self._process)
 
     # Requests.
 
@@ -211,32 +204,22 @@ class EngineClient:
         while self.state == "starting":
             await self._settled.wait()
         if self.state != "ready":
-            what = {"new": "was not started", "dead": "is dead", "closed": "was closed"}[self.state]
-            raise EngineError(f"the engine {what}")
+            raise EngineError(f"the engine is {self.state}")
 
     async def _ask(self, request: Request[Any], on_event: OnEvent | None) -> Any:
         await self._ready()
         number = next(self._numbers)
-        pending = self._pending[number] = _Pending(request, asyncio.get_running_loop().create_future(), on_event)
+        pending = self._pending[number] = _Pending(asyncio.get_running_loop().create_future(), on_event)
         self._send(number, request)
         try:
-            return await pending.end
+            return convert(await pending.end, request.result)
         except asyncio.CancelledError:
             self._cancel(number)
             raise
 
-    async def _ask_whoever_is_there(self, request: Request[Any], on_event: OnEvent | None) -> Any:
-        """Send a replayed request, and repeat it if the engine was killed because of another request."""
-        try:
-            return await self._ask(request, on_event)
-        except EngineDiedError as death:
-            if not death.was_ended:
-                raise
-        return await self._ask(request, on_event)
-
     async def _ask_for_files(self, request: EmbedImages | AskClasses, on_event: OnEvent | None) -> None:
         """Send a request about files; if one of them kills the engine, continue once with the others."""
-        paths, file_event = request.paths, RESUMED[type(request)]
+        paths, file_event = request.paths, "embedded" if isinstance(request, EmbedImages) else "answer"
         answered = 0
 
         def note(event: Message) -> None:
@@ -251,18 +234,20 @@ class EngineClient:
         try:
             await self._ask(request, note)
             return
-        except EngineDiedError as death:
+        except EngineError as error:
             rest = paths[answered:]
-            suspects = [path for path in rest if path in death.opened]
-            if not rest:
+            if error.code not in (CRASHED, ENDED) or not rest:
                 raise
+            suspects = rest[:SUSPECTS] if error.code == CRASHED else []
         for path in suspects:
-            if len(suspects) > 1:  # files are read in parallel: the culprit crashes again when read alone
-                with contextlib.suppress(EngineDiedError):
-                    await self._ask(replace(request, paths=[path]), note)
-                    continue
-            note({"event": file_event, "path": path, "reason": f"{path}: the engine stopped while reading this file"})
-            break
+            try:
+                await self._ask(replace(request, paths=[path]), note)
+            except EngineError as error:  # the culprit crashes again when read alone
+                if error.code != CRASHED:
+                    raise
+                reason = f"{path}: the engine stopped while reading this file"
+                note({"event": file_event, "path": path, "reason": reason})
+                break
         if rest := paths[answered:]:
             await self._ask(replace(request, paths=rest), note)
 
@@ -285,53 +270,54 @@ class EngineClient:
             self._process.stdin.write(encode(message))
 
     def _receive(self, message: Message) -> None:
-        self._last_message = _now()
-        if message.get("event") == "alive":
-            self._engine_quiet = message["quiet"]
-            return
         number = message.pop("id", None)
         pending = self._pending.get(number)
         if pending is None:
             return
-        if "end" in message:
-            del self._pending[number]
-            self._finish(pending, message)
-        elif message["event"] == "reading":
-            pending.opened.add(message["path"])
-        elif pending.on_event is not None:
+        if "end" not in message:
             try:
-                pending.on_event(message)
+                if pending.on_event is not None:
+                    pending.on_event(message)
             except Exception as error:  # raise the caller's error to the caller
                 _fail(pending.end, error)
                 self._cancel(number)
+            return
+        del self._pending[number]
+        if message["end"] != "done":
+            reason, code = str(message.get("reason", message["end"])), str(message.get("code", ""))
+            _fail(pending.end, EngineError(self._with_log(reason) if code == INTERNAL else reason, code=code))
+        elif not pending.end.done():
+            pending.end.set_result(message.get("result"))
 
-    def _fail_all(self, reason: str, *, blame: bool) -> None:
+    def _fail_all(self, reason: str, code: str) -> None:
         for pending in self._pending.values():
-            opened = pending.opened if blame else ()
-            _fail(pending.end, EngineDiedError(reason, opened, was_ended=not blame))
+            _fail(pending.end, EngineError(reason, code=code))
         self._pending.clear()
-
-    def _finish(self, pending: _Pending, message: Message) -> None:
-        reason, code = str(message.get("reason", message["end"])), str(message.get("code", ""))
-        if message["end"] == "done":
-            try:
-                result = convert(message.get("result"), pending.request.result)
-            except ValueError as error:
-                reason, code = f"invalid answer to {pending.request.op}: {error}", INTERNAL
-            else:
-                if not pending.end.done():
-                    pending.end.set_result(result)
-                return
-        _fail(pending.end, EngineError(self._with_log(reason) if code == INTERNAL else reason, code=code))
 
     def _with_log(self, reason: str) -> str:
         return reason if self.log is None else f"{reason}; more in {self.log}"
 
 
-def _fail(future: asyncio.Future[Message], error: Exception) -> None:
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
 
 
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+async def _end(process: Process) -> None:
+    """Stop a process: close its input, and kill it after the timeout."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        await asyncio.wait_for(process.wait(), EXIT_TIMEOUT)
+    except TimeoutError:
+        _kill(process)
+        await process.wait()
+
+
+def _kill(process: Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            if sys.platform == "win32":
+                process.kill()
+            else:  # `process.kill` would first poll the status and take it from whoever waits for it
+                os.kill(process.pid, signal.SIGKILL)

@@ -9,12 +9,14 @@ from typing import Literal, NotRequired, TypedDict
 from frn.inference.session import State, Support
 from frn_tui.client.protocol import Request
 
+Kind = Literal["folder", "image", "project", "bundle", "table", "model"]
+
 
 class Entry(TypedDict):
     """A folder's entry."""
 
     name: str
-    kind: Literal["folder", "image", "project", "bundle", "table", "model"]
+    kind: Kind
 
 
 class Listing(TypedDict):
@@ -34,24 +36,6 @@ class ListFolder(Request[Listing], op="list", queue="files"):
 
 class FindFolders(Request[list[str]], op="folders", queue="files"):
     """List the folders below a folder by their relative paths, nearest first, up to a limit."""
-
-    path: str
-
-
-class Inside(TypedDict):
-    """Summary of a folder's contents."""
-
-    folders: int
-    photos: int
-    """Photos in the folder and below it."""
-    more: bool
-    """Whether counting stopped at the limit."""
-    classes: list[tuple[str, int]]
-    """The first of its folders, with their numbers of photos."""
-
-
-class LookInside(Request[Inside], op="inside", queue="files"):
-    """Count the photos in a folder."""
 
     path: str
 
@@ -115,13 +99,7 @@ class ExportClasses(Request[None], op="export", queue="compute"):
     replace: bool = False
 
 
-class FindMissing(Request[list[str]], op="missing", queue="files"):
-    """Determine which files are missing."""
-
-    paths: list[str]
-
-
-class StampFiles(Request[dict[str, list[int]]], op="stamp", queue="files"):
+class StampFiles(Request[dict[str, tuple[int, int]]], op="stamp", queue="files"):
     """Request the size in bytes and modification time of files, by path; missing ones are skipped."""
 
     paths: list[str]
@@ -153,43 +131,41 @@ class UnpackBundle(Request[str], op="unpack", queue="files"):
     folder: str
 
 
-class SortedPhotos(TypedDict):
-    """Result of sorting or moving photos."""
+class Placed(TypedDict):
+    """Result of sorting a photo."""
 
-    places: dict[str, str]
-    """New paths by original path."""
-    failed: list[tuple[str, str]]
-    """Paths that could not be placed, with the reasons."""
-    twins: list[str]
-    """Paths of photos that were removed because their new place already held the same photo."""
+    place: str
+    is_twin: bool
+    """Whether the photo was removed because its new place already held the same photo."""
     journal: str
-    """Path of the journal of the moves; empty if photos were copied."""
+    """Path of the journal of the move; empty if the photo was copied."""
 
 
-class SortPhotos(Request[SortedPhotos], op="sort", queue="compute"):
-    """Copy or move photos to one folder per verdict. Events: `progress` {done, total}."""
+class SortPhoto(Request[Placed], op="sort", queue="compute"):
+    """Copy or move a photo to the folder of its verdict. Fails with `NOT_PLACED` if only this photo failed."""
 
     folder: str
-    photos: list[tuple[str, str]]
-    """Path and verdict of each photo."""
+    path: str
+    verdict: str
+    verdicts: tuple[str, ...]
+    """Verdicts of all photos: each gets its own folder."""
     move: bool = False
-    verdicts: tuple[str, ...] = ()
-    """Verdicts of all photos, if only some are given: each verdict gets its own folder."""
     journal: str = ""
     """Journal of a move to continue; empty for a new one."""
 
 
-class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
-    """Undo or redo the moves of sorted photos."""
+class MovePhoto(Request[None], op="move", queue="compute"):
+    """Undo or redo the move of a sorted photo. Fails as `SortPhoto`."""
 
     journal: str
-    photos: list[tuple[str, str, bool]]
-    """For each: its original path, the path it was moved to, and whether an identical file was already there."""
+    source: str
+    target: str
+    is_twin: bool
     back: bool
 
 
-class SettleMoves(Request[SortedPhotos], op="settle", queue="compute"):
-    """Finish moves that killed programs left incomplete."""
+class SettleMoves(Request[tuple[dict[str, str], list[tuple[str, str]]]], op="settle", queue="compute"):
+    """Finish moves that killed programs left incomplete: new paths by old ones, and lost photos with the reasons."""
 
 
 class WriteText(Request[None], op="write", queue="files"):
@@ -213,7 +189,7 @@ class LockProject(Request[None], op="lock", queue="files"):
 
 
 class WriteJournal(Request[None], op="journal", queue="files"):
-    """Save the unsaved state and the photos being added; if `saved`, remove the journal."""
+    """Save the unsaved state and the photos being added."""
 
     state: State
     model: str
@@ -221,7 +197,6 @@ class WriteJournal(Request[None], op="journal", queue="files"):
     place: str | None
     """Folder that was opened, if it is not a project."""
     adding: dict[str, list[str]]
-    saved: bool
 
 
 @dataclass(frozen=True, slots=True)

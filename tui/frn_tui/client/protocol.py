@@ -3,8 +3,7 @@
 The app sends `{"id": 7, "op": "embed", ...}`: a `Request` below, or of `file_requests`. The engine answers with any
 number of events for that id, `{"id": 7, "event": "progress", ...}`, and a final message: `{"id": 7, "end": "done",
 "result": ...}` of the request's type, `{"id": 7, "end": "failed", "reason": ..., "code": ...}` or `{"id": 7, "end":
-"cancelled"}`. Without an id the engine sends `{"event": "hello", "protocol": 1, "pid": ...}` once and `{"event":
-"alive"}` every second. `{"op": "cancel", "target": 7}` cancels.
+"cancelled"}`. `{"op": "cancel", "target": 7}` cancels.
 
 Two worker queues run side by side, so that a preview does not wait behind an embedding. Each processes its jobs in
 order; a cancelled request that waits is dropped at once.
@@ -13,7 +12,7 @@ Paths are text as returned by Python's `os.fsdecode`. Feature maps never cross: 
 their bytes (`key`).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import (
     Any,
@@ -21,7 +20,6 @@ from typing import (
     Generic,
     Literal,
     NotRequired,
-    Protocol,
     TypedDict,
     TypeVar,
     dataclass_transform,
@@ -34,9 +32,8 @@ from frn.system.processes.messages import convert
 from frn_tui.terminal.modes import Mode, Palette
 from frn_tui.terminal.rendered_picture import Picture
 
-PROTOCOL_VERSION = 1
-INTERNAL, EXISTS, OPEN_ELSEWHERE = "internal", "exists", "open_elsewhere"
-"""Failure codes: a bug; a file already exists; a project is open in another app."""
+INTERNAL, EXISTS, OPEN_ELSEWHERE, NOT_PLACED = "internal", "exists", "open_elsewhere", "not_placed"
+"""Failure codes: a bug; a file already exists; a project is open in another app; a photo could not be sorted."""
 MAPPED = 12
 """Number of most likely classes whose error maps are sent with an answer."""
 
@@ -65,13 +62,6 @@ class Request(Generic[Result]):
         REQUESTS[op] = dataclass(repr=False)(cls)  # frozen would take 10 ms of the start
 
 
-class Engine(Protocol):
-    """Interface that answers requests: the client, or a test double."""
-
-    def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Awaitable[Result]:
-        """Answer a request, or raise its failure (`EngineError`)."""
-
-
 class EngineError(FrnError):
     """A request failed: the engine's reason, in one line. `code` identifies failures that the app handles."""
 
@@ -79,7 +69,6 @@ class EngineError(FrnError):
 class Model(TypedDict):
     """The open model."""
 
-    model: str
     sha256: str
     side: int
     """Side of the network's crop, in pixels."""
@@ -264,7 +253,7 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     centre: list[float] = field(default_factory=lambda: [0.5, 0.5])
     """x and y in fractions of the photo."""
     framed: bool = False
-    """Draw a frame around the network's crop; only in pixel modes, since characters are framed by the app."""
+    """Draw a frame around the network's crop."""
     cell: list[int] = field(default_factory=lambda: [1, 2])
     """Width and height of a cell in pixels; only their ratio matters for characters."""
     colours: int = 256
@@ -278,7 +267,4 @@ def parse(message: Mapping[str, object]) -> Request[Any]:
     kind = REQUESTS.get(str(message.get("op")))
     if kind is None:
         raise ValueError(f"unknown operation {message.get('op')!r}")
-    try:
-        return convert(message, kind)
-    except ValueError as error:
-        raise ValueError(f"{kind.op}: {error}") from error
+    return convert(message, kind)

@@ -1,6 +1,7 @@
-"""Small dialogs: a line of text, a choice from a list, a page to read."""
+"""Small dialogs: a line of text, a choice from a list, a page to read, a photo to look at."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.console import RenderableType
@@ -9,18 +10,30 @@ from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.fuzzy import Matcher
 from textual.screen import ModalScreen, ScreenResultType
 from textual.strip import Strip
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.text import display_name
+from frn_tui.widgets.preview import STEP, Preview
 
 MAX_SHOWN = 1_000
 """Maximum number of options that are laid out; typing finds the others."""
+
+
+def matching(names: Sequence[str], wanted: str) -> list[int]:
+    """Return the places of names with these letters in this order: best at the start, then together, then apart."""
+    letters, found = wanted.casefold(), []
+    for place, name in enumerate(map(str.casefold, names)):
+        rest = iter(name)
+        if all(letter in rest for letter in letters):
+            at = name.find(letters)
+            found.append((2 if at < 0 else min(at, 1), place))
+    return [place for _, place in sorted(found)]
 
 
 class Dialog(ModalScreen[ScreenResultType]):
@@ -116,13 +129,10 @@ class Choose(Dialog[int | None]):
         self._show(event.value)
 
     def _show(self, wanted: str) -> None:
-        found = [(0.0, i) for i in range(len(self.options))]
-        if wanted:
-            match = Matcher(wanted).match
-            found = sorted((-score, i) for i, option in enumerate(self.options) if (score := match(option)) > 0)
+        found = matching(self.options, wanted)
         listing = self.query_one(OptionList)
         listing.clear_options()
-        listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for _, i in found[:MAX_SHOWN]])
+        listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for i in found[:MAX_SHOWN]])
         if not found:
             listing.add_option(Option("no match", disabled=True))
         listing.highlighted = 0 if found else None
@@ -176,3 +186,50 @@ class Page(Dialog[None]):
             box.border_title = Text(self.dialog_title)
             box.border_subtitle = "esc back"
             yield Static(self.content)
+
+
+class Closeup(ModalScreen[int]):
+    """Dialog that shows and zooms photos, one at a time; it returns the index of the last one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "leave", "Back"),
+        Binding("z,plus", "zoom(1)", "Zoom in"),
+        Binding("Z,minus", "zoom(-1)", "Zoom out"),
+        Binding("left,up,h,k,pageup,comma", "step(-1)", "Previous photo"),
+        Binding("right,down,l,j,pagedown,full_stop", "step(1)", "Next photo"),
+    ]
+
+    def __init__(self, paths: Sequence[str], at: int, mode: Mode) -> None:
+        super().__init__()
+        self.paths, self.at = paths, at
+        self.preview = Preview(mode=mode, id="closeup")
+
+    def compose(self) -> ComposeResult:
+        yield self.preview
+        yield Static(id="closeup-caption")
+
+    def on_mount(self) -> None:
+        self.preview.focus()
+        self.show()
+
+    def show(self) -> None:
+        path = self.paths[self.at]
+        self.preview.show(path)
+        place = f"{self.at + 1}/{len(self.paths)}  " if len(self.paths) > 1 else ""
+        keys = "arrows: move   " if self.preview.zoom > 1 else "‹ › other photos   " if len(self.paths) > 1 else ""
+        name = display_name(path.rpartition("/")[2], max(self.size.width - 60, 12))
+        caption = f"{place}{name}   {keys}z Z: zoom in, out   esc: back"
+        self.query_one("#closeup-caption", Static).update(Text(caption, no_wrap=True))
+
+    def action_zoom(self, step: int) -> None:
+        self.preview.look_at(self.preview.zoom * STEP**step, self.preview.centre)
+        self.show()
+
+    def action_step(self, step: int) -> None:
+        """Show the next or previous photo; when zoomed in, the arrows move the photo instead."""
+        self.at = min(max(self.at + step, 0), len(self.paths) - 1)
+        self.preview.look_at(1.0)
+        self.show()
+
+    def action_leave(self) -> None:
+        self.dismiss(self.at)

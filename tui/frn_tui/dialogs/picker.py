@@ -1,7 +1,7 @@
 """File picker: folders, photos with a preview, multiple selection. The engine reads the disk."""
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from rich.cells import set_cell_size
 from rich.segment import Segment
@@ -14,21 +14,18 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from frn_tui.client.file_requests import Entry, FindFolders, Inside, ListFolder, Listing, LookInside, ScanPath
-from frn_tui.client.protocol import Engine, EngineError
-from frn_tui.client.rendering import render
-from frn_tui.dialogs.dialogs import Choose, Dialog, Line
-from frn_tui.dialogs.finding import narrowed
-from frn_tui.settings.places import Places
+from frn_tui.client.client import EngineClient
+from frn_tui.client.file_requests import Entry, FindFolders, ListFolder, Listing, ScanPath
+from frn_tui.client.protocol import EngineError
+from frn_tui.dialogs.dialogs import Choose, Dialog, Line, matching
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import absolute, name_of, parse_paths, shortened
-from frn_tui.terminal.text import count_of, display_name
-from frn_tui.widgets.options import OneLine, Options
+from frn_tui.terminal.text import display_name
+from frn_tui.widgets.lists import OneLine, Options
 from frn_tui.widgets.preview import Preview
 
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "table": "▤", "model": "◇"}
 BUTTONS = "[@click=screen.up]‹ up ›[/]  [@click=screen.accept]‹ choose ›[/]  [@click=screen.leave]‹ cancel ›[/]"
-"""Buttons for the mouse."""
 HERE: Entry = {"name": ".", "kind": "folder"}
 """The folder itself, listed as its first entry."""
 
@@ -68,7 +65,6 @@ class Picker(Dialog[list[str] | None]):
         Binding("ctrl+j,f2", "accept", "Choose", priority=True),
         Binding("ctrl+t", "go_to", "Go to", priority=True),
         Binding("ctrl+f", "jump", "Find a folder", priority=True),
-        Binding("ctrl+b", "bookmark", "Bookmark", priority=True),
         Binding("tab", "to_list", "Go to the list", show=False, priority=True),
         *(
             Binding(key, f"by_letter('{action}')", show=False, priority=True)
@@ -87,9 +83,9 @@ class Picker(Dialog[list[str] | None]):
         ),
     ]
 
-    def __init__(self, engine: Engine, title: str, mode: Mode, places: Places, *, start: str = ".") -> None:
+    def __init__(self, engine: EngineClient, title: str, mode: Mode, recent: Sequence[str], start: str) -> None:
         super().__init__()
-        self.engine, self.dialog_title, self.places = engine, title, places
+        self.engine, self.dialog_title, self.recent = engine, title, recent
         self.folder = self.parent_folder = start
         self.everything: list[Entry] = []
         """All entries of the folder."""
@@ -113,7 +109,7 @@ class Picker(Dialog[list[str] | None]):
                 Text(
                     "f2: choose the marked or highlighted   enter: open a folder, choose a photo   space: mark   "
                     "ctrl+a: mark all photos   ← →: parent, open   tab: complete a path, or go to the list   "
-                    "ctrl+t: bookmarks   ctrl+f: find a folder   ctrl+b: bookmark this folder   esc: back"
+                    "ctrl+t: recent folders and projects   ctrl+f: find a folder   esc: back"
                 ),
                 classes="hint",
             )
@@ -163,14 +159,15 @@ class Picker(Dialog[list[str] | None]):
 
     def _list(self, wanted: str, then: str = "") -> None:
         """List the entries that match the letters; highlight the first one, or the one named `then`."""
-        self.entries = [HERE, *self.everything] if not wanted else narrowed(self.everything, wanted)
+        found = [self.everything[place] for place in matching([entry["name"] for entry in self.everything], wanted)]
+        self.entries = found if wanted else [HERE, *found]
         self.list.set_options(Option(_Line(entry, self.path_of(entry["name"]), self.marked)) for entry in self.entries)
         names = [entry["name"] for entry in self.entries]
         first = 1 if not wanted and len(names) > 1 else 0
         self.list.highlighted = (names.index(then) if then in names else first) if names else None
         if not names:
             self.preview.empty_text = "no match in this folder"
-            self.preview.show(None)
+            self.preview.show("")
 
     def _refresh(self) -> None:
         """Draw the marks again and list them."""
@@ -195,25 +192,9 @@ class Picker(Dialog[list[str] | None]):
         if entry is None:
             return
         self.preview.empty_text = ""
-        self.preview.show(None)
+        self.preview.show("")
         if entry["kind"] == "image":
-            self.draw(self.path_of(entry["name"]))
-        elif entry["kind"] == "folder":
-            self.look_inside(self.path_of(entry["name"]))
-
-    @work(exclusive=True, group="preview")
-    async def draw(self, path: str) -> None:
-        if request := self.preview.request(path):
-            self.preview.show(await render(self.engine, request))
-
-    @work(exclusive=True, group="preview")
-    async def look_inside(self, path: str) -> None:
-        try:
-            inside = await self.engine.call(LookInside(path))
-        except EngineError as error:
-            self.preview.empty_text = display_name(str(error))
-        else:
-            self.preview.empty_text = told(inside)
+            self.preview.show(self.path_of(entry["name"]))
 
     @on(Input.Changed)
     def narrow(self, event: Input.Changed) -> None:
@@ -357,24 +338,16 @@ class Picker(Dialog[list[str] | None]):
         return True
 
     def action_go_to(self) -> None:
-        """Choose among bookmarks and recently opened places."""
-        known = self.places.known()
-        if not known:
-            self.notify("no bookmarks yet: ctrl+b bookmarks a folder")
-            return
 
         def chosen(index: int | None) -> None:
             if index is not None:
-                path = known[index]
+                path = self.recent[index]
                 self.dismiss([path]) if path.lower().endswith((".frn.json", ".zip")) else self.open(path)
 
-        marks = ["★" if path in self.places.bookmarks else " " for path in known]
-        options = [f"{mark} {shortened(path)}" for mark, path in zip(marks, known, strict=True)]
-        self.app.push_screen(Choose("Go to", options), chosen)
+        self.app.push_screen(Choose("Go to", [shortened(path) for path in self.recent]), chosen)
 
     @work(exclusive=True, group="jump")
     async def action_jump(self) -> None:
-        """Choose a folder below this one by a few letters of its path."""
         try:
             folders = await self.engine.call(FindFolders(self.folder))
         except EngineError as error:
@@ -387,21 +360,6 @@ class Picker(Dialog[list[str] | None]):
 
         if self.is_current:
             self.app.push_screen(Choose("Folders below", folders), chosen)
-
-    def action_bookmark(self) -> None:
-        is_one = self.places.toggle(self.folder)
-        said = "is bookmarked; ctrl+t opens bookmarks" if is_one else "is no longer bookmarked"
-        self.notify(f"{display_name(shortened(self.folder), 60)} {said}", markup=False)
-
-
-def told(inside: Inside) -> str:
-    """Describe a folder's contents."""
-    if not inside["folders"] and not inside["photos"]:
-        return "no photos or folders"
-    counts = f"{count_of(inside['folders'], 'folder')}, {count_of(inside['photos'], 'photo')}"
-    more = " or more" if inside["more"] else ""
-    lines = [f"{display_name(name, 24)}  {photos:,}" for name, photos in inside["classes"]]
-    return "\n".join([f"{counts}{more}", "", *lines])
 
 
 def _is_path(text: str) -> bool:

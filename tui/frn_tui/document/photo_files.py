@@ -3,135 +3,136 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from frn.inference.session import Moves, State, Support
 from frn_tui.client import file_requests
-from frn_tui.client.protocol import EngineError, Request
+from frn_tui.client.protocol import NOT_PLACED, EngineError
 from frn_tui.document.controller import Controller
-from frn_tui.document.queries import Problem, ShowProgress
-from frn_tui.document.synced_document import told_to
+from frn_tui.document.queries import Problem
 from frn_tui.terminal.text import count_of
 
 
-async def relocate(controller: Controller, folder: str, progress: ShowProgress) -> tuple[int, int]:
+async def relocate(controller: Controller, folder: str) -> tuple[int, int]:
     """Find missing examples by content in a folder and its subfolders; return how many were found and missing."""
     state, missing = controller.session.state, controller.missing
     sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
     request = file_requests.RelocatePhotos(folder, sizes)
-    found = await controller.engine.call(request, told_to("Looking for photos", progress))
+    found = await controller.engine.call(request, controller.told_to("Looking for photos"))
     if found:
         session = controller.session
         session.replace_state(_with(session.state, lambda support: found.get(support.key, support)))
         session.name_act(f"found {count_of(len(found), 'photo')}")
     await controller.find_missing()
-    await controller.sync(progress)
+    await controller.sync()
     return len(found), len(sizes)
 
 
-async def bundle(controller: Controller, path: str, progress: ShowProgress, *, replace: bool = False) -> None:
+async def bundle(controller: Controller, path: str, *, replace: bool = False) -> None:
     """Write the project and its photos to one folder or zip."""
     async with controller.own_model():
         request = file_requests.WriteBundle(path, controller.session.state, replace)
     # Released here: opening another model now waits in the engine's queue.
-    await controller.engine.call(request, told_to("Bundling photos", progress))
+    await controller.engine.call(request, controller.told_to("Bundling photos"))
 
 
-async def sort(
-    controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool, progress: ShowProgress
-) -> str:
+async def sort(controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool) -> str:
     """Copy photos to one folder per verdict, or move them, which can be undone; return a summary."""
     # Verdicts of all classes: if two share a folder name, the folders do not depend on which photos are sorted.
     verdicts = tuple(dict.fromkeys([*controller.names.values(), *(verdict for _, verdict in photos)]))
-    done = _nothing_done()
+    places: dict[str, str] = {}
+    twins, journal = set[str](), ""
 
-    def request(photo: tuple[str, str]) -> file_requests.SortPhotos:
-        return file_requests.SortPhotos(folder, [photo], move, verdicts, done["journal"])
+    async def put(path: str, verdict: str) -> None:
+        nonlocal journal
+        request = file_requests.SortPhoto(folder, path, verdict, verdicts, move, journal)
+        placed = await controller.engine.call(request)
+        places[path], journal = placed["place"], placed["journal"]
+        if placed["is_twin"]:
+            twins.add(path)
 
     try:
-        await _one_by_one(controller, done, map(request, photos), len(photos), "Sorting photos", progress)
+        failed = await _one_by_one(controller, places, photos, put, "Sorting photos")
     finally:
         if move:
-            if moved := [(path, place, path in done["twins"]) for path, place in done["places"].items()]:
-                said = f"moved {count_of(len(moved), 'photo')}"
-                controller.session.note_moves(Moves(said, done["journal"], tuple(moved)))
-            await _follow_moves(controller, done["places"])
-        _tell_failures(controller, done)
-    return _said(done, "moved" if move else "copied")
+            if moved := tuple((path, place, path in twins) for path, place in places.items()):
+                controller.session.note_moves(Moves(f"moved {count_of(len(moved), 'photo')}", journal, moved))
+            await _follow_moves(controller, places)
+    return _said(places, "moved" if move else "copied", failed)
 
 
-async def step_over(controller: Controller, moves: Moves, progress: ShowProgress, *, undo: bool) -> str:
+async def step_over(controller: Controller, moves: Moves, *, undo: bool) -> str:
     """Undo or redo the move of photos; return a summary."""
-    done, photos = _nothing_done(), moves.photos[::-1] if undo else moves.photos
-    requests = (file_requests.MovePhotos(moves.journal, [photo], undo) for photo in photos)
+    photos = [(place, path, twin) for path, place, twin in moves.photos[::-1]] if undo else moves.photos
+    places: dict[str, str] = {}
+
+    async def put(source: str, target: str, is_twin: bool) -> None:
+        await controller.engine.call(file_requests.MovePhoto(moves.journal, source, target, is_twin, undo))
+        places[source] = target
+
     try:
-        await _one_by_one(controller, done, requests, len(photos), "Moving photos", progress)
+        failed = await _one_by_one(controller, places, photos, put, "Moving photos")
     finally:
-        await _follow_moves(controller, done["places"])
-        _tell_failures(controller, done)
-    if done["failed"]:
-        return _said(done, "moved back" if undo else "moved")
+        await _follow_moves(controller, places)
+    if failed:
+        return _said(places, "moved back" if undo else "moved", failed)
     return f"undone: {moves.said}   ctrl+r: redo" if undo else f"redone: {moves.said}   u: undo"
 
 
 async def settle(controller: Controller) -> str:
     """Finish the moves of killed programs; return a summary, or an empty string if there were none."""
-    done = await controller.engine.call(file_requests.SettleMoves())
-    await _follow_moves(controller, done["places"])
-    _tell_failures(controller, done)
-    count = count_of(len(done["places"]), "photo")
-    return f"{count} restored after an interrupted move: {_first(done['places'])}" if done["places"] else ""
-
-
-def _first(places: dict[str, str]) -> str:
+    places, lost = await controller.engine.call(file_requests.SettleMoves())
+    controller.problems += [Problem(path, reason) for path, reason in lost]
+    await _follow_moves(controller, places)
+    if not places:
+        return ""
     path, place = next(iter(places.items()))
-    return f"{path} is now {place}{', …' if len(places) > 1 else ''}"
-
-
-def _nothing_done() -> file_requests.SortedPhotos:
-    return {"places": {}, "failed": [], "twins": [], "journal": ""}
+    more = ", …" if len(places) > 1 else ""
+    return f"{count_of(len(places), 'photo')} restored after an interrupted move: {path} is now {place}{more}"
 
 
 async def _one_by_one(
     controller: Controller,
-    done: file_requests.SortedPhotos,
-    requests: Iterable[Request[file_requests.SortedPhotos]],
-    count: int,
+    places: dict[str, str],
+    photos: Sequence[tuple[Any, ...]],
+    put: Callable[..., Awaitable[None]],
     what: str,
-    progress: ShowProgress,
-) -> None:
-    """Send one request per photo and collect the results in `done`, which stays valid after a cancellation."""
+) -> int:
+    """Place photos, each given by its path and other arguments of `put`, and return how many failed.
 
-    async def put(request: Request[file_requests.SortedPhotos]) -> None:
-        came = await controller.engine.call(request)
-        done["places"].update(came["places"])
-        done["failed"].extend(came["failed"])
-        done["twins"].extend(came["twins"])
-        done["journal"] = came["journal"]
+    `put` adds to `places`, which stays valid after a cancellation.
+    """
+    failed: list[Problem] = []
+
+    async def place(photo: tuple[Any, ...]) -> None:
+        try:
+            await put(*photo)
+        except EngineError as error:
+            if error.code != NOT_PLACED:
+                raise
+            failed.append(Problem(photo[0], str(error)))
 
     try:
-        for number, request in enumerate(requests):
-            progress(what, number, count)
-            putting = asyncio.ensure_future(put(request))
+        for number, photo in enumerate(photos):
+            controller.progress(what, number, len(photos))
+            placing = asyncio.ensure_future(place(photo))
             try:
-                await asyncio.shield(putting)
+                await asyncio.shield(placing)
             finally:  # after a cancellation, still wait for the current photo
-                await putting
+                await placing
     except EngineError:  # the engine may have died while moving a photo
         with contextlib.suppress(EngineError):
-            done["places"].update((await controller.engine.call(file_requests.SettleMoves()))["places"])
+            places.update((await controller.engine.call(file_requests.SettleMoves()))[0])
         raise
+    finally:
+        controller.problems += failed
+    return len(failed)
 
 
-def _said(done: file_requests.SortedPhotos, what: str) -> str:
-    said = f"{len(done['places'])} {what}"
-    return f"{said}, {len(done['failed'])} failed" if done["failed"] else said
-
-
-def _tell_failures(controller: Controller, done: file_requests.SortedPhotos) -> None:
-    controller.problems += [Problem(path, reason) for path, reason in done["failed"]]
-    controller.listener()
+def _said(places: dict[str, str], what: str, failed: int) -> str:
+    return f"{len(places)} {what}, {failed} failed" if failed else f"{len(places)} {what}"
 
 
 async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:

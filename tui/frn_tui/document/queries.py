@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frn_tui.client.protocol import Answer, AskClasses, ClassScore, Engine
+from frn_tui.client.client import EngineClient
+from frn_tui.client.protocol import Answer, AskClasses, ClassScore
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Query:
     """Queries (one photo or a whole folder), and the shown answer."""
 
     def __init__(
-        self, engine: Engine, changed: Callable[[], None], dropped: Callable[[], Collection[str]] = frozenset
+        self, engine: EngineClient, changed: Callable[[], None], dropped: Callable[[], Collection[str]] = frozenset
     ) -> None:
         """`dropped` returns the paths of answers that the user removed from the list."""
         self._engine, self._changed, self._dropped = engine, changed, dropped
@@ -53,14 +54,12 @@ class Query:
 
     @property
     def answer(self) -> Answer | None:
-        """The shown answer."""
         if self.shown in self._answers and self.shown not in self._dropped():
             return self._answers[self.shown]
         return next(iter(self.answers), None)
 
     @property
     def at(self) -> int:
-        """Position of the shown answer."""
         shown = self.answer
         return next((at for at, answer in enumerate(self.answers) if answer is shown), 0)
 
@@ -84,7 +83,6 @@ class Query:
         self._answers = {path: {"path": path, "reason": reason} for path in self._answers}
 
     def moved(self, places: Mapping[str, str]) -> None:
-        """Update the paths of moved files."""
         for answer in self._answers.values():
             answer["path"] = places.get(answer["path"], answer["path"])
         self._answers = {answer["path"]: answer for answer in self._answers.values()}
@@ -92,7 +90,7 @@ class Query:
         self.first = {places.get(path, path): answer for path, answer in self.first.items()}
         self.seen = {places.get(path, path) for path in self.seen}
 
-    async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> list[Problem]:
+    async def ask(self, paths: Sequence[str], progress: ShowProgress) -> list[Problem]:
         """Classify photos; their answers are appended, or replace earlier ones.
 
         The first answer is shown as soon as it arrives. Returns the photos that cannot be read.

@@ -1,9 +1,11 @@
-"""Review of answers: selection, order, and state of each."""
+"""Review of answers: selection, order, and state of each; answers as text for other programs."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from frn.inference.session import State, Support
+from frn.report.csv_rows import csv_text
 from frn_tui.client.protocol import Answer, ClassScore
 from frn_tui.document.queries import Query, best_score
 from frn_tui.terminal.paths import natural_order
@@ -11,7 +13,7 @@ from frn_tui.terminal.text import percent
 
 UNKNOWN, UNREADABLE = "unknown", "unreadable"
 NO_CLASS = "none of the classes"
-"""Name and folder of unknown photos if a class is itself called "unknown"."""
+"""Name of unknown photos if a class is itself called "unknown"."""
 DOUBTFUL = 0.7
 """Minimum lead in probability over the rival; below it, an answer is doubtful."""
 OTHER = "none of these"
@@ -86,23 +88,11 @@ class Reviewed:
         return self.first is not None and self.verdict != self.first
 
 
-def verdict(answer: Answer, names: Mapping[int, str]) -> str:
+def verdict(answer: Answer, names: Mapping[int, str], unknown: str) -> str:
     """Describe an answer in a word or two."""
     if "scores" not in answer:
         return UNREADABLE
-    return UNKNOWN if answer.get("unknown") else names.get(answer["scores"][0]["id"], "?")
-
-
-def folder_of(item: Reviewed, names: Iterable[str]) -> str:
-    """Return the folder into which a photo is sorted, given the classes' names."""
-    if item.is_other and OTHER in map(str.casefold, names):
-        return NO_CLASS
-    return verdict_beside(item, names) if item.label is None else item.label
-
-
-def verdict_beside(item: Reviewed, names: Iterable[str]) -> str:
-    """Return the verdict, distinguishable from these class names."""
-    return NO_CLASS if item.is_unknown and UNKNOWN in map(str.casefold, names) else item.verdict
+    return unknown if answer.get("unknown") else names.get(answer["scores"][0]["id"], "?")
 
 
 def margin(answer: Answer) -> float:
@@ -141,19 +131,20 @@ def nearest(answer: Answer, examples: Mapping[str, str]) -> str:
 def reviewed(query: Query, state: State) -> list[Reviewed]:
     """Return all answers with their review state, in query order."""
     names = {entry.id: entry.name for entry in state.classes}
-    labels = {support.key: entry.name for entry in state.classes for support in entry.supports}
-    labels |= {other.key: OTHER for other in state.others}
-    ids = {support.key: entry.id for entry in state.classes for support in entry.supports}
+    unknown = NO_CLASS if UNKNOWN in map(str.casefold, names.values()) else UNKNOWN
+    labels: dict[str, tuple[str | None, int | None]] = {other.key: (OTHER, None) for other in state.others}
+    labels |= {support.key: (entry.name, entry.id) for entry in state.classes for support in entry.supports}
     return [
         Reviewed(
             answer,
-            verdict(answer, names),
-            labels.get(answer.get("key", "")),
-            verdict(query.first[answer["path"]], names) if answer["path"] in query.first else None,
+            verdict(answer, names, unknown),
+            label,
+            verdict(query.first[answer["path"]], names, unknown) if answer["path"] in query.first else None,
             answer["path"] in query.seen,
-            ids.get(answer.get("key", "")),
+            label_id,
         )
         for answer in query.answers
+        for label, label_id in [labels.get(answer.get("key", ""), (None, None))]
     ]
 
 
@@ -238,3 +229,51 @@ class Arrangement:
     def words(self) -> str:
         only = [word for word in ("" if self.kind == "all" else self.kind, self.said, self.wanted) if word]
         return " · ".join([self.order, *(f"only {word}" for word in only)])
+
+
+def as_csv(items: Sequence[Reviewed], state: State, model: str) -> str:
+    """Return the answers as CSV, one row per photo."""
+    names, examples = {entry.id: entry.name for entry in state.classes}, example_names(state)
+    columns = ["image", "verdict", "label", "probability", "explained", "error", "reason", "model"]
+    columns += ["said_by_you", "rival", "nearest"]
+    rows: list[dict[str, object]] = []
+    for item in items:
+        answer = item.answer
+        path = answer["path"].encode(errors="surrogateescape").decode(errors="backslashreplace")
+        told: list[object] = ["", "", "", ""]
+        if best := best_score(answer):
+            numbers = best["probability"], best["explained"], best["error"]
+            told = [names.get(best["id"], "?"), *(round(number, 6) for number in numbers)]
+        more = [item.label or "", rival(answer, names), nearest(answer, examples)]
+        rows.append(
+            dict(zip(columns, [path, item.verdict, *told, answer.get("reason", ""), model, *more], strict=True))
+        )
+    return csv_text(columns, rows)
+
+
+def as_json(items: Sequence[Reviewed], state: State, model: str, threshold: float) -> str:
+    """Return the answers as JSON lines: the fields of `frn classify --json`, the model, and the user's label."""
+    names, examples = {entry.id: entry.name for entry in state.classes}, example_names(state)
+    lines: list[dict[str, object]] = []
+    for item in items:
+        answer = item.answer
+        if "scores" not in answer:
+            lines.append({"image": answer["path"], "error": answer.get("reason", "")})
+            continue
+        best = answer["scores"][0]
+        lines.append(
+            {
+                "image": answer["path"],
+                "label": names.get(best["id"], "?"),
+                "probability": best["probability"],
+                "probabilities": {names.get(s["id"], "?"): s["probability"] for s in answer["scores"]},
+                "errors": {names.get(s["id"], "?"): s["error"] for s in answer["scores"]},
+                "explained": best["explained"],
+                "threshold": threshold,
+                "unknown": answer.get("unknown", False),
+                "model": model,
+                "said_by_you": item.label,
+                "nearest": nearest(answer, examples),
+            }
+        )
+    return "".join(json.dumps(line) + "\n" for line in lines)

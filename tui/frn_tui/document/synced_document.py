@@ -9,7 +9,8 @@ from typing import Any
 
 from frn.inference.session import ClassEntry, Session, State, Support
 from frn_tui.client import file_requests, protocol
-from frn_tui.client.protocol import ClassReport, Engine, EngineError, Model
+from frn_tui.client.client import EngineClient
+from frn_tui.client.protocol import ClassReport, EngineError, Model, OnEvent
 from frn_tui.document.queries import Problem, Query, ShowProgress
 from frn_tui.document.review_state import Arrangement
 
@@ -17,10 +18,11 @@ from frn_tui.document.review_state import Arrangement
 class SyncedDocument:
     """The open document: its session, the engine's reports on it, and the queries."""
 
-    def __init__(self, engine: Engine, listener: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, engine: EngineClient, listener: Callable[[], None] = lambda: None) -> None:
         self.engine = engine
         self.listener = listener
         """Called after every change of the shown state."""
+        self.progress: ShowProgress = lambda what, done, total: None
         self.session = Session()
         self.project: str | None = None
         """Path of the open project."""
@@ -42,7 +44,7 @@ class SyncedDocument:
         self.unranked = 0
         """Examples that are not yet compared with all classes, because there are many."""
         self.problems: list[Problem] = []
-        self.query = Query(engine, self._changed, lambda: self.session.state.dropped)
+        self.query = Query(engine, lambda: self.listener(), lambda: self.session.state.dropped)  # noqa: PLW0108
         self.arrangement = Arrangement()
         """Selection and order of the answers to review."""
         self._synced: State | None = None
@@ -51,8 +53,14 @@ class SyncedDocument:
         """State to which all answers belong."""
         self._syncing, self._opening = asyncio.Lock(), asyncio.Lock()
 
-    def _changed(self) -> None:
-        self.listener()
+    def told_to(self, what: str) -> OnEvent:
+        """Return a handler of events that shows the progress of a request."""
+
+        def on_event(event: dict[str, Any]) -> None:
+            if event["event"] == "progress":
+                self.progress(what, event["done"], event["total"])
+
+        return on_event
 
     @property
     def title(self) -> str:
@@ -112,15 +120,15 @@ class SyncedDocument:
         self.model = await self.engine.call(protocol.OpenModel(name))
         self.model_name = name
         self._synced = None
-        self._changed()
+        self.listener()
 
-    async def change_model(self, name: str, progress: ShowProgress | None = None) -> None:
+    async def change_model(self, name: str) -> None:
         """Switch to a different model, as an edit that can be undone."""
         async with self._opening:
             await self._open_model(name)
             self.session.replace_state(dataclasses.replace(self.session.state, model=name))
             self.session.name_act(f"changed the model to {name}")
-        await self.sync(progress)
+        await self.sync()
 
     @asynccontextmanager
     async def own_model(self) -> AsyncIterator[None]:
@@ -130,28 +138,27 @@ class SyncedDocument:
             yield
 
     async def find_missing(self) -> None:
-        """Determine which examples are missing."""
-        session = self.session
-        missing = frozenset(await self.engine.call(file_requests.FindMissing(list(self._paths))))
+        session, paths = self.session, self._paths
+        stamps = await self.engine.call(file_requests.StampFiles(list(paths)))
         if session is self.session:  # otherwise they belong to another project
-            self.missing = missing
-            self._changed()
+            self.missing = frozenset(paths.keys() - stamps.keys())
+            self.listener()
 
-    async def sync(self, progress: ShowProgress | None = None) -> None:
+    async def sync(self) -> None:
         """Send the classes to the engine and classify all photos again, unless that is already done.
 
         Requests on classes must sync first: opening a document or syncing an edit may have been cancelled half-way, and
         class ids are specific to a document.
         """
-        self._changed()
+        self.listener()
         async with self._syncing:  # edits may be faster than answers: the last one counts
             async with self._opening:
                 await self._follow_model()
             if self.model is None:
                 return
             if self.session.state is not self._synced:
-                await self._tell_classes(progress)
-                self._changed()
+                await self._tell_classes()
+                self.listener()
             state = self.session.state
             if state is self._synced and state is not self._renewed:
                 await self._renew_answers(state)
@@ -161,10 +168,10 @@ class SyncedDocument:
         state = self.session.state
         while self.unranked and state is self._synced and state is self.session.state:
             async with self._syncing:
-                await self._tell_classes(None)
-            self._changed()
+                await self._tell_classes()
+            self.listener()
 
-    async def _tell_classes(self, progress: ShowProgress | None) -> None:
+    async def _tell_classes(self) -> None:
         """Send the classes to the engine, embed missing examples, and store the reports."""
         state = self.session.state
         done = await self.engine.call(protocol.SetClasses(state))
@@ -173,7 +180,7 @@ class SyncedDocument:
             missing = set(done["missing"])
             paths = [str(s.path) for entry in state.classes for s in entry.supports if s.key in missing]
             paths += [str(other.path) for other in state.others]
-            found, broken = await self._embed(paths, "Reading examples", progress)
+            found, broken = await self._embed(paths, "Reading examples")
             self.problems += broken
             self._follow_changes(found)
             state = self.session.state
@@ -188,13 +195,12 @@ class SyncedDocument:
         self.threshold, self.calibrated, self.expected = done["threshold"], done["calibrated"], done["expected"]
 
     async def _renew_answers(self, state: State) -> None:
-        """Classify all photos again with the current classes."""
         self._renewed = None  # until it is finished, since it may be cancelled
         if self.query.answers and self._has_examples:
             await self.query.ask_again(lambda: state is self.session.state)
         elif self.query.answers:
             self.query.forget_scores("no class has an example")
-            self._changed()
+            self.listener()
         if state is self.session.state:
             self._renewed = state
 
@@ -204,7 +210,6 @@ class SyncedDocument:
 
     @property
     def _paths(self) -> dict[str, None]:
-        """Paths of all examples, each once."""
         return {str(support.path): None for entry in self.session.state.classes for support in entry.supports}
 
     async def _follow_model(self) -> None:
@@ -244,19 +249,22 @@ class SyncedDocument:
         self.session.amend(fresh.state)  # as an edit, it would block undo
 
     async def _embed(
-        self, paths: Sequence[str], what: str, progress: ShowProgress | None
+        self, paths: Sequence[str], what: str, part: tuple[int, int] | None = None
     ) -> tuple[list[Support], list[Problem]]:
+        """Return the photos at some paths, and the unreadable ones.
+
+        If they are a `part` of the photos to embed, it gives the number of the first one, and of all.
+        """
         supports: list[Support] = []
         broken: list[Problem] = []
-
-        on_progress = told_to(what, progress)
+        first, count = part or (0, len(paths))
 
         def on_event(event: dict[str, Any]) -> None:
             if event["event"] == "progress":
-                on_progress(event)
-            elif event["event"] == "embedded" and "key" in event:
+                self.progress(what, first + event["done"], count)
+            elif "key" in event:
                 supports.append(support_of(event))
-            elif event["event"] == "embedded":
+            else:
                 broken.append(Problem(event["path"], event["reason"]))
 
         if paths:
@@ -267,16 +275,6 @@ class SyncedDocument:
 def support_of(described: Mapping[str, Any]) -> Support:
     """The photo of an answer or of an embedding event."""
     return Support(Path(described["path"]), described["key"], described["size"], described["mtime_ns"])
-
-
-def told_to(what: str, progress: ShowProgress | None) -> Callable[[dict[str, Any]], None]:
-    """Return a handler that passes on progress events."""
-
-    def on_event(event: dict[str, Any]) -> None:
-        if event["event"] == "progress" and progress is not None:
-            progress(what, event["done"], event["total"])
-
-    return on_event
 
 
 def _without(state: State, keys: frozenset[str]) -> State:

@@ -1,48 +1,46 @@
-"""Open model: an exported feature extractor in onnxruntime."""
+"""Open model, an exported feature extractor in onnxruntime, and feature maps of files, computed once.
 
-from collections.abc import Iterable
+Maps are cached in memory up to a limit, and in the user's cache.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
 
 from frn.errors import FrnError
+from frn.inference.extractor import Embedded as Found
 from frn.inference.extractor import Extractor
-from frn.inference.feature_cache import Maps
+from frn.inference.feature_cache import FeatureStore, Maps
+from frn.inference.session import Support
 from frn.models.zoo import require_exported, resolve
-from frn.ridge.parameters import HeadParameters
-from frn.ridge.tuning import tune_by_leave_one_out
 from frn.system.hardware import cores
-from frn_tui.client.protocol import MIRROR, Model, OpenModel
+from frn.system.lru import ByteLimitedCache
+from frn_tui.client.protocol import MIRROR, EmbedImages, Model, OpenModel
 from frn_tui.engine.worker_queues import Job
 
-
-class LoadedModel:
-    """A model and its name."""
-
-    def __init__(self, name: str, extractor: Extractor) -> None:
-        """Reject a model that was not trained to reconstruct."""
-        if extractor.head is None:
-            raise FrnError(
-                f"{name}: was trained as {extractor.method}, but classes are enrolled by reconstruction. "
-                "Use a model trained with --method frn."
-            )
-        self.name = name
-        self.extractor = extractor
-
-    def choose_head(self, pools: Iterable[Maps]) -> HeadParameters:
-        """Return alpha, beta and gamma for classes of these examples, (k, r, d) each."""
-        return tune_by_leave_one_out(list(pools), self.extractor.prior)
+BATCH = 4
+"""Images per run: small, so that cancelling and progress are quick."""
+MAX_CACHED = 128 << 20
+"""Bytes of maps to keep in memory."""
 
 
 class Models:
-    """Opens models, one at a time."""
+    """The open model, and the feature maps of files by content key. Only `opened` is for other threads."""
 
     def __init__(self) -> None:
-        self.current: LoadedModel | None = None
+        self.name = ""
+        self.opened: Extractor | None = None
+        self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
+        self._looks: dict[str, bytes] = {}
+        """Perceptual hashes of all images that were embedded or found."""
 
     @property
-    def model(self) -> LoadedModel:
+    def extractor(self) -> Extractor:
         """Return the open model. Raises FrnError if there is no open model."""
-        if self.current is None:
+        if self.opened is None:
             raise FrnError("no model is loaded yet")
-        return self.current
+        return self.opened
 
     def open(self, request: OpenModel, job: Job) -> Model:
         """Open a model in place of the current one, which stays open if the new one is rejected."""
@@ -54,9 +52,14 @@ class Models:
             from frn_export.graphs.mirror import mirrored  # imported here because few sessions need it
 
             extractor = Extractor(mirrored(extractor.data), str(path), trusted=trusted, device="cpu", threads=threads)
-        self.current = LoadedModel(name, extractor)
+        if extractor.head is None:
+            raise FrnError(
+                f"{name}: was trained as {extractor.method}, but classes are enrolled by reconstruction. "
+                "Use a model trained with --method frn."
+            )
+        self.name, self.opened = name, extractor
+        self._maps, self._looks = ByteLimitedCache(MAX_CACHED), {}
         return {
-            "model": request.model,
             "sha256": extractor.plain_sha256,
             "side": extractor.transform.size,
             "grid": list(extractor.grid),
@@ -64,3 +67,53 @@ class Models:
             "bytes": len(extractor.data),
             "device": "cpu",  # CUDA takes a second to start
         }
+
+    def embed(self, request: EmbedImages, job: Job) -> None:
+        """Embed files; each gets an event with its key, or the reason why it cannot be used."""
+        paths = request.paths
+        for done, (name, outcome) in enumerate(self.read(job, paths), 1):
+            job.event("embedded", describe(name, outcome))
+            if done % BATCH == 0 or done == len(paths):
+                job.progress(done, len(paths))
+
+    def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
+        """Yield feature maps of files in order, until the request is cancelled."""
+        named = iter(names)
+        while batch := list(islice(named, BATCH)):
+            found = self.extractor.read(map(Path, batch), store=self._store, opening=lambda path: job.check())
+            for name, (_, outcome) in zip(batch, found, strict=True):
+                if not isinstance(outcome, FrnError):
+                    self._keep(outcome.key, outcome.maps, outcome.look)
+                yield name, outcome
+                job.check()
+
+    def find(self, key: str) -> Maps | None:
+        """Return the feature maps (r, d) of an image that was embedded before."""
+        if (maps := self._maps.get(key)) is not None:
+            return maps
+        stored = self._store.get_with_look(self.extractor.sha256, key, self.extractor.shape)
+        if stored is None:
+            return None
+        self._keep(key, *stored)
+        return stored[0]
+
+    def look(self, key: str) -> bytes:
+        """Return the perceptual hash of an image that was found."""
+        return self._looks[key]
+
+    @cached_property
+    def _store(self) -> FeatureStore:
+        return FeatureStore()  # created late: SQLite requires the same thread
+
+    def _keep(self, key: str, maps: Maps, look: bytes) -> None:
+        self._looks[key] = look
+        if self._maps.get(key) is None:
+            self._maps.put(key, maps.copy())  # a view would keep its whole batch in memory
+
+
+def describe(name: str, outcome: Found | FrnError) -> dict[str, object]:
+    """Describe a file to the app under its given name."""
+    if isinstance(outcome, FrnError):
+        return {"path": name, "reason": " ".join(str(outcome).splitlines())}
+    support = Support.of(Path(name), outcome.key)
+    return {"path": name, "key": support.key, "size": support.size, "mtime_ns": support.mtime_ns}

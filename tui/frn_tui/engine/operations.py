@@ -1,16 +1,15 @@
 """Operations of the engine by protocol name."""
 
-from frn_tui.engine.classes.comparing import compare
-from frn_tui.engine.classes.embedding import Embedding
+from functools import partial
+
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
-from frn_tui.engine.classes.scoring import Queries
-from frn_tui.engine.files.bundles import Bundles, unpack
-from frn_tui.engine.files.journal import Journals
-from frn_tui.engine.files.locks import Locks
-from frn_tui.engine.files.projects import Exports, Projects, write_text
-from frn_tui.engine.files.relocation import find_missing, relocate
-from frn_tui.engine.files.scan import find_folders, list_folder, look_inside, scan, stamp
-from frn_tui.engine.files.sorting import move_photos, settle_moves, sort_photos
+from frn_tui.engine.classes.scoring import compare, group_photos, hide_and_test, query
+from frn_tui.engine.files.bundles import unpack, write_bundle
+from frn_tui.engine.files.journal import RunningApp
+from frn_tui.engine.files.moves import settle_all
+from frn_tui.engine.files.projects import Projects, export, write_text
+from frn_tui.engine.files.scan import find_folders, list_folder, relocate, scan, stamp
+from frn_tui.engine.files.sorting import move_photo, sort_photo
 from frn_tui.engine.models import Models
 from frn_tui.engine.pictures.previews import Previews
 from frn_tui.engine.worker_queues import Handler
@@ -19,40 +18,35 @@ from frn_tui.engine.worker_queues import Handler
 def build_handlers(app: int) -> dict[str, Handler]:
     """Return the operations on one model and its classes, for the app of this process."""
     models = Models()
-    embedding = Embedding(models)
-    classes = EnrolledClasses(models, embedding)
-    queries = Queries(models, embedding, classes)
-    locks = Locks(app)
-    projects = Projects(models, locks, classes)
-    journals = Journals(app)
+    classes = EnrolledClasses(models)
+    own = RunningApp(app)
+    projects = Projects(models, own, classes)
     return {
         "scan": scan,
         "list": list_folder,
-        "inside": look_inside,
         "folders": find_folders,
         "stamp": stamp,
         "preview": Previews(models).render,
         "load": projects.load,
         "save": projects.save,
-        "holder": locks.find_holder,
-        "lock": locks.lock,
-        "journal": journals.keep,
-        "recover": journals.recover,
-        "discard": journals.discard,
+        "holder": lambda request, job: own.holder(request.path),
+        "lock": own.lock,
+        "journal": own.keep,
+        "recover": own.recover,
+        "discard": own.discard,
         "write": write_text,
-        "sort": sort_photos,
-        "move": move_photos,
-        "settle": settle_moves,
-        "missing": find_missing,
+        "sort": sort_photo,
+        "move": move_photo,
+        "settle": lambda request, job: settle_all(),
         "relocate": relocate,
-        "bundle": Bundles(models).write,
+        "bundle": partial(write_bundle, models),
         "unpack": unpack,
         "open_model": models.open,
-        "embed": embedding.embed,
+        "embed": models.embed,
         "classes": classes.set_classes,
-        "query": queries.query,
-        "group": queries.group,
-        "hide_and_test": queries.hide_and_test,
+        "query": partial(query, classes),
+        "group": partial(group_photos, models),
+        "hide_and_test": partial(hide_and_test, classes),
         "compare": compare,
-        "export": Exports(models, classes).export,
+        "export": partial(export, classes),
     }

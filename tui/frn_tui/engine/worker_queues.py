@@ -1,15 +1,23 @@
-"""Jobs, and the queues that process them in order, each on its own thread."""
+"""Jobs, the queues that process them in order, each on its own thread, and the server that reads the app's requests."""
 
+import os
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any
+from pathlib import Path
+from typing import IO, Any, get_args
 
 from frn.errors import FrnError
-from frn_tui.client.protocol import INTERNAL, Request
+from frn.system.processes.messages import decode, encode
+from frn_tui.client.protocol import INTERNAL, Queue, Request, parse
+
+EXIT_TIMEOUT = 0.15
+"""Seconds that running jobs have to stop after the app is gone."""
+MAX_LOG = 1 << 20
+"""Bytes above which a log is restarted."""
 
 Send = Callable[[Mapping[str, object]], None]
 Check = Callable[[], None]
@@ -27,17 +35,14 @@ class Job:
         self.number = number
         self.request = request
         self.cancelled = threading.Event()
-        self.last_progress = time.monotonic()
         self._send = send
 
     def check(self) -> None:
-        """Record progress. Raises Cancelled if the work is no longer wanted."""
-        self.last_progress = time.monotonic()
+        """Raise Cancelled if the work is no longer wanted."""
         if self.cancelled.is_set():
             raise Cancelled
 
     def event(self, event: str, fields: Mapping[str, object]) -> None:
-        self.last_progress = time.monotonic()
         self._send({"id": self.number, "event": event, **fields})
 
     def progress(self, done: int, total: int) -> None:
@@ -79,10 +84,9 @@ class WorkerQueue:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._jobs: dict[Future[None], Job] = {}
         """Waiting jobs and the running one."""
-        self._running: Job | None = None
 
     def submit(self, job: Job) -> None:
-        future = self._pool.submit(self._serve, job)
+        future = self._pool.submit(serve, self._handlers[job.request.op], job)
         self._jobs[future] = job
         future.add_done_callback(self._jobs.pop)
 
@@ -94,20 +98,64 @@ class WorkerQueue:
                 if future.cancel():
                     job.end("cancelled")
 
-    def quiet_for(self) -> float:
-        """Return the seconds since the last progress of the running job; 0 if there is no running job."""
-        running = self._running
-        return 0.0 if running is None else time.monotonic() - running.last_progress
-
     def close(self, timeout: float) -> None:
         """Drop waiting jobs and give the running one `timeout` seconds to stop."""
-        if self._running is not None:
-            self._running.cancelled.set()
+        for job in list(self._jobs.values()):
+            job.cancelled.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         wait(list(self._jobs), timeout)
 
-    def _serve(self, job: Job) -> None:
-        self._running = job
-        job.last_progress = time.monotonic()
-        serve(self._handlers[job.request.op], job)
-        self._running = None
+
+class Server:
+    """Passes requests to their worker queues."""
+
+    def __init__(self, handlers: Mapping[str, Handler], pipe: IO[bytes]) -> None:
+        self._pipe, self._lock = pipe, threading.Lock()
+        self._queues = {name: WorkerQueue(name, handlers) for name in get_args(Queue)}
+
+    def run(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            try:
+                self.receive(decode(line))
+            except ValueError as error:
+                print(f"ignored: {error}", file=sys.stderr)
+        for queue in self._queues.values():
+            queue.close(EXIT_TIMEOUT)
+
+    def receive(self, message: Mapping[str, object]) -> None:
+        """Start or cancel the request in a message."""
+        if message.get("op") == "cancel":
+            for queue in self._queues.values():
+                queue.cancel(message.get("target"))
+            return
+        number = message.get("id")
+        try:
+            request = parse(message)
+        except ValueError as error:
+            self.send({"id": number, "end": "failed", "reason": str(error), "code": ""})
+        else:
+            self._queues[request.queue].submit(Job(number, request, self.send))
+
+    def send(self, message: Mapping[str, object]) -> None:
+        """Write a whole message, from any thread; exit the process if nobody reads any more."""
+        with self._lock:
+            try:
+                self._pipe.write(encode(message))
+                self._pipe.flush()
+            except OSError:
+                os._exit(1)
+
+
+def redirect_stdout(log: Path) -> IO[bytes]:
+    """Redirect both output streams to the log; return the original standard output, which nothing else can write to."""
+    pipe = os.fdopen(os.dup(1), "wb")
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        full = log.is_file() and log.stat().st_size > MAX_LOG
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if full else os.O_APPEND), 0o600)
+    except OSError:  # full or read-only disk: work without a log
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
+    return pipe

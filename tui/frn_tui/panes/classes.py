@@ -1,54 +1,44 @@
 """The classes: created, renamed, filled with photos, tested."""
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
 
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.message import Message
-from textual.widgets import Static
+from textual.widgets import OptionList, Static
 
 from frn.inference.session import ClassEntry
-from frn.models.zoo import named_extractors
-from frn_tui.client.protocol import ClassReport, ModelScore
-from frn_tui.dialogs.confusion import confusion_table
+from frn_tui.client.protocol import ClassReport
 from frn_tui.dialogs.dialogs import AskText, Choose, Page
+from frn_tui.dialogs.pages import confusion_table
 from frn_tui.document.controller import Added
-from frn_tui.document.queries import Problem
 from frn_tui.panes.context import Context, Pane
-from frn_tui.panes.guide import Guide
-from frn_tui.panes.project import ProjectBar
 from frn_tui.panes.verdicts import choose_class
 from frn_tui.terminal.paths import absolute, name_of, natural_order
-from frn_tui.terminal.text import count_of, display_name, percent
-from frn_tui.widgets.class_list import ClassList, ClassRow
+from frn_tui.terminal.text import count_of, display_name
+from frn_tui.widgets.lists import ClassList, ClassRow
 
+STEPS = (
+    ". shows the next answer",
+    "a adds your own folders, one per class",
+    "p classifies your own photo",
+)
 ORDERS: dict[str, Callable[[ClassRow], object] | None] = {
     "number": None,
     "quality": lambda row: (row.quality is None, row.quality or 0.0),
     "size": lambda row: row.images,
     "name": lambda row: natural_order(row.name),
 }
-MANY = 500
-"""Number of photos above which adding asks first."""
 
 
 class ClassesPane(Pane):
     """List of the classes, one of which is chosen."""
 
-    @dataclass
-    class Differing(Message):
-        """Photos on which models disagree should be shown."""
-
-        paths: list[str]
-
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="classes-pane")
-        self.list, self.guide = ClassList(id="classes"), Guide(context.controller)
+        self.list, self.guide = ClassList(id="classes"), Guide(context)
         self.order = "number"
         self.chosen: int | None = None
-        """Id of the class whose photos are shown."""
 
     def compose(self) -> ComposeResult:
         yield self.list
@@ -82,9 +72,10 @@ class ClassesPane(Pane):
         self.query_one("#teach").display = not classes
         self.guide.show()
 
-    @on(ClassList.Chosen)
-    def choose(self, event: ClassList.Chosen) -> None:
-        self.chosen = event.class_id
+    @on(OptionList.OptionHighlighted)
+    def choose(self) -> None:
+        if self.list.chosen_id is not None:
+            self.chosen = self.list.chosen_id
 
     def action_remove(self) -> None:
         if (entry := self.entry) is not None:
@@ -135,112 +126,42 @@ class ClassesPane(Pane):
         self.context.start(self.add_now, paths)
 
     async def add_now(self, paths: Sequence[str]) -> None:
+        """Add photos to the chosen class, and folders as classes with the folders' names."""
         files: list[str] = []
-        folders: dict[str, list[str]] = {}
+        classes: dict[str, list[str]] = {}
+        fills_class = len(paths) == 1 and self.entry is not None and not self.entry.supports
         for path in paths:
             found = await self.controller.scan(path)
             if found["kind"] in ("project", "bundle"):
-                self.post_message(ProjectBar.Picked(path))
+                self.context.open(path)
                 return
-            if found["kind"] == "classes":
-                classes = await self.fewer(found["classes"])
-                if classes is None:
-                    return
-                self._tell(await self.controller.add_classes(classes, self.context.progress))
-            elif found["kind"] == "nothing":
+            if found["kind"] == "nothing":
                 self.context.say(found.get("reason", f"{path}: has no photos to add"), severity="warning")
-            elif found["kind"] == "folder":
-                folders.setdefault(name_of(absolute(path)), []).extend(found["files"])
-            else:
+            members = found["classes"]
+            if found["kind"] == "folder" and not fills_class:
+                members = {name_of(absolute(path)): found["files"]}
+            elif found["kind"] != "classes":
                 files += found["files"]
-        if folders and not await self._add_folders(folders):
-            return
-        begun = self.chosen is not None and not self.controller.shows_samples
-        if files and (begun or await self._make_class_for(files[0])):
-            assert self.chosen is not None
-            self._tell(await self.controller.add(self.chosen, files, self.context.progress))
-
-    async def _add_folders(self, folders: dict[str, list[str]]) -> bool:
-        """Create classes from folders of photos; a single folder fills a new empty class or gets a chosen name."""
-        (first, photos), *others = folders.items()
-        if not others:
-            name: str | None
-            if self.entry is not None and not self.entry.supports:
-                name = self.entry.name
-            else:
-                hint = "suggested: the folder's name; an existing class gets more photos   enter: done   esc: back"
-                title = f"Class for the {count_of(len(photos), 'photo')}"
-                name = await self.app.push_screen_wait(AskText(title, first, hint))
-            if name is None:
-                return False
-            folders = {name.strip(): photos}
-        classes = await self.fewer(folders)
-        if classes is not None:
-            self._tell(await self.controller.add_classes(classes, self.context.progress))
-        return classes is not None
-
-    async def _make_class_for(self, path: str) -> bool:
-        """Ask for the name of a first class; return whether it was created."""
-        folder = path.rpartition("/")[0].rpartition("/")[2] or "class 1"
-        name = await self.app.push_screen_wait(AskText("Name of the class", folder))
-        if name is None:
-            return False
-        await self.controller.edit(lambda _: self._take(self.controller.create(name)))
-        return True
-
-    async def fewer(self, classes: dict[str, list[str]]) -> dict[str, list[str]] | None:
-        """Offer to add only some photos of each class, because many take long and help little."""
-        count = sum(map(len, classes.values()))
-        if count <= MANY:
-            return classes
-        options = ["20 of each class", "5 of each class", f"all {count:,} photos"]
-        title = f"Add {count_of(count, 'photo')} in {count_of(len(classes), 'class')}"
-        chosen = await self.context.chosen(title, options)
-        if chosen is None:
-            return None
-        most = (20, 5, count)[chosen]
-        return {
-            name: [files[i * len(files) // most] for i in range(most)] if len(files) > most else files
-            for name, files in classes.items()
-        }
-
-    def tell_of_troubles(self, outcome: Added) -> None:
-        """List the skipped files."""
-        if outcome.duplicates:
-            self.controller.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
-            self.controller.listener()
+            for name, photos in members.items():
+                classes.setdefault(name, []).extend(photos)
+        if files and (self.chosen is None or self.controller.shows_samples):
+            classes.setdefault(files[0].rpartition("/")[0].rpartition("/")[2] or "class 1", []).extend(files)
+        elif files and self.chosen is not None:
+            self._tell(await self.controller.add(self.chosen, files))
+        if classes:
+            self._tell(await self.controller.add_classes(classes))
 
     def _tell(self, outcome: Added) -> None:
-        self.tell_of_troubles(outcome)
+        self.context.list_duplicates(outcome)
         if outcome.added:
             self.context.say(f"{outcome}   u: undo")
         else:
             self.context.say(str(outcome), severity="warning")
 
     def action_sort(self) -> None:
-        """Sort orders: by number, worst first, fewest photos first, by name."""
         orders = list(ORDERS)
         self.order = orders[(orders.index(self.order) + 1) % len(orders)]
         self.show()
-
-    def action_compare(self) -> None:
-        self.context.start(self._compare)
-
-    async def _compare(self) -> None:
-        """Compare the installed models on the classes, and switch to one of them."""
-        found = await self.controller.compare(list(named_extractors()), self.context.progress)
-        now = self.controller.model_name
-        options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
-        photos = count_of(len(found["differing"]), "photo")
-        if found["differing"]:
-            options.append(f"  show the {photos} with different answers")
-        title = f"Leave-one-out accuracy; {photos} with different answers"
-        chosen = await self.context.chosen(title, options)
-        if chosen == len(found["scores"]):
-            self.post_message(self.Differing(found["differing"]))
-        elif chosen is not None and found["scores"][chosen]["model"] != now:
-            await self.controller.change_model(found["scores"][chosen]["model"], self.context.progress)
-            self.context.say(f"model {self.controller.model_name}   u: undo")
 
     def action_confusion(self) -> None:
         def asked(text: str) -> None:
@@ -259,12 +180,37 @@ class ClassesPane(Pane):
         )
 
 
-def _compared(score: ModelScore) -> str:
-    """Return a model's score in one line."""
-    low, high = score["interval"]
-    right = f"{percent(score['right'] / score['photos'], 1):>7} ({100 * low:.0f} to {percent(high)})"
-    auroc = "" if score["auroc"] is None else f"  AUROC {score['auroc']:.2f}"
-    return f"{score['model']:<14} {right}{auroc}  {score['milliseconds']:.0f} ms  {score['bytes'] / 1e6:.1f} MB"
+class Guide(Static):
+    """Shown with the samples; ticks completed steps and disappears for good once all are done."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(id="guide")
+        self.context = context
+        self._begun, self._done = False, 0
+        self._samples: set[str] = set()
+        """Photos that were queried before the user had a class."""
+
+    def show(self) -> None:
+        controller = self.context.controller
+        self._begun = self._begun or controller.shows_samples
+        self.display = self._begun and not self.context.settings.guided
+        if not self.display:
+            return
+        answers = controller.query.answers
+        has_own = bool(controller.session.state.classes) and not controller.shows_samples
+        if not has_own:
+            self._samples.update(answer["path"] for answer in answers)
+        asked = any(answer["path"] not in self._samples for answer in answers)
+        reached = (controller.query.at > 0, has_own, has_own and asked)
+        while self._done < len(STEPS) and reached[self._done]:
+            self._done += 1
+        if has_own:  # users who are further along need no earlier step
+            self._done = max(self._done, 2)
+        if self._done == len(STEPS):
+            self.context.change(guided=True)
+            self.display = False
+        lines = [f"{'✓' if number <= self._done else number} {step}" for number, step in enumerate(STEPS, 1)]
+        self.update(Text("\n".join(lines)))
 
 
 def _row(number: int, entry: ClassEntry, report: ClassReport | None, missing: Set[str], coming: int) -> ClassRow:

@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from textual.containers import Vertical
 from textual.worker import Worker
@@ -15,11 +16,13 @@ from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import Choose, Dialog
 from frn_tui.dialogs.picker import Picker
-from frn_tui.document.controller import Controller
+from frn_tui.document.controller import Added, Controller
 from frn_tui.document.photo_files import step_over
+from frn_tui.document.queries import Problem
 from frn_tui.settings.keys import KeyedScreen
-from frn_tui.settings.places import Places
+from frn_tui.settings.settings import Settings
 from frn_tui.terminal.modes import Mode
+from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.jobs import JobLine
 
@@ -29,24 +32,32 @@ Given = TypeVar("Given")
 class Context:
     """Context given to every pane by the screen that composes them."""
 
-    def __init__(self, screen: KeyedScreen[None], controller: Controller, mode: Mode) -> None:
-        self.screen, self.controller = screen, controller
+    def __init__(self, screen: KeyedScreen[None], controller: Controller, settings: Settings, mode: Mode) -> None:
+        self.screen, self.controller, self.settings = screen, controller, settings
+        controller.progress = self.progress
+        self.opened: list[str] = []
+        """Projects and folders that were opened or saved, latest last."""
         self.mode: Mode = mode
-        """How images are drawn."""
         self.jobs = JobLine(id="jobs")
         self.lines = [self.jobs]
         """Status lines: that of the workspace, and that of a screen over it."""
-        self.remember: Callable[[str], None] = lambda path: None
-        """Called with each project that is opened or saved."""
-        self.places = Places()
-        """Choose among bookmarks and recently opened places."""
         self.watchers: list[Callable[[], object]] = []
         """Called after every change: screens over the workspace."""
+        self.open: Callable[[str], object] = lambda path: None
+        """Opens a project, a bundle or a folder."""
         self.left: Recovered | None = None
         """Unsaved work of an app that is no longer running."""
         self.browsed = "."
-        """Last folder of the file picker."""
         self._job_began = 0.0
+
+    def change(self, **settings: Any) -> None:
+        """Change settings, which are written when the app ends."""
+        self.settings = replace(self.settings, **settings)
+
+    def remember(self, path: str) -> None:
+        """Add a project or folder to the recent ones."""
+        self.opened.append(absolute(path))
+        self.settings = self.settings.opened(absolute(path))
 
     def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[None]:
         """Run work in the background; a failure is shown as a message."""
@@ -103,7 +114,7 @@ class Context:
         return f"undone: {act or 'an edit'}   ctrl+r: redo" if undo else f"redone: {act or 'an edit'}   u: undo"
 
     async def _step_over(self, moves: Moves, undo: bool) -> None:
-        said = await step_over(self.controller, moves, self.progress, undo=undo)
+        said = await step_over(self.controller, moves, undo=undo)
         self.say(said)
 
     def progress(self, what: str, done: int, total: int) -> None:
@@ -130,7 +141,7 @@ class Context:
 
     def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
         """Ask for photos, a folder or a project, and call `then` with their paths."""
-        picker = Picker(self.controller.engine, title, self.mode, self.places, start=self.browsed)
+        picker = Picker(self.controller.engine, title, self.mode, self.settings.recent, self.browsed)
 
         def picked(paths: list[str] | None) -> None:
             self.browsed = picker.folder
@@ -147,6 +158,12 @@ class Context:
                 then(given)
 
         self.screen.app.push_screen(dialog, answered)
+
+    def list_duplicates(self, outcome: Added) -> None:
+        """Add the photos that were already examples to the problems."""
+        if outcome.duplicates:
+            self.controller.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
+            self.controller.listener()
 
     def is_named(self, path: str) -> bool:
         """Return whether a path was typed; show a message if not."""
@@ -168,9 +185,12 @@ class Context:
             await write(path, replace=True)
         return True
 
+    async def answer(self, dialog: Dialog[Given | None]) -> Given | None:
+        """Return the result of a dialogue, or None if it is cancelled; for background work."""
+        return await self.screen.app.push_screen_wait(dialog)
+
     async def chosen(self, title: str, options: Sequence[str]) -> int | None:
-        """Return the index of the chosen option, or None if the dialogue is cancelled; for background work."""
-        return await self.screen.app.push_screen_wait(Choose(title, options))
+        return await self.answer(Choose(title, options))
 
 
 class Pane(Vertical):

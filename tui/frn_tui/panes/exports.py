@@ -8,8 +8,7 @@ from typing import NamedTuple, cast
 from frn_tui.client.file_requests import Exported, WriteText
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.photo_files import bundle, sort
-from frn_tui.document.results import as_csv, as_json
-from frn_tui.document.review_state import Reviewed, folder_of
+from frn_tui.document.review_state import Reviewed, as_csv, as_json
 from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import absolute
 
@@ -61,7 +60,6 @@ class Exports:
         self._answers, self._file_name = answers, file_name
 
     def action_export(self) -> None:
-        """Choose a form, then its path; at the end, show how to run it."""
         items = self._answers()
         size = self.controller.model["bytes"] / 1e6 if self.controller.model else 0.0
         forms = {**ANSWERS, **CLASSES} if items else dict(CLASSES)
@@ -85,7 +83,7 @@ class Exports:
             await self._sort(path, items, move=what == "move")
             return
         if what == "bundle":
-            write = partial(bundle, self.controller, progress=self.context.progress)
+            write = partial(bundle, self.controller)
         elif what in CLASSES:
             write = partial(self.controller.export, what=cast(Exported, what))
         else:
@@ -100,10 +98,9 @@ class Exports:
         await self.controller.engine.call(WriteText(path, text, replace))
 
     async def _sort(self, folder: str, items: Sequence[Reviewed], *, move: bool) -> None:
-        names = self.controller.names.values()
-        photos = [(item.path, folder_of(item, names)) for item in items if item.is_readable]
+        photos = [(item.path, item.said) for item in items if item.is_readable]
         if not photos:
             self.context.say("no photos to sort")
             return
-        said = await sort(self.controller, absolute(folder), photos, move=move, progress=self.context.progress)
+        said = await sort(self.controller, absolute(folder), photos, move=move)
         self.context.say(f"{said} into {folder}   {'u: undo' if move else 'undo does not delete the copies'}")

@@ -16,8 +16,7 @@ from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.verdicts import choose_class, class_of_number, view
 from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent
-from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
-from frn_tui.widgets.gallery.grid import MIN_TILE, SMALL_TILE
+from frn_tui.widgets.gallery import MIN_TILE, SMALL_TILE, Gallery, GalleryItem
 
 TITLES = {
     "outlier": "misfits of all classes",
@@ -40,16 +39,13 @@ class PhotosPane(Pane):
         super().__init__(context, id="photos-pane")
         self.gallery = Gallery(mode=context.mode, id="gallery")
         self.entry: ClassEntry | None = None
-        """Class whose photos are shown."""
         self.by_fit = False
         self.everywhere = ""
         """Mark of the photos shown from all classes, or "differing"; empty: photos of one class."""
         self.differing: Container[str] = ()
-        """Paths of photos on which models disagree."""
         self._keys: dict[str, list[str]] = {}
         """Keys of the photos that are shown, by path: a file that has changed and was added again has two."""
         self.wanted_name = ""
-        """Filter text for names of photos."""
 
     def compose(self) -> ComposeResult:
         yield self.gallery
@@ -108,8 +104,7 @@ class PhotosPane(Pane):
             return inf, 2.0
         return -report["rival"].get(item.key, (0, 0.0, -inf))[2], report["explained"][item.key]
 
-    @on(Gallery.Moved)
-    @on(Gallery.SelectionChanged)
+    @on(Gallery.Changed)
     def show_selection(self) -> None:
         count = len(self.gallery.selection)
         self.border_subtitle = Text(f"{count} selected" if count else "")
@@ -131,7 +126,6 @@ class PhotosPane(Pane):
             choose_class(self.context, "Move to class", self._assign)
 
     def _assign(self, target: ClassEntry) -> None:
-        """Move the selected photos to the named class."""
         keys = self._selected_keys()
         if keys and (self.everywhere or (self.entry is not None and target.id != self.entry.id)):
             self.context.edit(lambda session: session.move(keys, target.id), f"moved {len(keys)} to {target.name}")
@@ -160,13 +154,11 @@ class PhotosPane(Pane):
         self.show(self.entry)
 
     def action_filter(self) -> None:
-        """Choose which photos are shown: those of the class, or those with a mark from all classes."""
         marks = ["", *(mark for mark in TITLES if mark != "differing" or self.differing)]
         options = ["all photos of the class", *(f"{TITLES[mark]}  {len(self._marked(mark))}" for mark in marks[1:])]
         self.context.ask(Choose("Show only photos", options), lambda index: self.show_everywhere(marks[index]))
 
     def action_misfits(self) -> None:
-        """Show misfits from all classes; the same key again: the photos of the chosen class."""
         self.show_everywhere("" if self.everywhere == "outlier" else "outlier")
 
     def show_everywhere(self, mark: str) -> None:
@@ -179,7 +171,6 @@ class PhotosPane(Pane):
         self.gallery.focus()
 
     def action_outlier(self, step: int) -> None:
-        """Go to the next misfit of any class, most likely mistakes first."""
         misfits, item = self._marked("outlier"), self.gallery.cursor_item
         paths = [path for _, path in misfits]
         if not misfits:

@@ -1,27 +1,26 @@
-"""The queried photo, and the parts of it that a class does not explain."""
+"""A classified photo, and the parts of it that a class does not explain."""
 
 from collections.abc import Sequence
 from typing import get_args
 
 from rich.text import Text
-from textual import events, on, work
+from textual import events
 from textual.app import ComposeResult
-from textual.containers import Container, Vertical
+from textual.containers import Container, Horizontal, Vertical
 from textual.widgets import Static
 
 from frn.images.ramp import RAMP
-from frn_tui.client.protocol import Answer, Heat, Look, RenderPreview
-from frn_tui.client.rendering import render
+from frn_tui.client.protocol import Answer, Heat, Look
 from frn_tui.panes.context import Context
-from frn_tui.terminal.modes import COLOURED
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets.preview import Preview
 
 LOOKS: tuple[Look, ...] = get_args(Look)
-USUAL = 4 / 3
-"""Aspect ratio of a photo for the layout before one is shown."""
-WORTH, WORTH_LARGE = 0.7, 0.95
-"""The map is beside the photo if that keeps this fraction of its height; the second applies when zoomed."""
+SHAPES, CLOSE_SHAPES = (1.9, 3.7), (1.4, 5.1)
+"""Columns per row up to which the map is below the photo, and from which it is beside; the second if zoomed.
+
+A photo of 4:3 then keeps 0.7 or 0.95 of its height.
+"""
 
 
 class PicturePane(Vertical):
@@ -34,13 +33,11 @@ class PicturePane(Vertical):
         self.map = Preview(mode=context.mode, id="map")
         self.map.can_focus = False
         self.look: Look = "photo"
-        self.smooth, self.numbers = True, False
+        self.smooth = True
         self.heat_class: int | None = None
         """Id of the class whose error map is shown; None for the most likely one."""
+        self.preview.follower = self.map
         self._path = ""
-        self._wanted: dict[Preview, RenderPreview] = {}
-        self._rendered: dict[Preview, RenderPreview | None] = {}
-        """Requests of the images that are shown or loading."""
 
     def compose(self) -> ComposeResult:
         with Container(id="pictures"):
@@ -51,30 +48,15 @@ class PicturePane(Vertical):
     def show(self) -> None:
         answer = self.controller.query.answer
         self.set_class(answer is None or "maps" not in answer, "-no-map")
-        self._tell(answer)
-        self.draw()
-
-    def _tell(self, answer: Answer | None) -> None:
         self.query_one("#caption", Static).update(self._caption(answer))
-
-    @property
-    def mode(self) -> str:
-        return self.preview.mode
-
-    def set_mode(self, mode: str) -> None:
-        self.preview.mode = self.map.mode = mode  # type: ignore[assignment]
+        self._draw(answer)
 
     def on_resize(self, event: events.Resize) -> None:
         """Place the map beside or below the photo if the photo then stays nearly as large as alone."""
         columns, rows = event.size.width, max(event.size.height - 2, 1)
-
-        def height(columns: float, rows: float) -> float:
-            return min(rows, columns / 2 / USUAL)
-
-        alone = (WORTH_LARGE if self.screen.has_class("-zoomed") else WORTH) * height(columns, rows)
-        beside, below = height(columns / 2, rows), height(columns, rows / 2)
-        self.set_class(beside >= max(alone, below), "-beside")
-        self.set_class(below >= alone and below > beside, "-below")
+        below, beside = CLOSE_SHAPES if self.screen.has_class("-zoomed") else SHAPES
+        self.set_class(columns >= beside * rows, "-beside")
+        self.set_class(columns <= below * rows, "-below")
         self.show()
 
     @property
@@ -95,8 +77,6 @@ class PicturePane(Vertical):
         if self.look == "photo" and not self.has_map:
             return Text(f"frame: the part that the network sees\nH: error map of ‹ {name} ›")
         text = Text(f"error map of ‹ {name} ›  [ ] other class\n")
-        if self.mode not in COLOURED:
-            return text.append("higher digits, more ink: less explained")
         if self.look == "blend" and not self.has_map:
             text.append("clear: explained ")
             ramp: Sequence[tuple[int, int, int]] = RAMP[1:]
@@ -117,69 +97,79 @@ class PicturePane(Vertical):
         ids = self._mapped(answer)
         return self.heat_class if self.heat_class in ids else next(iter(ids), None)
 
-    @on(Preview.Wanted)
-    def draw(self) -> None:
-        """Request the images, unless they are already shown."""
-        answer = self.controller.query.answer
-        if answer is not None and self._path != answer["path"]:
-            self._path = answer["path"]
+    def _draw(self, answer: Answer | None) -> None:
+        path = answer["path"] if answer is not None and "reason" not in answer else ""
+        if path != self._path:
+            self._path = path
             self.preview.look_at(1.0)
         heat = heat_of(answer, self._shown_class(answer), smooth=self.smooth) if answer is not None else None
-        self.map.zoom, self.map.centre = self.preview.zoom, self.preview.centre  # same part in both
-        for preview, look in ((self.preview, self.look), (self.map, "map")):
+        shown: tuple[tuple[Preview, Look], ...] = ((self.preview, self.look), (self.map, "map"))
+        for preview, look in shown:
             is_map = look != "photo" and heat is not None
-            with_numbers = heat is not None and (self.numbers or (is_map and preview.mode == "ascii"))
-            preview.framed = heat is not None
-            preview.show_numbers(heat["map"] if heat is not None and with_numbers else None)
-            request = None
-            if answer is not None and "reason" not in answer and (preview is self.preview or (self.has_map and heat)):
-                shown = heat if is_map else None
-                request = preview.request(answer["path"], look=look, heat=shown)
-            if request is None:
-                self._wanted.pop(preview, None)
-                preview.show(None)
-            elif request != self._rendered.get(preview):
-                self._wanted[preview] = request
-            self._rendered[preview] = request
-        if self._wanted:
-            self._fetch()
-
-    @work(group="draw", exclusive=True, exit_on_error=False)
-    async def _fetch(self) -> None:
-        while self._wanted:
-            preview, request = next(iter(self._wanted.items()))
-            picture = await render(self.controller.engine, request)
-            if self._wanted.get(preview) is request:
-                del self._wanted[preview]
-            preview.show(picture)
+            preview.show(
+                path if preview is self.preview or (self.has_map and heat) else "",
+                look if is_map else "photo",
+                heat if is_map else None,
+                framed=heat is not None,
+            )
 
     def show_class(self, class_id: int) -> None:
         """Show the map of a class, if the photo has one."""
         answer = self.controller.query.answer
         if answer is not None and class_id in self._mapped(answer):
-            self._show_map_of(class_id)
+            self.heat_class = class_id
+            if self.look == "photo" and not self.has_map:
+                self.look = "blend"
+            self.show()
 
     def action_look(self) -> None:
-        """Switch between the photo, the photo with the map, and the map."""
         self.look = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
         self.show()
 
     def action_texture(self) -> None:
-        """Draw the map smooth, then in the network's blocks, then in blocks with numbers."""
-        self.smooth, self.numbers = self.numbers, not self.smooth and not self.numbers
+        self.smooth = not self.smooth
         self.show()
 
     def action_heat_class(self, step: int) -> None:
         answer = self.controller.query.answer
         if answer is not None and (shown := self._shown_class(answer)) is not None:
             ids = self._mapped(answer)
-            self._show_map_of(ids[(ids.index(shown) + step) % len(ids)])
+            self.show_class(ids[(ids.index(shown) + step) % len(ids)])
 
-    def _show_map_of(self, class_id: int) -> None:
-        self.heat_class = class_id
-        if self.look == "photo" and not self.has_map:
-            self.look = "blend"
-        self.show()
+
+class LargeView(Horizontal):
+    """Shows an answer; the screen that contains it defines its keys."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(id="large")
+        self.controller = context.controller
+        self.photo, self.map, self.near = (
+            Preview(mode=context.mode, empty_text=text, id=name)
+            for name, text in (("large-photo", ""), ("large-map", "…"), ("large-near", "no other example"))
+        )
+
+    def compose(self) -> ComposeResult:
+        yield self.photo
+        with Vertical(id="large-beside"):
+            yield Static(id="large-map-title", markup=False)
+            yield self.map
+            yield Static(id="large-near-title", markup=False)
+            yield self.near
+        for preview in (self.photo, self.map, self.near):
+            preview.can_focus = False
+
+    def show(self, answer: Answer | None, nearest: str) -> None:
+        """Show an answer and its most similar example, given by path."""
+        scores = answer.get("scores") if answer else None
+        best = self.controller.names.get(scores[0]["id"], "?") if scores else ""
+        heat = heat_of(answer, scores[0]["id"], smooth=True) if answer and scores else None
+        self.photo.show(answer["path"] if answer and scores else "")
+        self.map.show(answer["path"] if answer and heat else "", "blend", heat)
+        self.near.show(nearest if scores else "")
+        map_title, near_title = f"error map of {best}" * bool(best), f"nearest: {'/'.join(nearest.split('/')[-2:])}"
+        for name, title in (("map", map_title), ("near", near_title)):
+            text = Text(display_name(title, 60), no_wrap=True, overflow="ellipsis")
+            self.query_one(f"#large-{name}-title", Static).update(text)
 
 
 def heat_of(answer: Answer, class_id: int | None, *, smooth: bool) -> Heat | None:

@@ -1,13 +1,16 @@
-"""The project: title, undo and redo, saving, opening, exporting."""
+"""The project: title, undo and redo, saving, opening, and recovery of unsaved work after a crash."""
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from rich.text import Text
-from textual.message import Message
 from textual.widgets import Static
+from textual.worker import Worker
 
-from frn_tui.client.file_requests import UnpackBundle
+from frn_tui.client.file_requests import DiscardJournal, LockProject, Recover, Recovered, UnpackBundle
 from frn_tui.client.protocol import OPEN_ELSEWHERE, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.photo_files import relocate
@@ -24,18 +27,11 @@ SUFFIX = ".frn.json"
 class ProjectBar(Static):
     """Title line of the workspace."""
 
-    @dataclass
-    class Picked(Message):
-        """A path to open was chosen."""
-
-        path: str
-
-    class RecoveryWanted(Message):
-        """Request to open the unsaved work of an app that is no longer running."""
-
     def __init__(self, context: Context) -> None:
         super().__init__(id="title")
         self.context, self.controller = context, context.controller
+        self.recovery = Recovery(context)
+        context.open = self.open
 
     def show(self) -> None:
         controller, state = self.controller, self.controller.session.state
@@ -111,19 +107,19 @@ class ProjectBar(Static):
 
     def action_open(self) -> None:
         """Ask for a recent path, unsaved work after a crash, or another path, and open it."""
-        recent, left = self.context.places.recent(), self.context.left
+        recent, left = self.context.settings.recent, self.context.left
         options = [display_name(shortened(path)) for path in recent]
         if left:
             options.insert(0, f"unsaved work of {origin(left)}: {contents(left)}")
 
         def chosen(index: int) -> None:
             if left and index == 0:
-                self.post_message(self.RecoveryWanted())
+                self.context.start(self._open_if_allowed, self.recovery.open, left)
             elif index < len(options):
-                self.post_message(self.Picked(recent[index - bool(left)]))
+                self.open(recent[index - bool(left)])
             else:
                 title = "Open a project, a bundle, or classes in a folder, zip or CSV"
-                self.context.pick(title, lambda paths: self.post_message(self.Picked(paths[0])))
+                self.context.pick(title, lambda paths: self.open(paths[0]))
 
         if options:
             self.context.ask(Choose("Open", [*options, "another…"]), chosen)
@@ -142,7 +138,7 @@ class ProjectBar(Static):
         """Unpack a bundle into a chosen folder and open its project."""
         hint = "name of a new folder   enter: done   esc: back"
         dialog = AskText(f"Unpack {display_name(name_of(path), 30)} into", path[: -len(".zip")], hint)
-        folder = await self.screen.app.push_screen_wait(dialog)
+        folder = await self.context.answer(dialog)
         if folder is not None and self.context.is_named(folder):
             await self.open_project(await self.controller.engine.call(UnpackBundle(path, absolute(folder))))
 
@@ -161,7 +157,7 @@ class ProjectBar(Static):
             self.context.say("no photos are missing")
 
     async def _relocate(self, folder: str) -> None:
-        found, wanted = await relocate(self.controller, absolute(folder), self.context.progress)
+        found, wanted = await relocate(self.controller, absolute(folder))
         undo = "   u: undo" if found else ""
         self.context.say(f"{found} of {count_of(wanted, 'missing photo')} found{undo}")
 
@@ -177,6 +173,34 @@ class ProjectBar(Static):
         options = ["continue and discard the changes", "cancel"]
         return not self.at_stake or await self.context.chosen(self.at_stake, options) == 0
 
+    def open(self, path: str) -> None:
+        """Open a place, unless unsaved work is to be kept."""
+        self.context.start(self._open_if_allowed, self.open_place, path)
+
+    async def _open_if_allowed(self, open_it: Callable[[Any], Awaitable[None]], what: object) -> None:
+        if await self.may_forget():
+            await open_it(what)
+
+    async def open_place(self, path: str) -> None:
+        """Open a project, bundle or folder; anything else, or a cancelled dialogue, leaves the current one open."""
+        path = absolute(path)  # now, because the next start may be in a different folder
+        found = await self.controller.scan(path)
+        if found["kind"] == "project":
+            await self.open_project(path)
+        elif found["kind"] == "bundle":
+            await self.open_bundle(path)
+        elif found["kind"] in ("classes", "folder"):
+            classes = found["classes"] or {name_of(path): found["files"]}
+            self.context.remember(path)
+            try:
+                outcome = await self.controller.open_folder(path, classes)
+            except asyncio.CancelledError:  # photos that arrived stay and count
+                self.context.start(self.controller.sync, group="edit")
+                raise
+            self.context.list_duplicates(outcome)
+        else:
+            self.context.say(found.get("reason", f"{path}: is a photo; choose its folder"), severity="warning")
+
     async def open_project(self, path: str) -> None:
         """Open a project file, asking how if another app has it open."""
         copy = False
@@ -191,6 +215,94 @@ class ProjectBar(Static):
             if chosen not in (0, 1):
                 return
             copy = chosen == 0
-        await self.controller.load(path, self.context.progress, copy=copy)
+        await self.controller.load(path, copy=copy)
         self.context.remember(path)
         self.context.say(f"opened a copy of {path}" if copy else f"opened {path}")
+
+
+class Recovery:
+    """The app's own journal, and those left by other apps."""
+
+    def __init__(self, context: Context) -> None:
+        self.controller, self.context = context.controller, context
+        self._written: tuple[object, ...] = (self.controller.session.state, True, [])
+        """State in the last journal."""
+        self._writing: Worker[None] | None = None
+        self._failed = False
+
+    def keep(self) -> None:
+        """Write the journal if anything has changed."""
+        controller = self.controller
+        now = (controller.session.state, controller.session.is_saved, list(controller.adding))
+        busy = self._writing is not None and self._writing.is_running
+        if now != self._written and not busy and controller.model is not None:
+            write = partial(self._write, now)  # create the awaitable only when it runs
+            self._writing = self.context.screen.run_worker(write, group="journal", exit_on_error=False)
+
+    async def _write(self, now: tuple[object, ...]) -> None:
+        try:
+            await self.controller.journal()
+        except EngineError as error:  # retried, but reported only once
+            if not self._failed:
+                self.context.say(str(error), severity="error")
+            self._failed = True
+        else:
+            self._written, self._failed = now, False
+
+    async def keep_at_the_end(self) -> None:
+        """Write the journal if the app must exit at once, or remove it if everything is saved."""
+        if self.controller.model is not None:
+            with contextlib.suppress(EngineError, TimeoutError):
+                async with asyncio.timeout(1):
+                    await self.controller.journal()
+
+    async def discard_own(self) -> None:
+        if self.controller.model is not None:
+            with contextlib.suppress(EngineError):
+                await self.controller.engine.call(DiscardJournal(None))
+                await self.controller.engine.call(LockProject(None))
+
+    async def find(self) -> Recovered | None:
+        """Return the latest unsaved work of an app that is no longer running, if any."""
+        self.context.left = await self.controller.engine.call(Recover())
+        return self.context.left
+
+    async def offer(self, found: Recovered | None) -> bool:
+        """Offer to continue unsaved work of earlier apps, one at a time; return whether one was opened."""
+        while found:
+            options = [f"recover {contents(found)}", "discard", "decide later (ctrl+o)"]
+            chosen = await self.context.chosen(f"Unsaved work of {origin(found)}", options)
+            if chosen == 0:
+                await self.open(found)
+            if chosen != 1:
+                return chosen == 0
+            found = await self._discard(found)
+        return False
+
+    async def _discard(self, found: Recovered) -> Recovered | None:
+        await self.controller.engine.call(DiscardJournal(found.journal))
+        return await self.find()
+
+    def mention(self, found: Recovered) -> None:
+        """Mention the unsaved work if something else was opened."""
+        self.context.say(f"unsaved work of {origin(found)}: {contents(found)}; ctrl+o opens it", severity="warning")
+
+    async def open(self, found: Recovered) -> None:
+        """Open unsaved work, as unsaved and with nothing to undo."""
+        controller, engine = self.controller, self.controller.engine
+        if found.model != controller.model_name:
+            await controller.open_model(found.model)
+        controller.begin(found.state, is_saved=False)
+        controller.place, project = found.place, found.project
+        if project is not None and await controller.holder(project) is None:
+            await engine.call(LockProject(project))
+            controller.project = project
+        controller.listener()
+        with controller.begun(found.adding):
+            await controller.journal()  # now it belongs to this app and is not offered again
+            if other := await self._discard(found):
+                self.mention(other)
+            await controller.find_missing()
+            await controller.sync()
+            if found.adding:
+                await controller.add_classes(found.adding)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -11,7 +10,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import Static
 
 from frn.errors import FrnError
@@ -39,12 +37,6 @@ class QueryPane(Judging, Arranging, Pane):
         Binding("k,h,up,left", "step(-1)", "Previous answer", show=False),
     ]
 
-    @dataclass
-    class Asked(Message):
-        """Photos or folders were chosen as queries."""
-
-        paths: list[str]
-
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="query-pane")
         self.picture, self.bars = PicturePane(context), Bars(id="bars")
@@ -52,13 +44,10 @@ class QueryPane(Judging, Arranging, Pane):
         """The rival class, the nearest example, and the position among the answers."""
         self.threshold = Threshold(context)
         self.services: list[object] = []
-        """Handlers of the review's keys that it does not handle itself."""
         self.review_view = "grid"
-        """Last view of the review, grid or list."""
         self.watched: str | None = None
         """Folder whose new photos become queries."""
         self.came = 0
-        """Photos that have arrived in it."""
 
     def compose(self) -> ComposeResult:
         yield self.picture
@@ -67,7 +56,6 @@ class QueryPane(Judging, Arranging, Pane):
             yield self.place
 
     def on_resize(self, event: events.Resize) -> None:
-        """Place the prediction beside the photo in landscape, otherwise below it."""
         self.set_class(event.size.width >= LANDSCAPE * event.size.height, "-landscape")
 
     def show(self) -> None:
@@ -98,17 +86,13 @@ class QueryPane(Judging, Arranging, Pane):
             lines.append("   ".join(parts))
         if answer is not None and len(query.answers) > 1:
             self.controller.reviewed()
-            arrangement = self.controller.arrangement
-            paths, order = (
-                arrangement.paths,
-                "" if arrangement.order == "original order" else f" {arrangement.order}",
-            )
+            paths, order = self.controller.arrangement.paths, self.controller.arrangement.order
+            order = "" if order == "original order" else f" {order}"
             place = f"{paths.index(answer['path']) + 1}/{len(paths)}" if answer["path"] in paths else f"-/{len(paths)}"
             lines.append(f"\n{place}{order}   {query.rejected} unknown{query.how}   ‹ ,  . ›   L: review")
         return lines
 
     def digits(self) -> str:
-        """Return what a digit key would do now."""
         answer = self.controller.query.answer
         if answer is None or "key" not in answer:
             return ""
@@ -146,9 +130,6 @@ class QueryPane(Judging, Arranging, Pane):
         review = Review(self.context, self.threshold, [self, *self.services], view=self.review_view)
         self.app.push_screen(review, chosen)
 
-    def action_ask(self) -> None:
-        self.context.pick("Classify photos or a folder", lambda paths: self.post_message(self.Asked(paths)))
-
     async def ask_now(self, paths: Sequence[str]) -> None:
         files: list[str] = []
         for path in paths:
@@ -158,16 +139,15 @@ class QueryPane(Judging, Arranging, Pane):
             files += everything_in(found)
         if files:
             self.picture.heat_class = None
-            await self.controller.ask(files, self.context.progress)
+            await self.controller.ask(files)
             self._tell_of_missing()
 
     def _tell_of_missing(self) -> None:
-        missing, skipped = len(self.controller.missing), len(self.controller.skipped)
-        if missing:
-            out = f"{skipped} of them {'has' if skipped == 1 else 'have'} no stored features"
-            counted = out if skipped else "their stored features are used"
-            said = f"{count_of(missing, 'example')} missing; {counted}   R: find them"
-            self.context.say(said, severity="warning" if skipped else "information")
+        missing, skipped = count_of(len(self.controller.missing), "example"), len(self.controller.skipped)
+        if skipped:
+            self.context.say(f"{missing} missing, {skipped} without stored features   R: find them", severity="warning")
+        elif self.controller.missing:
+            self.context.say(f"{missing} missing; their stored features are used   R: find them")
 
     def action_step(self, step: int) -> None:
         if len(self.controller.query.answers) > 1:
@@ -184,10 +164,9 @@ class QueryPane(Judging, Arranging, Pane):
         else:
             self.picture.show_class(event.class_id)
 
-    @on(Bars.ThresholdDragged)
-    def drag(self, event: Bars.ThresholdDragged) -> None:
-        if event.released:  # the mark moves by itself; only its final position is an edit
-            self.threshold.set(event.value)
+    @on(Bars.ThresholdChosen)
+    def set_threshold(self, event: Bars.ThresholdChosen) -> None:
+        self.threshold.set(event.value)
 
     def action_watch(self) -> None:
         if self.watched is not None:
@@ -225,19 +204,17 @@ class QueryPane(Judging, Arranging, Pane):
             if whole and self.watched == folder:
                 self.came += len([file for file in whole if file not in asked])
                 asked = {**asked, **{file: stamps[file] for file in whole}}
-                await self.controller.ask(whole, self.context.progress)
+                await self.controller.ask(whole)
 
-    async def _stamps(self, folder: str) -> dict[str, list[int]]:
+    async def _stamps(self, folder: str) -> dict[str, tuple[int, int]]:
         files = everything_in(await self.controller.scan(folder))
         return await self.controller.engine.call(StampFiles(files)) if files else {}
 
     def action_jointly(self) -> None:
-        """Let all photos refine the classes jointly, or classify each photo on its own again."""
         self.controller.query.jointly = not self.controller.query.jointly
-        self.context.start(self.controller.judge_again, self.context.progress)
+        self.context.start(self.controller.judge_again)
 
     def action_group(self) -> None:
-        """Group unknown photos, or those of a folder, into classes that are probably one each."""
         unknown = [answer["path"] for answer in self.controller.query.answers if answer.get("unknown")]
         found = partial(self.context.start, self._group_found)
         pick = partial(self.context.pick, "Group the photos of a folder into classes", found)
@@ -252,7 +229,7 @@ class QueryPane(Judging, Arranging, Pane):
         await self._group([file for path in paths for file in everything_in(await self.controller.scan(path))])
 
     async def _group(self, paths: list[str]) -> None:
-        groups = await self.controller.group(paths, self.context.progress)
+        groups = await self.controller.group(paths)
         self.context.say(
             f"grouped {count_of(len(paths), 'photo')} into {count_of(len(groups), 'group')}; r renames them   u: undo"
         )

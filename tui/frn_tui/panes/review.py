@@ -18,12 +18,12 @@ from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, examples, margin, rival, summary
 from frn_tui.panes.context import Context
-from frn_tui.panes.large import LargeView
+from frn_tui.panes.picture import LargeView
 from frn_tui.panes.verdicts import Judging, Threshold
 from frn_tui.settings.keys import TABLE, KeyedScreen
 from frn_tui.terminal.text import class_keys, count_of, display_name, percent
-from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
-from frn_tui.widgets.histogram import Histogram
+from frn_tui.widgets.bars import Histogram
+from frn_tui.widgets.gallery import Gallery, GalleryItem
 from frn_tui.widgets.jobs import JobLine
 
 SIGNS = {True: "●", False: "○"}
@@ -41,20 +41,7 @@ ORDERED_BY = {
 """Column of the table that each order sorts."""
 WIDE = 100
 """Width in cells from which the table shows the nearest example."""
-FOOTER = (
-    "help",
-    "right",
-    "none-of-these",
-    "move",
-    "next-outlier",
-    "sort",
-    "filter",
-    "view",
-    "remove",
-    "undo",
-    "export",
-)
-"""Keys at the bottom."""
+FOOTER = "help right none-of-these move next-outlier sort filter view remove undo export"
 TALL = 30
 """Rows from which on the histogram is shown."""
 
@@ -77,7 +64,6 @@ class Arranging:
         self._arrange(order=orders[(orders.index(self.context.controller.arrangement.order) + 1) % len(orders)])
 
     def action_filter(self) -> None:
-        """Choose a kind of answer, or a predicted class."""
         items = self.context.controller.reviewed()
         counts = {kind: sum(map(is_one, items)) for kind, is_one in KINDS.items()}
         said = Counter(item.said for item in items if not item.is_unknown)
@@ -120,7 +106,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.histogram = Histogram(id="histogram")
         self.jobs = JobLine(id="review-jobs")
         self.items: dict[str, Reviewed] = {}
-        """All results by path."""
         self._examples: dict[str, Support] = {}
         self._doubted = ""
         """Path of the doubtful answer that `n` went to."""
@@ -161,12 +146,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             self.histogram.display = event.size.height >= TALL
             self.call_after_refresh(self.show)
 
-    @property
-    def is_large(self) -> bool:
-        return self.has_class("-large")
-
     def show(self) -> None:
-        """Redraw everything."""
         if not self.begun or not self.is_attached:
             return
         items = self.controller.reviewed()
@@ -180,7 +160,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         title = f"Answers · {len(chosen)} of {len(items)} · {words} · {summary(items)}"
         self._update("title", title)
         columns = self.query_one("#review-columns", Static)
-        columns.display = self.gallery.view == "list" and not self.is_large
+        columns.display = self.gallery.view == "list" and not self.has_class("-large")
         columns.update(self._heads(ORDERED_BY.get(arrangement.order, "")))
         known = [share for report in self.controller.reports.values() for share in report["explained"].values()]
         threshold = self.threshold.value  # scale by each photo's threshold: unknown ones lie below the mark
@@ -211,8 +191,11 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         if best_score(item.answer) is None:
             return (item.said, "", "", "", "", "")
         share = percent(item.score["explained"]) if item.score else ""
-        numbers = item.certainty, share, f"{margin(item.answer):.2f}"
-        return (item.said, *numbers, rival(item.answer, self.controller.names), self._nearest_name(item))
+        numbers, near = (item.certainty, share, f"{margin(item.answer):.2f}"), self._near(item)
+        return (item.said, *numbers, rival(item.answer, self.controller.names), near.path.name if near else "")
+
+    def _near(self, item: Reviewed) -> Support | None:
+        return self._examples.get(item.answer.get("nearest", ""))
 
     def _heads(self, sorted_by: str) -> str:
         """Return the names of the columns as markup: a click sorts by one."""
@@ -226,10 +209,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     def action_sort_by(self, column: str) -> None:
         self._arrange(order=next(order for order, sorted_by in ORDERED_BY.items() if sorted_by == column))
 
-    def _nearest_name(self, item: Reviewed) -> str:
-        near = self._examples.get(item.answer.get("nearest", ""))
-        return near.path.name if near else ""
-
     def _line(self, sign: str, *cells: str) -> str:
         """Return the part of a table row that fits next to the name."""
         room = max(self.gallery.size.width // 2 - 2, 20)
@@ -240,26 +219,25 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         shown = [set_cell_size(display_name(text, each), each) for text in texts]
         return " ".join([sign or " ", shown[0], numbers, *shown[1:]])
 
-    @on(Gallery.SelectionChanged)
-    @on(Gallery.Moved)
+    @on(Gallery.Changed)
     def follow_cursor(self) -> None:
         """Show the whole answer under the cursor, and what the keys would do now."""
         cursor = self.gallery.cursor_item
         item = self.items.get(cursor.path) if cursor else None
-        near = self._examples.get(item.answer.get("nearest", "")) if item else None
+        near = self._near(item) if item else None
         self._update(
             "detail",
             described(item, self.controller.names, f"{near.path.parent.name}/{near.path.name}" if near else "")
             if item
             else "",
         )
-        self.query_one("#review-keys", Static).update(self.footer(FOOTER))
+        self.query_one("#review-keys", Static).update(self.footer(FOOTER.split()))
         count = len(self.gallery.selection)
         what = count_of(count, "photo") if count else "it"
         whose = f"{what} to:  " if item else ""
         room = self.size.width - len(whose) - 8
         self.jobs.hint = f"1-9: add {whose}{class_keys(self.controller.names.values(), room)}" if whose else ""
-        if self.is_large:
+        if self.has_class("-large"):
             self.large.show(item.answer if item else None, str(near.path) if near else "")
             shown = self.controller.query.answer
             if item is not None and (shown is None or shown["path"] != item.path):
@@ -302,14 +280,14 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
 
     def action_show(self) -> None:
         """Go from the large photo to the workspace; in the grid, the gallery handles the key first."""
-        if self.is_large and (item := self.gallery.cursor_item) is not None:
+        if self.has_class("-large") and (item := self.gallery.cursor_item) is not None:
             self.dismiss(item.path)
 
     def action_step(self, step: int) -> None:
         self.gallery.cursor += step
 
     def action_cancel(self) -> None:
-        if self.is_large:
+        if self.has_class("-large"):
             self._enlarge(False)
         elif self.begun and (self.gallery.selection or self.gallery.selects):
             self.gallery.select(())
@@ -324,7 +302,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.context.say(f"{TABLE[name].meaning}: only in the workspace   esc: go there")
 
     def action_outlier(self, step: int) -> None:
-        """Go to the next doubtful answer: unknown, or hardly more probable than its rival."""
         paths = self.gallery.paths
         doubtful = [at for at, path in enumerate(paths) if self.items[path].is_doubtful]
         beyond = [at for at in doubtful if (at - self.gallery.cursor) * step > 0]
@@ -348,8 +325,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
         self.show()
 
-    @on(Histogram.Moved)
-    def move_threshold(self, event: Histogram.Moved) -> None:
+    @on(Histogram.ThresholdChosen)
+    def set_threshold(self, event: Histogram.ThresholdChosen) -> None:
         self.threshold.set(event.value)
 
 

@@ -1,19 +1,22 @@
 """Actions on answers, shared by the query pane and the review: label, mark as none, remove, copy, set the threshold."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from frn.errors import FrnError
 from frn.inference.session import ClassEntry, Session
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import OTHER
 from frn_tui.panes.context import Context
+from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent, share_of
-from frn_tui.terminal.viewer import show
 
 CALIBRATED = "calibrated threshold"
+OPENERS = {"win32": "explorer", "darwin": "open"}
 THRESHOLD_HINT = "minimum explained share, 0 to 100 %; empty: calibrate   enter: done   esc: back"
 
 
@@ -91,7 +94,6 @@ class Judging:
         choose_class(self.context, "Assign to class", lambda entry: judge(self, {entry.id: self.judged()}))
 
     def action_right(self) -> None:
-        """Make photos examples of their predicted classes."""
         by_class: dict[int, list[Answer]] = {}
         for answer in self.judged():
             if (best := best_score(answer)) is not None and best["id"] in self.context.controller.names:
@@ -100,7 +102,6 @@ class Judging:
             judge(self, by_class)
 
     def action_none_of_these(self) -> None:
-        """Record that photos belong to none of the classes, in one edit."""
         known = [answer for answer in self.judged() if "key" in answer]
         photos = "" if len(known) == 1 else f"{count_of(len(known), 'photo')} "
         if known:
@@ -108,7 +109,6 @@ class Judging:
             self.advance()
 
     def action_remove(self) -> None:
-        """Remove answers from the list; the photos stay, also as examples."""
         if paths := [answer["path"] for answer in self.judged()]:
             self.context.edit(lambda session: session.drop(paths), f"removed {count_of(len(paths), 'answer')}")
             self.context.controller.listener()
@@ -163,13 +163,20 @@ def choose_class(context: Context, title: str, then: Callable[[ClassEntry], obje
 
 
 def view(context: Context, path: str | None) -> None:
-    """Open a photo outside the terminal."""
+    """Open a photo in $FRN_VIEWER or the system's viewer, which outlives the app and has no output."""
     if path is None:
         context.say("no photo to show: press tab to choose one, or p to classify one")
         return
+    viewer = os.environ.get("FRN_VIEWER") or OPENERS.get(sys.platform, "xdg-open")
+    if viewer == "xdg-open" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        reason = "no desktop to show a photo; set $FRN_VIEWER to a program that works without one"
+        context.say(reason, severity="warning")
+        return
+    nothing = subprocess.DEVNULL
     try:
-        show(path)
-    except FrnError as error:
-        context.say(str(error), severity="warning")
+        subprocess.Popen([viewer, path], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+    except OSError as error:
+        reason = f"{viewer}: cannot be started ({error.strerror}); set $FRN_VIEWER to another program"
+        context.say(reason, severity="warning")
     else:
-        context.say(f"opening {path.rpartition('/')[2]}")
+        context.say(f"opening {name_of(path)}")

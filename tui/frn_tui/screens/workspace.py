@@ -1,6 +1,5 @@
 """The main screen: classes, the photos of one class, and the query."""
 
-import asyncio
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -10,10 +9,10 @@ from textual.containers import Horizontal
 from textual.widgets import OptionList, Static
 from textual.worker import WorkerState
 
-from frn_tui.dialogs.closeup import Closeup
-from frn_tui.dialogs.dialogs import Page
-from frn_tui.dialogs.help import help_page
-from frn_tui.dialogs.problems import problems_page
+from frn.models.zoo import named_extractors
+from frn_tui.client.protocol import ModelScore
+from frn_tui.dialogs.dialogs import Closeup, Page
+from frn_tui.dialogs.pages import help_page, problems_page
 from frn_tui.document.controller import Controller
 from frn_tui.panes.classes import ClassesPane
 from frn_tui.panes.context import Context
@@ -21,15 +20,13 @@ from frn_tui.panes.exports import Exports
 from frn_tui.panes.photos import PhotosPane
 from frn_tui.panes.project import PANES, ProjectBar
 from frn_tui.panes.query import QueryPane
-from frn_tui.panes.verdicts import Threshold
-from frn_tui.settings.keys import KeyedScreen
-from frn_tui.terminal.modes import MODES, Mode
-from frn_tui.terminal.paths import absolute, name_of, parse_paths
+from frn_tui.settings.keys import KeyedScreen, read_own_keys
+from frn_tui.settings.settings import Settings
+from frn_tui.terminal.modes import PIXELS, Mode
+from frn_tui.terminal.paths import parse_paths
 from frn_tui.terminal.pixels import graphics_of
-from frn_tui.terminal.text import class_keys
-from frn_tui.widgets.class_list import ClassList
-from frn_tui.widgets.divider import Divider
-from frn_tui.widgets.gallery.gallery import Gallery
+from frn_tui.terminal.text import class_keys, count_of, percent
+from frn_tui.widgets.gallery import Gallery
 from frn_tui.widgets.preview import STEP
 
 TINY = (40, 10)
@@ -57,24 +54,19 @@ class Workspace(KeyedScreen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MEDIUM, "-medium"), (120, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
 
-    def __init__(self, controller: Controller, mode: Mode) -> None:
+    def __init__(self, controller: Controller, settings: Settings, images: str, mode: Mode) -> None:
+        """`images` is the chosen way to draw images, which may be "auto", and `mode` what it means at first."""
         super().__init__(classes="-show-query")
-        self.controller = controller
-        self.context = Context(self, controller, mode)
+        self.controller, self.images = controller, images
+        self.context = Context(self, controller, settings, mode)
         self.project_bar = ProjectBar(self.context)
         self.classes_pane, self.photos_pane = ClassesPane(self.context), PhotosPane(self.context)
         self.query_pane = QueryPane(self.context)
         self.panes = {"classes": self.classes_pane, "photos": self.photos_pane, "query": self.query_pane}
-        threshold = Threshold(self.context)
+        threshold = self.query_pane.threshold
         exports = Exports(self.context, self.query_pane.arranged, lambda: self.project_bar.file_name)
         self.services: list[object] = [self.query_pane.picture, threshold, exports, self.project_bar]
-        """Handlers of keys that do not depend on the focus."""
-        self.query_pane.threshold = threshold
         self.query_pane.services = [exports, threshold, self.project_bar, self]
-        self.mode_was_chosen = False
-        """Whether the user chose the drawing mode, so that it is remembered."""
-        self.query_share = 50
-        """Width of the query in percent of the width shared with the photos."""
         self.focused_pane = "classes"
 
     def compose(self) -> ComposeResult:
@@ -82,13 +74,15 @@ class Workspace(KeyedScreen[None]):
         with Horizontal(id="panes"):
             yield self.classes_pane
             yield self.photos_pane
-            yield Divider(id="divider")
             yield self.query_pane
         yield self.context.jobs
         yield Static("window too small: make it larger, or ctrl+q quits", id="too-small")
         yield Static(id="keys")
 
     def on_mount(self) -> None:
+        self.set_query_share(self.context.settings.query_share)
+        self.photos_pane.gallery.tile_width = self.context.settings.tile_width
+        self.read_keys()
         self.controller.listener = self.refresh_all
         self.refresh_all()
         # After layout: a temporarily hidden pane loses the focus.
@@ -112,24 +106,18 @@ class Workspace(KeyedScreen[None]):
 
     # Messages between panes
 
-    @on(ClassList.Chosen)
+    @on(OptionList.OptionHighlighted, "#classes")
     def show_photos(self) -> None:
-        self.photos_pane.show(self.classes_pane.entry)
+        if self.photos_pane.entry is not self.classes_pane.entry:
+            self.photos_pane.show(self.classes_pane.entry)
 
     @on(OptionList.OptionSelected, "#classes")
     def open_class(self) -> None:
         self.show_pane("photos")
         self.photos_pane.gallery.focus()
 
-    @on(ClassesPane.Differing)
-    def show_differing(self, event: ClassesPane.Differing) -> None:
-        self.show_pane("photos")
-        self.photos_pane.differing = frozenset(event.paths)
-        self.photos_pane.show_everywhere("differing")
-
     @on(PhotosPane.Found)
     def show_found(self, event: PhotosPane.Found) -> None:
-        """Show a photo among those of its class."""
         self.classes_pane.chosen = event.class_id
         self.classes_pane.list.choose(event.class_id)
         self.show_photos()
@@ -142,47 +130,14 @@ class Workspace(KeyedScreen[None]):
     def ask_about_example(self, event: Gallery.Opened) -> None:
         self.ask([event.item.path])
 
-    @on(QueryPane.Asked)
-    def ask_about_picked(self, event: QueryPane.Asked) -> None:
-        self.ask(event.paths)
+    def action_ask(self) -> None:
+        self.context.pick("Classify photos or a folder", self.ask)
 
     def ask(self, paths: Sequence[str]) -> None:
         self.show_pane("query")
         if self.app.screen is self and not (self.photos_pane.has_focus_within and self.has_class("-wide")):
             self.query_pane.picture.preview.focus()  # otherwise keep browsing photos
         self.context.start(self.query_pane.ask_now, paths)
-
-    @on(ProjectBar.Picked)
-    def open_picked(self, event: ProjectBar.Picked) -> None:
-        self.context.start(self._open_place_if_allowed, event.path)
-
-    async def _open_place_if_allowed(self, path: str) -> None:
-        if await self.project_bar.may_forget():
-            await self.open_place(path)
-
-    async def open_place(self, path: str) -> None:
-        """Open a project, bundle or folder; anything else, or a cancelled dialogue, leaves the current one open."""
-        path = absolute(path)  # now, because the next start may be in a different folder
-        found = await self.controller.scan(path)
-        if found["kind"] == "project":
-            await self.project_bar.open_project(path)
-        elif found["kind"] == "bundle":
-            await self.project_bar.open_bundle(path)
-        elif found["kind"] in ("classes", "folder"):
-            classes = found["classes"] or {name_of(path): found["files"]}
-            self.context.remember(path)
-            try:
-                outcome = await self.controller.open_folder(path, classes, self.context.progress)
-            except asyncio.CancelledError:  # photos that arrived stay and count
-                self.context.start(self.controller.sync, group="edit")
-                raise
-            self.classes_pane.tell_of_troubles(outcome)
-        else:
-            self.context.say(found.get("reason", f"{path}: is a photo; choose its folder"), severity="warning")
-
-    async def open_samples(self, path: str) -> None:
-        found = await self.controller.scan(path)
-        await self.controller.open_folder(None, found["classes"], self.context.progress)
 
     def on_paste(self, event: events.Paste) -> None:
         """Handle dropped files, which arrive as pasted text: query them in the query pane, add them elsewhere."""
@@ -193,10 +148,9 @@ class Workspace(KeyedScreen[None]):
     # Focus
 
     def set_query_share(self, percent: int) -> None:
-        """Set the width of the query in percent of the width shared with the photos."""
-        self.query_share = min(max(percent, NARROWEST), 100 - NARROWEST)
-        self.query_pane.styles.width = f"{self.query_share}fr"
-        self.photos_pane.styles.width = f"{100 - self.query_share}fr"
+        share = min(max(percent, NARROWEST), 100 - NARROWEST)
+        self.context.change(query_share=share)
+        self.query_pane.styles.width, self.photos_pane.styles.width = f"{share}fr", f"{100 - share}fr"
 
     def action_share(self, step: int) -> None:
         """Make the query narrower or wider, or the classes if they have the focus: names may be long."""
@@ -204,12 +158,7 @@ class Workspace(KeyedScreen[None]):
             width = self.classes_pane.outer_size.width + step
             self.classes_pane.styles.width = min(max(width, CLASSES[0]), CLASSES[1])
         else:
-            self.set_query_share(self.query_share + step)
-
-    @on(Divider.Dragged)
-    def move_divider(self, event: Divider.Dragged) -> None:
-        left, right = self.photos_pane.region.x, self.query_pane.region.right
-        self.set_query_share(round(100 * (right - event.x) / max(right - left, 1)))
+            self.set_query_share(self.context.settings.query_share + step)
 
     def show_pane(self, name: str) -> None:
         for other in PANES:
@@ -237,6 +186,13 @@ class Workspace(KeyedScreen[None]):
         next(widget for widget in self.panes[name].query("*") if widget.can_focus).focus()  # maybe after the next key
 
     # Keys
+
+    def read_keys(self) -> None:
+        """Load the user's own keys from their file, and show the errors in it."""
+        self.keys_read = self.own_keys, troubles = read_own_keys()
+        self.app.set_keymap(self.own_keys)
+        for trouble in troubles:
+            self.context.say(trouble, severity="warning")
 
     def handlers(self) -> list[object]:
         """Return the objects with actions: the focused pane, then the others, the query before the photos."""
@@ -275,7 +231,6 @@ class Workspace(KeyedScreen[None]):
         return bool(needed.get(name, True))
 
     def show_keys(self) -> None:
-        """Show the keys that work now and, below the panes, what the digits would do."""
         self.query_one("#keys", Static).update(self.footer(FOOTERS[self._in_focus]))
         self.context.jobs.hint = self._digits()
 
@@ -286,11 +241,10 @@ class Workspace(KeyedScreen[None]):
         return f"{what}:  {keys}" if what and keys else ""
 
     def action_zoom(self, step: int) -> None:
-        """Show the photo in focus full screen, then zoom in; the reverse with -1."""
         gallery, preview = self.photos_pane.gallery, self.query_pane.picture.preview
         if self.focused_pane == "photos" and gallery.cursor_item is not None and not self.has_class("-zoomed"):
             if step > 0:
-                closeup = Closeup(self.controller.engine, gallery.paths, gallery.cursor, self.context.mode)
+                closeup = Closeup(gallery.paths, gallery.cursor, self.context.mode)
                 self.app.push_screen(closeup, lambda at: gallery.action_go(at or 0))
         elif not self.has_class("-zoomed"):
             self.set_class(step > 0, "-zoomed")
@@ -300,18 +254,38 @@ class Workspace(KeyedScreen[None]):
         else:
             self.remove_class("-zoomed")
 
-    def action_images_mode(self) -> None:
-        modes = [mode for mode in (graphics_of(self.app).mode, *MODES) if mode is not None]
-        self.set_mode(modes[(modes.index(self.context.mode) + 1) % len(modes)])
-        self.mode_was_chosen = True
-        self.context.say(f"images: {self.context.mode}")
+    def set_images(self, images: str) -> None:
+        """Choose how images are drawn; the next terminal chooses its own pixels."""
+        self.images = images
+        self.context.change(images="auto" if images in PIXELS else images)
+        self.set_mode(graphics_of(self.app).mode_of(images))
 
     def set_mode(self, mode: Mode) -> None:
-        """Draw all images in another mode, or in the same one for another terminal."""
         self.context.mode = self.photos_pane.gallery.mode = mode
-        self.query_pane.picture.set_mode(mode)
-        self.query_pane.picture.show()
+        picture = self.query_pane.picture
+        picture.preview.mode = picture.map.mode = mode
+        picture.show()
         self.photos_pane.gallery.watch_mode()
+
+    def action_compare(self) -> None:
+        self.context.start(self._compare)
+
+    async def _compare(self) -> None:
+        found = await self.controller.compare(list(named_extractors()))
+        now = self.controller.model_name
+        options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
+        photos = count_of(len(found["differing"]), "photo")
+        if found["differing"]:
+            options.append(f"  show the {photos} with different answers")
+        title = f"Leave-one-out accuracy; {photos} with different answers"
+        chosen = await self.context.chosen(title, options)
+        if chosen == len(found["scores"]):
+            self.show_pane("photos")
+            self.photos_pane.differing = frozenset(found["differing"])
+            self.photos_pane.show_everywhere("differing")
+        elif chosen is not None and found["scores"][chosen]["model"] != now:
+            await self.controller.change_model(found["scores"][chosen]["model"])
+            self.context.say(f"model {self.controller.model_name}   u: undo")
 
     def action_problems(self) -> None:
         if problems := self.controller.problems:
@@ -323,7 +297,6 @@ class Workspace(KeyedScreen[None]):
         self.app.push_screen(Page("Keys", help_page(self.shown_key), classes="-beside"))
 
     def action_cancel(self) -> None:
-        """Close the large photo, then the selection, then the filter, then cancel the running task."""
         preview = self.query_pane.picture.preview
         if self.has_class("-zoomed") or preview.zoom > 1:
             self.remove_class("-zoomed")
@@ -339,3 +312,10 @@ class Workspace(KeyedScreen[None]):
             for worker in self.workers:
                 if worker.group in ("job", "watch") and worker.state == WorkerState.RUNNING:
                     worker.cancel()
+
+
+def _compared(score: ModelScore) -> str:
+    low, high = score["interval"]
+    right = f"{percent(score['right'] / score['photos'], 1):>7} ({100 * low:.0f} to {percent(high)})"
+    auroc = "" if score["auroc"] is None else f"  AUROC {score['auroc']:.2f}"
+    return f"{score['model']:<14} {right}{auroc}  {score['milliseconds']:.0f} ms  {score['bytes'] / 1e6:.1f} MB"

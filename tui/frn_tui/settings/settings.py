@@ -1,5 +1,6 @@
 """Settings remembered between starts, in a file whose keys may be edited by hand."""
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -27,8 +28,6 @@ class Settings:
     """Threshold for new classes; None calibrates it from the examples."""
     recent: list[str] = field(default_factory=list)
     """Recent projects and folders, last one first."""
-    bookmarks: list[str] = field(default_factory=list)
-    """Bookmarked folders of the file picker."""
     guided: bool = False
     """Whether the guide from the samples to the user's own photos was completed."""
     tta: str = "none"
@@ -56,37 +55,22 @@ class Settings:
             return cls(trouble=f"{settings_path()}: is ignored and left unchanged ({error})")
         return cls(**taken)
 
-    def beside(self, start: "Settings", opened: Sequence[str]) -> "Settings":
-        """Return these settings merged with recent paths and bookmarks that other apps have written since `start`.
-
-        `opened` are the paths opened here, last one first.
-        """
+    def beside(self, opened: Sequence[str]) -> "Settings":
+        """Return these settings with paths that other apps have opened meanwhile, then these, latest last."""
         kept = Settings.read()
-        if kept.trouble:
-            return self
-        for path in reversed(opened):
+        for path in opened:
             kept = kept.opened(path)
-        gone = set(start.bookmarks) - set(self.bookmarks)
-        ours = [path for path in self.bookmarks if path not in start.bookmarks]
-        theirs = [path for path in kept.bookmarks if path not in gone]
-        return replace(self, recent=kept.recent, bookmarks=list(dict.fromkeys([*theirs, *ours])))
+        return self if kept.trouble else replace(self, recent=kept.recent)
 
     def write(self) -> None:
         """Write the settings, ignoring errors."""
-        if self.trouble:
-            return
-        try:
-            write_atomically(settings_path(), json.dumps({name: getattr(self, name) for name in CHECKS}, indent=1))
-        except FrnError:
-            return
+        if not self.trouble:
+            with contextlib.suppress(FrnError):
+                write_atomically(settings_path(), json.dumps({name: getattr(self, name) for name in CHECKS}, indent=1))
 
     def opened(self, path: str) -> "Settings":
         """Return the settings with a newly opened project or folder."""
         return replace(self, recent=[path, *(other for other in self.recent if other != path)][:RECENT])
-
-
-def _are_paths(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(path, str) for path in value)
 
 
 CHECKS: dict[str, Callable[[Any], bool]] = {
@@ -97,8 +81,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "query_share": lambda value: isinstance(value, int) and 0 <= value <= 100,
     "tile_width": lambda value: isinstance(value, int) and 0 <= value <= 1000,
     "threshold": lambda value: value is None or (isinstance(value, int | float) and 0 <= value <= 1),
-    "recent": _are_paths,
-    "bookmarks": _are_paths,
+    "recent": lambda value: isinstance(value, list) and all(isinstance(path, str) for path in value),
     "guided": lambda value: isinstance(value, bool),
 }
 

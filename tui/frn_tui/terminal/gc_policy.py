@@ -8,8 +8,6 @@ import gc
 
 IDLE = 2.0
 """Seconds without a key or click after which the user counts as idle."""
-IDLE_WHILE_WORKING = 15.0
-"""The same while a job is running, because the user may watch its progress."""
 MIN_SMALL_COLLECTIONS = 10
 """Minimum number of small collections before a full one is worthwhile."""
 NEVER = 1_000_000
@@ -22,10 +20,9 @@ def begin() -> None:
     gc.enable()
 
 
-def collect(seconds_idle: float, *, is_working: bool) -> bool:
+def collect(seconds_idle: float) -> bool:
     """Run a full collection and freeze the rest if the user is idle and it is worthwhile; return whether it ran."""
-    patient = seconds_idle >= (IDLE_WHILE_WORKING if is_working else IDLE)
-    if not patient or gc.get_count()[2] < MIN_SMALL_COLLECTIONS:
+    if seconds_idle < IDLE or gc.get_count()[2] < MIN_SMALL_COLLECTIONS:
         return False
     gc.collect()
     gc.freeze()

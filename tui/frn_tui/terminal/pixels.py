@@ -18,7 +18,7 @@ from rich.color_triplet import ColorTriplet
 from rich.style import Style
 
 from frn_tui.terminal.marks import MARKS, PLACEHOLDER, PLACES
-from frn_tui.terminal.modes import CELLS, PIXELS, Mode, Palette
+from frn_tui.terminal.modes import PIXELS, Mode, Palette
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import Rows, translated
 
@@ -45,11 +45,11 @@ def _split(number: int) -> tuple[int, int]:
     return FIRST_COLOUR + number % COLOURS, 1 + number // COLOURS
 
 
-def placeholders(picture: Picture, base: Style) -> list[list[tuple[str, Style]]]:
-    """Return the placeholder cells of an image."""
+def placeholders(picture: Picture, y: int, base: Style) -> list[tuple[str, Style]]:
+    """Return the placeholder cells of a row of an image."""
     colour, block = _split(picture.number)
     style = base + Style.from_color(_indexed(colour)) + HIDDEN
-    return [[(char, style) for char in _row(y, picture.columns, block)] for y in range(picture.rows)]
+    return [(char, style) for char in _row(y, picture.columns, block)]
 
 
 @lru_cache(COLOURS)
@@ -71,6 +71,8 @@ class Graphics:
         self._write = write
         self.mode: Mode | None = None
         """Mode in which the terminal shows pixels; None if it is not known to."""
+        self.plain: Mode = "half"
+        """Mode without pixels that suits the terminal."""
         self.cell = 10, 20
         """Width and height of a cell in pixels."""
         self.colours = 256
@@ -84,11 +86,17 @@ class Graphics:
         self._gone: list[int] = []
         """Numbers of images that are no longer in use."""
 
-    def wanted(self, mode: Mode, *, framed: bool = False) -> dict[str, Any]:
+    def mode_of(self, images: str) -> Mode:
+        """Return the mode of a setting, which may be "auto"."""
+        if images != "auto":
+            return images  # type: ignore[return-value]
+        return self.mode or self.plain
+
+    def wanted(self, mode: Mode) -> dict[str, Any]:
         """Return further arguments of a request to the engine in this mode."""
         if mode not in PIXELS:
-            return {"palette": self.palette} if mode in CELLS else {}
-        return {"framed": framed, "cell": list(self.cell), "colours": self.colours}
+            return {"palette": self.palette} if mode == "half" else {}
+        return {"cell": list(self.cell), "colours": self.colours}
 
     def send(self, picture: Picture | None) -> None:
         """Send an image to the terminal before its placeholders, and delete unused ones."""

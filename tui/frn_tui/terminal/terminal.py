@@ -38,14 +38,12 @@ class Answered(Message):
     """The terminal has replied to a query."""
 
     name: str | None = None
-    """Name that the terminal reports."""
     cell: tuple[int, int] | None = None
     """Width and height of a cell in pixels."""
     can: tuple[str, ...] | None = None
     """Capabilities: the numbers of DA1, the last reply."""
     colours: int | None = None
     has_true_colour: bool = False
-    """Whether the terminal supports true colour."""
     pong: bool = False
     """Whether the terminal confirms that it has processed all output."""
 

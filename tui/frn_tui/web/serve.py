@@ -49,8 +49,6 @@ def _server(command: str, port: int) -> "Server":
     class Local(Server):
         """Textual's server, but quiet, closed to other sites, and quick to shut down."""
 
-        visits: set[asyncio.Task[object]] = set()
-
         def initialize_logging(self) -> None:
             logging.basicConfig(level=logging.WARNING, format="%(message)s")
 
@@ -67,17 +65,11 @@ def _server(command: str, port: int) -> "Server":
         async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
             if request.headers.get("Origin") not in [f"http://{name}:{port}" for name in (HOST, "localhost")]:
                 raise web.HTTPForbidden(text="this address serves only the page of frn-tui")
-            visit = asyncio.current_task()
-            assert visit is not None
-            self.visits.add(visit)
-            try:
-                return await super().handle_websocket(request)
-            finally:
-                self.visits.discard(visit)
+            return await super().handle_websocket(request)
 
         async def on_shutdown(self, app: web.Application) -> None:
             """Cancel all visits; otherwise the server would wait a minute for them."""
-            for visit in self.visits:
+            for visit in asyncio.all_tasks() - {asyncio.current_task()}:
                 visit.cancel()
 
     os.environ["FRN_PAGE"] = "1"  # inherited by every visit's app

@@ -1,7 +1,8 @@
-"""The score of each class for a photo, and whether any class explains enough of it."""
+"""Scores of the classes for a photo, and histograms over many photos: both with the threshold for unknown photos."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, floor
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -10,15 +11,42 @@ from textual import events
 from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
+from textual.widget import Widget
 
 from frn_tui.terminal.text import bar, display_name, percent
-from frn_tui.widgets.dragging import Dragging
 
 DRAWN_GAUGE = 4
 """Minimum height in lines at which the gauge is drawn; below it, only its text is shown."""
-
+BINS = 44
+"""Maximum number of bins of a histogram; with more, each would have few photos."""
+LABEL = 9
+"""Width in cells of the labels at the left of a histogram."""
+LEVELS = " ▁▂▃▄▅▆▇█"
 Part = tuple[str, str]
 """Text with its style's component class."""
+
+
+class Scale(Widget):
+    """Lines of text with a scale, on which a click sets the threshold."""
+
+    ALLOW_SELECT = False
+
+    @dataclass
+    class ThresholdChosen(Message):
+        """The threshold was set with the mouse, to a value in [0, 1]."""
+
+        value: float
+
+    _threshold = 0.0
+
+    def lines(self, width: int, height: int) -> list[list[Part]]:
+        raise NotImplementedError
+
+    def render_line(self, y: int) -> Strip:
+        lines = self.lines(*self.size)
+        parts = lines[y] if y < len(lines) else []
+        rendered = [Segment(text, self.get_visual_style(component).rich_style) for text, component in parts]
+        return Strip(rendered).adjust_cell_length(self.size.width, self.visual_style.rich_style)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +62,12 @@ class BarRow:
     class_id: int = 0
 
 
-class Bars(Dragging):
+class Bars(Scale):
     """The prediction, a bar per class, and the gauge that separates known from unknown."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"bars--{part}" for part in ("text", "verdict", "unknown", "bar", "muted", "mark")
     }
-
-    @dataclass
-    class ThresholdDragged(Message):
-        """The threshold mark of the gauge was moved with the mouse."""
-
-        value: float
-        """Value in [0, 1]."""
-        released: bool
-        """False while the button is held and more messages will follow."""
 
     @dataclass
     class Clicked(Message):
@@ -58,7 +77,7 @@ class Bars(Dragging):
         twice: bool
 
     _rows: tuple[BarRow, ...] = ()
-    _threshold, _unknown = 0.0, False
+    _unknown = False
 
     def show(self, rows: Sequence[BarRow], threshold: float, unknown: bool) -> None:
         """Replace everything; the most likely row comes first."""
@@ -69,27 +88,19 @@ class Bars(Dragging):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._rows) + 3 if self._rows else 1
 
-    def render_line(self, y: int) -> Strip:
-        width, height = self.size
-        lines = self._lines(width, height)
-        parts = lines[y] if y < len(lines) else []
-        base = self.visual_style.rich_style
-        rendered = [Segment(text, self.get_visual_style(component).rich_style) for text, component in parts]
-        return Strip(rendered).adjust_cell_length(width, base)
-
-    def _lines(self, width: int, height: int) -> list[list[Part]]:
+    def lines(self, width: int, height: int) -> list[list[Part]]:
         if not self._rows:
             return []
-        gauge = self._gauge(width)[0 if height >= DRAWN_GAUGE else 1 :]
-        room = max(height - 1 - len(gauge), 0)
-        shown = self._rows[: self._fitting(room)]
-        lines = [self._verdict(width), *self._bars(shown, width)]
-        if len(shown) < min(len(self._rows), room):
+        shown = self._rows[: self._fitting(height)]
+        lines, gauge = [self._verdict(width), *self._bars(shown, width)], self._gauge(width)
+        gauge = gauge if height >= DRAWN_GAUGE else gauge[1:]
+        if len(shown) < len(self._rows) and len(lines) + len(gauge) < height:
             lines.append([(f"… and {len(self._rows) - len(shown)} more", "bars--muted")])
         return lines + gauge
 
-    def _fitting(self, room: int) -> int:
-        """Return how many bars fit into this many lines."""
+    def _fitting(self, height: int) -> int:
+        """Return how many bars fit between the prediction and the gauge."""
+        room = max(height - (3 if height >= DRAWN_GAUGE else 2), 0)
         return len(self._rows) if len(self._rows) <= room else max(room - 1, min(room, 1))
 
     def _verdict(self, width: int) -> list[Part]:
@@ -106,18 +117,17 @@ class Bars(Dragging):
         room = width - 8 - (6 if detailed else 0)  # width of key, spaces and probability, then of the fraction
         longest = max((cell_len(display_name(row.name)) for row in rows), default=0)
         named = max(min(longest, max(3 * room // 5, 8), room), 0)
-        rendered = max(room - named, 0)
         lines = []
         for row in rows:
             name = display_name(row.name, named)
+            share = f"  {percent(row.explained):>4}" if detailed else ""
             line = [
                 (f"{row.number or ' '} ", "bars--muted"),
                 (name + " " * (named - cell_len(name) + 1), "bars--text"),
-                (bar(row.probability, rendered), "bars--bar"),
+                (bar(row.probability, max(room - named, 0)), "bars--bar"),
                 (f" {row.probability:.2f}", "bars--text"),
+                (share, "bars--muted"),
             ]
-            if detailed:
-                line.append((f"  {percent(row.explained):>4}", "bars--muted"))
             lines.append(line)
         return lines
 
@@ -127,33 +137,20 @@ class Bars(Dragging):
         mark = round(min(max(self._threshold, 0.0), 1.0) * (width - 1))
         scale = bar(best, width, rest="─")
         line = [*_scale(scale[:mark]), ("┆", "bars--mark"), *_scale(scale[mark + 1 :])]
-        share, limit = _told_apart(best, self._threshold)
+        decimals = int(best != self._threshold and percent(best) == percent(self._threshold))  # do not look equal
+        share, limit = percent(best, decimals), percent(self._threshold, decimals)
         words = f"{share} explained, unknown below {limit}"
-        if len(words) > width:
-            words = f"{share}, unknown < {limit}"
-        return [line, [(words, "bars--muted")]]
-
-    def _gauge_line(self) -> int:
-        """Return the line of the gauge, or -1 if there is no room for it."""
-        if not self._rows or self.size.height < DRAWN_GAUGE:
-            return -1
-        return len(self._lines(*self.size)) - 2
-
-    def drag(self, event: events.MouseEvent, *, released: bool) -> None:
-        x = event.get_content_offset_capture(self).x
-        self._threshold = min(max(x / max(self.size.width - 1, 1), 0.0), 1.0)
-        self.refresh()
-        self.post_message(self.ThresholdDragged(self._threshold, released))
-
-    def grips(self, event: events.MouseDown) -> bool:
-        offset = event.get_content_offset(self)
-        return offset is not None and offset.y == self._gauge_line()
+        return [line, [(words if len(words) <= width else f"{share}, unknown < {limit}", "bars--muted")]]
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
-        below = 2 if self.size.height >= DRAWN_GAUGE else 1
-        if offset is not None and 1 <= offset.y <= self._fitting(max(self.size.height - 1 - below, 0)):
+        if offset is None:
+            return
+        lines, shown = self.lines(*self.size), self._fitting(self.size.height)
+        if 1 <= offset.y <= shown:
             self.post_message(self.Clicked(self._rows[offset.y - 1].class_id, event.chain > 1))
+        elif self.size.height >= DRAWN_GAUGE and offset.y == len(lines) - 2:
+            self.post_message(self.ThresholdChosen(offset.x / max(self.size.width - 1, 1)))
 
 
 def _scale(text: str) -> list[Part]:
@@ -162,7 +159,69 @@ def _scale(text: str) -> list[Part]:
     return [(full, "bars--bar"), (text[len(full) :], "bars--muted")]
 
 
-def _told_apart(share: float, limit: float) -> tuple[str, str]:
-    """Return both in percent, with a decimal if they would otherwise look equal."""
-    decimals = int(share != limit and percent(share) == percent(limit))
-    return percent(share, decimals), percent(limit, decimals)
+class Histogram(Scale):
+    """Histograms of how much the classes explain of their examples and of queries, on one scale with the threshold."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"histogram--{part}" for part in ("known", "asked", "below", "mark", "text")
+    }
+    _known: tuple[float, ...] = ()
+    _asked: tuple[float, ...] = ()
+    _expected = ""
+
+    def show(self, known: Sequence[float], asked: Sequence[float], threshold: float, expected: str = "") -> None:
+        """Show the explained shares of examples and queries, the threshold, and its expected error rates."""
+        self._known, self._asked, self._threshold, self._expected = tuple(known), tuple(asked), threshold, expected
+        self.refresh()
+
+    def lines(self, width: int, height: int) -> list[list[Part]]:
+        bins, rows = width - LABEL, max((height - 2) // 2, 1)
+        if bins < 10 or not (self._known or self._asked):
+            return [[("no photo was classified", "histogram--text")]]
+        low, high = self._range()
+        mark = min(max(floor((self._threshold - low) / (high - low) * bins), 0), bins - 1)
+        text_style, mark_style = "histogram--text", "histogram--mark"
+        lines = []
+        for name, values, part in (("examples", self._known, "known"), ("photos", self._asked, "asked")):
+            for row, text in enumerate(columns(values, low, high, bins, rows, -(-bins // BINS))):
+                label = name if row == rows - 1 else ""
+                colours = (text[:mark], "histogram--below"), (text[mark:], f"histogram--{part}")
+                lines.append([(f"{label:<{LABEL}}", text_style), *colours])
+        axis = f"{percent(low)}{percent(high):>{bins - len(percent(low))}}"
+        below, above = f"{'':<{LABEL}}{axis[:mark]}", axis[mark + 1 :]
+        lines.append([(below, text_style), ("┆", mark_style), (above, text_style)])
+        return [*lines, [(self._words(), mark_style)]]
+
+    def _range(self) -> tuple[float, float]:
+        """Return the range, in steps of 5 %, that contains all values and the threshold."""
+        values = (*self._known, *self._asked, min(max(self._threshold, 0.0), 1.0))
+        low, high = floor(20 * min(values)) / 20, ceil(20 * max(values) + 1e-9) / 20
+        return low, max(high, low + 0.05)
+
+    def _words(self) -> str:
+        asked, known = (sum(value < self._threshold for value in some) for some in (self._asked, self._known))
+        return (
+            f"unknown {'typically ' * bool(self._expected)}below {percent(self._threshold, 1)}: "
+            f"{asked} of {len(self._asked)} photos, "
+            f"{known} of {len(self._known)} examples{' · ' * bool(self._expected)}{self._expected}"
+        )
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is not None and offset.x >= LABEL and (self._known or self._asked):
+            low, high = self._range()
+            share = low + (high - low) * (offset.x - LABEL) / max(self.size.width - LABEL, 1)
+            self.post_message(self.ThresholdChosen(round(min(max(share, 0.0), 1.0), 3)))
+
+
+def columns(values: Sequence[float], low: float, high: float, width: int, rows: int, broad: int = 1) -> list[str]:
+    """Return a histogram as lines of text, top line first, in eighths of a cell; bins with any value are visible.
+
+    `broad` is how many of the `width` cells a bin takes.
+    """
+    counts = [0] * -(-width // broad)
+    for value in values:
+        counts[min(max(floor((value - low) / (high - low) * width), 0), width - 1) // broad] += 1
+    most = max([*counts, 1])
+    heights = [ceil(8 * rows * counts[cell // broad] / most) for cell in range(width)]
+    return ["".join(LEVELS[min(max(height - 8 * row, 0), 8)] for height in heights) for row in reversed(range(rows))]

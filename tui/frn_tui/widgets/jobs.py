@@ -2,6 +2,7 @@
 
 from rich.cells import cell_len
 from textual.content import Content
+from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widgets import Static
 
@@ -14,27 +15,19 @@ PASSING = 6.0
 class JobLine(Static):
     """Line with the running job and its progress on the left, and a passing message on the right."""
 
+    hint = reactive("")
+    """Text shown while there is neither a job nor a message."""
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(markup=False, id=id)
-        self._job: tuple[str, int, int | None, float | None] | None = None
-        self._message = self._hint = ""
+        self._job: tuple[str, int, int, float | None] | None = None
+        self._message = ""
         self._timer: Timer | None = None
 
-    def show(self, what: str, done: int, total: int | None, seconds_left: float | None = None) -> None:
-        """Show the progress of a job; `total` and `seconds_left` are None if unknown."""
+    def show(self, what: str, done: int, total: int, seconds_left: float | None = None) -> None:
+        """Show the progress of a job; `seconds_left` is None if unknown."""
         self._job = what, done, total, seconds_left
         self.refresh()
-
-    @property
-    def hint(self) -> str:
-        """Text shown while there is neither a job nor a message."""
-        return self._hint
-
-    @hint.setter
-    def hint(self, text: str) -> None:
-        if text != self._hint:
-            self._hint = text
-            self.refresh()
 
     def say(self, text: str) -> None:
         self._message = text
@@ -54,31 +47,24 @@ class JobLine(Static):
 
     def render(self) -> Content:
         width = self.size.width
-        left = self._progress(width) if self._job else ""
+        left = _progress(width, *self._job) if self._job else ""
         room = width - cell_len(left) - (2 if left else 0)
         message = display_name(self._message, room) if room >= min(20, cell_len(self._message)) else ""
         if not left:
-            return Content(message or display_name(self._hint, width))
+            return Content(message or display_name(self.hint, width))
         return Content(left + message.rjust(width - cell_len(left) - cell_len(message) + len(message)))
 
-    def _progress(self, width: int) -> str:
-        assert self._job is not None
-        what, done, total, seconds = self._job
-        if not total:
-            return self._joined(width, what, "", f"{done}")
-        share = min(done / total, 1.0)
-        left = "" if seconds is None else f"  {duration(seconds)} left"
-        rendered = bar(share, 12, rest="─")
-        return self._joined(width, what, rendered, f"{done:,}/{total:,} {100 * share:.0f} %{left}")
 
-    def _joined(self, width: int, what: str, rendered: str, numbers: str) -> str:
-        """Join what fits, dropping the least important first: the hint, the bar, the end of the text."""
-        for parts in ((rendered, numbers, "esc: cancel"), (rendered, numbers), (numbers,)):
-            rest = "  ".join(part for part in parts if part)
-            room = width - cell_len(rest) - 2
-            if room >= min(12, cell_len(what)):
-                return f"{display_name(what, room)}  {rest}"
-        return display_name(numbers, width)
+def _progress(width: int, what: str, done: int, total: int, seconds: float | None) -> str:
+    """Return what fits, dropping the least important first: the hint, the bar, the end of the text."""
+    share = min(done / total, 1.0)
+    left = "" if seconds is None else f"  {duration(seconds)} left"
+    numbers, drawn = f"{done:,}/{total:,} {100 * share:.0f} %{left}", bar(share, 12, rest="─")
+    for rest in (f"{drawn}  {numbers}  esc: cancel", f"{drawn}  {numbers}", numbers):
+        room = width - cell_len(rest) - 2
+        if room >= min(12, cell_len(what)):
+            return f"{display_name(what, room)}  {rest}"
+    return display_name(numbers, width)
 
 
 def duration(seconds: float) -> str:

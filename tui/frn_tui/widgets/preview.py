@@ -1,9 +1,9 @@
-"""A single photo as large as possible, with zoom, panning and numbers."""
+"""A single photo as large as possible, with zoom and panning."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.segment import Segment
 from textual import events
@@ -13,12 +13,12 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from frn_tui.client.protocol import RenderPreview
+from frn_tui.client.protocol import Heat, Look, RenderPreview
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import MAX_CELLS, graphics_of
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
-from frn_tui.widgets import cells
+from frn_tui.widgets.cells import picture_line
 
 STEP = 2.0
 """Zoom factor of a key."""
@@ -29,11 +29,18 @@ PAN = 0.25
 MIDDLE = (0.5, 0.5)
 
 
-class Preview(Widget, can_focus=True):
-    """Shows a photo and reports when it needs another rendering.
+@dataclass
+class PicturesWanted(Message):
+    """A widget lacks these images; its earlier requests no longer need an answer."""
 
-    Until the new rendering arrives, the old one is scaled, so that resizing never leaves an empty area.
-    """
+    widget: Widget
+    requests: Sequence[RenderPreview]
+    provide: Callable[[RenderPreview, Picture | None], None]
+    """Accepts an image, or None if it could not be rendered."""
+
+
+class Preview(Widget, can_focus=True):
+    """Shows a photo, and requests another image of it whenever its size, mode or view changes."""
 
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -47,161 +54,110 @@ class Preview(Widget, can_focus=True):
     mode: reactive[Mode] = reactive("half", init=False)
     empty_text: reactive[str] = reactive("", init=False)
 
-    @dataclass
-    class Wanted(Message):
-        """Another rendering is needed; `Preview.request` describes it."""
-
-        preview: "Preview"
-
     def __init__(self, *, mode: Mode = "half", empty_text: str = "", id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.set_reactive(Preview.mode, mode)
         self.set_reactive(Preview.empty_text, empty_text)
-        self.framed = False
-        """Whether a line is drawn around the model's input."""
         self.zoom, self.centre = 1.0, MIDDLE
         """Zoom relative to the whole photo, and the point at the centre."""
-        self._picture: Picture | None = None
-        self._numbers: Sequence[Sequence[float]] | None = None
-        self._announced: object = None
-        self._announcing = False
-        self._held: tuple[int, int] | None = None
-        self._rendered: tuple[object, list[Strip]] = (None, [])
+        self.follower: Preview | None = None
+        """A preview that shows the same part of its photo."""
+        self.picture: Picture | None = None
+        self._path, self._framed = "", False
+        self._look: Look = "photo"
+        self._heat: Heat | None = None
+        self._wanted: RenderPreview | None = None
+        self._wanting = False
 
-    def request(self, path: str, **more: Any) -> RenderPreview | None:
-        """Return the request for the engine; None if there is no room for an image or images are off."""
-        if self.mode == "none" or not all(self.size):
+    def show(self, path: str, look: Look = "photo", heat: Heat | None = None, *, framed: bool = False) -> None:
+        """Show a photo; without a path, show nothing.
+
+        Args:
+            path: path of the photo.
+            look: whether the error map is drawn over it or in its place.
+            heat: error map, if `look` shows one.
+            framed: draw a line around the model's input.
+        """
+        self._path, self._look, self._heat, self._framed = path, look, heat, framed
+        if not path:
+            self.picture = None
+        self.refresh()
+        self._want()
+
+    @property
+    def request(self) -> RenderPreview | None:
+        """Return the request for the image to show; None without a photo, without room, and if images are off."""
+        if not self._path or self.mode == "none" or not all(self.size):
             return None
-        about = graphics_of(self.app).wanted(self.mode, framed=self.framed)
         columns, rows = (min(side, MAX_CELLS) for side in self.size)
-        return RenderPreview(path, columns, rows, self.mode, zoom=self.zoom, centre=list(self.centre), **about, **more)
+        look = self._look, self._heat, self.zoom, list(self.centre), self._framed
+        return RenderPreview(self._path, columns, rows, self.mode, *look, **graphics_of(self.app).wanted(self.mode))
 
-    def show(self, picture: Picture | None) -> None:
+    def provide(self, request: RenderPreview, picture: Picture | None) -> None:
+        """Show a requested image, or nothing if it could not be rendered."""
+        if request != self._wanted:
+            return
         graphics_of(self.app).send(picture)
-        self._picture = picture
-        if picture is not None and self.zoom > 1:  # the engine limits it to the photo
+        self.picture = picture
+        if picture is not None and self.zoom > 1:  # the engine limits the view to the photo
             left, top, right, bottom = picture.view
             self.centre = (left + right) / 2, (top + bottom) / 2
-        self._changed()
-
-    def show_numbers(self, grid: Sequence[Sequence[float]] | None) -> None:
-        """Write at the centre of each location its decile of the grid's values; None removes the digits."""
-        self._numbers = grid if grid and grid[0] else None
-        self._changed()
+            self._wanted = self.request
+        self.refresh()
 
     def look_at(self, zoom: float, centre: tuple[float, float] = MIDDLE) -> None:
         """Zoom the photo around a point, given in fractions of its sides."""
         self.zoom = min(max(zoom, 1.0), MAX_ZOOM)
         self.centre = centre if self.zoom > 1 else MIDDLE
         self._want()
+        if self.follower is not None:
+            self.follower.look_at(zoom, centre)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable panning if the whole photo is in view, which leaves the keys to others."""
         return action != "pan" or self.zoom > 1
 
     def action_pan(self, x: int, y: int) -> None:
-        if self._picture is not None:
-            left, top, right, bottom = self._picture.view
-            self._move(x * PAN * (right - left), y * PAN * (bottom - top))
-
-    def _move(self, x: float, y: float) -> None:
-        self.look_at(self.zoom, (min(max(self.centre[0] + x, 0.0), 1.0), min(max(self.centre[1] + y, 0.0), 1.0)))
+        across, down = (
+            min(max(at + step * PAN / self.zoom, 0), 1) for at, step in zip(self.centre, (x, y), strict=True)
+        )
+        self.look_at(self.zoom, (across, down))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._wheel(event, WHEEL)
+        event.stop()
+        self.look_at(self.zoom * WHEEL, self.centre)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._wheel(event, 1 / WHEEL)
-
-    def _wheel(self, event: events.MouseEvent, times: float) -> None:
-        """Zoom in or out around the point under the mouse."""
         event.stop()
-        if (picture := self._picture) is None:
-            return
-        left, top, right, bottom = picture.view
-        offset = event.get_content_offset(self)
-        shown = picture.fitted(*self.size)
-        x = (offset.x - (self.size.width - shown.columns) // 2 + 0.5) / shown.columns if offset else 0.5
-        y = (offset.y - (self.size.height - shown.rows) // 2 + 0.5) / shown.rows if offset else 0.5
-        zoom = min(max(self.zoom * times, 1.0), MAX_ZOOM)
-        shrinks = self.zoom / zoom
-        at = left + x * (right - left), top + y * (bottom - top)
-        self.look_at(zoom, (at[0] + (self.centre[0] - at[0]) * shrinks, at[1] + (self.centre[1] - at[1]) * shrinks))
-
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        if event.button == 1 and self.zoom > 1:
-            self._held = event.screen_x, event.screen_y
-            self.capture_mouse()
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        if self._held is not None and (picture := self._picture) is not None:
-            x, y = event.screen_x - self._held[0], event.screen_y - self._held[1]
-            self._held = event.screen_x, event.screen_y
-            left, top, right, bottom = picture.view
-            self._move(-x * (right - left) / picture.columns, -y * (bottom - top) / picture.rows)
-
-    def on_mouse_up(self, _: events.MouseUp) -> None:
-        if self._held is not None:
-            self._held = None
-            self.release_mouse()
+        self.look_at(self.zoom / WHEEL, self.centre)
 
     def on_resize(self, _: events.Resize) -> None:
         self._want()
 
     def watch_mode(self) -> None:
-        self._changed()
         self._want()
 
-    def notify_style_update(self) -> None:
-        self._changed()
-        super().notify_style_update()
-
     def render_line(self, y: int) -> Strip:
-        key = (self.size, self.mode, self.empty_text, self.app.current_theme.dark)
-        if self._rendered[0] != key:
-            self._rendered = key, self._draw()
-        lines = self._rendered[1]
-        return lines[y] if y < len(lines) else Strip.blank(self.size.width, self.visual_style.rich_style)
-
-    def _changed(self) -> None:
-        self._rendered = None, []
-        self.refresh()
+        width, height = self.size
+        base = self.visual_style.rich_style
+        if self.picture is not None and self.mode != "none":
+            return Strip(picture_line(self.picture, y, self.size, base), width)
+        style = self.get_visual_style("preview--empty").rich_style
+        text = self.empty_text if self.picture is None else "images are off"
+        lines = [part for line in text.splitlines() for part in wrap(line, max(width, 1)) or [""]][:height]
+        row = y - (height - len(lines)) // 2
+        shown = display_name(lines[row], width).center(width) if 0 <= row < len(lines) else ""
+        return Strip([Segment(shown, style)]).adjust_cell_length(width, base)
 
     def _want(self) -> None:
-        if not self._announcing:
-            self._announcing = True
-            self.call_after_refresh(self._announce)
+        """Request an image once for several changes in a row."""
+        if not self._wanting:
+            self._wanting = True
+            self.call_after_refresh(self._ask)
 
-    def _announce(self) -> None:
-        """Request a rendering once for several changes in a row."""
-        self._announcing = False
-        wanted = self.request("")
-        if wanted != self._announced and wanted is not None:
-            self._announced = wanted
-            self.post_message(self.Wanted(self))
-
-    def _draw(self) -> list[Strip]:
-        width, height = self.size
-        if self._picture is None or self.mode == "none" or not width or not height:
-            return self._hint()
-        base = self.visual_style.rich_style
-        picture = self._picture.fitted(width, height)
-        canvas = cells.draw(picture, base, dark=self.app.current_theme.dark)
-        if self.framed and not picture.is_pixels:
-            cells.write_frame(canvas, picture)
-        if self._numbers is not None:
-            cells.write_numbers(canvas, picture, self._numbers)
-        left = (width - picture.columns) // 2
-        before, after = Segment(" " * left, base), Segment(" " * (width - picture.columns - left), base)
-        lines = [Strip([before, *cells.segments(line), after], width) for line in canvas]
-        return [Strip.blank(width, base)] * ((height - picture.rows) // 2) + lines
-
-    def _hint(self) -> list[Strip]:
-        width, height = self.size
-        style = self.get_visual_style("preview--empty").rich_style
-        text = self.empty_text if self._picture is None else "images are off"
-        lines = [part for line in text.splitlines() for part in wrap(line, max(width, 1)) or [""]][:height]
-        blank = Strip.blank(width, self.visual_style.rich_style)
-        above = [blank] * ((height - len(lines)) // 2)
-        shown = [display_name(line, width).center(width) for line in lines]
-        return above + [Strip([Segment(line, style)]).adjust_cell_length(width, style) for line in shown]
+    def _ask(self) -> None:
+        self._wanting = False
+        request = self.request
+        if request != self._wanted:
+            self._wanted = request
+            self.app.post_message(PicturesWanted(self, [] if request is None else [request], self.provide))

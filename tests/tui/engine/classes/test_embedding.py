@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.engine.classes.embedding import Embedding, describe
+from frn_tui.engine.models import Models, describe
 
 from frn.errors import FrnError
 from frn.inference.extractor import Embedded
@@ -24,9 +24,9 @@ def test_128_mib_of_maps_stay_in_memory(monkeypatch: pytest.MonkeyPatch, more: i
         def copy(self) -> "Nominal":
             return self
 
-    models: Any = SimpleNamespace(model=SimpleNamespace(extractor=SimpleNamespace(sha256="m", shape=(1, 1))))
-    embedding = Embedding(models)
-    monkeypatch.setattr(Embedding, "_store", SimpleNamespace(get_with_look=lambda *_: None))
+    embedding = Models()
+    embedding.opened = SimpleNamespace(sha256="m", shape=(1, 1))  # type: ignore[assignment]
+    monkeypatch.setattr(Models, "_store", SimpleNamespace(get_with_look=lambda *_: None))
     for key, size in (("a", 64 << 20), ("b", (64 << 20) + more)):
         embedding._keep(key, Nominal(size), key.encode())  # type: ignore[arg-type]
     assert (embedding.find("a") is not None) == found
@@ -43,9 +43,9 @@ def test_maps_from_the_store_are_kept_in_memory_as_copies(monkeypatch: pytest.Mo
         assert (sha256, shape) == ("m", (2, 3))
         return (maps, b"look") if key == "a" else None
 
-    models: Any = SimpleNamespace(model=SimpleNamespace(extractor=SimpleNamespace(sha256="m", shape=(2, 3))))
-    embedding = Embedding(models)
-    monkeypatch.setattr(Embedding, "_store", SimpleNamespace(get_with_look=stored))
+    embedding = Models()
+    embedding.opened = SimpleNamespace(sha256="m", shape=(2, 3))  # type: ignore[assignment]
+    monkeypatch.setattr(Models, "_store", SimpleNamespace(get_with_look=stored))
     assert embedding.find("a") is maps
     assert embedding.find("b") is None
     maps[:] = 7

@@ -8,19 +8,14 @@ import numpy as np
 import pytest
 from frn_tui.engine.classes.enrolled_classes import (
     DISTANCE_WEIGHT,
-    ClassRecord,
-    EnrolledClasses,
     _compare,
-    _familiarity,
     enroll_class,
 )
 
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
-from frn.inference.session import ClassEntry, Support
-from frn.inference.unknown import NEVER
 from frn.models.zoo import shipped_extractors
-from frn.ridge.enrolment import EnrolledClass, energy, enroll
+from frn.ridge.enrolment import energy, enroll
 from frn.ridge.parameters import HeadParameters
 from tests.tui.engine.conftest import Engine
 
@@ -72,13 +67,6 @@ def test_rank_counts_the_strictly_better_classes_and_the_rival_is_the_best_of_th
     assert (ERRORS[0, 0], DISTANCES[0, 0]) == (0.1, 1.0)
 
 
-def test_familiarity_needs_classes_and_photos() -> None:
-    maps = np.ones((1, 2, 3), np.float32)
-    one = enroll(maps, HEAD)
-    assert _familiarity([], [maps[0]]).shape == _familiarity([one], []).shape == (0,)
-    assert _familiarity([one], [maps[0], maps[0]]).shape == (2,)
-
-
 @pytest.mark.parametrize("sizes", [(1, 2, 3, 2, 1), (1, 1, 1, 1, 1), (2, 2, 2, 2, 2)])
 def test_calibration_equals_that_of_the_library_for_any_sizes(
     engine: Engine, members: dict[str, list[Path]], sizes: tuple[int, ...]
@@ -100,37 +88,8 @@ def test_answer_about_missing_maps_has_no_other_content(engine: Engine) -> None:
     }  # fmt: skip
 
 
-def test_classes_without_examples_are_reported_last_and_empty(engine: Engine, members: dict[str, list[Path]]) -> None:
+def test_classes_without_examples_have_no_report(engine: Engine, members: dict[str, list[Path]]) -> None:
     few = {"none": [], **{name: paths[:1] for name, paths in list(members.items())[:2]}}
     done = engine.done("classes", state=engine.state(few))
-    assert [report["id"] for report in done["reports"]] == [2, 3, 1]
-    assert done["reports"][-1] == {"id": 1, "explained": {}, "rank": {}, "rival": {}, "near": {}}
+    assert [report["id"] for report in done["reports"]] == [2, 3]
     assert engine.done("classes", state=engine.state({"none": []}))["expected"] == ""
-
-
-def entry(number: int, *keys: str) -> ClassEntry:
-    return ClassEntry(number, str(number), tuple(Support(Path(key), key, 1, 1) for key in keys))
-
-
-@pytest.mark.parametrize(("more", "kept"), [(0, ["a", "b", "c"]), (1, ["b", "c"])])
-def test_96_mib_of_unused_classes_are_kept_for_undo(more: int, kept: list[str]) -> None:
-    models: Any = SimpleNamespace()
-    classes = EnrolledClasses(models, models)
-    halves = {"a": 48 << 20, "b": (48 << 20) + more, "c": 4}
-    records: dict[tuple[str, ...], ClassRecord] = {}
-    for key, size in halves.items():
-        rows = np.broadcast_to(np.uint8(0), (size, 1))  # as many bytes, without memory
-        large = EnrolledClass(rows, np.ones(1), np.zeros(1))  # type: ignore[arg-type]
-        records[key,] = ClassRecord(large, np.zeros((1, 1)), np.zeros(0), np.zeros((1, 3)))
-    small = ClassRecord(enroll(np.ones((1, 2, 3)), HEAD), np.zeros((1, 2)), np.zeros(0), np.zeros((1, 3)))
-    records["c",] = small
-    classes._members = dict(records)
-    classes._use((entry(1, "c"),), [small], HEAD, NEVER)
-    assert [key for (key,) in classes._members] == kept
-    before = classes._current
-    assert before is not None
-    classes._use((entry(1, "c"),), [small], HEAD, NEVER)
-    assert classes._current is not None
-    assert classes._current.bank is before.bank
-    assert classes._current.own_errors("c") is not None
-    assert classes._current.own_errors("a") is None

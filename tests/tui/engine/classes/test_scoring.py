@@ -1,6 +1,5 @@
 """Answers, chunk by chunk."""
 
-import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client.protocol import MAPPED
-from frn_tui.engine.classes.scoring import Queries
+from frn_tui.engine.classes.enrolled_classes import EnrolledClasses, enroll_class
 from frn_tui.engine.worker_queues import Job
 
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import Embedded, Extractor
+from frn.inference.extractor import Extractor
 from frn.inference.session import ClassEntry, Support
-from frn.inference.unknown import RejectRule
 from frn.models.zoo import shipped_extractors
 from frn.ridge.parameters import HeadParameters
 from tests.tui.engine.conftest import Engine, first
@@ -41,79 +39,35 @@ def test_a_single_photo_is_never_judged_jointly_and_has_maps(engine: Engine, mem
     assert len(alone["maps"]) == min(MAPPED, 5)
 
 
-def photo(key: str, maps: Any) -> Embedded:
-    return Embedded(key=key, maps=np.asarray(maps, np.float32), look=b"")
+def test_scores_are_sorted_by_error_and_sum_to_one(engine: Engine, members: dict[str, list[Path]]) -> None:
+    engine.done("classes", state=engine.state(first(members, 2)))
+    (answer,) = engine.ask("query", paths=[str(members["moth 42"][9])]).told("answer")
+    errors = [score["error"] for score in answer["scores"]]
+    assert errors == sorted(errors)
+    assert sum(score["probability"] for score in answer["scores"]) == pytest.approx(1)
+    assert list(answer["maps"]) == [str(score["id"]) for score in answer["scores"]]
+
+
+def test_nearest_example_is_the_most_similar_in_direction_and_not_the_photo_itself() -> None:
+    nothing: Any = SimpleNamespace()
+    classes = EnrolledClasses(nothing)
+    maps = {"a": [[3, 0], [3, 0]], "b": [[0, 9], [2, 9]], "c": [[1, 1], [1, 1]]}
+    for keys in (("a", "b"), ("c",)):
+        pool = np.array([maps[key] for key in keys], np.float32)
+        classes._records[keys] = enroll_class(pool, HeadParameters(0.0, 0.0, 2.0))
+    two, one = entry(7, "a", "b"), entry(8, "c")
+    for of, key, query, nearest in (
+        (two, "x", [[1, 0], [1, 0]], "a"),
+        (two, "x", [[0, 1], [1, 3]], "b"),
+        (two, "a", [[3, 0], [3, 0]], "b"),
+        (one, "x", [[9, 0], [9, 0]], "c"),
+        (one, "c", [[1, 1], [1, 1]], ""),
+    ):
+        assert classes.nearest(of, key, np.array(query, np.float32)) == nearest
 
 
 def entry(number: int, *keys: str) -> ClassEntry:
     return ClassEntry(number, str(number), tuple(Support(Path(key), key, 1, 1) for key in keys))
-
-
-class Stub:
-    """Three classes with given errors of each photo, and the maps of their examples."""
-
-    def __init__(self, errors: list[list[float]], maps: dict[str, Any] | None = None, least: float = 0.0) -> None:
-        self.maps = {key: np.asarray(each, np.float32) for key, each in (maps or {}).items()}
-        self.errors = np.array(errors)
-        self.entries = (entry(7, "a", "b"), entry(8, "c"), entry(9, "d"))
-        self.classes: Any = SimpleNamespace(
-            entries=self.entries,
-            bank=SimpleNamespace(class_error=lambda maps: self.errors.astype(np.float32)),
-            own_errors=lambda key: (0, np.array([0.5, 1.5])) if key == "a" else None,
-            distances=lambda keys, maps: np.ones((len(keys), 3)),
-            rule=RejectRule(least),
-            head=HeadParameters(0.0, 0.0, 2.0),
-        )
-        extractor = SimpleNamespace(sha256="m", grid=(1, 2))
-        models: Any = SimpleNamespace(model=SimpleNamespace(extractor=extractor))
-        others: Any = SimpleNamespace(find=self.maps.get)
-        self.queries = Queries(models, others, others)
-
-    def answers(self, *found: Embedded) -> list[Any]:
-        return list(self.queries._answers(self.classes, found, with_maps=False, jointly=False))
-
-
-def test_scores_are_sorted_by_error_and_an_example_is_scored_by_leave_one_out() -> None:
-    """The photos have energies of 4; the first is an example of class 7 with an own error of 1."""
-    maps = np.full((2, 1), 2.0)
-    example, other = Stub([[9, 3, 2], [3, 2, 2]]).answers(photo("a", maps), photo("x", maps))
-    assert [(score["id"], score["error"]) for score in example["scores"]] == [(7, 1), (9, 2), (8, 3)]
-    assert [(score["id"], score["explained"]) for score in other["scores"]] == [(8, 0.5), (9, 0.5), (7, 0.25)]
-    weights = [math.exp(-2 * error) for error in (2, 2, 3)]
-    chances = [score["probability"] for score in other["scores"]]
-    assert chances == pytest.approx([weight / sum(weights) for weight in weights], rel=1e-5)
-
-
-@pytest.mark.parametrize(("least", "unknown"), [(0.0, False), (0.5, False), (0.51, True)])
-def test_photo_exactly_at_the_threshold_is_known(least: float, unknown: bool) -> None:
-    """The best class explains a half; without a threshold, even a photo that no class explains is known."""
-    for best, is_unknown in ((2.0, unknown), (4.0, least > 0)):
-        (answer,) = Stub([[best, 5, 6]], least=least).answers(photo("x", np.full((2, 1), 2.0)))
-        assert answer["unknown"] == is_unknown
-        assert answer["threshold"] == pytest.approx(least)
-
-
-def test_nearest_example_is_the_most_similar_in_direction_and_not_the_photo_itself() -> None:
-    maps = {"a": [[3, 0], [3, 0]], "b": [[0, 9], [2, 9]], "c": [[1, 1], [1, 1]]}
-    stub = Stub([[0, 1, 1]], maps)
-    for key, query, nearest in (
-        ("x", [[1, 0], [1, 0]], "a"),
-        ("x", [[0, 1], [1, 3]], "b"),
-        ("a", [[3, 0], [3, 0]], "b"),
-    ):
-        (answer,) = stub.answers(photo(key, query))
-        assert answer["nearest"] == nearest
-    (answer,) = Stub([[1, 1, 0]], maps).answers(photo("x", [[1, 1], [1, 1]]))
-    assert answer["nearest"] == ""  # the maps of its only example are gone
-
-
-def test_directions_belong_to_one_model() -> None:
-    stub = Stub([[0, 1, 1]], {"a": [[1, 0]], "b": [[0, 1]]})
-    assert stub.queries._direction("a") is not None
-    stub.maps["a"] = np.array([[0, 5]], np.float32)
-    assert stub.queries._direction("a").tolist() == [1, 0]  # type: ignore[union-attr]
-    stub.queries._models.model.extractor.sha256 = "other"
-    assert stub.queries._direction("a").tolist() == [0, 1]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -190,11 +144,11 @@ def test_example_is_judged_by_leave_one_out_as_in_the_library(engine: Engine, me
 
 
 def test_photos_are_read_only_until_the_request_is_cancelled(engine: Engine, members: dict[str, list[Path]]) -> None:
-    asked = engine.ask("embed", paths=[str(path) for path in members["moth 40"][:4]], cancel_at="reading")
-    assert (asked.end["end"], len(asked.told("reading"))) == ("cancelled", 1)
+    asked = engine.ask("embed", paths=[str(path) for path in members["moth 40"][:4]], cancel_at="embedded")
+    assert (asked.end["end"], len(asked.told("embedded"))) == ("cancelled", 1)
 
 
-@pytest.mark.parametrize(("op", "count"), [("classes", 22), ("query", 46), ("hide_and_test", 7)])
+@pytest.mark.parametrize(("op", "count"), [("classes", 22), ("query", 46), ("hide_and_test", 3)])
 def test_each_step_checks_whether_it_is_still_wanted(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch, op: str, count: int
 ) -> None:

@@ -3,7 +3,7 @@
 from itertools import islice
 
 import pytest
-from frn_tui.engine.files.file_names import fresh_name, numbered, safe_name
+from frn_tui.engine.files.placing import fresh_name, numbered, safe_name
 
 
 @pytest.mark.parametrize(

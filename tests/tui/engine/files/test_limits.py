@@ -6,36 +6,9 @@ from typing import Any
 
 import pytest
 from frn_tui.engine.files import scan
-from frn_tui.engine.files.scan import looks_like_image
 
+from frn.data.folders import looks_like_image
 from tests.tui.engine.conftest import Engine
-
-
-@pytest.mark.parametrize(
-    ("counts", "shown", "photos", "more"),
-    [
-        ([19_998], [19_998], 19_999, False),
-        ([19_999], [19_999], 20_000, True),
-        ([15_000, 6_000, 10], [15_000, 4_999, 0], 20_000, True),
-        ([1] * 41, [1] * 40, 42, False),
-    ],
-)
-def test_at_most_20000_photos_are_counted_and_40_folders_named(
-    bare: Engine,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    counts: list[int],
-    shown: list[int],
-    photos: int,
-    more: bool,
-) -> None:
-    """Beside the folders, there is one photo."""
-    folders = {f"/x/{number:03}": count for number, count in enumerate(counts)}
-    monkeypatch.setattr(scan, "_list", lambda *_: (["/x/a.png"], list(folders)))
-    monkeypatch.setattr(scan, "images_below", lambda folder, *_: iter(range(folders[folder])))
-    found = bare.done("inside", path=str(tmp_path))
-    assert (found["folders"], found["photos"], found["more"]) == (len(counts), photos, more)
-    assert [count for _, count in found["classes"]] == shown
 
 
 @pytest.mark.parametrize("count", [4_999, 5_000, 5_001])
@@ -85,8 +58,7 @@ def test_folder_that_cannot_be_listed_is_reported(
     assert bare.done("scan", path=str(tmp_path / "x"))["reason"] == (
         f"{tmp_path / 'x'}: cannot be listed (Permission denied)"
     )
-    for op in ("inside", "list"):
-        assert "cannot be listed (Permission denied)" in bare.ask(op, path=str(tmp_path / "x")).reason
+    assert "cannot be listed (Permission denied)" in bare.ask("list", path=str(tmp_path / "x")).reason
     assert bare.done("folders", path=str(tmp_path / "x")) == []
 
 
@@ -110,20 +82,18 @@ def test_images_are_recognised_by_their_ending(name: str, is_image: bool) -> Non
     assert looks_like_image(name) == is_image
 
 
-def test_sorting_reports_progress_and_what_is_not_a_file(bare: Engine, tmp_path: Path) -> None:
+def test_sorting_reports_what_is_not_a_file(bare: Engine, tmp_path: Path) -> None:
     photo, folder = tmp_path / "a.jpg", tmp_path / "folder.jpg"
     photo.write_text("1")
     folder.mkdir()
-    asked = bare.ask("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"], [str(folder), "jay"]])
-    assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(1, 2), (2, 2)]
-    done = asked.end["result"]
+    done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"], [str(folder), "jay"]])
     assert done["failed"] == [[str(folder), "is not a regular file"]]
     assert (done["journal"], done["twins"]) == ("", [])
     file = tmp_path / "out" / "jay" / "a.jpg"
-    again = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(file), "jay"]], move=True)
+    again = bare.sort(folder=str(tmp_path / "out"), photos=[[str(file), "jay"]], move=True)
     assert again["places"] == {str(file): str(file)}  # it is there already
     assert (again["twins"], file.read_text()) == ([], "1")
-    reason = bare.ask("sort", folder=str(photo), photos=[]).reason
+    reason = bare.ask("sort", folder=str(photo), path=str(photo), verdict="a", verdicts=["a"]).reason
     assert reason == f"{photo}: is a file; choose a folder"
 
 
@@ -133,9 +103,9 @@ def test_third_photo_of_a_name_gets_the_number_three(bare: Engine, tmp_path: Pat
         (tmp_path / str(number)).mkdir()
         photos.append([str(tmp_path / str(number) / "x.jpg"), "jay"])
         Path(photos[-1][0]).write_text(str(number))
-    done = bare.done("sort", folder=str(tmp_path / "out"), photos=photos)
+    done = bare.sort(folder=str(tmp_path / "out"), photos=photos)
     assert [Path(place).name for place in done["places"].values()] == ["x.jpg", "x-2.jpg", "x-3.jpg"]
-    moved = bare.done("sort", folder=str(tmp_path / "out"), photos=photos, move=True)
+    moved = bare.sort(folder=str(tmp_path / "out"), photos=photos, move=True)
     assert moved["twins"] == [path for path, _ in photos]
     assert moved["places"] == done["places"]
 
@@ -145,7 +115,8 @@ def test_journal_that_cannot_be_created_stops_a_move(bare: Engine, tmp_path: Pat
     photo.write_text("1")
     state_folder.mkdir(parents=True, exist_ok=True)
     (state_folder / "moved").write_text("a file")
-    reason = bare.ask("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True).reason
+    arguments: dict[str, Any] = {"path": str(photo), "verdict": "jay", "verdicts": ["jay"]}
+    reason = bare.ask("sort", folder=str(tmp_path / "out"), move=True, **arguments).reason
     assert reason.startswith(f"{state_folder / 'moved'}")
     assert reason.endswith("; no photo was moved")
     assert photo.exists()

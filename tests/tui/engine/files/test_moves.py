@@ -130,9 +130,9 @@ def test_outcome_that_cannot_be_written_does_not_undo_the_move(tmp_path: Path, m
         write(self, entry)
 
     monkeypatch.setattr(MoveJournal, "_write", once)
-    with journal.moving(tmp_path / "a.jpg", tmp_path / "b.jpg", [tmp_path / "made"]):
+    with journal.moving(tmp_path / "a.jpg", tmp_path / "b.jpg"):
         pass
     assert lines == [
-        {"move": str(tmp_path / "a.jpg"), "to": str(tmp_path / "b.jpg"), "bytes": 5, "made": [str(tmp_path / "made")]},
+        {"move": str(tmp_path / "a.jpg"), "to": str(tmp_path / "b.jpg"), "bytes": 5},
         {"moved": str(tmp_path / "a.jpg"), "to": str(tmp_path / "b.jpg")},
     ]

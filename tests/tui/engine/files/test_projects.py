@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client.file_requests import ExportClasses
-from frn_tui.client.protocol import EXISTS
 from frn_tui.engine.files import projects
-from frn_tui.engine.files.projects import Exports, refuse_overwriting
+from frn_tui.engine.files.projects import _classifier_file
 from frn_tui.engine.worker_queues import Cancelled
 
 from frn.errors import FrnError
@@ -44,10 +43,9 @@ def test_int8_is_calibrated_on_up_to_200_examples(monkeypatch: pytest.MonkeyPatc
     extractor = SimpleNamespace(data=b"", transform=lambda path: np.array([int(path.stem)]))
     supports = [SimpleNamespace(path=Path(f"{number}.png")) for number in range(count)]
     halves = [SimpleNamespace(name=name, supports=some) for name, some in (("a", supports[:9]), ("b", supports[9:]))]
-    classes: Any = SimpleNamespace(current=SimpleNamespace(entries=halves))
-    models: Any = SimpleNamespace(model=SimpleNamespace(extractor=extractor))
+    classifier: Any = SimpleNamespace(state=SimpleNamespace(classes=halves), extractor=extractor)
     with pytest.raises(FrnError, match="seen"):
-        Exports(models, classes)._int8_file()
+        _classifier_file(classifier, "int8")
     assert len(seen) == used
     assert seen == list(range(0, count, -(-count // 200)))
 
@@ -105,23 +103,6 @@ def test_page_and_int8_use_the_threshold_of_the_app(
         assert [(rule.least, rule.weight) for rule in rules] == [(0.25, 0)] * 3
 
 
-def test_refusal_depends_on_what_is_there(tmp_path: Path) -> None:
-    file = tmp_path / "x"
-    refuse_overwriting(file, replace=False)
-    file.touch()
-    refuse_overwriting(file, replace=True)
-    for path, replace, reason, code in (
-        (file, False, "already exists. Choose another name, or replace it.", EXISTS),
-        (tmp_path, True, "is a folder; choose a file name in it", ""),
-        (tmp_path, False, "is a folder; choose a file name in it", ""),
-        (tmp_path / ("x" * 300), True, "cannot be written (File name too long)", ""),
-    ):
-        with pytest.raises(FrnError) as refused:
-            refuse_overwriting(path, replace=replace)
-        assert str(refused.value).startswith(f"{path}: {reason}")
-        assert refused.value.code == code
-
-
 def test_cancelled_export_writes_nothing(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> None:
     def check() -> None:
         raise Cancelled
@@ -158,7 +139,9 @@ def test_save_to_a_project_that_is_open_elsewhere_names_the_process(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "x.frn.json")
-    monkeypatch.setattr("frn_tui.engine.files.locks.Locks.holder", lambda locks, name: 0 if name == path else None)
+    monkeypatch.setattr(
+        "frn_tui.engine.files.journal.RunningApp.holder", lambda locks, name: 0 if name == path else None
+    )
     asked = engine.ask("save", path=path, state={"classes": []})
     assert asked.reason == f"{path}: is open in another frn-tui (process 0). Save under another name."
     engine.done("save", path=str(tmp_path / "y.frn.json"), state={"classes": []})

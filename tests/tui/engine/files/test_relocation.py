@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from frn_tui.engine.files import relocation
+from frn_tui.engine.files import scan
 
 from frn.images.opening import read_file
 from frn.inference.feature_cache import content_key
@@ -23,8 +23,8 @@ def test_search_ends_with_the_last_photo_and_reports_each(
     (tmp_path / "in").mkdir()
     for name, text in (("1.png", "one"), ("2.png", "xyz"), ("3.png", "longer"), ("4.png", "four")):
         (tmp_path / "in" / name).write_text(text)
-    monkeypatch.setattr(relocation, "read_file", counting)
-    monkeypatch.setattr(relocation, "images_below", lambda *_: iter(sorted(map(str, (tmp_path / "in").iterdir()))))
+    monkeypatch.setattr(scan, "read_file", counting)
+    monkeypatch.setattr(scan, "images_below", lambda *_: iter(sorted(map(str, (tmp_path / "in").iterdir()))))
     sizes: dict[str, Any] = {content_key(b"one"): 3, content_key(b"longer"): 6}
     asked = bare.ask("relocate", folder=str(tmp_path / "in"), sizes=sizes)
     assert {key: Path(each["path"]).name for key, each in asked.end["result"].items()} == {
@@ -41,7 +41,7 @@ def test_unreadable_and_vanished_photos_are_skipped(
     (tmp_path / "1.png").write_text("one")
     paths = [str(tmp_path / "away.png"), str(tmp_path / "empty.png"), str(tmp_path / "1.png")]
     (tmp_path / "empty.png").write_bytes(b"")
-    monkeypatch.setattr(relocation, "images_below", lambda *_: iter(paths))
+    monkeypatch.setattr(scan, "images_below", lambda *_: iter(paths))
     found = bare.done("relocate", folder=str(tmp_path), sizes={content_key(b"one"): 3, "0" * 32: 0})
     assert list(found) == [content_key(b"one")]
 

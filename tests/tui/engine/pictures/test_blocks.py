@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from frn_tui.engine.pictures.blocks import dithered, encode
-from frn_tui.terminal.modes import CELLS, PARTS, Mode, Palette
+from frn_tui.engine.pictures.encoding import dithered, encode
+from frn_tui.terminal.modes import Palette
 
 CUBE = (0, 95, 135, 175, 215, 255)
 COLOURS: dict[Palette, list[tuple[int, ...]]] = {
@@ -23,33 +23,7 @@ def test_dithering_keeps_the_colours_of_the_palette_and_uses_no_other(palette: P
     assert set(map(tuple, dithered(mixed, palette).reshape(-1, 3).tolist())) <= set(COLOURS[palette])
 
 
-def test_ascii_density_follows_the_perceived_brightness() -> None:
-    """Red, green and blue are 0.3, 0.59 and 0.11 as bright as white."""
-    colours = [(0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (127, 127, 127), (128, 128, 128)]
-    found = np.frombuffer(encode(np.array([colours], np.uint8), "ascii"), np.uint8).reshape(-1, 7)
-    assert found[:, 0].tolist() == [0, 2, 5, 1, 9, 4, 5]
-    assert found[:, 1:4].tolist() == found[:, 4:].tolist() == [list(colour) for colour in colours]
-
-
-@pytest.mark.parametrize("mode", [mode for mode in CELLS if mode != "half"])
-def test_each_split_of_a_cell_has_its_number_and_rounded_mean_colours(mode: Mode) -> None:
-    """The upper left part counts 1, its neighbour 2, and so on; the last part is background."""
-    across, down = PARTS[mode]
-    count = across * down
-    for number in range(1, 2 ** (count - 1)):
-        is_ink = (number >> np.arange(count) & 1).astype(bool)
-        cell = np.empty((count, 3), np.uint8)
-        cell[is_ink], cell[~is_ink] = (200, 100, 40), (20, 60, 90)
-        cell[int(is_ink.argmax())] += 1
-        ink = [round(value + 1 / is_ink.sum()) for value in (200, 100, 40)]
-        found = np.frombuffer(encode(cell.reshape(down, across, 3), mode), np.uint8)
-        assert found.tolist() == [number, *ink, 20, 60, 90]
-
-
-def test_cells_are_written_row_by_row_beyond_one_chunk() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (2 * 40, 2 * 30, 3), dtype=np.uint8)
-    whole = encode(pixels, "quad")
-    assert len(whole) == 40 * 30 * 7
-    for row, column in ((0, 29), (34, 4), (39, 29)):
-        cell = pixels[2 * row : 2 * row + 2, 2 * column : 2 * column + 2]
-        assert whole[7 * (30 * row + column) :][:7] == encode(cell, "quad")
+def test_cells_are_written_row_by_row() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2 * 4, 3, 3), dtype=np.uint8)
+    found = np.frombuffer(encode(pixels), np.uint8).reshape(4, 3, 2, 3)
+    np.testing.assert_array_equal(found, pixels.reshape(4, 2, 3, 3).transpose(0, 2, 1, 3))

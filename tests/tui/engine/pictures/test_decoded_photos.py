@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from frn_tui.engine.pictures import decoded_photos
-from frn_tui.engine.pictures.decoded_photos import Photos
+from frn_tui.engine.models import Models
+from frn_tui.engine.pictures import previews
+from frn_tui.engine.pictures.previews import Previews
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         found.append((path.name, side))
         return np.broadcast_to(np.uint8(0), (1, int(re.split("[. ]", path.name)[0]))), (4000, 3000)
 
-    monkeypatch.setattr(decoded_photos, "decode_whole", decode)
+    monkeypatch.setattr(previews, "decode_whole", decode)
     return found
 
 
@@ -33,37 +34,37 @@ def photo(folder: Path, name: str) -> str:
 def test_photo_is_decoded_at_the_next_size(
     tmp_path: Path, decoded: list[tuple[str, int]], longest: int, side: int
 ) -> None:
-    assert Photos().get(photo(tmp_path, "1"), longest).size == (4000, 3000)
+    assert Previews(Models()).photo(photo(tmp_path, "1"), longest)[1] == (4000, 3000)
     assert decoded == [("1", side)]
 
 
 def test_finer_photo_is_reused_until_the_file_changes(tmp_path: Path, decoded: list[tuple[str, int]]) -> None:
-    photos, name = Photos(), photo(tmp_path, "1")
+    photos, name = Previews(Models()), photo(tmp_path, "1")
     for longest in (500, 512, 100, 600, 300):
-        assert photos.get(name, longest).size == (4000, 3000)
+        assert photos.photo(name, longest)[1] == (4000, 3000)
     assert decoded == [("1", 512), ("1", 1024)]
     os.utime(name, ns=(0, 1))
-    photos.get(name, 100)
+    photos.photo(name, 100)
     Path(name).write_text("longer")
     os.utime(name, ns=(0, 1))
-    photos.get(name, 100)
+    photos.photo(name, 100)
     assert decoded[2:] == [("1", 128)] * 2
 
 
 def test_photo_in_a_zip_is_decoded_at_the_next_size_each_time(tmp_path: Path, decoded: list[tuple[str, int]]) -> None:
     with zipfile.ZipFile(tmp_path / "birds.zip", "w") as archive:
         archive.writestr("jay/1.jpg", "photo")
-    photos = Photos()
+    photos = Previews(Models())
     for _ in range(2):
-        photos.get(str(tmp_path / "birds.zip" / "jay" / "1.jpg"), 200)
+        photos.photo(str(tmp_path / "birds.zip" / "jay" / "1.jpg"), 200)
     assert decoded == [("1.jpg", 256)] * 2
 
 
 def test_cache_holds_32_mib_of_pixels(tmp_path: Path, decoded: list[tuple[str, int]]) -> None:
     half = 16 << 20
     for second, is_kept in ((half, True), (half + 1, False)):
-        photos, names = Photos(), [photo(tmp_path, f"{size} {n}") for n, size in enumerate((half, second))]
+        photos, names = Previews(Models()), [photo(tmp_path, f"{size} {n}") for n, size in enumerate((half, second))]
         decoded.clear()
         for name in (*names, names[0]):
-            photos.get(name, 100)
+            photos.photo(name, 100)
         assert len(decoded) == 3 - is_kept

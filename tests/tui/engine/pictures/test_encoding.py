@@ -73,4 +73,4 @@ def test_kitty_data_is_compressed_at_the_fastest_level() -> None:
 def test_a_part_that_ends_within_a_millionth_of_a_side_has_no_line_there(near: float, far: float, lines: int) -> None:
     photo = np.zeros((20, 20, 3), np.uint8)
     for seen in [(near, 0, 1, 1), (0, near, 1, 1), (0, 0, far, 1), (0, 0, 1, far)]:
-        assert (draw_frame(photo, seen) == FRAME).all(2).sum() == lines * 20, seen
+        assert (draw_frame(photo, seen, 2) == FRAME).all(2).sum() == lines * 20, seen

@@ -5,38 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client.protocol import Heat
-from frn_tui.engine.pictures.heat import paint, read_map
+from frn_tui.engine.pictures.previews import paint
 
-from frn.errors import FrnError
 from frn.images.ramp import RAMP
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 
 
-def heat(values: Any, low: float = 0.0, high: float = 1.0) -> Heat:
-    return {"map": values, "low": low, "high": high, "smooth": False}
-
-
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ([1.0], "preview: an error map must be a matrix of finite numbers, not of shape (1,)"),
-        ([[[1.0]]], "not of shape (1, 1, 1)"),
-        ([[]], "not of shape (1, 0)"),
-        ([[1.0, float("nan")]], "not of shape (1, 2)"),
-        ([[1.0, float("inf")]], "not of shape (1, 2)"),
-        ([[1.0, 2.0], [3.0]], "preview: this is not an error map"),
-    ],
-)
-def test_a_map_is_a_matrix_of_finite_numbers(values: Any, reason: str) -> None:
-    with pytest.raises(FrnError) as refused:
-        read_map(heat(values))
-    assert reason in str(refused.value)
+def heat(errors: Any, low: float = 0.0, high: float = 1.0, *, smooth: bool = False) -> Heat:
+    return {"map": np.asarray(errors).tolist(), "low": low, "high": high, "smooth": smooth}
 
 
 @pytest.mark.parametrize(("low", "high", "found"), [(1, 3, [0, 0.5, 1]), (2, 2, [0, 0, 0]), (3, 1, [0, 0, 0])])
 def test_errors_are_fractions_of_the_scale(low: float, high: float, found: list[float]) -> None:
-    assert read_map(heat([[0.5, 2.0, 4.0]], low, high)).tolist() == [found]
+    drawn = paint(np.zeros((1, 3, 3), np.uint8), heat([[0.5, 2.0, 4.0]], low, high), WHOLE, bare=True)
+    np.testing.assert_allclose(drawn[0], np.array(list(map(ramp, found))), atol=0.51)
 
 
 def ramp(share: float) -> list[float]:
@@ -50,9 +33,9 @@ def test_smooth_maps_blend_between_the_centres_of_locations(turned: bool) -> Non
     """Halfway to the next centre, both count equally; the blend is 3 t^2 - 2 t^3."""
     photo, errors, box = np.zeros((1, 12, 3), np.uint8), np.array([[0.0, 1.0, 0.5]]), (0.0, 0.0, 1.0, 1.0)
     drawn = (
-        paint(photo.transpose(1, 0, 2), errors.T, box, smooth=True, bare=True).transpose(1, 0, 2)
+        paint(photo.transpose(1, 0, 2), heat(errors.T, smooth=True), box, bare=True).transpose(1, 0, 2)
         if turned
-        else paint(photo, errors, box, smooth=True, bare=True)
+        else paint(photo, heat(errors, smooth=True), box, bare=True)
     )
     blend = [3 * t**2 - 2 * t**3 for t in (1 / 8, 3 / 8, 5 / 8, 7 / 8)]
     levels = [0, 0, *blend, *(1 - share / 2 for share in blend), 0.5, 0.5]
@@ -61,7 +44,7 @@ def test_smooth_maps_blend_between_the_centres_of_locations(turned: bool) -> Non
 
 def test_photo_is_covered_in_proportion_to_the_error_up_to_four_fifths() -> None:
     photo, errors = np.full((2, 4, 3), 100, np.uint8), np.array([[0.0, 1.0], [0.5, 0.25]])
-    drawn = paint(photo, errors, WHOLE, smooth=False, bare=False)
+    drawn = paint(photo, heat(errors), WHOLE, bare=False)
     for (row, column), error in np.ndenumerate(errors):
         expected = [(1 - 0.8 * error) * 100 + 0.8 * error * colour for colour in ramp(error)]
         np.testing.assert_allclose(drawn[row, 2 * column : 2 * column + 2], [expected] * 2, atol=0.51)
@@ -70,7 +53,7 @@ def test_photo_is_covered_in_proportion_to_the_error_up_to_four_fifths() -> None
 @pytest.mark.parametrize("bare", [False, True])
 def test_outside_its_box_a_photo_is_unchanged_or_darkened(bare: bool) -> None:
     photo = np.full((4, 8, 3), 100, np.uint8)
-    drawn = paint(photo, np.ones((1, 1)), (0.25, 0.5, 0.75, 1.0), smooth=True, bare=bare)
+    drawn = paint(photo, heat([[1]], smooth=True), (0.25, 0.5, 0.75, 1.0), bare=bare)
     outside = np.ones((4, 8), bool)
     outside[2:, 2:6] = False
     assert (drawn[outside] == (30 if bare else 100)).all()
@@ -79,10 +62,10 @@ def test_outside_its_box_a_photo_is_unchanged_or_darkened(bare: bool) -> None:
 
 def test_map_may_reach_beyond_the_photo() -> None:
     """The middle of the map is visible: two of four locations, each three pixels wide."""
-    drawn = paint(np.zeros((1, 6, 3), np.uint8), np.array([[1, 0, 1, 1.0]]), (-0.5, 0, 1.5, 1), smooth=False, bare=True)
+    drawn = paint(np.zeros((1, 6, 3), np.uint8), heat([[1, 0, 1, 1]]), (-0.5, 0, 1.5, 1), bare=True)
     assert drawn[0].tolist() == [list(RAMP[0])] * 3 + [list(RAMP[-1])] * 3
 
 
 def test_pixel_exactly_at_the_start_of_the_box_is_inside_and_at_its_end_outside() -> None:
-    drawn = paint(np.zeros((1, 4, 3), np.uint8), np.ones((1, 1)), (0.125, 0, 0.625, 1), smooth=False, bare=True)
+    drawn = paint(np.zeros((1, 4, 3), np.uint8), heat([[1]]), (0.125, 0, 0.625, 1), bare=True)
     assert (drawn[0] != 0).any(1).tolist() == [True, True, False, False]

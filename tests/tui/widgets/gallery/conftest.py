@@ -7,7 +7,8 @@ import pytest
 from frn_tui.client.protocol import RenderPreview
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.rendered_picture import Picture
-from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
+from frn_tui.widgets.gallery import Gallery, GalleryItem
+from frn_tui.widgets.preview import PicturesWanted
 from rich.style import Style
 from textual.app import App
 from textual.message import Message
@@ -29,12 +30,12 @@ def paths(*numbers: int) -> list[str]:
     return [f"/photos/{i:05d}.jpg" for i in numbers]
 
 
-def wants(told: Told) -> list[Gallery.Want]:
-    return [message for message in told if isinstance(message, Gallery.Want)]
+def wants(told: Told) -> list[PicturesWanted]:
+    return [message for message in told if isinstance(message, PicturesWanted)]
 
 
-def choices(told: Told) -> list[list[str]]:
-    return [message.paths for message in told if isinstance(message, Gallery.SelectionChanged)]
+def changes(told: Told) -> int:
+    return sum(isinstance(message, Gallery.Changed) for message in told)
 
 
 def opened(told: Told) -> list[str]:
@@ -50,8 +51,8 @@ def gallery() -> Gallery:
 
 def picture(path: str, colour: bytes = bytes(3), mode: Mode = "half") -> tuple[RenderPreview, Picture]:
     """Request a tile from the gallery above, and return the result."""
-    return RenderPreview(path, 16, 7, mode), Picture(mode, 16, 7, (b"\x01" + 2 * colour) * 16 * 7)
+    return RenderPreview(path, 16, 7, mode), Picture(mode, 16, 7, (2 * colour) * 16 * 7)
 
 
-def asked(want: Gallery.Want) -> list[str]:
+def asked(want: PicturesWanted) -> list[str]:
     return [request.path for request in want.requests]

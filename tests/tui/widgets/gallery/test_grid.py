@@ -1,4 +1,4 @@
-from frn_tui.widgets.gallery.grid import SMALL_TILE, Grid, tiled
+from frn_tui.widgets.gallery import SMALL_TILE, Grid, tiled
 from textual.geometry import Region, Size
 
 TEN = Grid(10, 4, Size(17, 9))  # 4 + 4 + 2

@@ -9,7 +9,6 @@ Shape letters: n examples, way classes, r locations, d channels.
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from frn.inference.feature_cache import Maps
 from frn.ridge.enrolment import Array, EnrolledClass, Floats
@@ -21,7 +20,6 @@ MAX_OPERATIONS = 6e9
 """Maximum number of multiplications per call, under a second; further pairs wait for the next call."""
 
 Group = tuple[str, ...]
-Places = NDArray[np.intp]
 
 
 class ClassErrors:
@@ -37,11 +35,25 @@ class ClassErrors:
     ) -> Array:
         """Return class errors (n, way) in the order of the keys in `groups`; pairs beyond the limit are NaN."""
         keys = [key for group in groups for key in group]
-        errors = self._known(keys, groups)
+        errors, budget = self._known(keys, groups), MAX_OPERATIONS
+        r, d = maps[keys[0]].shape
+        step = max(1, BLOCK // (4 * d * d))
         missing = np.isnan(errors).sum(0)
-        fresh = np.flatnonzero(missing == len(keys))
-        others = np.flatnonzero((missing > 0) & (missing < len(keys)))
-        self._fill(errors, [fresh, others[missing[others].argsort()[::-1]]], keys, classes, maps, check)
+        columns = np.flatnonzero(missing)[missing[missing > 0].argsort(kind="stable")[::-1]]  # new classes first
+        for some in (columns[first : first + step] for first in range(0, len(columns), step)):
+            if budget < 0:
+                break
+            taken = np.stack([_weigh(classes[column]) for column in some]).reshape(len(some), -1)
+            rows = np.flatnonzero(np.isnan(errors[:, some]).any(1))
+            for these in (rows[first : first + step] for first in range(0, len(rows), step)):
+                budget -= len(these) * d * d * (r + len(some))
+                if budget < 0:
+                    break
+                check()
+                features = np.stack([maps[keys[row]] for row in these])
+                gram: Floats = (features.mT @ features).reshape(len(these), -1)
+                energy: Floats = np.einsum("nrd,nrd->n", features, features)
+                errors[np.ix_(these, some)] = (energy[:, None] - gram @ taken.T) / np.float32(r)
         self._rows = {key: row for row, key in enumerate(keys)}
         self._columns = {group: column for column, group in enumerate(groups)}
         self._errors = errors
@@ -55,32 +67,6 @@ class ClassErrors:
             (new_rows, old_rows), (new_columns, old_columns) = np.transpose(rows), np.transpose(columns)
             errors[np.ix_(new_rows, new_columns)] = self._errors[np.ix_(old_rows, old_columns)]
         return errors
-
-    def _fill(
-        self,
-        errors: Floats,
-        columns: Sequence[Places],
-        keys: Sequence[str],
-        classes: Sequence[EnrolledClass],
-        maps: Mapping[str, Maps],
-        check: Check,
-    ) -> None:
-        """Compute missing errors of some columns, up to `MAX_OPERATIONS`."""
-        r, d = maps[keys[0]].shape
-        step = max(1, BLOCK // (4 * d * d))
-        budget = MAX_OPERATIONS
-        for some in (group[first : first + step] for group in columns for first in range(0, len(group), step)):
-            taken = np.stack([_weigh(classes[column]) for column in some]).reshape(len(some), -1)
-            rows = np.flatnonzero(np.isnan(errors[:, some]).any(1))
-            for these in (rows[first : first + step] for first in range(0, len(rows), step)):
-                budget -= len(these) * d * d * (r + len(some))
-                if budget < 0:
-                    return
-                check()
-                features = np.stack([maps[keys[row]] for row in these])
-                gram: Floats = (features.mT @ features).reshape(len(these), -1)
-                energy: Floats = np.einsum("nrd,nrd->n", features, features)
-                errors[np.ix_(these, some)] = (energy[:, None] - gram @ taken.T) / np.float32(r)
 
 
 def _weigh(enrolled: EnrolledClass) -> Floats:

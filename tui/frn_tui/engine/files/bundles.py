@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from frn.data.folders import looks_like_image
 from frn.errors import FrnError, shorten
 from frn.images.opening import read_file
 from frn.inference.feature_cache import content_key
@@ -22,50 +23,45 @@ from frn.system.file_sets import new_folder
 from frn.system.files import replacing, require_regular, write_atomically
 from frn_tui.client.file_requests import UnpackBundle, WriteBundle
 from frn_tui.client.protocol import EXISTS
-from frn_tui.engine.files.file_names import fresh_name, safe_name
-from frn_tui.engine.files.scan import is_bundle, looks_like_image
-from frn_tui.engine.models import LoadedModel, Models
+from frn_tui.engine.files.placing import fresh_name, safe_name
+from frn_tui.engine.files.scan import is_bundle
+from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
 
-class Bundles:
-    """Writer of bundles with the open model."""
+def write_bundle(models: Models, request: WriteBundle, job: Job) -> None:
+    """Write a bundle completely or not at all. Raises FrnError if a photo is missing or has changed."""
+    path = Path(request.path)
+    zipped = is_bundle(path.name)
+    if path.exists() and not (zipped and request.replace and path.is_file()):
+        code = EXISTS if zipped and path.is_file() else ""
+        raise FrnError(f"{path}: already exists. Choose another name.", code=code)
+    if not zipped:
+        with new_folder(path) as home:
+            _fill(home, path.name, models, request.state, job)
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".bundle-", dir=path.parent) as home, replacing(path) as packed:
+            folder = Path(home) / path.stem
+            _fill(folder, path.stem, models, request.state, job)
+            _zip(folder, packed, job)
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
 
-    def __init__(self, models: Models) -> None:
-        self._models = models
 
-    def write(self, request: WriteBundle, job: Job) -> None:
-        """Write a bundle completely or not at all. Raises FrnError if a photo is missing or has changed."""
-        path, state = Path(request.path), request.state
-        zipped = is_bundle(path.name)
-        if path.exists() and not (zipped and request.replace and path.is_file()):
-            code = EXISTS if zipped and path.is_file() else ""
-            raise FrnError(f"{path}: already exists. Choose another name.", code=code)
-        if not zipped:
-            with new_folder(path) as home:
-                self._fill(home, path.name, state, job)
-            return
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".bundle-", dir=path.parent) as home, replacing(path) as packed:
-                folder = Path(home) / path.stem
-                self._fill(folder, path.stem, state, job)
-                _zip(folder, packed, job)
-        except OSError as error:
-            raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
-
-    def _fill(self, folder: Path, name: str, state: State, job: Job) -> None:
-        names: set[str] = set()
-        total = sum(len(entry.supports) for entry in state.classes)
-        classes, done = [], 0
-        for entry in state.classes:
-            home = folder / fresh_name(safe_name(entry.name), names)
-            home.mkdir(parents=True)
-            classes.append(_copy(entry, home, job))
-            done += len(entry.supports)
-            job.progress(done, total)
-        project = Project(_carry(self._models.model, folder), replace(state, classes=tuple(classes)))
-        save_project(folder / f"{name}{SUFFIX}", project)
+def _fill(folder: Path, name: str, models: Models, state: State, job: Job) -> None:
+    names: set[str] = set()
+    total = sum(len(entry.supports) for entry in state.classes)
+    classes, done = [], 0
+    for entry in state.classes:
+        home = folder / fresh_name(safe_name(entry.name), names)
+        home.mkdir(parents=True)
+        classes.append(_copy(entry, home, job))
+        done += len(entry.supports)
+        job.progress(done, total)
+    project = Project(_carry(models, folder), replace(state, classes=tuple(classes)))
+    save_project(folder / f"{name}{SUFFIX}", project)
 
 
 def unpack(request: UnpackBundle, job: Job) -> str:
@@ -129,12 +125,12 @@ def _copy(entry: ClassEntry, home: Path, job: Job) -> ClassEntry:
     return replace(entry, supports=tuple(copies))
 
 
-def _carry(model: LoadedModel, folder: Path) -> ModelReference:
+def _carry(models: Models, folder: Path) -> ModelReference:
     """Return the bundle's reference to its model; a model that is not shipped is included."""
-    if model.name in shipped_extractors():
-        return ModelReference.of(model.name, model.extractor, folder)
-    write_atomically(folder / EXTRACTOR, model.extractor.data)
-    extractor = model.extractor
+    extractor = models.extractor
+    if models.name in shipped_extractors():
+        return ModelReference.of(models.name, extractor, folder)
+    write_atomically(folder / EXTRACTOR, extractor.data)
     return ModelReference(EXTRACTOR, extractor.plain_sha256, extractor.transform, extractor.tta)
 
 

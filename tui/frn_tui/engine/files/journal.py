@@ -1,54 +1,49 @@
-"""Journal of unsaved work, written after every edit so that a crash or a lost terminal loses nothing.
+"""Journals of unsaved work, and locks of open projects.
 
-Each app has one file, named by its process, with a lock. A file whose lock is free was left by a crash.
+A journal is written after every edit so that a crash or a lost terminal loses nothing. Each app has one file, named by
+its process, with a lock. A file whose lock is free was left by a crash.
+
+Each project has a lock as well, so that two apps do not save over each other. It is named by the hash of the project's
+path, held by the engine of the app, and advisory: `save_project` refuses to overwrite a file that has changed.
 """
 
 import contextlib
+import hashlib
 import os
+import re
 import time
 from pathlib import Path
 
 from frn.errors import FrnError
 from frn.inference.project import MAX_BYTES
 from frn.system.files import read_json, write_atomically
-from frn.system.processes.locks import Lock
+from frn.system.processes.locks import Lock, holder
 from frn.system.processes.messages import convert, encode
-from frn_tui.client.file_requests import DiscardJournal, Recover, Recovered, WriteJournal
+from frn_tui.client.file_requests import DiscardJournal, LockProject, Recover, Recovered, WriteJournal
 from frn_tui.engine.worker_queues import Job
 from frn_tui.settings.settings import state_folder
 
 FORMAT = "frn-journal"
 JOURNAL_VERSION = 1
-PATIENCE = 3.0
+PATIENCE = 1.0
 """Seconds that the engine of a killed app has to exit."""
 
 
-class Journals:
-    """The app's own journal, and those of apps that are no longer running."""
+class RunningApp:
+    """The app's own journal and project lock, and those of other apps, of which some have exited."""
 
     def __init__(self, app: int) -> None:
         self._app = app
+        self._project: Lock | None = None
+        """Lock of the open project."""
         self._path = state_folder() / f"journal-{app}.json"
-        self._lock = _lock_of(self._path)
+        self._lock = Lock(self._path.with_suffix(".lock"))
         if self._path.exists():  # left by the previous engine
             self._hold()
 
     def keep(self, request: WriteJournal, job: Job) -> None:
-        """Write unsaved work to the journal, or remove the journal if everything is saved."""
-        if request.saved:
-            self._remove_own()
-            return
         self._hold()
-        entry = {
-            "format": FORMAT,
-            "version": JOURNAL_VERSION,
-            "time": time.time(),
-            "state": request.state,
-            "model": request.model,
-            "project": request.project,
-            "place": request.place,
-            "adding": request.adding,
-        }
+        entry = {"format": FORMAT, "version": JOURNAL_VERSION, "time": time.time(), **vars(request)}
         write_atomically(self._path, encode(entry))
 
     def recover(self, request: Recover, job: Job) -> Recovered | None:
@@ -56,9 +51,9 @@ class Journals:
         return max(self._left(), key=lambda one: one.time, default=None)
 
     def discard(self, request: DiscardJournal, job: Job) -> None:
-        """Remove this app's journal, or one left by another app."""
         if request.journal is None:
-            self._remove_own()
+            _remove(self._path)
+            self._lock.release()
         elif request.journal in [left.journal for left in self._left()]:
             _remove(Path(request.journal))
 
@@ -67,42 +62,45 @@ class Journals:
             with contextlib.suppress(OSError):  # writing the journal reports the reason
                 self._lock.acquire()
 
-    def _remove_own(self) -> None:
-        _remove(self._path)
-        self._lock.release()
-
     def _left(self) -> list[Recovered]:
-        """Return the journals of apps that are no longer running."""
         journals = [path for path in self._path.parent.glob("journal-*.json") if path != self._path]
         return [left for path in journals if _is_left(path) and (left := _read(path))]
 
+    def lock(self, request: LockProject, job: Job) -> None:
+        """Lock a project, even if another app has it, and release the previous one."""
+        if self._project is not None:
+            self._project.release()
+        self._project = None if request.path is None else self._lock_of(request.path)
+        if self._project is not None:
+            with contextlib.suppress(OSError):  # work without locks if they cannot be created
+                if not self._project.acquire():
+                    self._project.path.unlink(missing_ok=True)  # the name now belongs to this app's lock
+                    self._project.acquire()
 
-def _lock_of(path: Path) -> Lock:
-    return Lock(path.with_suffix(".lock"))
+    def holder(self, path: str) -> int | None:
+        """Return the process of another app that has a project open."""
+        wanted = self._lock_of(path)
+        if self._project is not None and self._project.path == wanted.path and self._project.is_held():
+            return None
+        with contextlib.suppress(OSError):
+            if not wanted.acquire():
+                number = re.search("[0-9]+", holder(wanted.path))
+                return int(number[0]) if number else 0
+            wanted.release()
+        return None
+
+    def _lock_of(self, path: str) -> Lock:
+        name = os.fsencode(os.path.realpath(path))
+        return Lock(state_folder() / "open" / f"{hashlib.sha256(name).hexdigest()[:32]}.lock", process=self._app)
 
 
 def _is_left(path: Path) -> bool:
     """Return whether the app that owns a journal has exited. Its engine, which has the lock, may take longer."""
-    lock, until = _lock_of(path), time.monotonic() + PATIENCE
+    lock = Lock(path.with_suffix(".lock"))
     with contextlib.suppress(OSError):
-        while not lock.acquire():
-            if _runs(path.stem.rpartition("-")[2]) or time.monotonic() > until:
-                return False
-            time.sleep(0.05)
+        if not lock.acquire(PATIENCE):
+            return False
         lock.release()
-    return True
-
-
-def _runs(process: str) -> bool:
-    """Return whether a process is running, as far as the system tells."""
-    if os.name == "nt" or not process.isdecimal():
-        return True
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it belongs to another user
-        return True
     return True
 
 

@@ -6,19 +6,17 @@ line records both paths; a second line records the outcome:
     {"move": "/card/x.jpg", "to": "/sorted/jay/x.jpg", "bytes": 812345, "crc32": …}
     {"moved": "/card/x.jpg", "to": "/sorted/jay/x.jpg", "crc32": …}
 
-`"made"` in the first line lists the folders created for the photo, which are removed when it is moved back. `"kept"` in
-place of `"moved"` means that the photo stayed. If the second line is missing because the program was killed, `settle`
-checks the files and either finishes the move or records that there was none.
+`"kept"` in place of `"moved"` means that the photo stayed. If the second line is missing because the program was
+killed, `settle` checks the files and either finishes the move or records that there was none.
 """
 
 import contextlib
 import errno
 import json
 import os
-import re
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +31,6 @@ KEPT = 200
 """Number of journals to keep; older ones are removed."""
 TAIL = 1 << 18
 """Bytes at the end of a journal that are searched for unfinished moves."""
-_NAME = re.compile(r"\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d [0-9a-f]{8}\.jsonl")
 
 
 class MoveJournal:
@@ -43,16 +40,16 @@ class MoveJournal:
         """Continue or create a journal. Raises FrnError if it cannot be written; no photo may then be moved."""
         name = f"{time.strftime('%Y-%m-%d %H.%M.%S')} {os.urandom(4).hex()}.jsonl"
         self.path = Path(path) if path else _folder() / name
+        self._lock = beside(self.path, LOCK)
         if not path:
             make_folder(self.path.parent)
             _remove_oldest(self.path.parent)
 
     @contextmanager
-    def moving(self, source: Path, target: Path, made: Sequence[Path] = ()) -> Iterator[None]:
-        """Record that a photo is about to be moved, into folders just `made`, and at the end the outcome."""
+    def moving(self, source: Path, target: Path) -> Iterator[None]:
+        """Record that a photo is about to be moved, and at the end the outcome."""
         with lock(self._lock, self.path):
-            entry = {"move": str(source), "to": str(target), "bytes": source.stat().st_size}
-            self._write(entry | ({"made": [*map(str, made)]} if made else {}))
+            self._write({"move": str(source), "to": str(target), "bytes": source.stat().st_size})
             came = "moved"
             try:
                 yield
@@ -61,14 +58,6 @@ class MoveJournal:
                 raise
             finally:
                 self._note({came: str(source), "to": str(target)})
-
-    def remove_empty(self, folder: Path) -> None:
-        """Remove a folder created for moved photos and its parents, up to the first that is not empty."""
-        with contextlib.suppress(OSError):
-            made = set() if any(folder.iterdir()) else {one for e in self._entries(0) for one in e.get("made", ())}
-            while str(folder) in made:
-                folder.rmdir()
-                folder = folder.parent
 
     def settle(self) -> tuple[dict[str, str], list[tuple[str, str]]]:
         """Finish the moves of a killed program; return moved photos by source, and those found at neither path."""
@@ -93,24 +82,20 @@ class MoveJournal:
         finally:
             held.release()
 
-    @property
-    def _lock(self) -> Path:
-        return beside(self.path, LOCK)
-
     def _unfinished(self) -> dict[str, dict[str, Any]]:
         """Return the lines without an outcome, by photo."""
         unfinished = {}
-        for entry in self._entries(TAIL):
+        for entry in self._entries():
             if "move" in entry:
                 unfinished[entry["move"]] = entry
             else:
                 unfinished.pop(next(iter(entry.values())), None)
         return unfinished
 
-    def _entries(self, tail: int) -> Iterator[dict[str, Any]]:
-        """Yield the valid entries in the last `tail` bytes, or in all if 0; nothing if the journal is unreadable."""
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        """Yield the valid entries in the last `TAIL` bytes; nothing if the journal is unreadable."""
         with contextlib.suppress(OSError), self.path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - tail) if tail else 0)
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             yield from filter(None, map(_decode, file))
 
     def _note(self, entry: dict[str, object]) -> None:
@@ -184,7 +169,7 @@ def _folder() -> Path:
 
 def _journals(folder: Path) -> list[Path]:
     """Return the journals, oldest first; their names start with the time."""
-    return sorted(path for path in folder.glob("*.jsonl") if _NAME.fullmatch(path.name) and path.is_file())
+    return sorted(path for path in folder.glob("[0-9]*-*-* *.*.* ????????.jsonl") if path.is_file())
 
 
 def _remove_oldest(folder: Path) -> None:

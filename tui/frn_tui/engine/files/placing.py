@@ -1,16 +1,18 @@
-"""Placing photos without overwriting: an existing file is never replaced, and photos survive if the app is killed."""
+"""Names for files, and placing photos: no file is ever replaced, and photos survive if the app is killed."""
 
 import contextlib
 import ctypes
 import errno
+import itertools
 import os
 import shutil
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.system.files import LOCK, PART, beside, remove, sync_folder
+from frn.system.files import LOCK, PART, beside, remove, sha256, sync_folder
 from frn.system.processes.locks import lock
 
 _AT_CWD, _NO_REPLACE = -100, 1
@@ -19,13 +21,12 @@ _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _PIECE = 1 << 20
 
 
-def make_folder(folder: Path) -> list[Path]:
-    """Create a folder and its parents, synced to the disk; return those that were missing."""
+def make_folder(folder: Path) -> None:
+    """Create a folder and its parents, synced to the disk."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in reversed(missing):
         sync_folder(made.parent)
-    return missing
 
 
 def rename_new(source: Path, target: Path) -> None:
@@ -113,16 +114,10 @@ def is_same_photo(path: Path, other: Path) -> bool:
     """Return whether another regular file has exactly the same bytes."""
     try:
         status = other.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size != path.stat().st_size:
-            return False
-        theirs = other.open("rb")
+        is_alike = stat.S_ISREG(status.st_mode) and status.st_size == path.stat().st_size
+        return is_alike and sha256(path) == sha256(other)
     except OSError:
         return False
-    with theirs, path.open("rb") as ours:
-        while (piece := ours.read(_PIECE)) == theirs.read(_PIECE):
-            if not piece:
-                return True
-    return False
 
 
 def remove_twin(path: Path, twin: Path) -> None:
@@ -139,3 +134,27 @@ def remove_twin(path: Path, twin: Path) -> None:
     if path.samefile(twin) or not is_same_photo(path, twin):
         raise OSError(errno.EBUSY, "is no longer the same photo")
     path.unlink()
+
+
+def safe_name(name: str) -> str:
+    """Return a name that is valid on every file system."""
+    text = name.encode(errors="replace").decode()
+    safe = "".join(c if c.isprintable() and c not in '\\/:*?"<>|' else "_" for c in text)
+    stem, ending = os.path.splitext(safe)  # noqa: PTH122
+    return stem.encode()[:100].decode(errors="ignore").strip(" .") + ending.rstrip(" .") or "_"
+
+
+def numbered(name: str) -> Iterator[str]:
+    """Yield the name, then the name with 2, 3 and so on before its suffix."""
+    stem, dot, ending = name.rpartition(".")
+    stem, ending = (stem, dot + ending) if stem else (name, "")
+    yield name
+    for number in itertools.count(2):
+        yield f"{stem}-{number}{ending}"
+
+
+def fresh_name(name: str, taken: set[str]) -> str:
+    """Return the name, with a number if it is taken; names that differ only in case count as equal."""
+    fresh = next(one for one in numbered(name) if one.casefold() not in taken)
+    taken.add(fresh.casefold())
+    return fresh

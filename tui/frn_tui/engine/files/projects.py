@@ -9,15 +9,14 @@ from frn.errors import FrnError
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
-from frn.inference.feature_cache import FeatureStore
 from frn.inference.project import ModelReference, Project, load_project, save_project
-from frn.inference.session import State
 from frn.system.file_sets import write_set
 from frn.system.files import write_atomically
-from frn_tui.client.file_requests import ExportClasses, Loaded, LoadProject, SaveProject, WriteText
-from frn_tui.client.protocol import EXISTS, MIRROR, OPEN_ELSEWHERE
+from frn.system.overwriting import require_writable
+from frn_tui.client.file_requests import ExportClasses, Exported, Loaded, LoadProject, SaveProject, WriteText
+from frn_tui.client.protocol import MIRROR, OPEN_ELSEWHERE
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
-from frn_tui.engine.files.locks import Locks
+from frn_tui.engine.files.journal import RunningApp
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
@@ -26,148 +25,97 @@ CALIBRATED = 200
 
 
 class Projects:
-    """Loads and saves projects, and remembers those it has read so that unknown keys are kept."""
+    """Loads and saves projects, and remembers the last one so that its unknown keys are kept."""
 
-    def __init__(self, models: Models, locks: Locks, classes: EnrolledClasses) -> None:
-        self._models, self._locks, self._classes = models, locks, classes
-        self._known: dict[Path, Project] = {}
-        self._last: Project | None = None
+    def __init__(self, models: Models, app: RunningApp, classes: EnrolledClasses) -> None:
+        self._models, self._app, self._classes = models, app, classes
+        self._last: tuple[Path, Project] | None = None
 
     def load(self, request: LoadProject, job: Job) -> Loaded:
         path = Path(request.path)
         project = load_project(path)
-        self._note(path, project)
+        self._last = path.absolute(), project
         self._classes.kept_head = project.document.get("head")
         model = project.model.locate(path.parent) + (MIRROR if project.model.tta == "hflip" else "")
         return Loaded(project.state, model, project.model.sha256)
 
     def save(self, request: SaveProject, job: Job) -> None:
         """Write a project file; saved under another name, it keeps its unknown keys."""
-        path = Path(request.path)
-        if (holder := self._locks.holder(str(path))) is not None:
+        path, state = Path(request.path), request.state
+        if (holder := self._app.holder(str(path))) is not None:
             raise FrnError(
                 f"{path}: is open in another frn-tui (process {holder}). Save under another name.", code=OPEN_ELSEWHERE
             )
-        state = request.state
-        model = self._models.model
-        reference = ModelReference.of(model.name, model.extractor, path.parent)
-        known = self._known.get(path.absolute())
-        origin = known or self._last
-        document = origin.document if origin else {}
+        reference = ModelReference.of(self._models.name, self._models.extractor, path.parent)
+        document, stamp = {}, None
+        if self._last is not None:
+            where, last = self._last
+            document, stamp = last.document, last.stamp if where == path.absolute() else None
         if (head := self._classes.head_document(state)) is not None:
             document = {**document, "head": head}
-        stamp = known.stamp if known else None
         saved = save_project(path, Project(reference, state, document, stamp), replace=request.replace)
-        self._note(path, saved)
-
-    def _note(self, path: Path, project: Project) -> None:
-        self._known[path.absolute()] = self._last = project
+        self._last = path.absolute(), saved
 
 
-class Exports:
-    """Exports the current classes for other programs: a whole classifier in ONNX, or arrays of its classes."""
-
-    def __init__(self, models: Models, classes: EnrolledClasses) -> None:
-        self._models = models
-        self._classes = classes
-
-    def export(self, request: ExportClasses, job: Job) -> None:
-        path = Path(request.path)
-        if request.what == "page":
-            self._write_page(path, replace=request.replace)
-            return
-        if request.what == "openvino":
-            self._write_openvino(path, replace=request.replace)
-            return
-        refuse_overwriting(path, replace=request.replace)
-        data = {
-            "classifier": self._classifier_file,
-            "half": self._half_file,
-            "int8": self._int8_file,
-            "arrays": self._arrays_file,
-        }[request.what]()
-        job.check()
-        write_atomically(path, data)
-
-    def _write_page(self, folder: Path, *, replace: bool) -> None:
+def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> None:
+    """Write the current classes for other programs."""
+    path, classifier = Path(request.path), classes.current
+    if request.what == "page":
         from frn_export.web.runtime import find_runtime  # imported here because few sessions export
         from frn_export.web.write import write_page
 
-        classes = self._classes.current
-        classifier = Classifier(self._models.model.extractor, FeatureStore())
-        classifier.enroll_state(State(classes.entries, None if classes.rule.weight else classes.rule.least))
-        write_page(classifier, folder, find_runtime(None), replace=replace)
-
-    def _write_openvino(self, folder: Path, *, replace: bool) -> None:
+        write_page(classifier, path, find_runtime(None), replace=request.replace)
+        return
+    if request.what == "openvino":
         from frn_export.formats import converted
 
-        files, _ = converted({"features": self._models.model.extractor.data}, "openvino")
-        files["classes.npz"] = self._arrays_file()
+        files, _ = converted({"features": classifier.extractor.data}, "openvino")
+        files["classes.npz"] = _arrays(classifier)
         for name in files:
-            refuse_overwriting(folder / name, replace=replace)
-        write_set(folder, files)
+            require_writable(path / name, replace=request.replace)
+        write_set(path, files)
+        return
+    require_writable(path, replace=request.replace)
+    data = _arrays(classifier) if request.what == "arrays" else _classifier_file(classifier, request.what)
+    job.check()
+    write_atomically(path, data)
 
-    def _classifier_file(self, features: bytes | None = None) -> bytes:
-        from frn_export.graphs.classifier import classifier_graph
 
-        classes = self._classes.current
-        graph = classifier_graph(
-            features or self._models.model.extractor.data,
-            {entry.name: member.enrolled for entry, member in zip(classes.entries, classes.members, strict=True)},
-            rule=classes.rule,
-            gamma=classes.head.gamma,
-        )
-        return bytes(graph.SerializeToString(deterministic=True))
+def _classifier_file(classifier: Classifier, precision: Exported) -> bytes:
+    """Return the classifier as one file; for int8, its examples calibrate it and are enrolled again with it."""
+    from frn_export.graphs.classifier import classifier_graph
+    from frn_export.quantise import half, int8
 
-    def _half_file(self) -> bytes:
-        from frn_export.quantise import half
-
-        return self._classifier_file(half(self._models.model.extractor.data))
-
-    def _int8_file(self) -> bytes:
-        """Return the classifier in int8: the examples calibrate it, and the classes are enrolled again with it."""
-        from frn_export.graphs.classifier import classifier_graph
-        from frn_export.quantise import int8
-
-        classes, extractor = self._classes.current, self._models.model.extractor
-        members = {entry.name: [support.path for support in entry.supports] for entry in classes.entries}
+    features = classifier.extractor.data
+    if precision == "half":
+        features = half(features)
+    elif precision == "int8":
+        members = {entry.name: [support.path for support in entry.supports] for entry in classifier.state.classes}
         paths = [path for photos in members.values() for path in photos]
         some = paths[:: -(-len(paths) // CALIBRATED)]
-        features = int8(extractor.data, np.stack([extractor.transform(open_image(path)) for path in some]))
+        features = int8(features, np.stack([classifier.extractor.transform(open_image(path)) for path in some]))
         small = Classifier(Extractor(features, "classifier.onnx in int8", trusted=True, device="cpu"))
         if broken := small.enroll(members):
             raise broken[0]
-        small.threshold_override = None if classes.rule.weight else classes.rule.least
-        graph = classifier_graph(features, small.classes, rule=small.rule, gamma=small.head.gamma)
-        return bytes(graph.SerializeToString(deterministic=True))
+        small.threshold_override = classifier.threshold_override
+        classifier = small
+    graph = classifier_graph(features, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
+    return bytes(graph.SerializeToString(deterministic=True))
 
-    def _arrays_file(self) -> bytes:
-        classes = self._classes.current
-        names = np.array([entry.name for entry in classes.entries])
-        enrolled = classes.bank.classes
-        rows = np.concatenate([each.rows for each in enrolled])
-        signs = np.concatenate([each.signs for each in enrolled])
-        starts = np.cumsum([0, *(len(each.rows) for each in enrolled[:-1])])
-        file = io.BytesIO()
-        np.savez(file, rows=rows, signs=signs, starts=starts, names=names)
-        return file.getvalue()
+
+def _arrays(classifier: Classifier) -> bytes:
+    enrolled = list(classifier.classes.values())
+    rows = np.concatenate([each.rows for each in enrolled])
+    signs = np.concatenate([each.signs for each in enrolled])
+    starts = np.cumsum([0, *(len(each.rows) for each in enrolled[:-1])])
+    file = io.BytesIO()
+    np.savez(file, rows=rows, signs=signs, starts=starts, names=np.array(list(classifier.classes)))
+    return file.getvalue()
 
 
 def write_text(request: WriteText, job: Job) -> None:
     """Write results; file names that are not UTF-8 are written as their bytes."""
     path = Path(request.path)
     data = request.text.encode("utf-8", "surrogateescape")
-    refuse_overwriting(path, replace=request.replace)
+    require_writable(path, replace=request.replace)
     write_atomically(path, data)
-
-
-def refuse_overwriting(path: Path, *, replace: bool) -> None:
-    """Raise FrnError if a path is a folder, or an existing file without `replace`."""
-    try:
-        is_folder, is_there = path.is_dir(), path.exists()
-    except (OSError, ValueError) as error:
-        raise FrnError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
-    if is_folder:
-        raise FrnError(f"{path}: is a folder; choose a file name in it")
-    if is_there and not replace:
-        raise FrnError(f"{path}: already exists. Choose another name, or replace it.", code=EXISTS)

@@ -1,84 +1,84 @@
-"""Contents of a path: an image, a folder of images or of class folders, a project; and lists for a file picker."""
+"""Contents of a path: an image, a folder of images or of class folders, a project; file lists; moved photos."""
 
 import os
 import stat
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
-from frn.data.folders import SPLIT_NAMES, is_ignored
+from frn.data.folders import SPLIT_NAMES, is_ignored, looks_like_image
 from frn.errors import FrnError
 from frn.estimator.class_table import is_table
-from frn.images.opening import EXTENSIONS
+from frn.images.opening import EXTENSIONS, read_file
+from frn.inference.feature_cache import content_key
 from frn.inference.project import SUFFIX, is_project
-from frn.system.archives import DAMAGE, open_zip
+from frn.inference.session import Support
+from frn.system.archives import DAMAGE, find_zip, open_zip
+from frn.system.files import is_file
 from frn_tui.client.file_requests import (
     Entry,
     FindFolders,
     Found,
-    Inside,
+    Kind,
     ListFolder,
     Listing,
-    LookInside,
+    RelocatePhotos,
     ScanPath,
     StampFiles,
 )
 from frn_tui.engine.worker_queues import Check, Job
 from frn_tui.terminal.paths import absolute, natural_order
 
-ORDER = ("folder", "image", "project", "bundle", "table", "model")
+KINDS: dict[Kind, Callable[[Path], bool]] = {
+    "image": lambda path: looks_like_image(path.name),
+    "project": is_project,
+    "bundle": lambda path: is_bundle(path.name),
+    "table": is_table,
+    "model": lambda path: path.suffix.lower() == ".onnx",
+}
+"""Kinds of files in the order of a file picker; folders come first."""
 MAX_FOLDERS = 5_000
 """Maximum number of subfolders to list."""
-MAX_COUNTED, LISTED = 20_000, 40
-"""Maximum numbers of photos to count and folders to name in a preview of a folder."""
 
 
 def scan(request: ScanPath, job: Job) -> Found:
     """Return the contents of a path; in a folder of folders, each is a class with all images below it."""
-    if not request.path.strip():
-        return _nothing("no path given")
     path = absolute(request.path)
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116
-    except (OSError, ValueError) as error:
-        return _nothing(f"{path}: {getattr(error, 'strerror', None) or error}")
+        if not request.path.strip():
+            raise FrnError("no path given")
+        return _contents(path, job.check)
+    except FrnError as error:
+        reason = str(error)
+    except DAMAGE as error:
+        reason = f"{path}: {getattr(error, 'strerror', None) or f'cannot be opened ({error})'}"
+    return {"kind": "nothing", "files": [], "classes": {}, "reason": " ".join(reason.splitlines())}
+
+
+def _contents(path: str, check: Check) -> Found:
+    """Return the contents of a path; classes in a zip or CSV are those that the commands read."""
+    mode = os.stat(path).st_mode  # noqa: PTH116
     if stat.S_ISDIR(mode):
-        return scan_folder(path, job.check)
+        return scan_folder(path, check)
     if not stat.S_ISREG(mode):
-        return _nothing(f"{path}: is not a regular file")
+        raise FrnError(f"{path}: is not a regular file")
     if is_project(Path(path)):
         return {"kind": "project", "files": [path], "classes": {}}
     if looks_like_image(path):
         return {"kind": "image", "files": [path], "classes": {}}
-    if not (is_bundle(path) or is_table(Path(path))):
-        kinds = f"an image ({', '.join(sorted(EXTENSIONS))}), a project (*{SUFFIX}), a zip or a CSV"
-        return _nothing(f"{path}: is not a folder, {kinds}")
-    try:
-        return _classes_of(path)
-    except FrnError as error:
-        return _nothing(str(error))
-    except DAMAGE as error:
-        return _nothing(f"{path}: cannot be opened ({error})")
-
-
-def _classes_of(path: str) -> Found:
-    """Return the classes in a zip or CSV, as the commands read them, unless a zip is a bundle."""
-    from frn.estimator.loading import class_files  # imported here because few sessions need it
-
     if is_bundle(path):
         with open_zip(Path(path)) as archive:
             if any(is_project(Path(name)) for name in archive.namelist()):
                 return {"kind": "bundle", "files": [path], "classes": {}}
+    elif not is_table(Path(path)):
+        kinds = f"an image ({', '.join(sorted(EXTENSIONS))}), a project (*{SUFFIX}), a zip or a CSV"
+        raise FrnError(f"{path}: is not a folder, {kinds}")
+    from frn.estimator.loading import class_files  # imported here because few sessions need it
+
     found = class_files(Path(path))
     classes = {name: list(map(str, paths)) for name, paths in found.members.items()}
     return {"kind": "classes", "files": [], "classes": classes, "skipped": found.skipped}
-
-
-def looks_like_image(name: str) -> bool:
-    """Return whether a file name looks like that of an image."""
-    return os.path.splitext(name)[1].lower() in EXTENSIONS  # noqa: PTH122
 
 
 def is_bundle(name: str) -> bool:
@@ -94,22 +94,18 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _nothing(reason: str) -> Found:
-    return {"kind": "nothing", "files": [], "classes": {}, "reason": " ".join(reason.splitlines())}
-
-
 def scan_folder(root: str, check: Check) -> Found:
     """Return the images of a folder, or its subfolders as classes."""
     visited: set[tuple[int, int]] = set()
     try:
         files, folders = _list(root, visited, check)
     except OSError as error:
-        return _nothing(f"{root}: cannot be listed ({error.strerror})")
+        raise FrnError(f"{root}: cannot be listed ({error.strerror})") from error
     classes: dict[str, list[str]] = {}
     folders.sort(key=natural_order)
     names = [os.path.basename(folder) for folder in folders]  # noqa: PTH119
     if folders and {name.casefold() for name in names} <= SPLIT_NAMES.keys():
-        return _nothing(f"{root}: contains the splits of a data set ({', '.join(names)}). Open one of them.")
+        raise FrnError(f"{root}: contains the splits of a data set ({', '.join(names)}). Open one of them.")
     for name, folder in zip(names, folders, strict=True):
         if images := list(images_below(folder, visited, check)):
             classes[name] = sorted(images, key=natural_order)
@@ -118,23 +114,8 @@ def scan_folder(root: str, check: Check) -> Found:
     if files:
         return {"kind": "folder", "files": sorted(files, key=natural_order), "classes": {}}
     if not folders:
-        return _nothing(f"{root}: has no images")
-    return _nothing(f"{root}: contains no images, and neither do its folders ({', '.join(names[:8])})")
-
-
-def look_inside(request: LookInside, job: Job) -> Inside:
-    """Count the photos in a folder and its subfolders, up to a limit that keeps it quick."""
-    visited: set[tuple[int, int]] = set()
-    try:
-        files, folders = _list(absolute(request.path), visited, job.check)
-    except (OSError, ValueError) as error:
-        raise FrnError(f"{request.path}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
-    classes, photos = [], len(files)
-    for folder in sorted(folders, key=natural_order):
-        count = sum(1 for _ in islice(images_below(folder, visited, job.check), MAX_COUNTED - min(photos, MAX_COUNTED)))
-        photos += count
-        classes.append((os.path.basename(folder), count))  # noqa: PTH119
-    return {"folders": len(folders), "photos": photos, "more": photos >= MAX_COUNTED, "classes": classes[:LISTED]}
+        raise FrnError(f"{root}: has no images")
+    raise FrnError(f"{root}: contains no images, and neither do its folders ({', '.join(names[:8])})")
 
 
 def images_below(root: str, visited: set[tuple[int, int]], check: Check) -> Iterator[str]:
@@ -169,14 +150,15 @@ def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[lis
     return files, folders
 
 
-def stamp(request: StampFiles, job: Job) -> dict[str, list[int]]:
-    """Return sizes and modification times; repeated calls show which files are still being written."""
-    stamps: dict[str, list[int]] = {}
-    for path in request.paths:
+def stamp(request: StampFiles, job: Job) -> dict[str, tuple[int, int]]:
+    """Return sizes and modification times of existing files; of those in a zip, zeros."""
+    stamps: dict[str, tuple[int, int]] = {}
+    for name in request.paths:
         job.check()
-        with suppress(OSError):
-            status = os.stat(path)  # noqa: PTH116
-            stamps[path] = [status.st_size, status.st_mtime_ns]
+        path = Path(name)
+        if is_file(path) or find_zip(path):
+            support = Support.of(path, "")
+            stamps[name] = support.size, support.mtime_ns
     return stamps
 
 
@@ -192,7 +174,8 @@ def list_folder(request: ListFolder, job: Job) -> Listing:
                     entries.append(entry)
     except (OSError, ValueError) as error:
         raise FrnError(f"{folder}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
-    entries.sort(key=lambda entry: (ORDER.index(entry["kind"]), natural_order(entry["name"])))
+    order = ["folder", *KINDS]
+    entries.sort(key=lambda entry: (order.index(entry["kind"]), natural_order(entry["name"])))
     return {"path": folder, "parent": os.path.dirname(folder), "entries": entries}  # noqa: PTH120
 
 
@@ -211,16 +194,25 @@ def find_folders(request: FindFolders, job: Job) -> list[str]:
 
 
 def _describe(item: os.DirEntry[str]) -> Entry | None:
+    path = Path(item.name)
     if is_folder(item):
         return {"name": item.name, "kind": "folder"}
-    if looks_like_image(item.name):
-        return {"name": item.name, "kind": "image"}
-    if is_project(Path(item.name)):
-        return {"name": item.name, "kind": "project"}
-    if is_bundle(item.name):
-        return {"name": item.name, "kind": "bundle"}
-    if is_table(Path(item.name)):
-        return {"name": item.name, "kind": "table"}
-    if item.name.lower().endswith(".onnx"):
-        return {"name": item.name, "kind": "model"}
-    return None
+    kind = next((kind for kind, fits in KINDS.items() if fits(path)), None)
+    return None if kind is None else {"name": item.name, "kind": kind}
+
+
+def relocate(request: RelocatePhotos, job: Job) -> dict[str, Support]:
+    """Find photos by content; only files of a matching size are read."""
+    if not os.path.isdir(request.folder):  # noqa: PTH112
+        raise FrnError(f"{request.folder}: is not a folder; choose the folder to search")
+    wanted, sizes = set(request.sizes), set(request.sizes.values())
+    found: dict[str, Support] = {}
+    for path in images_below(request.folder, set(), job.check):
+        with suppress(OSError, FrnError):  # it vanished, or cannot be read
+            if os.stat(path).st_size in sizes and (key := content_key(read_file(Path(path)))) in wanted:  # noqa: PTH116
+                wanted.discard(key)
+                found[key] = Support.of(Path(path), key)
+                job.progress(len(found), len(request.sizes))
+        if not wanted:
+            break
+    return found

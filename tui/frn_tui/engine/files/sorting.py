@@ -9,51 +9,39 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.system.files import remove_unfinished
-from frn_tui.client.file_requests import MovePhotos, SettleMoves, SortedPhotos, SortPhotos
-from frn_tui.engine.files.file_names import fresh_name, numbered, safe_name
-from frn_tui.engine.files.moves import MoveJournal, settle_all
-from frn_tui.engine.files.placing import copy_new, is_same_photo, make_folder, move_new, remove_twin
+from frn_tui.client.file_requests import MovePhoto, Placed, SortPhoto
+from frn_tui.client.protocol import NOT_PLACED
+from frn_tui.engine.files.moves import MoveJournal
+from frn_tui.engine.files.placing import (
+    copy_new,
+    fresh_name,
+    is_same_photo,
+    make_folder,
+    move_new,
+    numbered,
+    remove_twin,
+    safe_name,
+)
 from frn_tui.engine.worker_queues import Job
 
 
-def sort_photos(request: SortPhotos, job: Job) -> SortedPhotos:
-    """Sort photos into folders; failures are reported and do not stop the others."""
-    root = Path(request.folder)
+def sort_photo(request: SortPhoto, job: Job) -> Placed:
+    """Copy or move a photo into the folder of its verdict."""
+    root, taken = Path(request.folder), set[str]()
     if root.exists() and not root.is_dir():
         raise FrnError(f"{root}: is a file; choose a folder")
+    folders = {verdict: root / fresh_name(safe_name(verdict), taken) for verdict in request.verdicts}
     journal = _journal(request.journal) if request.move else None
-    sorted_photos = SortedPhotos(places={}, failed=[], twins=[], journal=str(journal.path) if journal else "")
-    taken: set[str] = set()
-    verdicts = dict.fromkeys([*request.verdicts, *(verdict for _, verdict in request.photos)])
-    folders = {verdict: root / fresh_name(safe_name(verdict), taken) for verdict in verdicts}
-    for done, (path, verdict) in enumerate(request.photos, 1):
-        job.check()
-        with _noted(path, sorted_photos):
-            place, is_twin = put(Path(path), folders[verdict], journal)
-            sorted_photos["places"][path] = str(place)
-            if is_twin:
-                sorted_photos["twins"].append(path)
-        job.progress(done, len(request.photos))
-    return sorted_photos
+    with _reported():
+        place, is_twin = put(Path(request.path), folders[request.verdict], journal)
+    return {"place": str(place), "is_twin": is_twin, "journal": str(journal.path) if journal else ""}
 
 
-def move_photos(request: MovePhotos, job: Job) -> SortedPhotos:
-    """Move sorted photos back to their original paths, or forward again."""
-    journal = _journal(request.journal)
-    moved = SortedPhotos(places={}, failed=[], twins=[], journal=request.journal)
-    for before, place, is_twin in request.photos:
-        job.check()
-        source, target = (place, before) if request.back else (before, place)
-        with _noted(source, moved):
-            step_over(Path(source), Path(target), journal, back=request.back, is_twin=is_twin)
-            moved["places"][source] = target
-    return moved
-
-
-def settle_moves(request: SettleMoves, job: Job) -> SortedPhotos:
-    """Finish moves that killed programs left incomplete."""
-    places, failed = settle_all()
-    return SortedPhotos(places=places, failed=failed, twins=[], journal="")
+def move_photo(request: MovePhoto, job: Job) -> None:
+    """Move a sorted photo back to its original path, or forward again."""
+    journal, source, target = _journal(request.journal), Path(request.source), Path(request.target)
+    with _reported():
+        step_over(source, target, journal, back=request.back, is_twin=request.is_twin)
 
 
 def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bool]:
@@ -64,7 +52,7 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file")
-    made = make_folder(folder)
+    make_folder(folder)
     if path.parent.samefile(folder):
         return path, False
     for name in numbered(path.name):
@@ -74,7 +62,7 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
                 if journal is None:
                     copy_new(path, target)
                 else:
-                    with journal.moving(path, target, made):
+                    with journal.moving(path, target):
                         move_new(path, target)
                 return target, False
         if target.exists() and path.samefile(target):  # one is a link to the other: there is only one photo
@@ -98,13 +86,11 @@ def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, i
         if is_twin and back:
             copy_new(source, target)
             return
-        made = () if back else make_folder(target.parent)
-        with journal.moving(source, target, made):
+        make_folder(target.parent)
+        with journal.moving(source, target):
             (remove_twin if is_twin else move_new)(source, target)
     except FileExistsError as error:
         raise OSError(errno.EEXIST, f"was not moved: {target} already exists") from error
-    if back:
-        journal.remove_empty(source.parent)
 
 
 def _journal(path: str) -> MoveJournal:
@@ -115,8 +101,9 @@ def _journal(path: str) -> MoveJournal:
 
 
 @contextlib.contextmanager
-def _noted(path: str, photos: SortedPhotos) -> Iterator[None]:
+def _reported() -> Iterator[None]:
+    """Report that a photo could not be placed, which does not stop the others."""
     try:
         yield
     except OSError as error:
-        photos["failed"].append((path, error.strerror or str(error)))
+        raise FrnError(error.strerror or str(error), code=NOT_PLACED) from error

@@ -1,20 +1,24 @@
-"""Pixels in terminal formats: RGB for the Kitty protocol, Sixel by rows of cells."""
+"""Pixels in terminal formats: half blocks in two colours, RGB for the Kitty protocol, Sixel by rows of cells."""
 
 import base64
+import itertools
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import compress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from frn.images.transforms import Pixels
-from frn_tui.engine.pictures.heat import Box
-from frn_tui.terminal.modes import FRAME
+from frn_tui.terminal.modes import FRAME, Palette
+from frn_tui.terminal.rendered_picture import Box
 from frn_tui.terminal.sixel import cells_of_piece
 
+UNSEEN = 4
+"""Difference between two colours, per channel, that is not visible between neighbouring cells."""
 BAND = 6
 """Pixels in a column that one Sixel character stands for."""
 EMPTY = 63
@@ -28,7 +32,7 @@ PIXELS_OF_A_COLOUR, FEWEST = 300, 64
 TOUCHING = 1e-6
 """Fraction of a side within which a part counts as reaching it."""
 LINE = 2
-"""Width of the frame in pixels."""
+"""Width of the frame in pixels; 1 in half blocks."""
 
 
 def kitty_data(pixels: Pixels) -> str:
@@ -92,13 +96,8 @@ def _leads(band: NDArray[np.int64], colour: NDArray[np.int64], bands: int) -> ND
     text = np.empty((len(band), LEAD), dtype=np.uint8)
     new_band, new_row = np.diff(band, prepend=-1) > 0, np.diff(band // bands, prepend=-1) > 0
     text[:, 0] = np.where(new_row, ord("\n"), np.where(new_band, ord("-"), ord("$")))
-    text[:, 1:] = _colours()[colour]
+    text[:, 1:] = _as_bytes([b"#%d" % number for number in range(256)], LEAD - 1)[colour]
     return text
-
-
-@cache
-def _colours() -> NDArray[np.uint8]:
-    return _as_bytes([b"#%d" % number for number in range(256)], LEAD - 1)
 
 
 @cache
@@ -112,19 +111,48 @@ def _as_bytes(texts: Sequence[bytes], wide: int) -> NDArray[np.uint8]:
     return np.array(texts, dtype=f"S{wide}").view(np.uint8).reshape(-1, wide)
 
 
-def draw_frame(pixels: Pixels, seen: Box) -> Pixels:
+def draw_frame(pixels: Pixels, seen: Box, line: int) -> Pixels:
     """Return the pixels with a line around a part, given in fractions of the sides, where it does not reach them."""
-    framed = np.array(pixels)
-    height, width = framed.shape[:2]
-    left, right = (round(share * width) for share in seen[::2])
-    top, bottom = (round(share * height) for share in seen[1::2])
-    rows, columns = slice(max(top, 0), max(bottom, 0)), slice(max(left, 0), max(right, 0))
-    for edge, step, share in ((left, LINE, seen[0]), (right, -LINE, 1 - seen[2])):
-        first, last = sorted((edge, edge + step))
-        if share > TOUCHING and first >= 0:
-            framed[rows, first:last] = FRAME
-    for edge, step, share in ((top, LINE, seen[1]), (bottom, -LINE, 1 - seen[3])):
-        first, last = sorted((edge, edge + step))
-        if share > TOUCHING and first >= 0:
-            framed[first:last, columns] = FRAME
-    return framed
+    image = Image.fromarray(pixels)
+    edges = [round(share * side) for share, side in zip(seen, image.size * 2, strict=True)]
+    for number, inside in enumerate((seen[0], seen[1], 1 - seen[2], 1 - seen[3])):
+        if inside <= TOUCHING:
+            edges[number] += -line if number < 2 else line
+    left, top, right, bottom = edges
+    ImageDraw.Draw(image).rectangle((left, top, right - 1, bottom - 1), outline=FRAME, width=line)
+    return np.asarray(image)
+
+
+def encode(pixels: Pixels) -> bytes:
+    """Return the half blocks of an image (2 * rows, columns, 3), row by row: upper colour, lower colour."""
+    return np.concatenate([_held(pixels[0::2]), _held(pixels[1::2])], axis=1).astype(np.uint8).tobytes()
+
+
+def _held(colours: NDArray[Any]) -> NDArray[Any]:
+    """Return colours (rows, columns, 3) as (cells, 3), each kept along a row while it hardly changes: fewer bytes."""
+    held = colours.astype(np.int16)
+    for x in range(1, held.shape[1]):
+        same = (abs(held[:, x] - held[:, x - 1]) <= UNSEEN).all(1)
+        held[same, x] = held[same, x - 1]
+    return held.reshape(-1, 3)
+
+
+def dithered(pixels: Pixels, palette: Palette) -> Pixels:
+    """Return the same in the colours of a palette; the rounding errors are spread over neighbours (dithering)."""
+    image = Image.fromarray(pixels)
+    if palette == "greys":
+        image = image.convert("L").convert("RGB")
+    limited = image.quantize(palette=_palette(palette), dither=Image.Dither.FLOYDSTEINBERG)
+    return np.asarray(limited.convert("RGB"))
+
+
+@cache
+def _palette(palette: Palette) -> Image.Image:
+    if palette == "greys":
+        colours = [(level,) * 3 for level in (0, 128, 192, 255)]
+    else:
+        cube = (0, 95, 135, 175, 215, 255)
+        colours = [*itertools.product(cube, cube, cube), *((level,) * 3 for level in range(8, 248, 10))]
+    image = Image.new("P", (1, 1))
+    image.putpalette(list(itertools.chain(*colours)))
+    return image

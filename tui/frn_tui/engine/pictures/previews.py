@@ -1,41 +1,38 @@
 """Images for the terminal: whole photos, with a frame around the model's input, plain or with an error map."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError
+from frn.images.opening import decode_whole, read_file
+from frn.images.ramp import RAMP
 from frn.images.transforms import EvaluationTransform, Pixels
-from frn_tui.client.protocol import RenderPreview
+from frn.system.lru import ByteLimitedCache
+from frn_tui.client.protocol import Heat, RenderPreview
 from frn_tui.engine.models import Models
-from frn_tui.engine.pictures.blocks import dithered, encode
-from frn_tui.engine.pictures.decoded_photos import Photos
-from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
-from frn_tui.engine.pictures.heat import Box, paint, read_map
+from frn_tui.engine.pictures.encoding import LINE, dithered, draw_frame, encode, kitty_data, sixel_rows
 from frn_tui.engine.worker_queues import Job
-from frn_tui.terminal.modes import PARTS, PIXELS
-from frn_tui.terminal.rendered_picture import Picture
+from frn_tui.terminal.modes import PIXELS
+from frn_tui.terminal.rendered_picture import Box, Picture
 
-MAX_CELLS = 1024
-"""Maximum number of columns or rows of an image."""
-MAX_ZOOM = 64
-MAX_CELL = 64
-"""Largest side of a cell in pixels."""
+Floats = NDArray[np.float64]
+
+COVER = 0.8
+"""Opacity of the largest error over the photo; explained parts stay visible."""
+OUTSIDE = 0.3
+"""Brightness outside the model's input beside a bare map."""
 MAX_PIXELS = 1.5e6
 """Pixel limit of an image for Kitty, which enlarges coarser ones."""
+MAX_CACHED = 32 << 20
+"""Largest cache of pixels in bytes."""
+SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)
+"""Sizes in pixels to which the longer side is decoded."""
 NO_MODEL = EvaluationTransform(size=84)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Size of an image in cells, and the part of the photo that it shows, in fractions of its sides."""
-
-    columns: int
-    rows: int
-    view: Box
 
 
 class Previews:
@@ -43,62 +40,64 @@ class Previews:
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._photos = Photos()
+        self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(MAX_CACHED)
+        self._sizes: dict[object, tuple[int, int]] = {}
 
     def render(self, request: RenderPreview, job: Job) -> Picture:
-        room = request.columns, request.rows
-        if not all(1 <= side <= MAX_CELLS for side in room):
-            raise FrnError(f"preview: columns and rows must be whole numbers from 1 to {MAX_CELLS}, not {room}")
-        if (request.mode not in PARTS and request.mode not in PIXELS) or request.mode == "none":
-            raise FrnError(f"preview: unknown drawing mode {request.mode!r}")
-        if not 1 <= request.zoom <= MAX_ZOOM:
-            raise FrnError(f"preview: the zoom must be from 1 to {MAX_ZOOM}, not {request.zoom}")
-        if len(request.cell) != 2 or not all(1 <= side <= MAX_CELL for side in request.cell):
-            raise FrnError(f"preview: a cell's sides must be from 1 to {MAX_CELL} pixels, not {request.cell}")
-        across, down = PARTS.get(request.mode, request.cell)
-        photo = self._photos.get(request.path, round(max(room[0] * across, room[1] * down) * request.zoom))
+        if request.mode == "none":
+            raise FrnError("preview: unknown drawing mode 'none'")
+        room, is_pixels = (request.columns, request.rows), request.mode in PIXELS
+        across, down = request.cell if is_pixels else (1, 2)
+        longest = round(max(room[0] * across, room[1] * down) * request.zoom)
+        photo, size = self.photo(request.path, longest)
         job.check()
-        place = fit(photo.size, room, request.cell, request.zoom, request.centre)
-        width, height = place.columns * across, place.rows * down
+        columns, rows, view = fit(size, room, request.cell, request.zoom, request.centre)
+        width, height = columns * across, rows * down
         if request.mode == "kitty":
             scale = min(sqrt(MAX_PIXELS / width / height), 1.0)
             width, height = round(width * scale), round(height * scale)
-        pixels = _cut(photo.pixels, place.view, width, height)
-        seen = self._seen(photo.size)
-        box = _within(seen, place.view)
+        pixels = _cut(photo, view, width, height)
+        opened = self._models.opened
+        box = _within((opened.transform if opened else NO_MODEL).seen(size), view)
         if request.look != "photo" and request.heat is not None:
-            errors = read_map(request.heat)
-            pixels = paint(pixels, errors, box, smooth=bool(request.heat["smooth"]), bare=request.look == "map")
-        if request.framed and request.mode in PIXELS:
-            pixels = draw_frame(pixels, box)
-        is_pixels = request.mode in PIXELS
+            pixels = paint(pixels, request.heat, box, bare=request.look == "map")
+        if request.framed:
+            pixels = draw_frame(pixels, box, LINE if is_pixels else 1)
         if request.palette and not is_pixels:
             pixels = dithered(pixels, request.palette)
-        return Picture(
-            request.mode,
-            place.columns,
-            place.rows,
-            b"" if is_pixels else encode(pixels, request.mode),
-            photo.size,
-            place.view,
-            seen,
-            (width, height),
-            _pixel_data(pixels, request, place.rows) if is_pixels else "",
-        )
+        cells, data = b"", ""
+        if request.mode == "kitty":
+            data = kitty_data(pixels)
+        elif request.mode == "sixel":
+            data = "\n".join(map("\t".join, sixel_rows(pixels, rows, request.cell[0], request.colours)))
+        else:
+            cells = encode(pixels)
+        return Picture(request.mode, columns, rows, cells, view, (width, height), data)
 
-    def _seen(self, size: tuple[int, int]) -> Box:
-        current = self._models.current
-        return (current.extractor.transform if current else NO_MODEL).seen(size)
+    def photo(self, name: str, longest: int) -> tuple[Pixels, tuple[int, int]]:
+        """Return the pixels (h, w, 3) of a photo, and the width and height of the file's upright image.
+
+        The longer side has at least `longest` pixels if the file has them. Raises FrnError if the file is damaged.
+        """
+        path = Path(name)
+        wanted = [side for side in SIDES if side >= longest] or SIDES[-1:]
+        try:
+            status = path.stat()
+        except (OSError, ValueError):  # reading reports the reason
+            return decode_whole(read_file(path), path, wanted[0])
+        version = name, status.st_size, status.st_mtime_ns
+        for side in wanted:
+            if (pixels := self._pixels.get((version, side))) is not None:
+                return pixels, self._sizes[version]
+        pixels, self._sizes[version] = decode_whole(read_file(path), path, wanted[0])
+        self._pixels.put((version, wanted[0]), pixels)
+        return pixels, self._sizes[version]
 
 
-def _pixel_data(pixels: Pixels, request: RenderPreview, rows: int) -> str:
-    if request.mode == "kitty":
-        return kitty_data(pixels)
-    return "\n".join("\t".join(row) for row in sixel_rows(pixels, rows, request.cell[0], request.colours))
-
-
-def fit(size: tuple[int, int], room: tuple[int, int], cell: Sequence[int], zoom: float, centre: list[float]) -> Place:
-    """Return the place of a photo in an area of the terminal.
+def fit(
+    size: tuple[int, int], room: tuple[int, int], cell: Sequence[int], zoom: float, centre: list[float]
+) -> tuple[int, int, Box]:
+    """Return the columns and rows of a photo in an area of the terminal, and its visible part.
 
     Args:
         size: width and height of the photo.
@@ -116,11 +115,10 @@ def fit(size: tuple[int, int], room: tuple[int, int], cell: Sequence[int], zoom:
         first = min(max(middle - part / 2, 0.0), 1 - part)
         view.append((first, first + part))
     (left, right), (top, bottom) = view
-    return Place(shown[0], shown[1], (left, top, right, bottom))
+    return shown[0], shown[1], (left, top, right, bottom)
 
 
 def _cut(pixels: Pixels, view: Box, width: int, height: int) -> Pixels:
-    """Return a part of a photo, resized."""
     box = tuple(share * side for share, side in zip(view, (pixels.shape[1], pixels.shape[0]) * 2, strict=True))
     return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.LANCZOS, box=box))
 
@@ -130,3 +128,41 @@ def _within(part: Box, view: Box) -> Box:
     wide, high = view[2] - view[0], view[3] - view[1]
     left, top, right, bottom = part
     return (left - view[0]) / wide, (top - view[1]) / high, (right - view[0]) / wide, (bottom - view[1]) / high
+
+
+def paint(pixels: Pixels, heat: Heat, seen: Box, *, bare: bool) -> Pixels:
+    """Draw an error map's colours over a photo.
+
+    Args:
+        pixels: photo, (h, w, 3).
+        heat: error map; `smooth` blends between its locations instead of drawing them as blocks.
+        seen: part of the photo that the map covers, in fractions of its sides; may reach beyond it.
+        bare: draw only the colours; otherwise the photo is more visible for smaller errors.
+    """
+    (left, top, right, bottom), smooth = seen, heat["smooth"]
+    errors, span = np.asarray(heat["map"], dtype=np.float64) - heat["low"], heat["high"] - heat["low"]
+    errors = np.clip(errors / span, 0, 1) if span > 0 else np.zeros(errors.shape)
+    across = _weights((_centres(pixels.shape[1]) - left) / (right - left), errors.shape[1], smooth=smooth)
+    down = _weights((_centres(pixels.shape[0]) - top) / (bottom - top), errors.shape[0], smooth=smooth)
+    level = down @ errors @ across.T
+    steps = np.linspace(0, 1, len(RAMP))
+    colours = np.stack([np.interp(level, steps, channel) for channel in zip(*RAMP, strict=True)], 2)
+    inside = np.outer(down.any(1), across.any(1))[..., None]
+    cover = 1.0 if bare else COVER * level[..., None]
+    rest = OUTSIDE * pixels if bare else pixels
+    return np.where(inside, (1 - cover) * pixels + cover * colours, rest).round().astype(np.uint8)
+
+
+def _centres(length: int) -> Floats:
+    return (np.arange(length) + 0.5) / length
+
+
+def _weights(places: Floats, cells: int, *, smooth: bool) -> Floats:
+    """Return the weight of each cell of a map at each place, (places, cells); zero outside of [0, 1].
+
+    With `smooth`, weights blend between the centres of two cells, and at a centre its cell has all the weight.
+    """
+    inside = (places >= 0) & (places < 1)
+    at = np.clip(places * cells - 0.5 if smooth else np.floor(places * cells), 0, cells - 1)
+    distance = np.clip(np.abs(at[:, None] - np.arange(cells)), 0, 1)
+    return inside[:, None] * (1 - distance * distance * (3 - 2 * distance))

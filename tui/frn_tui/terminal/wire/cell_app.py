@@ -42,7 +42,6 @@ class CellApp(App[None]):
         return self.console._color_system == ColorSystem.TRUECOLOR
 
     def use_true_colour(self) -> None:
-        """Use true colour from now on."""
         self.console._color_system = ColorSystem.TRUECOLOR
         self.repaint()
 

@@ -15,9 +15,9 @@ from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.strip import Strip
 
 from frn_tui.terminal.marks import PLACEHOLDER, WAITING
-from frn_tui.terminal.modes import CELLS, CHARACTERS
+from frn_tui.terminal.modes import HALF_BLOCK
 
-PICTURES = frozenset("".join(CHARACTERS[mode] for mode in CELLS).replace(" ", "") + PLACEHOLDER + WAITING)
+PICTURES = frozenset(HALF_BLOCK + PLACEHOLDER + WAITING)
 """Characters used to draw images, and places where they will be."""
 GAP = 4
 """Number of unchanged cells that are written again rather than skipped, because skipping takes as many bytes."""
@@ -41,7 +41,6 @@ class CellBuffer:
         """Lines whose cells may differ."""
 
     def forget(self) -> None:
-        """Forget what the terminal shows."""
         self._shown = [[NOTHING] * len(line) for line in self._wanted]
         self._stale = set(range(len(self._wanted)))
 

@@ -1,13 +1,16 @@
 """Many images in a grid or a list."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.cache import LRUCache
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -15,21 +18,126 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from frn_tui.client.protocol import RenderPreview
+from frn_tui.terminal.marks import WAITING
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import graphics_of
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
-from frn_tui.widgets.gallery import tiles
-from frn_tui.widgets.gallery.grid import MIN_TILE, Grid, tiled
-from frn_tui.widgets.gallery.tiles import NO_PICTURE, GalleryItem, Tiles
+from frn_tui.widgets.cells import picture_line
+from frn_tui.widgets.preview import PicturesWanted
 
-__all__ = ["Gallery", "GalleryItem", "View"]
-
-View = Literal["grid", "list"]
 THUMBNAIL = Size(7, 3)
 """Size in cells of the image next to a row of a list."""
 SMALLEST = 6
 """Smallest width of a tile in cells."""
+MIN_TILE = 16
+SMALL_TILE = 12
+"""Smallest width of a tile in cells, unless a smaller one is requested; and for photos of all classes."""
+SHAPE = 7 / 16
+"""Height of a tile in rows per column if the grid scrolls: between a square and a 4:3 photo."""
+USUAL = 3 / 8
+"""Height of a 4:3 photo in rows per column."""
+CACHED_PICTURES = 512
+"""Maximum number of images in memory."""
+Mark = Literal["", "broken", "missing", "near", "outlier"]
+StyleOf = Callable[[str], Style]
+"""Function from "name", "cursor", "selected" or "mark" to a style."""
+
+NO_PICTURE = ("broken", "missing")
+"""Marks of files that cannot be drawn."""
+SHORTEST_NAME = 12
+"""Cells reserved for a name beside a long note."""
+GLYPHS = {"broken": "⚠", "missing": "?", "near": "≈", "outlier": "!", "": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class GalleryItem:
+    """An image in the gallery."""
+
+    path: str
+    name: str
+    key: str | None = None
+    """Hash of its content, if known."""
+    mark: Mark = ""
+    note: str = ""
+    """Meaning of the mark, such as why a file is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Layout of the items: in reading order, in lines with equal numbers of columns."""
+
+    count: int
+    columns: int
+    pitch: Size
+    """Distance in cells to the next item, across and down."""
+
+    @property
+    def lines(self) -> int:
+        return -(-self.count // self.columns)
+
+    @property
+    def height(self) -> int:
+        return self.lines * self.pitch.height
+
+    def region(self, index: int) -> Region:
+        line, column = divmod(index, self.columns)
+        return Region(column * self.pitch.width, line * self.pitch.height, *self.pitch)
+
+    def at(self, x: int, y: int) -> int | None:
+        column, line = x // self.pitch.width, y // self.pitch.height
+        index = line * self.columns + column
+        return index if column < self.columns and 0 <= index < self.count else None
+
+    def within(self, top: int, height: int) -> range:
+        """Return the items that are at least partly between two lines of cells."""
+        first = top // self.pitch.height * self.columns
+        last = -(-(top + height) // self.pitch.height) * self.columns
+        return range(first, min(last, self.count))
+
+    def below(self, index: int, lines: int) -> int:
+        """Return the item this many lines further down (up if negative) in the same column.
+
+        Beyond the ends, return the nearest item: in the same column at the top, the last one at the bottom.
+        """
+        target = index + lines * self.columns
+        if target < 0:
+            return index % self.columns
+        if target < self.count:
+            return target
+        in_last_line = index // self.columns == self.lines - 1
+        return index if in_last_line else self.count - 1
+
+
+@lru_cache(16)
+def tiled(count: int, room: Size, wanted: int = 0, least: int = MIN_TILE) -> Grid:
+    """Lay out tiles over the full width, with a blank column between them and a line for the name below each.
+
+    Args:
+        count: number of tiles.
+        room: size of the visible area.
+        wanted: approximate width of a tile; 0 makes tiles as large as possible if all fit, otherwise `least` wide.
+        least: smallest width of a tile that is chosen here.
+    """
+    if wanted:
+        return _in_columns(max(round((room.width + 1) / (wanted + 1)), 1), count, room)
+    most = max((room.width + 1) // (least + 1), 1)
+    scrolled = _in_columns(most, count, room)
+    in_view = [_in_columns(columns, count, room, scrolls=False) for columns in range(1, most + 1)]
+    return max([scrolled, *in_view], key=_seen_rows)
+
+
+def _in_columns(columns: int, count: int, room: Size, *, scrolls: bool = True) -> Grid:
+    width = max((room.width + 1) // columns, 2)
+    lines = -(-count // columns) or 1
+    most = room.height - 1 if scrolls else min(room.height // lines - 1, width // 2)
+    height = max(min(round((width - 1) * SHAPE), most) if scrolls else most, 1)
+    return Grid(count, columns, Size(width, height + 1))
+
+
+def _seen_rows(grid: Grid) -> float:
+    """Return the height of a usual photo in a tile."""
+    return min(grid.pitch.height - 1, (grid.pitch.width - 1) * USUAL)
 
 
 class Gallery(ScrollView, can_focus=True):
@@ -57,7 +165,7 @@ class Gallery(ScrollView, can_focus=True):
         f"gallery--{part}" for part in ("name", "cursor", "selected", "mark", "empty", "waiting")
     }
 
-    view: reactive[View] = reactive("grid", init=False)
+    view: reactive[Literal["grid", "list"]] = reactive("grid", init=False)
     mode: reactive[Mode] = reactive("half", init=False)
     cursor: reactive[int] = reactive(0, init=False)
     """Index of the item under the cursor."""
@@ -65,29 +173,13 @@ class Gallery(ScrollView, can_focus=True):
     """Approximate width of a tile in cells; 0 chooses it from the available space."""
 
     @dataclass
-    class Want(Message):
-        """These images are visible but missing; earlier requests no longer need an answer."""
-
-        gallery: "Gallery"
-        requests: list[RenderPreview]
-
-    @dataclass
     class Opened(Message):
         """An item was chosen with Enter or a double click."""
 
         item: GalleryItem
 
-    @dataclass
-    class Moved(Message):
-        """The cursor has moved to another item."""
-
-        item: GalleryItem
-
-    @dataclass
-    class SelectionChanged(Message):
-        """The selection has changed."""
-
-        paths: list[str]
+    class Changed(Message):
+        """The cursor or the selection has changed."""
 
     def __init__(self, *, mode: Mode = "half", id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -95,7 +187,7 @@ class Gallery(ScrollView, can_focus=True):
         self._items: tuple[GalleryItem, ...] = ()
         self._places: dict[str, int] = {}
         self._selected: set[str] = set()
-        self._anchor: str | None = None
+        self._anchor = ""
         self.selects = False
         """Whether moving the cursor selects from the anchor on."""
         self._selected_before: set[str] = set()
@@ -105,10 +197,9 @@ class Gallery(ScrollView, can_focus=True):
         """Smallest width of a tile, unless `tile_width` is smaller."""
         self.empty_text = ""
         """Shown in place of items."""
-        self._tiles = Tiles()
+        self._pictures: LRUCache[str, tuple[RenderPreview, Picture]] = LRUCache(CACHED_PICTURES)
         self._asked: list[RenderPreview] = []
         self._asking = False
-        self._toggled: str | None = None
 
     @property
     def cursor_item(self) -> GalleryItem | None:
@@ -132,7 +223,7 @@ class Gallery(ScrollView, can_focus=True):
         for item in self._items:
             known = keys.get(item.path)
             if known is not None and item.key is not None and known != item.key:
-                self._tiles.drop(item.path)
+                self._pictures.discard(item.path)
         self._selected &= self._places.keys()
         last = max(len(self._items) - 1, 0)
         # otherwise keep it: two items may share a path
@@ -142,12 +233,13 @@ class Gallery(ScrollView, can_focus=True):
         if self.cursor != place:  # otherwise keep the scroll position
             self._show_cursor()
         if selection != self.selection:
-            self.post_message(self.SelectionChanged(self.selection))
+            self.post_message(self.Changed())
 
-    def provide(self, request: RenderPreview, picture: Picture) -> None:
-        graphics_of(self.app).send(picture)
-        self._tiles.put(request, picture)
-        self._refresh_item(self._places.get(request.path))
+    def provide(self, request: RenderPreview, picture: Picture | None) -> None:
+        if picture is not None:
+            graphics_of(self.app).send(picture)
+            self._pictures[request.path] = request, picture
+            self._refresh_item(self._places.get(request.path))
 
     def select(self, paths: Iterable[str]) -> None:
         self.selects = False
@@ -155,7 +247,7 @@ class Gallery(ScrollView, can_focus=True):
         if selected != self._selected:
             self._selected = set(selected)
             self.refresh()
-            self.post_message(self.SelectionChanged(self.selection))
+            self.post_message(self.Changed())
 
     @property
     def _is_grid(self) -> bool:
@@ -175,7 +267,6 @@ class Gallery(ScrollView, can_focus=True):
 
     @property
     def _has_thumbnails(self) -> bool:
-        """Return whether each row of a list has a small image at its left."""
         return self.thumbnails and self.view == "list" and self.mode != "none"
 
     def _lay_out(self) -> None:
@@ -198,10 +289,6 @@ class Gallery(ScrollView, can_focus=True):
         self._lay_out()
         self._show_cursor()
 
-    def notify_style_update(self) -> None:
-        self._tiles.redraw()
-        super().notify_style_update()
-
     def validate_cursor(self, cursor: int) -> int:
         return max(min(cursor, len(self._items) - 1), 0)
 
@@ -211,45 +298,29 @@ class Gallery(ScrollView, can_focus=True):
         self._show_cursor()
         if self.selects:
             self._select_range()
-        if self.cursor_item is not None:
-            self.post_message(self.Moved(self.cursor_item))
+        self.post_message(self.Changed())
 
     def watch_view(self) -> None:
         self._lay_out()
         self._show_cursor()
 
-    watch_tile_width = watch_view
-
-    def watch_mode(self) -> None:
-        self._tiles.redraw()
-        self.watch_view()
+    watch_tile_width = watch_mode = watch_view
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._want()
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor, select the item already under it, or open it on a double click."""
-        index = self._at(event)
+        """Move the cursor; with ctrl, select the item as well, and open it on a double click."""
+        offset = event.get_content_offset(self)
+        index = None if offset is None else self._grid.at(*(offset + self.scroll_offset))
         if index is None:
             return
-        path = self._items[index].path
-        if event.chain == 2:
-            if self._toggled == path:
-                self._flip(path)  # undo the selection by the first of the two clicks
-            self.cursor = index
+        self.cursor = index
+        if event.ctrl:
+            self._flip(self._items[index].path)
+        elif event.chain == 2:
             self.action_open()
-        elif event.chain == 1 and index == self.cursor:
-            self._flip(path)
-            self._toggled = path
-            return
-        elif event.chain == 1:
-            self.cursor = index
-        self._toggled = None
-
-    def _at(self, event: events.MouseEvent) -> int | None:
-        offset = event.get_content_offset(self)
-        return None if offset is None else self._grid.at(*(offset + self.scroll_offset))
 
     def _want(self) -> None:
         if not self._asking:
@@ -266,10 +337,10 @@ class Gallery(ScrollView, can_focus=True):
         about = graphics_of(self.app).wanted(self.mode)
         rendered = [item.path for item in items if item.mark not in NO_PICTURE]
         requests = [RenderPreview(path, *self._tile, self.mode, **about) for path in rendered]
-        missing = [request for request in requests if not self._tiles.has(request)]
+        missing = [request for request in requests if self._pictures.get(request.path, (None,))[0] != request]
         if any(request not in self._asked for request in missing):
             self._asked = missing
-            self.app.post_message(self.Want(self, missing))  # not through the screen, which may be the sender
+            self.app.post_message(PicturesWanted(self, missing, self.provide))
 
     def render_line(self, y: int) -> Strip:
         if not self._items:
@@ -288,25 +359,31 @@ class Gallery(ScrollView, can_focus=True):
         return Strip(rendered).adjust_cell_length(width, base)
 
     def _part(self, index: int, row: int, width: int) -> list[Segment]:
-        item = self._items[index]
         tile = self._tile
         if not self._has_thumbnails and (row == tile.height or not self._is_grid):
             return self._words(index, tile.width if self._is_grid else width)
-        base, dark = self.visual_style.rich_style, self.app.current_theme.dark
-        image = self._tiles.lines(item, tile, base, self._style("waiting"), dark=dark)[row]
+        base, image = self.visual_style.rich_style, self._image(self._items[index], row)
         if self._is_grid:
             return image
         rest = width - tile.width - 1
         words = self._words(index, rest) if row == tile.height // 2 else [Segment(" " * rest, base)]
         return [*image, Segment(" ", base), *words]
 
+    def _image(self, item: GalleryItem, row: int) -> list[Segment]:
+        """Return a row of an item's image, or of its place until the image arrives."""
+        width, height = self._tile
+        _, picture = self._pictures.get(item.path, (None, None))
+        if picture is None:
+            word = item.mark if item.mark in NO_PICTURE else "..."
+            is_middle = row == max(height // 2 - 1, 0)
+            text = word.center(width, WAITING)[:width] if is_middle else WAITING * width
+            return [Segment(text, self._style("waiting"))]
+        return picture_line(picture, row, self._tile, self.visual_style.rich_style)
+
     def _words(self, index: int, room: int) -> list[Segment]:
-        """Return the name of an item with its marks and, in a list, its note."""
         item = self._items[index]
-        cursor, selected = index == self.cursor, item.path in self._selected
-        ascii_only = self.mode in ("ascii", "none")
-        draw = tiles.caption if self._is_grid else tiles.list_line
-        return draw(item, room, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
+        draw = caption if self._is_grid else list_line
+        return draw(item, room, self._style, cursor=index == self.cursor, selected=item.path in self._selected)
 
     def _style(self, component: str) -> Style:
         return self.get_visual_style(f"gallery--{component}").rich_style
@@ -324,7 +401,6 @@ class Gallery(ScrollView, can_focus=True):
         self.cursor = self._grid.below(self.cursor, step * lines)
 
     def action_go(self, place: int) -> None:
-        """Go to the first item (0) or the last (-1)."""
         self.cursor = place % max(len(self._items), 1)
 
     def action_mark(self) -> None:
@@ -333,26 +409,24 @@ class Gallery(ScrollView, can_focus=True):
             self.cursor += 1
 
     def action_range(self) -> None:
-        """Select from here on as the cursor moves, until this key again."""
         self.selects = not self.selects and bool(self._items)
         if self.selects:
             self._anchor, self._selected_before = self._items[self.cursor].path, set(self._selected)
             self._select_range()
 
     def _select_range(self) -> None:
-        low, high = sorted((self._places.get(self._anchor or "", self.cursor), self.cursor))
+        low, high = sorted((self._places.get(self._anchor, self.cursor), self.cursor))
         selected = self._selected_before.union(item.path for item in self._items[low : high + 1])
         if selected != self._selected:
             self._selected = selected
             self.refresh()
-            self.post_message(self.SelectionChanged(self.selection))
+            self.post_message(self.Changed())
 
     def action_all(self) -> None:
         everything = self._places.keys()
         self.select(() if self._selected == everything else everything)
 
     def action_tiles(self, step: int) -> None:
-        """Make tiles larger (1) or smaller (-1): a quarter fewer or more per line."""
         width = self.scrollable_content_region.width
         columns = max(self._grid.columns - step * max(self._grid.columns // 4, 1), 1)
         self.tile_width = max((width + 1) // columns - 1, SMALLEST)
@@ -362,5 +436,24 @@ class Gallery(ScrollView, can_focus=True):
             self.post_message(self.Opened(self.cursor_item))
 
     def _flip(self, path: str) -> None:
-        self._anchor = path
         self.select(self._selected ^ {path})
+
+
+def caption(item: GalleryItem, width: int, style: StyleOf, *, cursor: bool, selected: bool) -> list[Segment]:
+    """Return the glyphs and the name, over the full width."""
+    lead, mark = f"{'›' if cursor else ' '}{'✓' if selected else ''}", GLYPHS[item.mark]
+    room = max(width - len(lead) - len(mark), 0)
+    name = display_name(item.name, room)
+    name += " " * (room - cell_len(name))
+    if cursor:
+        return [Segment(lead + mark + name, style("cursor"))]
+    plain = style("selected" if selected else "name")
+    return [Segment(lead, plain), Segment(mark, style("mark")), Segment(name, plain)]
+
+
+def list_line(item: GalleryItem, width: int, style: StyleOf, *, cursor: bool, selected: bool) -> list[Segment]:
+    """Return the caption and the item's note, over the full width."""
+    note = display_name(item.note, max(width - SHORTEST_NAME - 2, width // 2))  # cut the name, not the note
+    named = width - cell_len(note) - 2 if note else width
+    line = caption(item, named, style, cursor=cursor, selected=selected)
+    return [*line, Segment(f"  {note}", style("cursor" if cursor else "mark"))] if note else line

@@ -1,18 +1,73 @@
-"""List of classes."""
+"""The list of classes, and Textual's lists without crashes on keys that arrive before layout or after closing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
-from rich.style import Style
-from textual import on
-from textual.message import Message
+from rich.style import Style as RichStyle
+from textual.await_complete import AwaitComplete
+from textual.binding import Binding, BindingType
+from textual.command import CommandList, CommandPalette
+from textual.css.styles import RulesMap
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import RenderOptions, Visual
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from frn_tui.terminal.text import display_name
-from frn_tui.widgets.options import OneLine, Options
+
+
+class OneLine(Visual):
+    """An option of one row, laid out for any width, and only once it is on the screen."""
+
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+        return container_width
+
+    def get_height(self, rules: RulesMap, width: int) -> int:
+        return 1
+
+    def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
+        return [Strip([self.segment(width, style.rich_style)]).adjust_cell_length(width, style.rich_style)]
+
+    def segment(self, width: int, style: RichStyle) -> Segment:
+        """Return the row as text in a style."""
+        raise NotImplementedError
+
+
+class Options(OptionList):
+    """A list of options that ignores page keys before it is laid out."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", "Down", show=False),
+        Binding("k", "cursor_up", "Up", show=False),
+    ]
+
+    def action_page_up(self) -> None:
+        if self.scrollable_content_region:
+            super().action_page_up()  # type: ignore[no-untyped-call]
+
+    def action_page_down(self) -> None:
+        if self.scrollable_content_region:
+            super().action_page_down()  # type: ignore[no-untyped-call]
+
+
+class Palette(CommandPalette):
+    """The command palette; once closed, it ignores a second Enter and a late search."""
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        self._cancel_gather_commands()
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+    def _gather_commands(self, search_value: str) -> None:  # type: ignore[override]
+        if self.app.screen is self:
+            super()._gather_commands(search_value)
+
+    def _action_command_list(self, action: str) -> None:
+        if any(commands.scrollable_content_region for commands in self.query(CommandList)):
+            super()._action_command_list(action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +89,7 @@ class _Line(OneLine):
     def __init__(self, row: ClassRow, number: int) -> None:
         self.row, self.number = row, number
 
-    def segment(self, width: int, style: Style) -> Segment:
+    def segment(self, width: int, style: RichStyle) -> Segment:
         row = self.row
         key = f"{self.number} " if self.number < 10 else "  "
         quality = _dots(row.quality)
@@ -56,16 +111,9 @@ def _dots(quality: float | None) -> str:
 class ClassList(Options):
     """Classes with their number keys, number of images and quality."""
 
-    @dataclass
-    class Chosen(Message):
-        """Another class was highlighted."""
-
-        class_id: int
-
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(markup=False, id=id)
         self._class_rows: tuple[ClassRow, ...] = ()
-        self._told: int | None = None
 
     @property
     def chosen_id(self) -> int | None:
@@ -80,7 +128,6 @@ class ClassList(Options):
         self._class_rows = rows
         self.set_options(Option(_Line(row, row.number or at), id=str(row.id)) for at, row in enumerate(rows, 1))
         if not rows:
-            self._told = None
             return
         ids = [row.id for row in rows]
         self.highlighted = ids.index(chosen) if chosen in ids else min(place, len(rows) - 1)
@@ -91,11 +138,3 @@ class ClassList(Options):
         for index, row in enumerate(self._class_rows):
             if row.id == class_id:
                 self.highlighted = index
-
-    @on(OptionList.OptionHighlighted)
-    def _tell(self, event: OptionList.OptionHighlighted) -> None:
-        event.stop()
-        chosen = self.chosen_id
-        if chosen is not None and chosen != self._told:
-            self._told = chosen
-            self.post_message(self.Chosen(chosen))

@@ -1,1 +1,0 @@
-"""Many images in a grid or a list."""
