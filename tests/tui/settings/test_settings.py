@@ -219,7 +219,7 @@ def test_mirror_images_can_be_set_by_setting_flag_and_undoable_edit(
     async def turn(driver: Driver) -> None:
         app = driver.app
         plain = app.controller.model_name
-        app._turn_mirror()
+        app.context.start(app._change_model, plain + MIRROR)
         await driver.idle()
         assert app.controller.model_name == app.controller.session.state.model == f"{plain}{MIRROR}"
         await driver.keys("u")

@@ -116,6 +116,5 @@ def _arrays(classifier: Classifier) -> bytes:
 def write_text(request: WriteText, job: Job) -> None:
     """Write results; file names that are not UTF-8 are written as their bytes."""
     path = Path(request.path)
-    data = request.text.encode("utf-8", "surrogateescape")
     require_writable(path, replace=request.replace)
-    write_atomically(path, data)
+    write_atomically(path, request.text.encode("utf-8", "surrogateescape"))
