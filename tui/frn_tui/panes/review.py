@@ -313,6 +313,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             self._enlarge(False)
         elif self.begun and (self.gallery.selection or self.gallery.selects):
             self.gallery.select(())
+        elif self.controller.arrangement.is_filtered:
+            self._arrange(kind="all", said="", wanted="")
         else:
             self.dismiss(None)
 
