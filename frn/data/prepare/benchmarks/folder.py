@@ -53,11 +53,11 @@ def plan(sources: Sources, split: SampledSplit) -> Plan:
         )
     if len(named) > 1:
         parts = [by_name[image.parts[:-2]] for image in found]
-        by = f"split by folder names: {', '.join(named)}"
+        by = f"by folder names: {', '.join(named)}"
     else:
         sampled = _draw({image.parts[-2] for image in found}, split)
         parts = [sampled[image.parts[-2]] for image in found]
-        by = "split at random: --val {:g} --test {:g} --seed {}".format(*split.shares, split.seed or 0)
+        by = "at random: --val {:g} --test {:g} --seed {}".format(*split.shares, split.seed or 0)
     items = [Item(str(part), image.parts[-2], image.parts[-1], image) for part, image in zip(parts, found, strict=True)]
     return Plan(items, skipped=sources.skipped(), by=by)
 
