@@ -127,7 +127,7 @@ def moment_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Tenso
     """
     squared = squared_operator(pool, lam, rho).flatten(1)
     blocks = query.split(max(1, BLOCK // query.shape[-1] ** 2))
-    return torch.cat([second_moment(maps).flatten(1) @ squared.mT for maps in blocks])
+    return torch.cat([(squared @ second_moment(maps).flatten(1).mT).mT for maps in blocks])
 
 
 def second_moment(feature_maps: Tensor) -> Tensor:

@@ -56,13 +56,12 @@ class EpisodicObjective(nn.Module):
 class PretrainingObjective(nn.Module):
     """Shuffled batches of all classes; an incomplete last batch is dropped, as with the authors' `drop_last=True`."""
 
-    teacher: "Teacher | None" = None
-    """Model whose logits are also a training target, if any."""
-
     def __init__(self, preset: Preset, model: Model, sizes: Sequence[int]) -> None:
         """Create the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps."""
         super().__init__()
         self.batch, self.balance = preset.pretraining.batch, preset.data.balance
+        self.teacher: Teacher | None = None
+        """Model whose logits are also a training target, if any; a class attribute would hide the module."""
         if sum(sizes) < self.batch:
             raise FrnError(f"the training split has {sum(sizes)} images, fewer than a batch of {self.batch}")
         self.labels = np.repeat(np.arange(len(sizes)), sizes)

@@ -140,7 +140,7 @@ class Pretraining:
 
     def __post_init__(self) -> None:
         _require(self.batch >= 2, "a pre-training batch needs at least two images", self)
-        _require(0 <= self.distil <= 1, "distil must be a share of the loss from 0 to 1", self)
+        _require(0 <= self.distil <= 1, "distil must be a share of the loss from 0 to 1", self.distil)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

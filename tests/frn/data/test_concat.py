@@ -7,7 +7,6 @@ from frn.data.concat import ConcatImages
 from frn.data.pixel_cache import StoredImages
 from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape, concat_epoch, training_epoch
-from frn.errors import FrnError
 
 SHAPE = EpisodeShape(way=3, shot=1, queries=2)
 
@@ -48,8 +47,3 @@ def test_no_episode_mixes_data_sets_and_each_data_set_has_its_own_epoch() -> Non
 def test_a_single_data_set_gives_the_same_epoch_as_the_authors_code() -> None:
     alone = concat_epoch(((9, 9, 9),), SHAPE, seed=0, epoch=0)
     assert [e.tolist() for e in alone] == [e.tolist() for e in training_epoch((9, 9, 9), SHAPE, seed=0, epoch=0)]
-
-
-def test_a_data_set_too_small_for_an_episode_is_refused() -> None:
-    with pytest.raises(FrnError, match="3 classes are required"):
-        concat_epoch(((9, 9, 9), (9, 9)), SHAPE, seed=0, epoch=0)
