@@ -75,7 +75,7 @@ def reproduce(
     found = report(
         chosen, [row for row in chosen.rows if row in rows or not unmeasured(row, locations)], locations, missing
     )
-    page, result = markdown(found, chosen), to_builtins(found)
+    page, result = markdown(found), to_builtins(found)
     write_atomically(written["md"], page)
     write_atomically(written["json"], json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     if as_json:
