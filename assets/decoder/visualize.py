@@ -22,7 +22,7 @@ from frn.data.folders import scan, split_folder
 from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.inference.explanation import marked
+from frn.inference.explanation import mark
 from frn.models.model import load_model
 from frn.system.files import write_atomically
 from frn.system.overwriting import require_writable
@@ -115,7 +115,7 @@ def render(
         where = str(folders.root)
         grid = regenerator.picture(EpisodeShape(way=min(way, 3), shot=shot, queries=columns), seed=seed, where=where)
         png = io.BytesIO()
-        Image.fromarray(grid).save(png, format="PNG", **marked("PNG"))
+        Image.fromarray(grid).save(png, format="PNG", pnginfo=mark())
         write_atomically(out, png.getvalue())
         shape = EpisodeShape(way=way, shot=shot, queries=1)
         with progress_bar("trials") as measuring:

@@ -1,8 +1,8 @@
 """Classifier from a few images per class: it assigns a query to the enrolled class that reconstructs it best."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice, tee
 from operator import is_not
 from pathlib import Path
@@ -135,12 +135,10 @@ class Classifier:
         self,
         classes: Mapping[str, Sequence[Path]],
         known: Mapping[Path, str] | None = None,
-        read: Callable[[Sequence[Path]], Iterable[tuple[Path, Embedded | FrnError]]] | None = None,
     ) -> list[FrnError]:
         """Enroll image files as classes, replacing earlier ones.
 
-        Files whose content keys are in `known` are not opened if their maps are stored; `read` replaces the extractor
-        in embedding files.
+        Files whose content keys are in `known` are not opened if their maps are stored.
 
         Returns the reasons why files were skipped (unreadable, or a repeated photo); the rest of their class is used.
         Raises FrnError if a class has no readable image.
@@ -151,8 +149,8 @@ class Classifier:
         feature_maps: dict[str, Maps] = {}
         looks: dict[str, bytes] = {}
         files = [path for paths in classes.values() for path in paths]
-        read = read or partial(self.extractor.read, store=self.store, known=known)
-        for name, (path, outcome) in zip(labels, read(files), strict=True):
+        read = self.extractor.read(files, store=self.store, known=known)
+        for name, (path, outcome) in zip(labels, read, strict=True):
             if isinstance(outcome, FrnError):
                 broken[name].append(outcome)
             else:

@@ -7,7 +7,6 @@ full resolution.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,24 +39,23 @@ class Panel:
     """Squared errors, (h, w)."""
 
 
-def overlay(crop: Pixels, error_map: Map, *, low: float, high: float, smooth: bool = False) -> Image.Image:
+def overlay(crop: Pixels, error_map: Map, *, low: float, high: float) -> Image.Image:
     """Colour the grey crop (S, S, 3) by its errors (h, w), on a scale from `low` to `high`."""
     height, width = crop.shape[:2]
     share = np.clip((error_map - low) / (high - low), 0, 1) if high > low else np.zeros(error_map.shape)
     grid = Image.fromarray((255 * share).round().astype(np.uint8))
-    how = Image.Resampling.BILINEAR if smooth else Image.Resampling.NEAREST
-    level = np.asarray(grid.resize((width, height), how), dtype=np.float64) / 255
+    level = np.asarray(grid.resize((width, height), Image.Resampling.NEAREST), dtype=np.float64) / 255
     colours = np.stack([np.interp(level, np.linspace(0, 1, len(RAMP)), channel) for channel in zip(*RAMP, strict=True)])
     cover = (MIN_COVER + (MAX_COVER - MIN_COVER) * level)[..., None]
     grey = np.asarray(Image.fromarray(crop).convert("L"), dtype=np.float64)[..., None]
     return Image.fromarray(((1 - cover) * grey + cover * colours.transpose(1, 2, 0)).round().astype(np.uint8))
 
 
-def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, smooth: bool = False) -> Image.Image:
+def sheet(crop: Pixels, title: str, panels: Sequence[Panel]) -> Image.Image:
     """Draw the photo and each class's error map, the most likely class first, side by side on one scale."""
     maps = np.stack([panel.error_map for panel in panels])
     low, high = float(maps.min()), float(maps.max())
-    pictures = [Image.fromarray(crop), *(overlay(crop, m, low=low, high=high, smooth=smooth) for m in maps)]
+    pictures = [Image.fromarray(crop), *(overlay(crop, m, low=low, high=high) for m in maps)]
     captions = [(title, f"errors {low:.3g} (dark) to {high:.3g} (light)"), *((p.title, p.note) for p in panels)]
     columns = min(COLUMNS, len(pictures))
     rows = -(-len(pictures) // columns)
@@ -72,13 +70,11 @@ def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, smooth: bool = F
     return canvas
 
 
-def marked(file_format: str) -> dict[str, Any]:
-    """Return the arguments for saving an image with a note that names its creator."""
-    if file_format == "PNG":
-        chunks = PngInfo()
-        chunks.add_text("Software", MARK)
-        return {"pnginfo": chunks}
-    return {"comment": MARK} if file_format == "JPEG" else {"xmp": MARK.encode()}
+def mark() -> PngInfo:
+    """Return a note for a PNG that names its creator."""
+    note = PngInfo()
+    note.add_text("Software", MARK)
+    return note
 
 
 def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct, convert
 
 from frn._version import __version__
-from frn.reproduce.plan import Locations, run_status, stored
+from frn.reproduce.plan import Answer, Locations, RunStatus, run_status, stored
 from frn.reproduce.tables import Elsewhere, Measurement, Quoted, Row, RunSpec, Table, data_name
 from frn.system.files import read_json
 from frn.system.hardware import cores, processor
@@ -35,29 +35,10 @@ class Line(Struct, frozen=True, omit_defaults=True):
     figures: dict[str, Figure]
     commands: list[str] = []
     """Commands that produce it, in order."""
+    training: str = ""
+    """Training time of its runs and of the runs they start from: one time, or one per shot."""
     missing: str | None = None
     """Reason why it is not fully measured."""
-
-
-class FinishedRun(Struct, frozen=True):
-    """Training time and precision of a run."""
-
-    command: str
-    seconds: float
-    precision: str
-    machine: str | None
-    """Machine of the training, if recorded."""
-
-
-class Measured(Struct, frozen=True):
-    """A stored result of `frn eval`."""
-
-    command: str
-    run: str
-    way: int
-    queries: int
-    episodes: int
-    seed: int
 
 
 class Report(Struct, frozen=True):
@@ -71,8 +52,10 @@ class Report(Struct, frozen=True):
     machine: str
     """Machine on which the table was generated."""
     rows: list[Line]
-    runs: dict[str, FinishedRun]
-    measurements: dict[str, Measured]
+    protocols: list[str]
+    """Episodes of the measurements."""
+    trained: list[str]
+    """Machines and precisions of the runs."""
     elsewhere: Sequence[Elsewhere]
     quoted: Sequence[Quoted] = ()
     """Results that the paper quotes from other papers."""
@@ -80,25 +63,11 @@ class Report(Struct, frozen=True):
 
 def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Mapping[str, str]) -> Report:
     """Return the known figures of some rows of a table; `missing` says why a row could not be measured."""
-    runs: dict[str, FinishedRun] = {}
-    measured: dict[str, Measured] = {}
-    for measurement in (measurement for row in rows for measurement in row.measurements):
-        if (answer := stored(measurement, locations)) is None:
-            continue
-        for run in measurement.run.chain:
-            if run.name not in runs and (done := run_status(run, locations)) is not None:
-                runs[run.name] = FinishedRun(
-                    training_command(run), round(done.seconds, 1), done.precision, done.machine
-                )
-        shape = answer.results[0]
-        measured[measurement.name] = Measured(
-            command=evaluation_command(measurement),
-            run=measurement.run.name,
-            way=shape.way,
-            queries=shape.queries,
-            episodes=shape.episodes,
-            seed=answer.seed,
-        )
+    answers = {m.name: stored(m, locations) for row in rows for m in row.measurements}
+    measured = {name: answer for name, answer in answers.items() if answer}
+    runs = {run.name: run for row in rows for m in row.measurements if m.name in measured for run in m.run.chain}
+    found = {name: run_status(run, locations) for name, run in runs.items()}
+    done = {name: status for name, status in found.items() if status}
     return Report(
         table=table.name,
         source=table.source,
@@ -106,27 +75,34 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
         note=table.note,
         version=__version__,
         machine=f"{processor()}, {cores()} cores",
-        rows=[_line(row, locations, missing.get(row.name)) for row in rows],
-        runs=runs,
-        measurements=measured,
+        rows=[_line(row, measured, done, missing.get(row.name)) for row in rows],
+        protocols=sorted({_protocol(answer) for answer in measured.values()}),
+        trained=sorted({f"{run.machine or 'unknown machine'}, {run.precision}" for run in done.values()}),
         elsewhere=table.elsewhere,
         quoted=table.quoted,
     )
 
 
-def _line(row: Row, locations: Locations, missing: str | None) -> Line:
+def _line(row: Row, measured: Mapping[str, Answer], done: Mapping[str, RunStatus], missing: str | None) -> Line:
     figures: dict[str, Figure] = {}
     for shot, cell in row.cells.items():
-        answer = stored(cell.measurement, locations)
+        answer = measured.get(cell.measurement.name)
         found = {figure.shot: figure for figure in answer.results}.get(shot) if answer else None
-        figures[str(shot)] = Figure(
-            cell.measurement.name,
-            cell.published,
-            cell.published_ci95,
-            found.accuracy if found else None,
-            found.ci95 if found else None,
-        )
-    return Line(row.name, row.label, figures, commands(row), missing)
+        own = (found.accuracy, found.ci95) if found else (None, None)
+        figures[str(shot)] = Figure(cell.measurement.name, cell.published, cell.published_ci95, *own)
+    behind = {m.run.name: m.run for m in row.measurements if m.name in measured}
+    training = " + ".join(_minutes(run, done) for name, run in behind.items() if name in done)
+    return Line(row.name, row.label, figures, commands(row), training, missing)
+
+
+def _minutes(run: RunSpec, done: Mapping[str, RunStatus]) -> str:
+    before = f" after {_minutes(run.init, done)}" if run.init and run.init.name in done else ""
+    return f"{done[run.name].seconds / 60:.0f} min{before}"
+
+
+def _protocol(answer: Answer) -> str:
+    shape = answer.results[0]
+    return f"{shape.way}-way, {shape.queries} queries, {shape.episodes:,} episodes, seed {answer.seed}"
 
 
 def _place(run: RunSpec | None) -> str:
@@ -167,25 +143,13 @@ def figure(mean: float | None, ci95: float | None) -> str:
     return f"{mean:.2f}" if ci95 is None else f"{mean:.2f} ± {ci95:.2f}"
 
 
-def minutes(row: Row, found: Report) -> str:
-    """Return the training time of a row's runs and of the runs they start from: one time, or one per shot."""
-
-    def told(run: RunSpec) -> str:
-        before = told(run.init) if run.init and run.init.name in found.runs else ""
-        return f"{found.runs[run.name].seconds / 60:.0f} min" + (f" after {before}" if before else "")
-
-    behind = {m.run.name: m.run for m in row.measurements if m.name in found.measurements}
-    return " + ".join(told(run) for name, run in behind.items() if name in found.runs)
-
-
-def markdown(found: Report, table: Table) -> str:
+def markdown(found: Report) -> str:
     """Render a table as a Markdown page with `table.md.jinja`."""
     from jinja2 import Template  # imported here because only pages need it
 
-    known = {row.name: row for row in table.rows}
     heads: list[str] = []
     columns: list[list[str]] = []
-    for column in dict.fromkeys(str(column) for row in table.rows for column in row.cells):
+    for column in dict.fromkeys(column for line in found.rows for column in line.figures):
         figures = [line.figures.get(column) for line in found.rows]
         if not any(figures):
             continue
@@ -198,17 +162,11 @@ def markdown(found: Report, table: Table) -> str:
     for line in found.rows:
         if line.missing:
             absent.setdefault(line.missing, []).append(line.label)
-    measured, runs = found.measurements.values(), found.runs.values()
     text = (files("frn.reproduce") / "table.md.jinja").read_text("utf-8")
     return Template(text, trim_blocks=True, keep_trailing_newline=True).render(
         found=found,
         heads=heads,
-        rows=[
-            (line.label, cells, minutes(known[line.row], found))
-            for line, cells in zip(found.rows, zip(*columns, strict=True), strict=True)
-        ],
-        protocols={f"{m.way}-way, {m.queries} queries, {m.episodes:,} episodes, seed {m.seed}" for m in measured},
-        machines={f"{run.machine or 'unknown machine'}, {run.precision}" for run in runs},
+        rows=list(zip(found.rows, zip(*columns, strict=True), strict=True)),
         absent=absent,
-        called=[entry.command for part in (runs, measured) for entry in part],
+        called=dict.fromkeys(command for line in found.rows if not line.missing for command in line.commands),
     )

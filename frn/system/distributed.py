@@ -5,7 +5,7 @@ BatchNorm sees the images of its own rank, as with one process; all ranks use th
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -101,19 +101,6 @@ class ProcessGroup:
     def share(self, total: int) -> range:
         """Return this rank's share of `total` items."""
         return range(total * self.rank // self.world, total * (self.rank + 1) // self.world)
-
-    def each(self, things: Sequence[Thing], work: Callable[[Sequence[Thing]], Iterable[Made]]) -> Iterator[Made]:
-        """Yield the results of `work` for things on rank 0, in order; each rank works on a share of each chunk."""
-        size = PIECE * self.world
-        for start in range(0, len(things), size):
-            piece = things[start : start + size]
-            own = self.share(len(piece))
-            made = list(work(piece[own.start : own.stop]))
-            parts = [made] * self.world if self.is_main else None
-            if self.world > 1:
-                dist.gather_object(made, parts)
-            for part in parts or ():
-                yield from part
 
     def gather(self, part: Tensor, total: int) -> Tensor:
         """Return the values of all `total` items from each rank's share: (m, ...) to (n, ...)."""

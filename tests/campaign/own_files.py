@@ -280,7 +280,7 @@ def reproduced() -> Part:
         (folder / "table.json").write_bytes(data[1:] if data[0] else b"")
         before, now = read(folder / "table.json"), report(table, [row], there, {})
         assert before is None or before.rows is not None
-        assert markdown(now, table)
+        assert markdown(now)
 
     return Part(5_000, make, door, refuses=False)
 

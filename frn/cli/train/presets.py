@@ -10,7 +10,7 @@ from frn.cli.shell import options
 from frn.cli.shell.console import print_json, print_table, stdout, user_errors
 
 if TYPE_CHECKING:
-    from frn.training.presets import Preset, Published
+    from frn.training.presets import Preset
 
 
 @user_errors()
@@ -28,7 +28,7 @@ def presets(
     elif name is None:
         _list(chosen)
     else:
-        _show(chosen[name])
+        stdout().print_json(data=values[name], indent=1, highlight=False)
 
 
 def _list(chosen: "dict[str, Preset]") -> None:
@@ -44,30 +44,8 @@ def _list(chosen: "dict[str, Preset]") -> None:
     stdout().print("\n1-shot, 5-shot: the paper's accuracies in percent. `frn presets NAME` shows a preset in full.")
 
 
-def _show(preset: "Preset") -> None:
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    rows = asdict(preset) | {"published": preset.published and describe_published(preset.published)}
-    for key, value in rows.items():
-        if isinstance(value, dict):
-            table.add_row(key, ", ".join(f"{part} {content}" for part, content in value.items() if content is not None))
-        elif value is not None:
-            table.add_row(key, str(value))
-    stdout().print(table)
-
-
 def describe_step(preset: "Preset") -> str:
     """Describe the data of one optimiser step."""
     if not preset.trains_on_episodes:
         return f"batch {preset.pretraining.batch}"
     return f"{preset.episode} {preset.episode.queries}-query"
-
-
-def describe_published(published: "Published") -> str:
-    """Describe the published results as one line of text."""
-    figures = [
-        f"{shot}-shot {accuracy:.2f}" + (f" ± {published.ci95[shot]:.2f}" if shot in published.ci95 else "")
-        for shot, accuracy in published.accuracy.items()
-    ]
-    return f"{', '.join(figures)} (Table {published.table})"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.console import INTERRUPTED, note, print_json, stdout, user_errors
+from frn.cli.shell.console import INTERRUPTED, note, print_json, print_table, stdout, user_errors
 from frn.errors import FrnError
 from frn.system.files import write_atomically
 from frn.system.overwriting import require_writable
@@ -75,7 +75,7 @@ def reproduce(
     found = report(
         chosen, [row for row in chosen.rows if row in rows or not unmeasured(row, locations)], locations, missing
     )
-    page, result = markdown(found, chosen), to_builtins(found)
+    page, result = markdown(found), to_builtins(found)
     write_atomically(written["md"], page)
     write_atomically(written["json"], json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     if as_json:
@@ -148,26 +148,16 @@ def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
 
 
 def _list(tables: "list[Table]") -> None:
-    from rich.table import Table as Grid
-    from rich.text import Text
-
     from frn.reproduce.table_report import figure
 
-    console = stdout()
     for table in tables:
-        console.print(Text.assemble((table.name, "bold"), f"  {table.title} ({table.source})"))
-        grid = Grid(box=None, show_header=False, pad_edge=True)
+        stdout().print(f"{table.name}: {table.title} ({table.source})")
+        rows: list[tuple[str, str, str]] = []
         for row in table.rows:
-            told = (
-                f"{shot}-shot {figure(cell.published, cell.published_ci95)}"
-                for shot, cell in row.cells.items()
-                if cell.published is not None
-            )
-            grid.add_row(Text(row.name, no_wrap=True), row.label, ", ".join(told))
-        for entry in table.elsewhere:
-            grid.add_row("", entry.label, entry.published, Text(entry.command))
-        console.print(grid)
-        console.print()
-    console.print(
-        "These are the published figures. `frn reproduce TABLE --list --json` lists the commands for each row."
-    )
+            cells = {shot: figure(cell.published, cell.published_ci95) for shot, cell in row.cells.items()}
+            told = ", ".join(f"{shot}-shot {published}" for shot, published in cells.items() if published)
+            rows.append((row.name, row.label, told))
+        rows += [(entry.label, entry.command, entry.published) for entry in table.elsewhere]
+        print_table(("row", "", "published"), rows)
+        stdout().print()
+    stdout().print("`frn reproduce TABLE --list --json` lists the commands for each row.")

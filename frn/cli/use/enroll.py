@@ -1,13 +1,11 @@
 """`frn enroll`: save classes from folders of photos in a project file."""
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn._version import __version__
 from frn.cli.shell import options
 from frn.cli.shell.classes import describe_head, expectation
 from frn.cli.shell.console import (
@@ -22,7 +20,6 @@ from frn.cli.shell.console import (
 )
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
-from frn.system.hardware import own_rank, world
 from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
@@ -63,9 +60,7 @@ def enroll(
     members, skipped = _members(sources)
     classifier = classifier_over(load_extractor(model, device), FeatureStore())
     with live_text(f"enrolling {sum(map(len, members.values())):,} photos"):
-        skipped = [*map(str, _enroll(classifier, members)), *skipped]
-    if own_rank() > 0:
-        return
+        skipped = [*map(str, classifier.enroll(members)), *skipped]
     report_skipped([*skipped, *lookalikes(members)])
     classifier.threshold_override = threshold
     state = dataclasses.replace(classifier.state, threshold=threshold)
@@ -76,27 +71,6 @@ def enroll(
         print_json(_summary(out, classifier, len(skipped)))
     else:
         _show(out, classifier)
-
-
-def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[FrnError]:
-    """Enroll the classes. Under torchrun, each rank embeds a share of the photos and rank 0 creates the classes.
-
-    Raises:
-        FrnError: if the ranks do not have the same files and model.
-    """
-    if world() == 1:
-        return classifier.enroll(members)
-    from frn.system.distributed import joined  # this imports torch
-
-    with joined("cpu") as ranks:  # the ranks exchange data in main memory
-        files = [path for paths in members.values() for path in paths]
-        ranks.assert_same([__version__, classifier.extractor.sha256, list(members), [str(path) for path in files]])
-        read = partial(ranks.each, work=partial(classifier.extractor.read, store=classifier.store))
-        if ranks.is_main:
-            return classifier.enroll(members, read=read)
-        for _ in read(files):
-            pass
-        return []
 
 
 def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:

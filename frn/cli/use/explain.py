@@ -1,6 +1,5 @@
 """`frn explain`: draw where each class can and cannot reconstruct a photo."""
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -11,21 +10,14 @@ from frn.cli.shell.classes import open_classes, refuse_a_photo
 from frn.cli.shell.console import print_json, printable, rounded, stdout, user_errors
 from frn.system.overwriting import require_writable
 
-FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
-LONGEST = {"JPEG": 65_500, "WEBP": 16_383}
-"""Largest width and height that each format can store, in pixels."""
-
 
 @user_errors()
 def explain(
     classes: options.Classes,
     image: Annotated[Path, typer.Argument(help="Photo to explain.")],
-    out: Annotated[Path, typer.Option(help="Image to write: .png, .jpg or .webp.")],
+    out: Annotated[Path, typer.Option(help="Image to write (.png).")],
     model: options.ClassifierModel = None,
     top: Annotated[int, typer.Option(min=1, help="Number of classes to show, best first.")] = 7,
-    smooth: Annotated[
-        bool, typer.Option("--smooth", help="Interpolate between the locations of the error map.")
-    ] = False,
     tta: options.TtaName = "none",
     device: options.Device = "auto",
     replace: options.Replace = False,
@@ -40,12 +32,12 @@ def explain(
     from frn.errors import FrnError
     from frn.images.near_copies import look
     from frn.images.opening import open_image, read_file
-    from frn.inference.explanation import Panel, marked, sheet
+    from frn.inference.explanation import Panel, mark, sheet
     from frn.inference.feature_cache import content_key
     from frn.system.files import write_atomically
 
-    if out.suffix.lower() not in FORMATS:
-        raise FrnError(f"{out}: the image's name must end in {' or '.join(FORMATS)}")
+    if out.suffix.lower() != ".png":
+        raise FrnError(f"{out}: the image's name must end in .png")
     require_writable(out, replace=replace)
     refuse_a_photo(classes, str(image), "explain")
     photo = open_image(image)  # before enrolling, to report a wrong photo at once
@@ -60,14 +52,8 @@ def explain(
     for name in ranked[:top]:
         known = "" if prediction.unknown else f" · {prediction.probabilities[name]:.1%}"  # only known classes share it
         panels.append(Panel(name, f"{prediction.explained[name]:.0%} explained{known}", error_maps[name]))
-    rendered, form_of = sheet(crop, image.name, panels, smooth=smooth), FORMATS[out.suffix.lower()]
-    if max(rendered.size) > LONGEST.get(form_of, math.inf):
-        raise FrnError(
-            f"{out}: the image is {rendered.width} x {rendered.height} pixels, but {form_of} allows at most "
-            f"{LONGEST[form_of]:,} per side. Lower --top, or use a name that ends in .png."
-        )
     picture = io.BytesIO()
-    rendered.save(picture, form_of, **marked(form_of))
+    sheet(crop, image.name, panels).save(picture, "PNG", pnginfo=mark())
     write_atomically(out, picture.getvalue())
     label = "unknown" if prediction.unknown else prediction.label
     numbers = {

@@ -13,7 +13,6 @@ from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.cli.shell.console import _shortage
-from frn.cli.use.explain import LONGEST
 from frn.images.opening import open_image
 from frn.models.zoo import added_models, assets_folder
 from tests import processes
@@ -235,15 +234,3 @@ def test_outputs_never_replace_photos_or_other_files(tmp_path: Path) -> None:
 )
 def test_empty_argument_does_not_mean_the_current_folder(words: tuple[object, ...]) -> None:
     assert "error: an argument is empty" in frn(*words).stderr
-
-
-def test_message_about_a_too_large_image_suggests_a_format_that_fits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """240 classes make 18,000 rows of pixels."""
-    with pytest.raises(ValueError, match=f"limit of {LONGEST['WEBP']} pixels"):
-        Image.new("L", (1, LONGEST["WEBP"] + 1)).save(tmp_path / "x.webp")
-    monkeypatch.setitem(LONGEST, "WEBP", 600)
-    words = ("explain", MOTHS, PHOTO, "--model", "conv4", "--out")
-    assert "WEBP allows at most 600 per side. Lower --top, or use a name" in frn(*words, tmp_path / "x.webp").stderr
-    assert frn(*words, tmp_path / "x.png").exit_code == 0

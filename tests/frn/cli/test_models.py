@@ -251,7 +251,7 @@ def test_killed_add_leaves_the_model_complete_or_absent(
         fetch_from.setattr(
             f"frn_export.added.{name}", lambda *_, made=made, **__: made
         )  # these replacements write nothing
-    fetch_from.setattr("frn_export.added.milliseconds", lambda extractor: 1.0)
+    fetch_from.setattr("frn.inference.extractor.Extractor.milliseconds", lambda extractor: 1.0)
     fetch_from.setattr("frn_export.added.Extractor", MagicMock())
     folder, fetched = tmp_path / "models with spaces", tmp_path / "torch" / "hub" / "checkpoints"
     step = 0

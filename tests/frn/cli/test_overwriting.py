@@ -116,15 +116,14 @@ def test_photo_is_kept_even_with_replace(tmp_path: Path, key: tuple[str, str]) -
     assert file.read_bytes() == PHOTO.read_bytes()
 
 
-@pytest.mark.parametrize("ending", ["png", "jpg", "webp"])
-def test_image_drawn_by_frn_is_replaced_but_a_photo_is_not(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"x.{ending}"
+def test_image_drawn_by_frn_is_replaced_but_a_photo_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "x.png"
     assert frn("explain", MOTHS, PHOTO, "--out", path).exit_code == 0
     assert is_ours(path)
     open_image(path)
     assert frn("explain", MOTHS, PHOTO, "--out", path).exit_code == 0
     picture = io.BytesIO()
-    Image.new("RGB", (64, 64)).save(picture, {"jpg": "JPEG"}.get(ending, ending))
+    Image.new("RGB", (64, 64)).save(picture, "PNG")
     path.write_bytes(picture.getvalue())
     assert frn("explain", MOTHS, PHOTO, "--out", path, "--replace").exit_code == 1
     assert path.read_bytes() == picture.getvalue()

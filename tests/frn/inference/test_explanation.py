@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from frn.images.ramp import RAMP
-from frn.inference.explanation import GAP, PANEL, Panel, _fit, marked, overlay, sheet
+from frn.inference.explanation import GAP, PANEL, Panel, _fit, mark, overlay, sheet
 from frn.system.overwriting import MARK
 
 CROP = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
@@ -25,8 +25,6 @@ def test_worst_explained_block_is_the_brightest() -> None:
     blocks = light.reshape(5, 17, 5, 17).mean((1, 3))
     assert np.unravel_index(blocks.argmax(), (5, 5)) == (1, 3)
     assert np.allclose(light.reshape(5, 17, 5, 17).std((1, 3)), 0)  # drawn as blocks, without smoothing
-    smooth = lightness(overlay(grey, errors, low=0, high=2, smooth=True))
-    assert smooth.reshape(5, 17, 5, 17).std((1, 3)).max() > 1
 
 
 def test_overlay_covers_15_to_75_percent_with_rising_error() -> None:
@@ -111,8 +109,6 @@ def test_text_wider_than_a_panel_is_shortened_to_its_width(length: int, kept: in
     assert _fit("x" * length, draw) == "x" * kept + "…" * (length > 252)
 
 
-def test_saved_images_name_their_creator_in_each_format() -> None:
-    assert marked("JPEG") == {"comment": MARK}
-    assert marked("WEBP") == {"xmp": MARK.encode()}
-    ((kind, content, *_),) = marked("PNG")["pnginfo"].chunks
+def test_saved_images_name_their_creator() -> None:
+    ((kind, content, *_),) = mark().chunks
     assert (kind, content) == (b"tEXt", b"Software\0" + MARK.encode())

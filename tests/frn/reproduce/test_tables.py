@@ -152,7 +152,7 @@ def test_rows_quoted_from_other_papers_are_included(tmp_path: Path) -> None:
     }
     table = TABLES["cross-domain"]
     found = report(table, table.rows, Locations(runs=tmp_path), {})
-    page = markdown(found, table)
+    page = markdown(found)
     assert "| SimpleShot | ResNet-18 | 48.56 | 65.63 |" in page
     assert "| MAML | ResNet-18 |  | 51.34 ± 0.72 |" in page
     assert convert(json.loads(json.dumps(to_builtins(found))), Report) == found
@@ -174,7 +174,7 @@ def test_every_row_refers_to_existing_presets_and_data_sets() -> None:
 
 def test_measurements_of_other_commands_are_referenced(tmp_path: Path) -> None:
     table = TABLES["speed"]
-    page = markdown(report(table, [], Locations(runs=tmp_path), {}), table)
+    page = markdown(report(table, [], Locations(runs=tmp_path), {}))
     here = "`python assets/benchmarks/emd.py --whole` (FRN by Eq. 8, meta-test: on one thread of a processor)"
     assert f"| FRN by Eq. 8, meta-test | 63, 79 | {here} |" in page
     assert (

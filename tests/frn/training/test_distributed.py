@@ -5,15 +5,13 @@ import importlib
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
 
@@ -24,7 +22,6 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from frn.cli.use.enroll import enroll
 from frn.data.pixel_cache import StoredImages
 from frn.data.synthetic import draw_classes
 from frn.episodes import Episode, EpisodeShape
@@ -34,7 +31,6 @@ from frn.evaluation.split_report import EvaluationPlan, evaluate_images
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
-from frn.system import distributed
 from frn.system.distributed import ALONE, ProcessGroup, joined, restarted
 from frn.training import launch, loop
 from frn.training.launch import prepare_run
@@ -121,11 +117,8 @@ def rank(work: str, folder: Path, answers: Path) -> None:
     """Run as one of the ranks."""
     signal.alarm(TIMEOUT)
     try:
-        if work == enrolled.__name__:  # `frn enroll` joins the other ranks itself
-            said = enrolled(ALONE, folder)
-        else:
-            with joined("cpu") as met:
-                said = str(globals()[work](met, folder))
+        with joined("cpu") as met:
+            said = str(globals()[work](met, folder))
     except FrnError as error:
         said = f"error: {error}"
     except BaseException:
@@ -286,29 +279,6 @@ def evaluated(met: ProcessGroup, out: Path) -> str:
 
 def test_two_ranks_give_the_same_evaluation_as_one(ranks: Launch, tmp_path: Path) -> None:
     assert ranks(evaluated, tmp_path / "run") == [evaluated(ProcessGroup(), tmp_path)] * 2
-
-
-def enrolled(met: ProcessGroup, out: Path) -> str:
-    sources = [str(out.parent / "moths"), f"odd={out.parent / 'odd'}"]
-    with (
-        redirect_stdout(StringIO()) as said,
-        patch.object(distributed, "PIECE", 8),
-    ):  # several gathers
-        enroll(sources=sources, out=out.with_suffix(".frn.json"), as_json=True)
-    return said.getvalue()
-
-
-def test_two_ranks_enroll_the_same_classes_as_one(ranks: Launch, tmp_path: Path, moths: Path) -> None:
-    (tmp_path / "moths").symlink_to(moths / "train")
-    shutil.copytree(next((moths / "val").iterdir()), tmp_path / "odd")
-    (tmp_path / "odd" / "00.png").write_bytes(b"no image")
-    alone = json.loads(enrolled(ALONE, tmp_path / "one"))
-    first, second = ranks(enrolled, tmp_path / "two")
-    assert second == "", "rank 0 answers"
-    assert json.loads(first) == alone | {"project": str(tmp_path / "two.frn.json")}
-    assert alone["skipped"] == 1
-    classes = [json.loads((tmp_path / f"{name}.frn.json").read_text())["classes"] for name in ("one", "two")]
-    assert classes[0] == classes[1]
 
 
 def one_dies(met: ProcessGroup, out: Path) -> str:
