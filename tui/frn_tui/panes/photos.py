@@ -79,14 +79,12 @@ class PhotosPane(Pane):
     def _everywhere(self, mark: str) -> list[tuple[int, GalleryItem]]:
         """Return the photos with a mark from all classes, with the class ids, worst first."""
         found = [(entry.id, item) for entry in self.controller.session.state.classes for item in self._items(entry)]
-        some = [(of, item) for of, item in found if self._has(item, mark)]
+        is_differing = mark == "differing"
+        some = [one for one in found if (one[1].path in self.differing if is_differing else one[1].mark == mark)]
         return sorted(some, key=lambda one: self._misfit(*one))
 
     def _marked(self, mark: str) -> list[tuple[int, str]]:
         return [(of, item.path) for of, item in self._everywhere(mark)]
-
-    def _has(self, item: GalleryItem, mark: str) -> bool:
-        return item.path in self.differing if mark == "differing" else item.mark == mark
 
     def _items(self, entry: ClassEntry) -> list[GalleryItem]:
         report = self.controller.reports.get(entry.id)
