@@ -248,7 +248,7 @@ def test_app_survives_if_its_engine_is_killed(moths_folder: Path, drive_real: Dr
         before = app.engine.pid
         assert before is not None
         os.kill(before, signal.SIGKILL)
-        await driver.until(lambda: app.engine.pid not in (None, before))
+        await driver.until(lambda: app.engine.state == "dead")
         await driver.keys("p")
         await driver.type(str(SAMPLES / "queries" / "eyed footman 6.jpg"))
         await driver.until(lambda: app.controller.query.answer is not None and "scores" in app.controller.query.answer)

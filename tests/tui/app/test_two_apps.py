@@ -107,7 +107,8 @@ def test_a_project_is_locked_again_after_its_engine_was_killed(
     async def scenario() -> None:
         first, second = EngineClient(), engine_of(other.pid)
         controller = Controller(first)
-        controller.project, first.on_restart = path, controller.lock_again
+        controller.project, tasks = path, []
+        first.on_restart = lambda: tasks.append(asyncio.create_task(controller.lock_again()))
         try:
             await first.start()
             await second.start()
@@ -115,7 +116,10 @@ def test_a_project_is_locked_again_after_its_engine_was_killed(
             killed = first.pid
             assert killed is not None
             os.kill(killed, signal.SIGKILL)
-            while first.pid in (None, killed) or await second.call(FindHolder(path=path)) is None:
+            while first.state != "dead":
+                await asyncio.sleep(0.01)
+            await first.call(FindHolder(path=path))
+            while await second.call(FindHolder(path=path)) is None:
                 await asyncio.sleep(0.01)
             assert await second.call(FindHolder(path=path)) == os.getpid()
         finally:

@@ -104,21 +104,36 @@ def test_a_file_that_kills_the_engine_is_skipped_and_the_rest_continues(
     play(scenario, program=("-c", MISCHIEF))
 
 
-def test_engine_that_crashes_repeatedly_is_not_restarted_until_requested(photos: Callable[..., list[str]]) -> None:
+def test_engine_that_crashes_repeatedly_is_started_again_by_the_next_call(photos: Callable[..., list[str]]) -> None:
     (poison,) = photos("poison")
 
     async def scenario(client: EngineClient) -> None:
+        restarts: list[int | None] = []
+        client.on_restart = lambda: restarts.append(client.pid)
         for _ in range(3):
             with pytest.raises(EngineError, match="signal 9"):
                 await client.call(RenderPreview(path=poison, columns=2, rows=2))
-        for _ in range(2):
-            with pytest.raises(EngineError, match="is dead"):
-                await client.call(ScanPath(path=poison))
-        assert client.state == "dead"
-        await client.start()
+            assert client.state == "dead"
         assert (await client.call(ScanPath(path=poison)))["kind"] == "image"
+        assert len(set(restarts)) == 3
 
     play(scenario, model=False, program=("-c", MISCHIEF))
+
+
+def test_cancelled_start_is_repeated_by_the_next_call(photos: Callable[..., list[str]]) -> None:
+    async def scenario(client: EngineClient) -> None:
+        kill(client)
+        while client.state != "dead":
+            await asyncio.sleep(0.01)
+        call = asyncio.create_task(client.call(ScanPath(path="/")))
+        await asyncio.sleep(0)
+        assert client.state == "starting"
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (await client.call(ScanPath(path=photos("a")[0])))["kind"] == "image"
+
+    play(scenario, model=False)
 
 
 def test_engine_start_failure_is_reported() -> None:
@@ -161,6 +176,8 @@ def test_closing_is_quick_at_any_moment(photos: Callable[..., list[str]], moment
             await asyncio.sleep(0.05)
         if moment == "while it is started again":
             kill(client)
+            await eventually(lambda: client.state == "dead")
+            calls.append(asyncio.create_task(client.call(ScanPath(path="/"))))
             await eventually(lambda: client.state == "starting")
         began = time.monotonic()
         await client.close()

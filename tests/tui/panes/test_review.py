@@ -45,11 +45,11 @@ def names(review: Review) -> list[str]:
     return [path.rpartition("/")[2] for path in review.controller.arrangement.paths]
 
 
-def item(path: str, verdict: str, sure: float, *, first: str | None = None, label: str | None = None) -> Reviewed:
+def item(path: str, verdict: str, sure: float, *, label: str | None = None) -> Reviewed:
     scores = [{"id": 1, "probability": sure, "error": 1.0, "explained": sure / 2}]
     scores.append({"id": 2, "probability": 1 - sure, "error": 1.0, "explained": 0.1})
     answer: Answer = {"path": path, "scores": scores, "unknown": verdict == "unknown"}  # type: ignore[typeddict-item]
-    return Reviewed(answer, verdict, label, first or verdict, False)
+    return Reviewed(answer, verdict, label, False)
 
 
 def test_chosen_order_is_kept_while_answers_change() -> None:
@@ -71,8 +71,8 @@ def test_chosen_order_is_kept_while_answers_change() -> None:
 
 
 def test_completed_work_is_counted() -> None:
-    items = [item("/a", "jay", 0.9, first="owl"), item("/b", "owl", 0.9, label="jay"), item("/c", "unknown", 0.9)]
-    assert summary(items) == "0 seen, 1 labelled, 1 unknown, 1 changed after corrections"
+    items = [item("/a", "jay", 0.9), item("/b", "owl", 0.9, label="jay"), item("/c", "unknown", 0.9)]
+    assert summary(items) == "0 seen, 1 labelled, 1 unknown"
 
 
 def test_class_may_have_the_same_name_as_a_filter() -> None:
@@ -248,7 +248,7 @@ def test_unknown_photos_are_not_sorted_into_a_class_named_unknown(name: str, tol
     state, _ = build_state([(name, ())])
     scores = [{"id": 1, "probability": 1.0, "error": 1.0, "explained": 0.5}]
     answers = [{"path": f"/q/{unknown}.jpg", "scores": scores, "unknown": unknown} for unknown in (True, False)]
-    query: Any = SimpleNamespace(answers=answers, first={}, seen=set())
+    query: Any = SimpleNamespace(answers=answers, seen=set())
     items = reviewed(query, state)
     assert [item.said for item in items] == [told, name]
     rows = list(csv.DictReader(as_csv(items, state, "").splitlines()))
@@ -438,10 +438,10 @@ def test_tile_shows_label_probability_or_explained_share() -> None:
     ]
     answer: Any = {"path": "/q/1.jpg", "scores": scores, "unknown": False}
     unknown: Any = {**answer, "unknown": True}
-    assert Reviewed(answer, "jay", None, None, is_seen=True).words == "jay 0.90"
-    assert Reviewed(answer, "jay", "owl", None, is_seen=True, label_id=2).words == "owl 0.10"
-    assert Reviewed(unknown, "unknown", None, None, is_seen=True).words == "unknown 41 %"
-    assert Reviewed(answer, "jay", "none of these", None, is_seen=True).words == "none of these"
+    assert Reviewed(answer, "jay", None, is_seen=True).words == "jay 0.90"
+    assert Reviewed(answer, "jay", "owl", is_seen=True, label_id=2).words == "owl 0.10"
+    assert Reviewed(unknown, "unknown", None, is_seen=True).words == "unknown 41 %"
+    assert Reviewed(answer, "jay", "none of these", is_seen=True).words == "none of these"
 
 
 @pytest.mark.parametrize(("size", "least"), [((80, 24), 8), ((140, 40), 32)])

@@ -1,7 +1,7 @@
 """Client of the engine process, which survives the engine's crashes.
 
-A file, the system or the app may kill the engine. Calls then fail instead of waiting on a dead pipe. The engine is
-restarted with its model and classes, and the app is notified.
+A file, the system or the app may kill the engine. Calls then fail instead of waiting on a dead pipe. The next call
+starts another engine with the same model and classes, and the app is notified.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import itertools
 import os
 import signal
 import sys
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,8 +37,6 @@ CANCEL_TIMEOUT = 2.0
 """Seconds that a cancelled request may continue before the engine is killed."""
 EXIT_TIMEOUT = 0.3
 """Seconds that the engine has to exit."""
-CRASHES, WITHIN = 3, 60.0
-"""Number of crashes, and the seconds within which they occur, after which the engine is no longer restarted."""
 REPLAYED = (OpenModel, SetClasses)
 """Requests that a new engine receives first: the last successful one of each type."""
 SUSPECTS = 16
@@ -81,21 +78,13 @@ class EngineClient:
         self._numbers = itertools.count(1)
         self._pending: dict[int, _Pending] = {}
         self._replayed: dict[type[Request[Any]], Request[Any]] = {}
-        self._crashes: deque[float] = deque(maxlen=CRASHES)
-        self._listening: set[asyncio.Task[None]] = set()
+        self._listening: asyncio.Task[None] | None = None
         self._stopping = False
 
     @property
     def pid(self) -> int | None:
         """Process id of the engine while it runs."""
         return self._process.pid if self._process and self._process.returncode is None else None
-
-    async def start(self) -> None:
-        """Start the engine, also after a crash. Raises EngineError if it does not start."""
-        if self.state in ("not started", "dead"):
-            self._crashes.clear()
-            await self._begin()
-        await self._ready()
 
     async def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Result:
         """Send a request and wait for its result; `on_event` receives its events.
@@ -126,17 +115,15 @@ class EngineClient:
         """Stop the engine; pending calls fail."""
         self._settle("closed")
         self._fail_all("the engine was closed", ENDED)
-        tasks = self._listening - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
         if self._process is not None:
             await _end(self._process)
             self._process = None
 
-    # Lifecycle of an engine: start, listen, and restart after its death.
-
-    async def _begin(self) -> None:
+    async def start(self) -> None:
+        """Start an engine, with the model and classes of the last one. Raises EngineError if it cannot be started."""
         if self.state == "closed":
             raise EngineError("the engine is closed")
         self.state = "starting"
@@ -152,8 +139,9 @@ class EngineClient:
                 env={**os.environ, **ENVIRONMENT},
             )
         except OSError as error:
-            self._settle("dead")
             raise EngineError(f"the engine cannot be started ({error.strerror})") from error
+        finally:
+            self._settle("dead")  # also if the caller is cancelled
         if self.state == "closed":  # meanwhile
             await _end(process)
             raise EngineError("the engine is closed")
@@ -161,9 +149,7 @@ class EngineClient:
         for request in self._replayed.values():  # before pending requests: each queue keeps its order
             self._send(0, request)
         self._settle("ready")
-        task = asyncio.create_task(self._listen(process))
-        self._listening.add(task)
-        task.add_done_callback(self._listening.discard)
+        self._listening = asyncio.create_task(self._listen(process))
 
     async def _listen(self, process: Process) -> None:
         assert process.stdout is not None
@@ -171,19 +157,11 @@ class EngineClient:
             while line := await process.stdout.readline():
                 self._receive(decode(line))
         await _end(process)
-        crashed = not self._stopping
+        crashed, status = not self._stopping, process.returncode
         self._settle("dead")
-        status = process.returncode
         cause = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
         reason = f"the engine stopped ({cause})"
         self._fail_all(self._with_log(reason) if crashed else reason, CRASHED if crashed else ENDED)
-        if crashed:
-            self._crashes.append(asyncio.get_running_loop().time())
-            if len(self._crashes) == CRASHES and self._crashes[-1] - self._crashes[0] <= WITHIN:
-                return
-        with contextlib.suppress(EngineError):
-            await self._begin()
-            self.on_restart()
 
     def _settle(self, state: str) -> None:
         if self.state != "closed":
@@ -191,7 +169,7 @@ class EngineClient:
         self._settled.set()
 
     def _kill_unless_ended(self, number: int) -> None:
-        """Kill an engine that is still working on a request; `_listen` notices it and starts another."""
+        """Kill an engine that is still working on a request; the next call starts another."""
         if number in self._pending and self.state == "ready" and self._process is not None:
             self._stopping = True
             self.state = "starting"
@@ -203,6 +181,9 @@ class EngineClient:
     async def _ready(self) -> None:
         while self.state == "starting":
             await self._settled.wait()
+        if self.state == "dead":
+            await self.start()
+            self.on_restart()
         if self.state != "ready":
             raise EngineError(f"the engine is {self.state}")
 

@@ -1,7 +1,4 @@
-"""Requests about files: folders, projects, bundles, results, and the journal of unsaved work.
-
-The classes are `Request`s of `frn_tui.client.protocol`, or their results; that module has the other requests.
-"""
+"""Requests about files, and their results; the other requests are in `frn_tui.client.protocol`."""
 
 from dataclasses import dataclass
 from typing import Literal, NotRequired, TypedDict

@@ -290,7 +290,6 @@ class Controller(SyncedDocument):
         return groups
 
     async def show(self, path: str) -> None:
-        """Show one of the answers with its error maps."""
         self.query.show(path)
         await self.sync()
         await self.query.add_maps()

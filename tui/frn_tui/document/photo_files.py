@@ -89,8 +89,8 @@ async def settle(controller: Controller) -> str:
     if not places:
         return ""
     path, place = next(iter(places.items()))
-    more = ", …" if len(places) > 1 else ""
-    return f"{count_of(len(places), 'photo')} restored after an interrupted move: {path} is now {place}{more}"
+    said = f"{count_of(len(places), 'photo')} restored after an interrupted move: {path} is now {place}"
+    return said + ", …" * (len(places) > 1)
 
 
 async def _one_by_one(

@@ -38,8 +38,6 @@ class Query:
         """Answers by path, in query order."""
         self.shown = ""
         """Path of the shown photo."""
-        self.first: dict[str, Answer] = {}
-        """First answer to each photo, by path."""
         self.seen: set[str] = set()
         """Paths of photos that were shown."""
         self.jointly = False
@@ -73,7 +71,7 @@ class Query:
         return sum(bool(answer.get("unknown")) for answer in self.answers)
 
     def clear(self) -> None:
-        self._answers, self.shown, self.first, self.seen = {}, "", {}, set()
+        self._answers, self.shown, self.seen = {}, "", set()
         for asked in self._asked:  # their answers are no longer needed
             asked.cancel()
         self._asked.clear()
@@ -87,7 +85,6 @@ class Query:
             answer["path"] = places.get(answer["path"], answer["path"])
         self._answers = {answer["path"]: answer for answer in self._answers.values()}
         self.shown = places.get(self.shown, self.shown)
-        self.first = {places.get(path, path): answer for path, answer in self.first.items()}
         self.seen = {places.get(path, path) for path in self.seen}
 
     async def ask(self, paths: Sequence[str], progress: ShowProgress) -> list[Problem]:
@@ -97,7 +94,7 @@ class Query:
         """
 
         def show(answers: list[Answer]) -> None:
-            self._put(answers[-1])
+            self._answers[answers[-1]["path"]] = answers[-1]
             if len(answers) == 1:
                 self._see(answers[0]["path"])
             if len(answers) <= 2 or len(answers) % 20 == 0:
@@ -107,12 +104,6 @@ class Query:
             paths = list(dict.fromkeys([*self._answers, *paths]))
         answers = await self._ask_engine(list(paths), show, progress)
         return [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
-
-    def _put(self, answer: Answer) -> None:
-        """Replace an older answer for the same photo, or append it."""
-        if "scores" in answer:
-            self.first.setdefault(answer["path"], answer)
-        self._answers[answer["path"]] = answer
 
     def _see(self, path: str) -> None:
         self.shown = path
@@ -135,7 +126,7 @@ class Query:
         if is_current():
             for answer in renewed:  # keep newer answers, which may have maps
                 if (path := answer["path"]) in old and self._answers.get(path) is old[path]:
-                    self._put(answer)
+                    self._answers[path] = answer
             self._changed()
             await self.add_maps()
 
@@ -148,7 +139,9 @@ class Query:
     async def _renew(self, shown: Answer) -> None:
         fresh = await self._ask_engine([shown["path"]])
         if self.answer is shown and fresh:  # with others, the photo was scored together with them
-            self._put({**shown, "maps": fresh[0].get("maps", {})} if self.jointly and "scores" in shown else fresh[0])
+            is_joint = self.jointly and "scores" in shown
+            answer: Answer = {**shown, "maps": fresh[0].get("maps", {})} if is_joint else fresh[0]
+            self._answers[shown["path"]] = answer
             self._changed()
 
     async def _ask_engine(

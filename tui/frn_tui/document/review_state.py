@@ -29,8 +29,6 @@ class Reviewed:
     """The classifier's answer in a word or two."""
     label: str | None
     """Class that the photo is an example of, or `OTHER` if the user said so."""
-    first: str | None
-    """Verdict of the first answer."""
     is_seen: bool
     label_id: int | None = None
     """Id of the class that it is an example of."""
@@ -82,29 +80,11 @@ class Reviewed:
         """Return whether the photo has no label, and is unknown or hardly more probable than the rival class."""
         return self.is_readable and self.label is None and (self.is_unknown or margin(self.answer) < DOUBTFUL)
 
-    @property
-    def is_changed(self) -> bool:
-        """Whether corrections have changed the answer."""
-        return self.first is not None and self.verdict != self.first
-
-
-def verdict(answer: Answer, names: Mapping[int, str], unknown: str) -> str:
-    """Describe an answer in a word or two."""
-    if "scores" not in answer:
-        return UNREADABLE
-    return unknown if answer.get("unknown") else names.get(answer["scores"][0]["id"], "?")
-
 
 def margin(answer: Answer) -> float:
     """Return the difference between the two largest probabilities."""
     shares = [score["probability"] for score in answer.get("scores", [])]
     return shares[0] - shares[1] if len(shares) > 1 else (1.0 if shares else -1.0)
-
-
-def explained(answer: Answer) -> float:
-    """Return the fraction that the most likely class explains; -1 if it is unknown."""
-    best = best_score(answer)
-    return best["explained"] if best else -1.0
 
 
 def rival(answer: Answer, names: Mapping[int, str]) -> str:
@@ -123,45 +103,34 @@ def example_names(state: State) -> dict[str, str]:
     return {key: support.path.name for key, support in examples(state).items()}
 
 
-def nearest(answer: Answer, examples: Mapping[str, str]) -> str:
-    """Return the file name of the most similar example of the most likely class."""
-    return examples.get(answer.get("nearest", ""), "")
-
-
 def reviewed(query: Query, state: State) -> list[Reviewed]:
     """Return all answers with their review state, in query order."""
     names = {entry.id: entry.name for entry in state.classes}
     unknown = NO_CLASS if UNKNOWN in map(str.casefold, names.values()) else UNKNOWN
     labels: dict[str, tuple[str | None, int | None]] = {other.key: (OTHER, None) for other in state.others}
     labels |= {support.key: (entry.name, entry.id) for entry in state.classes for support in entry.supports}
-    return [
-        Reviewed(
-            answer,
-            verdict(answer, names, unknown),
-            label,
-            verdict(query.first[answer["path"]], names, unknown) if answer["path"] in query.first else None,
-            answer["path"] in query.seen,
-            label_id,
-        )
-        for answer in query.answers
-        for label, label_id in [labels.get(answer.get("key", ""), (None, None))]
-    ]
+    items = []
+    for answer in query.answers:
+        label, label_id = labels.get(answer.get("key", ""), (None, None))
+        best = best_score(answer)
+        said = UNREADABLE if best is None else names.get(best["id"], "?")
+        verdict = unknown if answer.get("unknown") else said
+        items.append(Reviewed(answer, verdict, label, answer["path"] in query.seen, label_id))
+    return items
 
 
 def summary(items: Sequence[Reviewed]) -> str:
     """Summarise the progress of the review."""
     seen, labelled = sum(item.is_seen for item in items), sum(item.label is not None for item in items)
-    changed = sum(item.is_changed for item in items)
     unknown, other = sum(item.is_unknown for item in items), sum(item.is_other for item in items)
     none = f" ({other} {OTHER})" if other else ""
-    more = f", {changed} changed after corrections" if changed else ""
-    return f"{seen} seen, {labelled} labelled{none}, {unknown} unknown{more}"
+    return f"{seen} seen, {labelled} labelled{none}, {unknown} unknown"
 
 
 ORDERS: dict[str, Callable[[Reviewed], object] | None] = {
     "original order": None,
     "least certain first": lambda item: margin(item.answer),
-    "least explained first": lambda item: explained(item.answer),
+    "least explained first": lambda item: best["explained"] if (best := best_score(item.answer)) else -1.0,
     "by class": lambda item: item.said.casefold(),
     "least probable first": lambda item: item.score["probability"] if item.score else -1.0,
     "by nearest example": lambda item: item.answer.get("nearest", ""),
@@ -174,7 +143,6 @@ KINDS: dict[str, Callable[[Reviewed], bool]] = {
     "unknown": lambda item: item.is_unknown,
     OTHER: lambda item: item.is_other,
     "known": lambda item: item.is_readable and not item.is_unknown,
-    "changed": lambda item: item.is_changed,
     "unreadable": lambda item: not item.is_readable,
 }
 
@@ -244,7 +212,7 @@ def as_csv(items: Sequence[Reviewed], state: State, model: str) -> str:
         if best := best_score(answer):
             numbers = best["probability"], best["explained"], best["error"]
             told = [names.get(best["id"], "?"), *(round(number, 6) for number in numbers)]
-        more = [item.label or "", rival(answer, names), nearest(answer, examples)]
+        more = [item.label or "", rival(answer, names), examples.get(answer.get("nearest", ""), "")]
         rows.append(
             dict(zip(columns, [path, item.verdict, *told, answer.get("reason", ""), model, *more], strict=True))
         )
@@ -273,7 +241,7 @@ def as_json(items: Sequence[Reviewed], state: State, model: str, threshold: floa
                 "unknown": answer.get("unknown", False),
                 "model": model,
                 "said_by_you": item.label,
-                "nearest": nearest(answer, examples),
+                "nearest": examples.get(answer.get("nearest", ""), ""),
             }
         )
     return "".join(json.dumps(line) + "\n" for line in lines)

@@ -93,13 +93,12 @@ class SyncedDocument:
         self.reports = {}
         self._forget_answers()
 
-    def step_aside(self) -> bool:
+    def step_aside(self) -> None:
         """Remove the samples, as part of an edit that adds the user's own classes."""
-        if not self.shows_samples:
-            return False
-        self.session.replace_state(dataclasses.replace(self.session.state, classes=(), threshold=self.first_threshold))
-        self._forget_answers()
-        return True
+        if self.shows_samples:
+            own = dataclasses.replace(self.session.state, classes=(), threshold=self.first_threshold)
+            self.session.replace_state(own)
+            self._forget_answers()
 
     def create(self, name: str) -> int:
         """Create a class and return its id; this replaces the samples."""
@@ -160,8 +159,16 @@ class SyncedDocument:
                 await self._tell_classes()
                 self.listener()
             state = self.session.state
-            if state is self._synced and state is not self._renewed:
-                await self._renew_answers(state)
+            if state is not self._synced or state is self._renewed:
+                return
+            self._renewed = None  # until it is finished, since it may be cancelled
+            if self.query.answers and self._has_examples:
+                await self.query.ask_again(lambda: state is self.session.state)
+            elif self.query.answers:
+                self.query.forget_scores("no class has an example")
+                self.listener()
+            if state is self.session.state:
+                self._renewed = state
 
     async def rank(self) -> None:
         """Compare the examples with all classes, in batches, as long as the classes stay the same."""
@@ -186,23 +193,15 @@ class SyncedDocument:
             state = self.session.state
             done = await self.engine.call(protocol.SetClasses(state))
             if skipped := frozenset(done["missing"]):  # missing files without feature maps
-                done = await self.engine.call(protocol.SetClasses(_without(state, skipped)))
+                rest = Session(state)
+                rest.remove(skipped)
+                done = await self.engine.call(protocol.SetClasses(rest.state))
         self.skipped = skipped
         self.missing &= self._paths.keys()  # removed examples do not count as missing
         self.unranked = done["unranked"]
         self._synced = state  # an edit made meanwhile is sent by the next call
         self.reports = {report["id"]: report for report in done["reports"]}
         self.threshold, self.calibrated, self.expected = done["threshold"], done["calibrated"], done["expected"]
-
-    async def _renew_answers(self, state: State) -> None:
-        self._renewed = None  # until it is finished, since it may be cancelled
-        if self.query.answers and self._has_examples:
-            await self.query.ask_again(lambda: state is self.session.state)
-        elif self.query.answers:
-            self.query.forget_scores("no class has an example")
-            self.listener()
-        if state is self.session.state:
-            self._renewed = state
 
     @property
     def _has_examples(self) -> bool:
@@ -275,11 +274,3 @@ class SyncedDocument:
 def support_of(described: Mapping[str, Any]) -> Support:
     """The photo of an answer or of an embedding event."""
     return Support(Path(described["path"]), described["key"], described["size"], described["mtime_ns"])
-
-
-def _without(state: State, keys: frozenset[str]) -> State:
-    classes = tuple(
-        dataclasses.replace(entry, supports=tuple(s for s in entry.supports if s.key not in keys))
-        for entry in state.classes
-    )
-    return dataclasses.replace(state, classes=classes)

@@ -80,7 +80,7 @@ class Models:
         """Yield feature maps of files in order, until the request is cancelled."""
         named = iter(names)
         while batch := list(islice(named, BATCH)):
-            found = self.extractor.read(map(Path, batch), store=self._store, opening=lambda path: job.check())
+            found = self.extractor.read(map(Path, batch), store=self.store, opening=lambda path: job.check())
             for name, (_, outcome) in zip(batch, found, strict=True):
                 if not isinstance(outcome, FrnError):
                     self._keep(outcome.key, outcome.maps, outcome.look)
@@ -91,7 +91,7 @@ class Models:
         """Return the feature maps (r, d) of an image that was embedded before."""
         if (maps := self._maps.get(key)) is not None:
             return maps
-        stored = self._store.get_with_look(self.extractor.sha256, key, self.extractor.shape)
+        stored = self.store.get_with_look(self.extractor.sha256, key, self.extractor.shape)
         if stored is None:
             return None
         self._keep(key, *stored)
@@ -102,7 +102,7 @@ class Models:
         return self._looks[key]
 
     @cached_property
-    def _store(self) -> FeatureStore:
+    def store(self) -> FeatureStore:
         return FeatureStore()  # created late: SQLite requires the same thread
 
     def _keep(self, key: str, maps: Maps, look: bytes) -> None:

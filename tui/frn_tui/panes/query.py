@@ -16,7 +16,7 @@ from frn.errors import FrnError
 from frn_tui.client.file_requests import Found, ListFolder, StampFiles
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import Choose
-from frn_tui.document.review_state import Reviewed, example_names, nearest, rival
+from frn_tui.document.review_state import Reviewed, example_names, rival
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.review import Arranging, Review
@@ -80,7 +80,8 @@ class QueryPane(Judging, Arranging, Pane):
         lines = Text(no_wrap=True, overflow="ellipsis")
         if answer is not None and "scores" in answer:
             room = max((self.place.size.width or 44) - len("rival    nearest "), 8)
-            other, example = rival(answer, names), nearest(answer, example_names(self.controller.session.state))
+            other = rival(answer, names)
+            example = example_names(self.controller.session.state).get(answer.get("nearest", ""))
             parts = [f"rival {display_name(other, room - room // 2)}"] if other else []
             parts += [f"nearest {display_name(example, room // 2)}"] if example else []
             lines.append("   ".join(parts))

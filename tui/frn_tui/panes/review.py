@@ -345,6 +345,4 @@ def described(item: Reviewed, names: dict[int, str], example: str) -> str:
         parts.append(f"nearest example {display_name(example, 24)}")
     if item.label is not None:
         parts.append(f"your label {display_name(item.label, 24)}")
-    if item.is_changed and item.first is not None:
-        parts.append(f"first answer {display_name(item.first, 24)}")
     return " · ".join(parts)

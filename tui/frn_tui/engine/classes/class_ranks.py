@@ -39,8 +39,10 @@ class ClassErrors:
         r, d = maps[keys[0]].shape
         step = max(1, BLOCK // (4 * d * d))
         missing = np.isnan(errors).sum(0)
-        columns = np.flatnonzero(missing)[missing[missing > 0].argsort(kind="stable")[::-1]]  # new classes first
-        for some in (columns[first : first + step] for first in range(0, len(columns), step)):
+        fresh = np.flatnonzero(missing == len(keys))
+        others = np.flatnonzero((missing > 0) & (missing < len(keys)))
+        others = others[missing[others].argsort()[::-1]]  # apart from new classes, which lack all photos
+        for some in (group[first : first + step] for group in (fresh, others) for first in range(0, len(group), step)):
             if budget < 0:
                 break
             taken = np.stack([_weigh(classes[column]) for column in some]).reshape(len(some), -1)

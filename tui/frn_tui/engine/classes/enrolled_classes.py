@@ -132,9 +132,9 @@ class EnrolledClasses:
             _left_out(groups, records, maps, errors, distances),
             {},
         )
-        classifier = Classifier(extractor, head=head)
+        classifier = Classifier(extractor, self.models.store, head)
         classifier.use(state, form, before.scorer if before and same else None)
-        classifier.maps, classifier.threshold_override = maps, state.threshold
+        classifier.threshold_override = state.threshold
         if others:
             classifier.others = classifier.familiarity(np.stack(others))
         self._current = classifier

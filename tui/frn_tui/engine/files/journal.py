@@ -51,11 +51,15 @@ class RunningApp:
         return max(self._left(), key=lambda one: one.time, default=None)
 
     def discard(self, request: DiscardJournal, job: Job) -> None:
-        if request.journal is None:
-            _remove(self._path)
+        path = Path(request.journal or self._path)
+        if path != self._path and path not in [Path(left.journal) for left in self._left()]:
+            return
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise FrnError(f"{path}: cannot be removed ({error.strerror})") from error
+        if path == self._path:
             self._lock.release()
-        elif request.journal in [left.journal for left in self._left()]:
-            _remove(Path(request.journal))
 
     def _hold(self) -> None:
         if not self._lock.is_held():
@@ -113,10 +117,3 @@ def _read(path: Path) -> Recovered | None:
         return convert({**entry, "journal": str(path)}, Recovered)
     except (ValueError, KeyError, TypeError):  # an incomplete journal
         return None
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise FrnError(f"{path}: cannot be removed ({error.strerror})") from error

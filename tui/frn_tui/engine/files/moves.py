@@ -39,7 +39,7 @@ class MoveJournal:
     def __init__(self, path: str = "") -> None:
         """Continue or create a journal. Raises FrnError if it cannot be written; no photo may then be moved."""
         name = f"{time.strftime('%Y-%m-%d %H.%M.%S')} {os.urandom(4).hex()}.jsonl"
-        self.path = Path(path) if path else _folder() / name
+        self.path = Path(path) if path else state_folder() / "moved" / name
         self._lock = beside(self.path, LOCK)
         if not path:
             make_folder(self.path.parent)
@@ -57,7 +57,8 @@ class MoveJournal:
                 came = "kept"
                 raise
             finally:
-                self._note({came: str(source), "to": str(target)})
+                with contextlib.suppress(FrnError):  # `settle` determines the outcome later
+                    self._write({came: str(source), "to": str(target)})
 
     def settle(self) -> tuple[dict[str, str], list[tuple[str, str]]]:
         """Finish the moves of a killed program; return moved photos by source, and those found at neither path."""
@@ -72,12 +73,12 @@ class MoveJournal:
                 target = Path(entry["to"])
                 remove_unfinished(target)
                 came = _settled(Path(source), target, entry["bytes"])
-                self._note({came: source, "to": str(target)})
+                with contextlib.suppress(FrnError):
+                    self._write({came: source, "to": str(target)})
                 if came == "moved":
                     places[source] = str(target)
                 elif came == "gone":
-                    why = f"is missing, and so is {target}: a program was killed while moving the photo"
-                    gone.append((source, why))
+                    gone.append((source, f"is missing, and so is {target}: a program was killed while moving it"))
             return places, gone
         finally:
             held.release()
@@ -97,11 +98,6 @@ class MoveJournal:
         with contextlib.suppress(OSError), self.path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             yield from filter(None, map(_decode, file))
-
-    def _note(self, entry: dict[str, object]) -> None:
-        """Write an outcome; if that fails, `settle` determines it later."""
-        with contextlib.suppress(FrnError):
-            self._write(entry)
 
     def _write(self, entry: dict[str, object]) -> None:
         try:
@@ -123,7 +119,7 @@ def settle_all() -> tuple[dict[str, str], list[tuple[str, str]]]:
     """Finish the moves of programs that are no longer running, in all journals."""
     places: dict[str, str] = {}
     gone: list[tuple[str, str]] = []
-    for path in _journals(_folder()):
+    for path in _journals(state_folder() / "moved"):
         moved, lost = MoveJournal(str(path)).settle()
         places |= moved
         gone += lost
@@ -161,10 +157,6 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 
 def _checksum(entry: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(entry).encode())
-
-
-def _folder() -> Path:
-    return state_folder() / "moved"
 
 
 def _journals(folder: Path) -> list[Path]:

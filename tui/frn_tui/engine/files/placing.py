@@ -125,11 +125,8 @@ def remove_twin(path: Path, twin: Path) -> None:
 
     Raises OSError if they now differ.
     """
-    descriptor = os.open(twin, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with twin.open("rb") as file:
+        os.fsync(file.fileno())
     sync_folder(twin.parent)
     if path.samefile(twin) or not is_same_photo(path, twin):
         raise OSError(errno.EBUSY, "is no longer the same photo")

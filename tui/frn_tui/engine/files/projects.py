@@ -25,16 +25,17 @@ CALIBRATED = 200
 
 
 class Projects:
-    """Loads and saves projects, and remembers the last one so that its unknown keys are kept."""
+    """Loads and saves projects, and remembers them so that unknown keys are kept."""
 
     def __init__(self, models: Models, app: RunningApp, classes: EnrolledClasses) -> None:
         self._models, self._app, self._classes = models, app, classes
-        self._last: tuple[Path, Project] | None = None
+        self._known: dict[Path, Project] = {}
+        """Projects that were loaded or saved, the latest last."""
 
     def load(self, request: LoadProject, job: Job) -> Loaded:
         path = Path(request.path)
         project = load_project(path)
-        self._last = path.absolute(), project
+        self._note(path, project)
         self._classes.kept_head = project.document.get("head")
         model = project.model.locate(path.parent) + (MIRROR if project.model.tta == "hflip" else "")
         return Loaded(project.state, model, project.model.sha256)
@@ -47,14 +48,17 @@ class Projects:
                 f"{path}: is open in another frn-tui (process {holder}). Save under another name.", code=OPEN_ELSEWHERE
             )
         reference = ModelReference.of(self._models.name, self._models.extractor, path.parent)
-        document, stamp = {}, None
-        if self._last is not None:
-            where, last = self._last
-            document, stamp = last.document, last.stamp if where == path.absolute() else None
+        known = self._known.get(path.absolute())
+        origin = known or next(reversed(self._known.values()), None)
+        document = origin.document if origin else {}
         if (head := self._classes.head_document(state)) is not None:
             document = {**document, "head": head}
-        saved = save_project(path, Project(reference, state, document, stamp), replace=request.replace)
-        self._last = path.absolute(), saved
+        project = Project(reference, state, document, known.stamp if known else None)
+        self._note(path, save_project(path, project, replace=request.replace))
+
+    def _note(self, path: Path, project: Project) -> None:
+        self._known.pop(path.absolute(), None)
+        self._known[path.absolute()] = project
 
 
 def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> None:
@@ -116,6 +120,5 @@ def _arrays(classifier: Classifier) -> bytes:
 def write_text(request: WriteText, job: Job) -> None:
     """Write results; file names that are not UTF-8 are written as their bytes."""
     path = Path(request.path)
-    data = request.text.encode("utf-8", "surrogateescape")
     require_writable(path, replace=request.replace)
-    write_atomically(path, data)
+    write_atomically(path, request.text.encode("utf-8", "surrogateescape"))

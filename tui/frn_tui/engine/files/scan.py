@@ -15,7 +15,7 @@ from frn.inference.feature_cache import content_key
 from frn.inference.project import SUFFIX, is_project
 from frn.inference.session import Support
 from frn.system.archives import DAMAGE, find_zip, open_zip
-from frn.system.files import is_file
+from frn.system.files import is_file, is_folder
 from frn_tui.client.file_requests import (
     Entry,
     FindFolders,
@@ -86,14 +86,6 @@ def is_bundle(name: str) -> bool:
     return name.lower().endswith(".zip")
 
 
-def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a folder or a link to one."""
-    try:
-        return entry.is_dir()
-    except OSError:  # links form a loop
-        return False
-
-
 def scan_folder(root: str, check: Check) -> Found:
     """Return the images of a folder, or its subfolders as classes."""
     visited: set[tuple[int, int]] = set()
@@ -142,7 +134,7 @@ def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[lis
         for entry in entries:
             if is_ignored(entry):
                 continue
-            if is_folder(entry):
+            if is_folder(entry.path):
                 folders.append(entry.path)
             elif looks_like_image(entry.name):
                 files.append(entry.path)
@@ -195,7 +187,7 @@ def find_folders(request: FindFolders, job: Job) -> list[str]:
 
 def _describe(item: os.DirEntry[str]) -> Entry | None:
     path = Path(item.name)
-    if is_folder(item):
+    if is_folder(item.path):
         return {"name": item.name, "kind": "folder"}
     kind = next((kind for kind, fits in KINDS.items() if fits(path)), None)
     return None if kind is None else {"name": item.name, "kind": kind}
@@ -203,7 +195,7 @@ def _describe(item: os.DirEntry[str]) -> Entry | None:
 
 def relocate(request: RelocatePhotos, job: Job) -> dict[str, Support]:
     """Find photos by content; only files of a matching size are read."""
-    if not os.path.isdir(request.folder):  # noqa: PTH112
+    if not is_folder(request.folder):
         raise FrnError(f"{request.folder}: is not a folder; choose the folder to search")
     wanted, sizes = set(request.sizes), set(request.sizes.values())
     found: dict[str, Support] = {}

@@ -56,7 +56,8 @@ class Previews:
         if request.mode == "kitty":
             scale = min(sqrt(MAX_PIXELS / width / height), 1.0)
             width, height = round(width * scale), round(height * scale)
-        pixels = _cut(photo, view, width, height)
+        part = tuple(share * side for share, side in zip(view, (photo.shape[1], photo.shape[0]) * 2, strict=True))
+        pixels = np.asarray(Image.fromarray(photo).resize((width, height), Image.Resampling.LANCZOS, box=part))
         opened = self._models.opened
         box = _within((opened.transform if opened else NO_MODEL).seen(size), view)
         if request.look != "photo" and request.heat is not None:
@@ -118,11 +119,6 @@ def fit(
     return shown[0], shown[1], (left, top, right, bottom)
 
 
-def _cut(pixels: Pixels, view: Box, width: int, height: int) -> Pixels:
-    box = tuple(share * side for share, side in zip(view, (pixels.shape[1], pixels.shape[0]) * 2, strict=True))
-    return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.LANCZOS, box=box))
-
-
 def _within(part: Box, view: Box) -> Box:
     """Convert a part from fractions of the photo to fractions of the view."""
     wide, high = view[2] - view[0], view[3] - view[1]
@@ -142,8 +138,8 @@ def paint(pixels: Pixels, heat: Heat, seen: Box, *, bare: bool) -> Pixels:
     (left, top, right, bottom), smooth = seen, heat["smooth"]
     errors, span = np.asarray(heat["map"], dtype=np.float64) - heat["low"], heat["high"] - heat["low"]
     errors = np.clip(errors / span, 0, 1) if span > 0 else np.zeros(errors.shape)
-    across = _weights((_centres(pixels.shape[1]) - left) / (right - left), errors.shape[1], smooth=smooth)
-    down = _weights((_centres(pixels.shape[0]) - top) / (bottom - top), errors.shape[0], smooth=smooth)
+    across = _weights(pixels.shape[1], left, right, errors.shape[1], smooth=smooth)
+    down = _weights(pixels.shape[0], top, bottom, errors.shape[0], smooth=smooth)
     level = down @ errors @ across.T
     steps = np.linspace(0, 1, len(RAMP))
     colours = np.stack([np.interp(level, steps, channel) for channel in zip(*RAMP, strict=True)], 2)
@@ -153,15 +149,12 @@ def paint(pixels: Pixels, heat: Heat, seen: Box, *, bare: bool) -> Pixels:
     return np.where(inside, (1 - cover) * pixels + cover * colours, rest).round().astype(np.uint8)
 
 
-def _centres(length: int) -> Floats:
-    return (np.arange(length) + 0.5) / length
-
-
-def _weights(places: Floats, cells: int, *, smooth: bool) -> Floats:
-    """Return the weight of each cell of a map at each place, (places, cells); zero outside of [0, 1].
+def _weights(length: int, first: float, last: float, cells: int, *, smooth: bool) -> Floats:
+    """Return the weight of each cell of a map at each pixel, (length, cells); the map covers fractions of the pixels.
 
     With `smooth`, weights blend between the centres of two cells, and at a centre its cell has all the weight.
     """
+    places = ((np.arange(length) + 0.5) / length - first) / (last - first)
     inside = (places >= 0) & (places < 1)
     at = np.clip(places * cells - 0.5 if smooth else np.floor(places * cells), 0, cells - 1)
     distance = np.clip(np.abs(at[:, None] - np.arange(cells)), 0, 1)
