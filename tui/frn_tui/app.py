@@ -78,7 +78,6 @@ class FrnApp(CellApp):
         # Without colours Textual has already chosen how to paint, and an ansi theme would be unreadable.
         if settings.theme in self.available_themes and not (self.no_color and "ansi" in settings.theme):
             self.theme = settings.theme
-        self.controller.first_threshold = settings.threshold
         self.graphics = Graphics(self._tell_terminal)
         self.graphics.palette = palette_of(None if self.no_color else self.console.color_system)
         if images in PIXELS:
@@ -252,7 +251,7 @@ class FrnApp(CellApp):
         self.run_worker(self.controller.lock_again(), exit_on_error=False)
 
     async def _open_first_model(self) -> None:
-        mirror = MIRROR if (self.tta or self.context.settings.tta) == "hflip" else ""
+        mirror = MIRROR if self.tta == "hflip" else ""
         if self.model is None and self.context.settings.model:
             try:
                 await self.controller.open_model(self.context.settings.model + mirror)

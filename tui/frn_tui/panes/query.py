@@ -20,7 +20,7 @@ from frn_tui.document.review_state import Reviewed, example_names, rival
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.review import Arranging, Review
-from frn_tui.panes.verdicts import Judging, Threshold, judge
+from frn_tui.panes.verdicts import Judging, Threshold
 from frn_tui.terminal.paths import absolute, name_of
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.bars import BarRow, Bars
@@ -161,7 +161,7 @@ class QueryPane(Judging, Arranging, Pane):
     def take_bar(self, event: Bars.Clicked) -> None:
         """On a click, show the class's error map; on a double click, assign the photo to the class."""
         if event.twice and (entry := self.controller.entry(event.class_id)) is not None:
-            judge(self, {entry.id: self.judged()})
+            self.judge({entry.id: self.judged()})
         else:
             self.picture.show_class(event.class_id)
 
