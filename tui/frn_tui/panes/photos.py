@@ -66,9 +66,8 @@ class PhotosPane(Pane):
             self._keys.setdefault(item.path, []).append(item.key or "")
         whose = TITLES.get(self.everywhere, display_name(entry.name, 30) if entry is not None else "")
         narrowed = f" · only “{display_name(self.wanted_name, 16)}”" if self.wanted_name else ""
-        self.gallery.empty_text = (
-            f"no matching photos: {whose}{narrowed}   esc: back" if self.everywhere or narrowed else ""
-        )
+        is_narrowed = bool(self.everywhere or narrowed)
+        self.gallery.empty_text = f"no matching photos: {whose}{narrowed}   esc: back" if is_narrowed else ""
         self.gallery.set_items(items)
         order = " · worst fit first" if self.by_fit and not self.everywhere else ""
         away = sum(item.mark == "missing" for item in items)

@@ -128,7 +128,7 @@ class QueryPane(Judging, Arranging, Pane):
             if path is not None:
                 self.go_to(path)
 
-        review = Review(self.context, self.threshold, [self, *self.services], view=self.review_view)
+        review = Review(self.context, self.threshold, [self, *self.services], self.review_view)
         self.app.push_screen(review, chosen)
 
     async def ask_now(self, paths: Sequence[str]) -> None:

@@ -91,9 +91,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         Binding("k,up,left,h", "step(-1)", "Previous photo"),
     ]
 
-    def __init__(
-        self, context: Context, threshold: Threshold, services: Sequence[object], *, view: str = "grid"
-    ) -> None:
+    def __init__(self, context: Context, threshold: Threshold, services: Sequence[object], view: str) -> None:
         """`services` handle the keys that are not the review's own."""
         super().__init__()
         self.context, self.controller = context, context.controller
@@ -225,12 +223,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         cursor = self.gallery.cursor_item
         item = self.items.get(cursor.path) if cursor else None
         near = self._near(item) if item else None
-        self._update(
-            "detail",
-            described(item, self.controller.names, f"{near.path.parent.name}/{near.path.name}" if near else "")
-            if item
-            else "",
-        )
+        example = f"{near.path.parent.name}/{near.path.name}" if near else ""
+        self._update("detail", described(item, self.controller.names, example) if item else "")
         self.query_one("#review-keys", Static).update(self.footer(FOOTER.split()))
         count = len(self.gallery.selection)
         what = count_of(count, "photo") if count else "it"

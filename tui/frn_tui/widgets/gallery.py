@@ -343,12 +343,10 @@ class Gallery(ScrollView, can_focus=True):
             self.app.post_message(PicturesWanted(self, missing, self.provide))
 
     def render_line(self, y: int) -> Strip:
-        if not self._items:
-            width, style = self.scrollable_content_region.width, self._style("empty")
-            return Strip([Segment(display_name(self.empty_text, width) if y == 0 else "", style)]).adjust_cell_length(
-                width, style
-            )
         width, grid, base = self.scrollable_content_region.width, self._grid, self.visual_style.rich_style
+        if not self._items:
+            text = Segment(display_name(self.empty_text, width) if y == 0 else "", self._style("empty"))
+            return Strip([text]).adjust_cell_length(width, base)
         line, row = divmod(y + self.scroll_offset.y, grid.pitch.height)
         first = line * grid.columns
         rendered: list[Segment] = []
