@@ -30,7 +30,7 @@ from frn_tui.terminal.modes import PIXELS, Mode, default_mode, palette_of
 from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.pixels import Graphics
 from frn_tui.terminal.terminal import MORE_COLOURS, QUESTIONS, TRUE_COLOUR, Answered, beyond_tmux, cell_size, pixels_of
-from frn_tui.terminal.termination import SignalHandlers, end_without_terminal
+from frn_tui.terminal.termination import end_without_terminal, handle_signals
 from frn_tui.terminal.wire.cell_app import CellApp
 from frn_tui.terminal.wire.driver import with_pixels
 from frn_tui.terminal.wire.input_queue import InputQueue
@@ -105,7 +105,7 @@ class FrnApp(CellApp):
         return self.workspace
 
     def on_mount(self) -> None:
-        self._signals = SignalHandlers(self._end_by)
+        self._restore_signals = handle_signals(self._end_by)
         self.call_after_refresh(self._begin)
 
     def _follow_keys(self) -> None:
@@ -302,7 +302,7 @@ class FrnApp(CellApp):
         self.exit()
 
     async def on_unmount(self) -> None:
-        self._signals.restore()
+        self._restore_signals()
         self.context.change(theme=self.theme, tile_width=self.workspace.photos_pane.gallery.tile_width)
         self.context.settings.beside(self.context.opened).write()
         await self.engine.close()

@@ -84,9 +84,8 @@ class Picker(Dialog[list[str] | None]):
         self.engine, self.dialog_title, self.recent = engine, title, recent
         self.folder = self.parent_folder = start
         self.everything: list[Entry] = []
-        """All entries of the folder."""
         self.entries: list[Entry] = []
-        """Listed entries."""
+        """All entries of the folder, and those that are listed."""
         self.marked: dict[str, None] = {}
         """Marked paths, in the order of marking; they stay marked when other folders are shown."""
         self._is_first = True

@@ -59,7 +59,6 @@ class PicturePane(Vertical):
 
     @property
     def has_map(self) -> bool:
-        """Return whether the map is beside or below the photo."""
         return (self.has_class("-beside") or self.has_class("-below")) and not self.has_class("-no-map")
 
     def _caption(self, answer: Answer | None) -> Text:
@@ -105,7 +104,6 @@ class PicturePane(Vertical):
             )
 
     def show_class(self, class_id: int) -> None:
-        """Show the map of a class, if the photo has one."""
         answer = self.controller.query.answer
         if answer is not None and class_id in self._mapped(answer):
             self.heat_class = class_id

@@ -100,7 +100,6 @@ class QueryPane(Judging, Arranging, Pane):
         return f"1-9: add {display_name(name_of(answer['path']), 24)} to"
 
     def arranged(self) -> list[Reviewed]:
-        """Return the answers that are listed, in their order."""
         items = {item.path: item for item in self.controller.reviewed()}
         return [items[path] for path in self.controller.arrangement.paths]
 

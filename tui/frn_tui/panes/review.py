@@ -26,8 +26,6 @@ from frn_tui.widgets.bars import Histogram
 from frn_tui.widgets.gallery import Gallery, GalleryItem
 from frn_tui.widgets.jobs import JobLine
 
-SIGNS = {True: "●", False: "○"}
-"""Marks of photos that were seen and not seen; a labelled photo has a ◆. (✓ marks a selected one.)"""
 COLUMNS = ("answer", "prob.", "expl.", "lead", "rival", "nearest example")
 ORDERED_BY = {
     "by file": "file",
@@ -178,7 +176,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.query_one(f"#review-{name}", Static).update(Text(text, no_wrap=True, overflow="ellipsis"))
 
     def _tile(self, item: Reviewed) -> GalleryItem:
-        sign = "◆" if item.label is not None else SIGNS[item.is_seen]
+        sign = "◆" if item.label is not None else "●" if item.is_seen else "○"
         key, mark = item.answer.get("key"), "" if item.is_readable else "broken"
         if self.gallery.view == "list":
             name = "/".join(item.path.split("/")[-2:])

@@ -226,13 +226,9 @@ class Workspace(KeyedScreen[None]):
 
     def show_keys(self) -> None:
         self.query_one("#keys", Static).update(self.footer(FOOTERS[self._in_focus]))
-        self.context.jobs.hint = self._digits()
-
-    def _digits(self) -> str:
-        focused = self.photos_pane if self._in_focus == "photos" else self.query_pane
-        what = focused.digits()
+        what = (self.photos_pane if self._in_focus == "photos" else self.query_pane).digits()
         keys = class_keys(self.controller.names.values(), self.size.width - cell_len(what) - 6)
-        return f"{what}:  {keys}" if what and keys else ""
+        self.context.jobs.hint = f"{what}:  {keys}" if what and keys else ""
 
     def action_zoom(self, step: int) -> None:
         gallery, preview = self.photos_pane.gallery, self.query_pane.picture.preview
