@@ -53,12 +53,11 @@ def test_marked_folders_become_classes_with_the_same_names(drive: Drive, lines: 
     drive(scenario)
 
 
-def test_typing_searches_and_enter_opens_the_match(drive: Drive, lines: Lines) -> None:
+def test_typing_searches_and_enter_opens_the_match(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         picker = await opened(driver, "p")
         await driver.pilot.press("w", "n")
         assert [entry["name"] for entry in picker.entries] == ["wren"]
-        await driver.until(lambda: any("0 folders, 6 photos" in line for line in lines(driver.app)))
         await driver.pilot.press("enter")
         await driver.until(lambda: picker.folder == "/photos/wren")
         await driver.pilot.press("z")
