@@ -30,7 +30,7 @@ from frn_tui.terminal.modes import PIXELS, Mode, default_mode, palette_of
 from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.pixels import Graphics
 from frn_tui.terminal.terminal import MORE_COLOURS, QUESTIONS, TRUE_COLOUR, Answered, beyond_tmux, cell_size, pixels_of
-from frn_tui.terminal.termination import SignalHandlers, end_without_terminal
+from frn_tui.terminal.termination import end_without_terminal, handle_signals
 from frn_tui.terminal.wire.cell_app import CellApp
 from frn_tui.terminal.wire.driver import with_pixels
 from frn_tui.terminal.wire.input_queue import InputQueue
@@ -78,7 +78,6 @@ class FrnApp(CellApp):
         # Without colours Textual has already chosen how to paint, and an ansi theme would be unreadable.
         if settings.theme in self.available_themes and not (self.no_color and "ansi" in settings.theme):
             self.theme = settings.theme
-        self.controller.first_threshold = settings.threshold
         self.graphics = Graphics(self._tell_terminal)
         self.graphics.palette = palette_of(None if self.no_color else self.console.color_system)
         if images in PIXELS:
@@ -106,7 +105,7 @@ class FrnApp(CellApp):
         return self.workspace
 
     def on_mount(self) -> None:
-        self._signals = SignalHandlers(self._end_by)
+        self._restore_signals = handle_signals(self._end_by)
         self.call_after_refresh(self._begin)
 
     def _follow_keys(self) -> None:
@@ -252,7 +251,7 @@ class FrnApp(CellApp):
         self.run_worker(self.controller.lock_again(), exit_on_error=False)
 
     async def _open_first_model(self) -> None:
-        mirror = MIRROR if (self.tta or self.context.settings.tta) == "hflip" else ""
+        mirror = MIRROR if self.tta == "hflip" else ""
         if self.model is None and self.context.settings.model:
             try:
                 await self.controller.open_model(self.context.settings.model + mirror)
@@ -303,7 +302,7 @@ class FrnApp(CellApp):
         self.exit()
 
     async def on_unmount(self) -> None:
-        self._signals.restore()
+        self._restore_signals()
         self.context.change(theme=self.theme, tile_width=self.workspace.photos_pane.gallery.tile_width)
         self.context.settings.beside(self.context.opened).write()
         await self.engine.close()

@@ -53,12 +53,11 @@ def test_marked_folders_become_classes_with_the_same_names(drive: Drive, lines: 
     drive(scenario)
 
 
-def test_typing_searches_and_enter_opens_the_match(drive: Drive, lines: Lines) -> None:
+def test_typing_searches_and_enter_opens_the_match(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         picker = await opened(driver, "p")
         await driver.pilot.press("w", "n")
         assert [entry["name"] for entry in picker.entries] == ["wren"]
-        await driver.until(lambda: any("0 folders, 6 photos" in line for line in lines(driver.app)))
         await driver.pilot.press("enter")
         await driver.until(lambda: picker.folder == "/photos/wren")
         await driver.pilot.press("z")
@@ -204,24 +203,22 @@ def test_bar_shows_its_map_and_double_click_assigns_the_photo(drive: Drive) -> N
     drive(scenario)
 
 
-def test_hjkl_move_in_the_list_and_other_letters_search(drive: Drive) -> None:
+def test_letters_search_and_arrows_move_in_the_list(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         picker = await opened(driver)
 
         def highlighted() -> str:
             return picker.current["name"] if picker.current else ""
 
-        await driver.pilot.press("tab", "j", "j", "k")
+        await driver.pilot.press("down", "down", "up")
         assert highlighted() == "owl"
-        await driver.pilot.press("l")
+        await driver.pilot.press("right")
         await driver.until(lambda: picker.folder == "/photos/owl")
-        await driver.pilot.press("h")
+        await driver.pilot.press("left")
         await driver.until(lambda: picker.folder == "/photos" and highlighted() == "owl")
-        await driver.pilot.press("w")
-        await driver.until(lambda: picker.query_one(Input).value == "w")
-        await driver.pilot.press("r", "e")
+        await driver.pilot.press("tab", "w", "r", "e")
         assert [entry["name"] for entry in picker.entries] == ["wren"]
-        await driver.pilot.press("escape", "j", "a", "y")  # not in the list, so typing searches
+        await driver.pilot.press("escape", "j", "a", "y")
         assert picker.query_one(Input).value == "jay"
 
     drive(scenario)

@@ -32,7 +32,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_settings_are_remembered(private_state: Path) -> None:
-    settings = Settings("dracula", "none", "/m/features.onnx", 0.4, ["/a"]).opened("/b")
+    settings = Settings("dracula", "none", "/m/features.onnx", ["/a"]).opened("/b")
     settings.write()
     assert Settings.read() == settings
     assert settings.opened("/a").recent == ["/a", "/b"]
@@ -40,7 +40,7 @@ def test_settings_are_remembered(private_state: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "[]", "null", '{"images": "sixel"}', '{"threshold": 7}', '{"recent": [2]}', "[" * 9999],
+    ["{", "[]", "null", '{"images": "sixel"}', '{"recent": [2]}', "[" * 9999],
 )
 def test_invalid_settings_file_is_reported_and_left_unchanged(private_state: Path, text: str) -> None:
     """A user may have edited the file; a misplaced comma should not discard all of it."""
@@ -170,10 +170,6 @@ def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: P
         await take("Theme", "gruvbox")
         await take("Settings", "images")
         await take("Images", "none")
-        await take("Settings", "threshold")
-        await take("Threshold of new projects", "900")
-        await take("Settings", "threshold")
-        await take("Threshold of new projects", "62.5")
         await take("Settings", "model")
         await take("Default model", "features")
         await take("Path of a features.onnx", "/m/mine.onnx")
@@ -187,12 +183,10 @@ def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: P
         await driver.idle()
         assert app.theme == "gruvbox"
         assert app.workspace.query_pane.picture.preview.mode == app.workspace.photos_pane.gallery.mode == "none"
-        await app.workspace.project_bar.open_place("/photos")
-        assert app.controller.threshold == 0.625
 
     drive(scenario)
     kept = Settings.read()
-    assert (kept.theme, kept.images, kept.model, kept.threshold) == ("gruvbox", "none", "/m/mine.onnx", 0.625)
+    assert (kept.theme, kept.images, kept.model) == ("gruvbox", "none", "/m/mine.onnx")
 
 
 def test_sizes_are_remembered_between_sessions(drive: Drive, private_state: Path) -> None:
@@ -209,7 +203,7 @@ def test_sizes_are_remembered_between_sessions(drive: Drive, private_state: Path
     drive(look)
 
 
-def test_mirror_images_can_be_set_by_setting_flag_and_undoable_edit(
+def test_mirror_images_can_be_set_by_flag_and_undoable_edit(
     drive: Drive, private_state: Path, fake_engine: FakeEngine
 ) -> None:
     async def turn(driver: Driver) -> None:
@@ -222,17 +216,11 @@ def test_mirror_images_can_be_set_by_setting_flag_and_undoable_edit(
         assert app.controller.model_name == plain
 
     drive(turn)
-    Settings(tta="hflip").write()
 
     async def look(driver: Driver) -> None:
         assert driver.app.controller.model_name.endswith(MIRROR)
 
-    drive(look)
-
-    async def said(driver: Driver) -> None:
-        assert not driver.app.controller.model_name.endswith(MIRROR)
-
-    drive(said, app=lambda place, **more: FrnApp(place, tta="none", **more))
+    drive(look, app=lambda place, **more: FrnApp(place, tta="hflip", **more))
 
 
 def test_a_missing_model_in_the_settings_is_reported(

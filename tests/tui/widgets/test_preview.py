@@ -9,7 +9,6 @@ from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.widgets.preview import PicturesWanted, Preview
 from rich.cells import cell_len
 from rich.style import Style
-from textual import events
 from textual.app import App
 from textual.message import Message
 from textual.pilot import Pilot
@@ -108,19 +107,6 @@ def test_arrows_move_only_an_enlarged_photo(play: Play) -> None:
         preview.look_at(99.0, (2.0, 0.0))
         assert preview.zoom == 16.0
         preview.look_at(0.1, (0.9, 0.9))
-        assert (preview.zoom, preview.centre) == (1.0, (0.5, 0.5))
-
-    play(preview, scenario)
-
-
-def test_wheel_zooms(play: Play) -> None:
-    preview = Preview(mode="half")
-
-    async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        shown(preview, plain(80, 24))
-        await pilot._post_mouse_events([events.MouseScrollUp, events.MouseScrollUp], offset=(20, 6))
-        assert preview.zoom == 1.5625
-        await pilot._post_mouse_events([events.MouseScrollDown] * 3, offset=(20, 6))
         assert (preview.zoom, preview.centre) == (1.0, (0.5, 0.5))
 
     play(preview, scenario)

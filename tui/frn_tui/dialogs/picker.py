@@ -65,11 +65,7 @@ class Picker(Dialog[list[str] | None]):
         Binding("ctrl+j,f2", "accept", "Choose", priority=True),
         Binding("ctrl+t", "go_to", "Go to", priority=True),
         Binding("ctrl+f", "jump", "Find a folder", priority=True),
-        Binding("tab", "to_list", "Go to the list", show=False, priority=True),
-        *(
-            Binding(key, f"by_letter('{action}')", show=False, priority=True)
-            for key, action in (("h", "up"), ("j", "cursor_down"), ("k", "cursor_up"), ("l", "enter_folder"))
-        ),
+        Binding("tab", "complete", "Complete a path", show=False, priority=True),
         *(
             Binding(key, f"in_list('{action}')", show=False, priority=True)
             for key, action in (
@@ -88,9 +84,8 @@ class Picker(Dialog[list[str] | None]):
         self.engine, self.dialog_title, self.recent = engine, title, recent
         self.folder = self.parent_folder = start
         self.everything: list[Entry] = []
-        """All entries of the folder."""
         self.entries: list[Entry] = []
-        """Listed entries."""
+        """All entries of the folder, and those that are listed."""
         self.marked: dict[str, None] = {}
         """Marked paths, in the order of marking; they stay marked when other folders are shown."""
         self._is_first = True
@@ -108,21 +103,19 @@ class Picker(Dialog[list[str] | None]):
             yield Static(
                 Text(
                     "f2: choose the marked or highlighted   enter: open a folder, choose a photo   space: mark   "
-                    "ctrl+a: mark all photos   ← →: parent, open   tab: complete a path, or go to the list   "
+                    "ctrl+a: mark all photos   ← →: parent, open   tab: complete a path   "
                     "ctrl+t: recent folders and projects   ctrl+f: find a folder   esc: back"
                 ),
                 classes="hint",
             )
 
     def begin(self) -> None:
-        self.preview.can_focus = False
+        self.list.can_focus = self.preview.can_focus = False
         self.open(self.folder, rising=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave spaces and arrows to the field while a path is typed."""
         text = self.query_one(Input).value if self.begun else ""
-        if action == "by_letter":  # letters search unless the list has the focus
-            return self.list.has_focus
         if action == "mark" and _is_path(text):
             return False
         if (action == "up" and text) or (action == "enter_folder" and _is_path(text)):
@@ -239,25 +232,11 @@ class Picker(Dialog[list[str] | None]):
         else:
             self.dismiss(None)
 
-    def on_key(self, event: events.Key) -> None:
-        """Search with other keys typed in the list."""
-        if self.list.has_focus and event.is_printable and event.character:
-            event.prevent_default()
-            event.stop()
-            field = self.query_one(Input)
-            field.focus()
-            field.insert_text_at_cursor(event.character)
-
-    def action_to_list(self) -> None:
-        """Complete a path that is being typed; otherwise switch between the field and the list, where letters move."""
-        if _is_path(text := self.query_one(Input).value):
-            self.complete(text)
-        else:
-            (self.query_one(Input) if self.list.has_focus else self.list).focus()
-
     @work(exclusive=True, group="complete")
-    async def complete(self, text: str) -> None:
-        """Extend the typed path as far as all matching names agree."""
+    async def action_complete(self) -> None:
+        """Extend a typed path as far as all matching names agree."""
+        if not _is_path(text := self.query_one(Input).value):
+            return
         before, _, begun = text.rpartition("/")
         paths = self._typed(f"{before}/")
         try:
@@ -271,9 +250,6 @@ class Picker(Dialog[list[str] | None]):
             field.cursor_position = len(field.value)
         elif len(names) > 1:
             self.notify(display_name("  ".join(names[:20]), 200), markup=False, timeout=3)
-
-    def action_by_letter(self, action: str) -> None:
-        getattr(self if action in ("up", "enter_folder") else self.list, f"action_{action}")()
 
     def action_in_list(self, action: str) -> None:
         getattr(self.list, f"action_{action}")()
@@ -324,18 +300,14 @@ class Picker(Dialog[list[str] | None]):
                 found = await self.engine.call(ScanPath(path))
             except EngineError:  # the receiver reports the reason
                 break
-            if found["kind"] == "nothing" and not await self._is_folder(path):  # an empty folder can be watched
+            try:
+                if found["kind"] == "nothing":  # an empty folder can be watched
+                    await self.engine.call(ListFolder(path))
+            except EngineError:
                 self.notify(display_name(found.get("reason", path)), severity="warning", markup=False)
                 return
         if paths:
             self.dismiss(paths)
-
-    async def _is_folder(self, path: str) -> bool:
-        try:
-            await self.engine.call(ListFolder(path))
-        except EngineError:
-            return False
-        return True
 
     def action_go_to(self) -> None:
 

@@ -76,7 +76,7 @@ class Controller(SyncedDocument):
 
     async def start_anew(self) -> None:
         await self.engine.call(file_requests.LockProject(None))
-        self.begin(State(threshold=self.first_threshold))
+        self.begin(State())
         await self.sync()
 
     async def open_folder(self, path: str | None, classes: dict[str, list[str]]) -> Added:
@@ -85,7 +85,7 @@ class Controller(SyncedDocument):
         The classes appear at once, even before the model. Their photos follow in batches; those that arrived stay
         if it is cancelled.
         """
-        self.begin(State(threshold=self.first_threshold))
+        self.begin(State())
         session, outcome = self.session, Added()
         self.place = path
         opening = Session(session.state)

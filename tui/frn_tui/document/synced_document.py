@@ -31,8 +31,6 @@ class SyncedDocument:
         self.sample_classes: frozenset[int] = frozenset()
         """Ids of the shipped classes, which the user's first class replaces."""
         self.model_name = ""
-        self.first_threshold: float | None = None
-        """Threshold of new documents; None calibrates it."""
         self.missing: frozenset[str] = frozenset()
         """Paths of missing examples."""
         self.skipped: frozenset[str] = frozenset()
@@ -96,7 +94,7 @@ class SyncedDocument:
     def step_aside(self) -> None:
         """Remove the samples, as part of an edit that adds the user's own classes."""
         if self.shows_samples:
-            own = dataclasses.replace(self.session.state, classes=(), threshold=self.first_threshold)
+            own = dataclasses.replace(self.session.state, classes=(), threshold=None)
             self.session.replace_state(own)
             self._forget_answers()
 

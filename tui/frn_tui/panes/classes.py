@@ -102,7 +102,6 @@ class ClassesPane(Pane):
             self.context.ask(dialog, lambda name: self._rename(entry, name))
 
     def _rename(self, entry: ClassEntry, name: str) -> None:
-        """Rename a class; another class's name merges the two after confirmation."""
         other = self.controller.session.state.named(name.strip())
         if other is None or other.id == entry.id:
             self.context.edit(lambda session: session.rename(entry.id, name), f"renamed {entry.name} to {name}")

@@ -114,8 +114,7 @@ class Context:
         return f"undone: {act or 'an edit'}   ctrl+r: redo" if undo else f"redone: {act or 'an edit'}   u: undo"
 
     async def _step_over(self, moves: Moves, undo: bool) -> None:
-        said = await step_over(self.controller, moves, undo=undo)
-        self.say(said)
+        self.say(await step_over(self.controller, moves, undo=undo))
 
     def progress(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()

@@ -21,9 +21,7 @@ class Form(NamedTuple):
     words: str
     """Description; `{size}` is the model's size in MB, `{half}` and `{quarter}` parts of it."""
     place: str
-    """Proposed name."""
     how: str = ""
-    """How to run it, in one line."""
 
 
 ANSWERS = {

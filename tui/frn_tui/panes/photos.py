@@ -66,9 +66,8 @@ class PhotosPane(Pane):
             self._keys.setdefault(item.path, []).append(item.key or "")
         whose = TITLES.get(self.everywhere, display_name(entry.name, 30) if entry is not None else "")
         narrowed = f" · only “{display_name(self.wanted_name, 16)}”" if self.wanted_name else ""
-        self.gallery.empty_text = (
-            f"no matching photos: {whose}{narrowed}   esc: back" if self.everywhere or narrowed else ""
-        )
+        is_narrowed = bool(self.everywhere or narrowed)
+        self.gallery.empty_text = f"no matching photos: {whose}{narrowed}   esc: back" if is_narrowed else ""
         self.gallery.set_items(items)
         order = " · worst fit first" if self.by_fit and not self.everywhere else ""
         away = sum(item.mark == "missing" for item in items)
@@ -79,14 +78,9 @@ class PhotosPane(Pane):
     def _everywhere(self, mark: str) -> list[tuple[int, GalleryItem]]:
         """Return the photos with a mark from all classes, with the class ids, worst first."""
         found = [(entry.id, item) for entry in self.controller.session.state.classes for item in self._items(entry)]
-        some = [(of, item) for of, item in found if self._has(item, mark)]
+        is_differing = mark == "differing"
+        some = [one for one in found if (one[1].path in self.differing if is_differing else one[1].mark == mark)]
         return sorted(some, key=lambda one: self._misfit(*one))
-
-    def _marked(self, mark: str) -> list[tuple[int, str]]:
-        return [(of, item.path) for of, item in self._everywhere(mark)]
-
-    def _has(self, item: GalleryItem, mark: str) -> bool:
-        return item.path in self.differing if mark == "differing" else item.mark == mark
 
     def _items(self, entry: ClassEntry) -> list[GalleryItem]:
         report = self.controller.reports.get(entry.id)
@@ -111,7 +105,6 @@ class PhotosPane(Pane):
         self.context.screen.show_keys()
 
     def digits(self) -> str:
-        """Return what a digit key would do now."""
         count, item = len(self.gallery.selection), self.gallery.cursor_item
         if item is None:
             return ""
@@ -155,7 +148,7 @@ class PhotosPane(Pane):
 
     def action_filter(self) -> None:
         marks = ["", *(mark for mark in TITLES if mark != "differing" or self.differing)]
-        options = ["all photos of the class", *(f"{TITLES[mark]}  {len(self._marked(mark))}" for mark in marks[1:])]
+        options = ["all photos of the class", *(f"{TITLES[mark]}  {len(self._everywhere(mark))}" for mark in marks[1:])]
         self.context.ask(Choose("Show only photos", options), lambda index: self.show_everywhere(marks[index]))
 
     def action_misfits(self) -> None:
@@ -171,8 +164,8 @@ class PhotosPane(Pane):
         self.gallery.focus()
 
     def action_outlier(self, step: int) -> None:
-        misfits, item = self._marked("outlier"), self.gallery.cursor_item
-        paths = [path for _, path in misfits]
+        misfits, item = self._everywhere("outlier"), self.gallery.cursor_item
+        paths = [misfit.path for _, misfit in misfits]
         if not misfits:
             self.context.say("every photo fits its class")
             return
@@ -183,11 +176,10 @@ class PhotosPane(Pane):
             self.gallery.cursor = place % len(paths)
         else:
             self.wanted_name = self.everywhere = ""
-            self.post_message(self.Found(*misfits[place]))
+            self.post_message(self.Found(misfits[place][0], paths[place]))
 
     @property
     def misfits(self) -> bool:
-        """Return whether there is a photo that does not fit its class."""
         return any(rank > 0 for report in self.controller.reports.values() for rank in report["rank"].values())
 
     def action_view(self) -> None:

@@ -1,6 +1,5 @@
 """A classified photo, and the parts of it that a class does not explain."""
 
-from collections.abc import Sequence
 from typing import get_args
 
 from rich.text import Text
@@ -9,7 +8,6 @@ from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
 from textual.widgets import Static
 
-from frn.images.ramp import RAMP
 from frn_tui.client.protocol import Answer, Heat, Look
 from frn_tui.panes.context import Context
 from frn_tui.terminal.text import display_name
@@ -61,7 +59,6 @@ class PicturePane(Vertical):
 
     @property
     def has_map(self) -> bool:
-        """Return whether the map is beside or below the photo."""
         return (self.has_class("-beside") or self.has_class("-below")) and not self.has_class("-no-map")
 
     def _caption(self, answer: Answer | None) -> Text:
@@ -76,17 +73,10 @@ class PicturePane(Vertical):
         name = display_name(self.controller.names[shown], max(self.size.width - 32, 6))
         if self.look == "photo" and not self.has_map:
             return Text(f"frame: the part that the network sees\nH: error map of ‹ {name} ›")
-        text = Text(f"error map of ‹ {name} ›  [ ] other class\n")
-        if self.look == "blend" and not self.has_map:
-            text.append("clear: explained ")
-            ramp: Sequence[tuple[int, int, int]] = RAMP[1:]
-        else:
-            text.append("dark: explained ")
-            ramp = RAMP
-        for red, green, blue in ramp:
-            text.append("  ", style=f"on rgb({red},{green},{blue})")
+        is_blend = self.look == "blend" and not self.has_map
+        scale = "clear: explained  coloured: not" if is_blend else "dark: explained  light: not"
         following = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
-        return text.append(f" light: not   H: {following}")
+        return Text(f"error map of ‹ {name} ›  [ ] other class\n{scale}   H: {following}")
 
     def _mapped(self, answer: Answer) -> list[int]:
         """Return ids of classes with a map, most likely first; deleted classes are skipped."""
@@ -114,7 +104,6 @@ class PicturePane(Vertical):
             )
 
     def show_class(self, class_id: int) -> None:
-        """Show the map of a class, if the photo has one."""
         answer = self.controller.query.answer
         if answer is not None and class_id in self._mapped(answer):
             self.heat_class = class_id

@@ -43,9 +43,9 @@ class ProjectBar(Static):
         right = f"{count_of(len(state.classes), 'class')} · {count_of(count, 'photo')}{trouble}"
         model = "starting the engine…"
         if (opened := controller.model) is not None:
-            name_and_device = f"{display_name(controller.model_name, 24)} · {opened['device']}"
+            named, side = display_name(controller.model_name, 24), opened["side"]
             grid = "×".join(map(str, [*opened["grid"], opened["d"]]))
-            model = f"{name_and_device} · {opened['side']}×{opened['side']} · {grid}"
+            model = f"{named} · {opened['device']} · {side}×{side} · {grid}"
         width = max(self.screen.size.width - 2, 10)
         if self.screen.has_class("-narrow"):
             shown = next((name for name in PANES if self.screen.has_class(f"-show-{name}")), "")
@@ -87,7 +87,6 @@ class ProjectBar(Static):
 
     @property
     def file_name(self) -> str:
-        """Return a default name for files of this document."""
         named = self.controller.project or self.controller.place
         return name_of(named).removesuffix(SUFFIX) if named else "classes"
 

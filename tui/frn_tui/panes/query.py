@@ -20,7 +20,7 @@ from frn_tui.document.review_state import Reviewed, example_names, rival
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.review import Arranging, Review
-from frn_tui.panes.verdicts import Judging, Threshold, judge
+from frn_tui.panes.verdicts import Judging, Threshold
 from frn_tui.terminal.paths import absolute, name_of
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.bars import BarRow, Bars
@@ -100,7 +100,6 @@ class QueryPane(Judging, Arranging, Pane):
         return f"1-9: add {display_name(name_of(answer['path']), 24)} to"
 
     def arranged(self) -> list[Reviewed]:
-        """Return the answers that are listed, in their order."""
         items = {item.path: item for item in self.controller.reviewed()}
         return [items[path] for path in self.controller.arrangement.paths]
 
@@ -128,7 +127,7 @@ class QueryPane(Judging, Arranging, Pane):
             if path is not None:
                 self.go_to(path)
 
-        review = Review(self.context, self.threshold, [self, *self.services], view=self.review_view)
+        review = Review(self.context, self.threshold, [self, *self.services], self.review_view)
         self.app.push_screen(review, chosen)
 
     async def ask_now(self, paths: Sequence[str]) -> None:
@@ -161,7 +160,7 @@ class QueryPane(Judging, Arranging, Pane):
     def take_bar(self, event: Bars.Clicked) -> None:
         """On a click, show the class's error map; on a double click, assign the photo to the class."""
         if event.twice and (entry := self.controller.entry(event.class_id)) is not None:
-            judge(self, {entry.id: self.judged()})
+            self.judge({entry.id: self.judged()})
         else:
             self.picture.show_class(event.class_id)
 

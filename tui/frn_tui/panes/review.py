@@ -26,8 +26,6 @@ from frn_tui.widgets.bars import Histogram
 from frn_tui.widgets.gallery import Gallery, GalleryItem
 from frn_tui.widgets.jobs import JobLine
 
-SIGNS = {True: "●", False: "○"}
-"""Marks of photos that were seen and not seen; a labelled photo has a ◆. (✓ marks a selected one.)"""
 COLUMNS = ("answer", "prob.", "expl.", "lead", "rival", "nearest example")
 ORDERED_BY = {
     "by file": "file",
@@ -91,9 +89,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         Binding("k,up,left,h", "step(-1)", "Previous photo"),
     ]
 
-    def __init__(
-        self, context: Context, threshold: Threshold, services: Sequence[object], *, view: str = "grid"
-    ) -> None:
+    def __init__(self, context: Context, threshold: Threshold, services: Sequence[object], view: str) -> None:
         """`services` handle the keys that are not the review's own."""
         super().__init__()
         self.context, self.controller = context, context.controller
@@ -180,7 +176,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.query_one(f"#review-{name}", Static).update(Text(text, no_wrap=True, overflow="ellipsis"))
 
     def _tile(self, item: Reviewed) -> GalleryItem:
-        sign = "◆" if item.label is not None else SIGNS[item.is_seen]
+        sign = "◆" if item.label is not None else "●" if item.is_seen else "○"
         key, mark = item.answer.get("key"), "" if item.is_readable else "broken"
         if self.gallery.view == "list":
             name = "/".join(item.path.split("/")[-2:])
@@ -225,12 +221,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         cursor = self.gallery.cursor_item
         item = self.items.get(cursor.path) if cursor else None
         near = self._near(item) if item else None
-        self._update(
-            "detail",
-            described(item, self.controller.names, f"{near.path.parent.name}/{near.path.name}" if near else "")
-            if item
-            else "",
-        )
+        example = f"{near.path.parent.name}/{near.path.name}" if near else ""
+        self._update("detail", described(item, self.controller.names, example) if item else "")
         self.query_one("#review-keys", Static).update(self.footer(FOOTER.split()))
         count = len(self.gallery.selection)
         what = count_of(count, "photo") if count else "it"

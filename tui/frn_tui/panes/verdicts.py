@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 from frn.inference.session import ClassEntry, Session
 from frn_tui.client.protocol import Answer
@@ -17,7 +16,6 @@ from frn_tui.terminal.text import count_of, display_name, percent, share_of
 
 CALIBRATED = "calibrated threshold"
 OPENERS = {"win32": "explorer", "darwin": "open"}
-THRESHOLD_HINT = "minimum explained share, 0 to 100 %; empty: calibrate   enter: done   esc: back"
 
 
 class Threshold:
@@ -58,19 +56,14 @@ class Threshold:
 
     def action_type_threshold(self) -> None:
         def typed(text: str) -> None:
-            if (value := typed_threshold(self.context, text)) is not False:
+            value = share_of(text)
+            if text.strip() and value is None:
+                self.context.say("a threshold is a number from 0 to 100", severity="warning")
+            else:
                 self.set(value, CALIBRATED if value is None else "")
 
-        self.context.ask(AskText("Threshold", f"{100 * self.value:.1f}", THRESHOLD_HINT), typed)
-
-
-def typed_threshold(context: Context, text: str) -> float | Literal[False] | None:
-    """Return a typed threshold, None for a calibrated one, or False after a message if it is neither."""
-    value = share_of(text)
-    if text.strip() and value is None:
-        context.say("a threshold is a number from 0 to 100", severity="warning")
-        return False
-    return value
+        hint = "minimum explained share, 0 to 100 %; empty: calibrate   enter: done   esc: back"
+        self.context.ask(AskText("Threshold", f"{100 * self.value:.1f}", hint), typed)
 
 
 class Judging:
@@ -86,12 +79,30 @@ class Judging:
         """Go to the next answer after a verdict."""
         raise NotImplementedError
 
+    def judge(self, by_class: Mapping[int, Sequence[Answer]]) -> None:
+        """Make photos examples of classes, given by their ids, in one edit, and move on."""
+        controller, (first, *others) = self.context.controller, by_class
+        name = f"{len(by_class)} classes" if others else display_name(controller.names[first], 30)
+
+        def label(session: Session) -> None:
+            with session.one_edit():
+                added = sum(controller.label(some, class_id).added for class_id, some in by_class.items())
+            if not added:
+                self.context.say(f"already an example of {name}")
+                return
+            photos = "" if sum(map(len, by_class.values())) == 1 else f"{count_of(added, 'photo')} "
+            session.name_act(f"{photos}added to {name}")
+            self.context.say(f"{photos}added to {name}   u: undo")
+
+        self.context.edit(label)
+        self.advance()
+
     def action_number(self, number: int) -> None:
         if (entry := class_of_number(self.context, number)) is not None:
-            judge(self, {entry.id: self.judged()})
+            self.judge({entry.id: self.judged()})
 
     def action_move(self) -> None:
-        choose_class(self.context, "Assign to class", lambda entry: judge(self, {entry.id: self.judged()}))
+        choose_class(self.context, "Assign to class", lambda entry: self.judge({entry.id: self.judged()}))
 
     def action_right(self) -> None:
         by_class: dict[int, list[Answer]] = {}
@@ -99,7 +110,7 @@ class Judging:
             if (best := best_score(answer)) is not None and best["id"] in self.context.controller.names:
                 by_class.setdefault(best["id"], []).append(answer)
         if by_class:
-            judge(self, by_class)
+            self.judge(by_class)
 
     def action_none_of_these(self) -> None:
         known = [answer for answer in self.judged() if "key" in answer]
@@ -125,25 +136,6 @@ class Judging:
 
     def action_viewer(self) -> None:
         view(self.context, next((answer["path"] for answer in self.judged()), None))
-
-
-def judge(where: Judging, by_class: Mapping[int, Sequence[Answer]]) -> None:
-    """Make photos examples of classes, given by their ids, in one edit, and move on."""
-    context, (first, *others) = where.context, by_class
-    name = f"{len(by_class)} classes" if others else display_name(context.controller.names[first], 30)
-
-    def label(session: Session) -> None:
-        with session.one_edit():
-            added = sum(context.controller.label(some, class_id).added for class_id, some in by_class.items())
-        if not added:
-            context.say(f"already an example of {name}")
-            return
-        photos = "" if sum(map(len, by_class.values())) == 1 else f"{count_of(added, 'photo')} "
-        session.name_act(f"{photos}added to {name}")
-        context.say(f"{photos}added to {name}   u: undo")
-
-    context.edit(label)
-    where.advance()
 
 
 def class_of_number(context: Context, number: int) -> ClassEntry | None:

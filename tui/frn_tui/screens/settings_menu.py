@@ -2,26 +2,21 @@
 
 from frn.models.zoo import DEFAULT_MODEL, named_extractors
 from frn_tui.dialogs.dialogs import AskText, PressKey
-from frn_tui.panes.verdicts import THRESHOLD_HINT, typed_threshold
 from frn_tui.screens.workspace import Workspace
 from frn_tui.settings.keys import BOUND, change_key, keys_path, shown
 from frn_tui.settings.settings import IMAGES
 from frn_tui.terminal.paths import absolute, shortened
-from frn_tui.terminal.text import display_name, percent
+from frn_tui.terminal.text import display_name
 
 
 async def change_settings(workspace: Workspace) -> None:
     """Show the settings until the menu is closed; changes apply at once, or at the next start if it says so."""
     context = workspace.context
     while True:
-        settings = context.settings
-        unknown = "calibrated" if settings.threshold is None else f"{percent(settings.threshold, 1)} explained"
         changes = {
             f"theme: {workspace.app.theme}": _theme,
             f"images: {f'auto ({context.mode})' if workspace.images == 'auto' else context.mode}": _images,
-            f"default model: {display_name(settings.model or DEFAULT_MODEL, 40)}": _model,
-            f"mirror images by default: {'also classified' if settings.tta == 'hflip' else 'no'}": _tta,
-            f"threshold of new projects: {unknown}": _threshold,
+            f"default model: {display_name(context.settings.model or DEFAULT_MODEL, 40)}": _model,
             f"keys: {len(workspace.own_keys) or 'none'} changed": _keys,
         }
         chosen = await context.chosen("Settings", list(changes))
@@ -49,21 +44,6 @@ async def _model(workspace: Workspace) -> None:
         workspace.context.change(model="" if names[chosen] == DEFAULT_MODEL else names[chosen])
     elif chosen is not None and (path := await workspace.context.answer(AskText("Path of a features.onnx"))):
         workspace.context.change(model=absolute(path))
-
-
-async def _tta(workspace: Workspace) -> None:
-    options = ["no: classify each photo once", "yes: more accurate, twice the time"]
-    if (chosen := await workspace.context.chosen("Also classify mirror images", options)) is not None:
-        workspace.context.change(tta=("none", "hflip")[chosen])
-
-
-async def _threshold(workspace: Workspace) -> None:
-    now = workspace.context.settings.threshold
-    dialog = AskText("Threshold of new projects", "" if now is None else f"{100 * now:g}", THRESHOLD_HINT)
-    text = await workspace.context.answer(dialog)
-    if text is not None and (value := typed_threshold(workspace.context, text)) is not False:
-        workspace.context.change(threshold=value)
-        workspace.controller.first_threshold = value
 
 
 async def _keys(workspace: Workspace) -> None:

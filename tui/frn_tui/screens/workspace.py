@@ -198,13 +198,8 @@ class Workspace(KeyedScreen[None]):
         """Return the objects with actions: the focused pane, then the others, the query before the photos."""
         others = (self.query_pane, self.photos_pane, self.classes_pane)
         focused = self.panes[self._in_focus]
-        return [
-            self,
-            focused,
-            *(pane for pane in others if pane is not focused),
-            *self.services,
-            self.photos_pane.gallery,
-        ]
+        panes = [focused, *(pane for pane in others if pane is not focused)]
+        return [self, *panes, *self.services, self.photos_pane.gallery]
 
     @property
     def _in_focus(self) -> str:
@@ -213,7 +208,8 @@ class Workspace(KeyedScreen[None]):
 
     def works(self, name: str) -> bool:
         session, query = self.controller.session, self.controller.query
-        answer = query.answer
+        answer, photos = query.answer, self.photos_pane.gallery.paths
+        removable = {"classes": session.state.classes, "photos": photos, "query": answer}
         needed: dict[str, object] = {
             "undo": session.can_undo,
             "save": not session.is_saved,
@@ -223,22 +219,16 @@ class Workspace(KeyedScreen[None]):
             **dict.fromkeys(("right", "none-of-these"), answer is not None and "scores" in answer),
             **dict.fromkeys(("rename", "sort", "find", "ask"), session.state.classes),
             **dict.fromkeys(("next-outlier", "misfits"), self.photos_pane.misfits),
-            "remove": {"classes": session.state.classes, "photos": self.photos_pane.gallery.paths, "query": answer}[
-                self._in_focus
-            ],
-            "move": self.photos_pane.gallery.paths if self._in_focus == "photos" else answer,
+            "remove": removable[self._in_focus],
+            "move": photos if self._in_focus == "photos" else answer,
         }
         return bool(needed.get(name, True))
 
     def show_keys(self) -> None:
         self.query_one("#keys", Static).update(self.footer(FOOTERS[self._in_focus]))
-        self.context.jobs.hint = self._digits()
-
-    def _digits(self) -> str:
-        focused = self.photos_pane if self._in_focus == "photos" else self.query_pane
-        what = focused.digits()
+        what = (self.photos_pane if self._in_focus == "photos" else self.query_pane).digits()
         keys = class_keys(self.controller.names.values(), self.size.width - cell_len(what) - 6)
-        return f"{what}:  {keys}" if what and keys else ""
+        self.context.jobs.hint = f"{what}:  {keys}" if what and keys else ""
 
     def action_zoom(self, step: int) -> None:
         gallery, preview = self.photos_pane.gallery, self.query_pane.picture.preview

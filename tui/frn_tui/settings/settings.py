@@ -24,14 +24,10 @@ class Settings:
     images: str = "auto"
     model: str = ""
     """Model to start with; empty for the shipped one."""
-    threshold: float | None = None
-    """Threshold for new classes; None calibrates it from the examples."""
     recent: list[str] = field(default_factory=list)
     """Recent projects and folders, last one first."""
     guided: bool = False
     """Whether the guide from the samples to the user's own photos was completed."""
-    tta: str = "none"
-    """Test-time augmentation for the model to start with, "hflip" for mirror images."""
     query_share: int = 50
     """Width of the query in percent of the width shared with the photos."""
     tile_width: int = 0
@@ -77,10 +73,8 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "theme": lambda value: isinstance(value, str),
     "images": lambda value: value in IMAGES,
     "model": lambda value: isinstance(value, str),
-    "tta": lambda value: value in ("none", "hflip"),
     "query_share": lambda value: isinstance(value, int) and 0 <= value <= 100,
     "tile_width": lambda value: isinstance(value, int) and 0 <= value <= 1000,
-    "threshold": lambda value: value is None or (isinstance(value, int | float) and 0 <= value <= 1),
     "recent": lambda value: isinstance(value, list) and all(isinstance(path, str) for path in value),
     "guided": lambda value: isinstance(value, bool),
 }

@@ -10,13 +10,12 @@ IDLE = 2.0
 """Seconds without a key or click after which the user counts as idle."""
 MIN_SMALL_COLLECTIONS = 10
 """Minimum number of small collections before a full one is worthwhile."""
-NEVER = 1_000_000
 
 
 def begin() -> None:
     """Freeze all existing objects and restrict collections to young ones."""
     gc.freeze()
-    gc.set_threshold(*gc.get_threshold()[:2], NEVER)
+    gc.set_threshold(*gc.get_threshold()[:2], 1_000_000)
     gc.enable()
 
 

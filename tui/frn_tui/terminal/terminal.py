@@ -29,8 +29,6 @@ _ANSWER = re.compile(
 )
 _BEGUN = re.compile(r"\x1b(?:\[(?:\?[\d;]*|6[\d;]*|0)?|P(?:>(?:\|[^\x1b]*\x1b?)?|[01](?:\$(?:r[^\x1b]*\x1b?)?)?)?)$")
 """Pattern of an incomplete reply at the end of the input."""
-SIXEL = "4"
-"""Number in the DA1 reply that stands for Sixel."""
 
 
 @dataclass
@@ -82,16 +80,10 @@ def pixels_of(name: str, can: Iterable[str], *, in_tmux: bool) -> Mode | None:
     tmux passes the Kitty protocol on if allowed, as part of the text. It would have to place Sixel itself, and it keeps
     at most 20 images.
     """
-    if _has_placeholders(name):
+    kitty = re.match(r"kitty\((\d+)\.(\d+)", name)  # other terminals with its protocol have no placeholders
+    if name.lower().startswith("ghostty") or (kitty and (int(kitty[1]), int(kitty[2])) >= (0, 28)):
         return "kitty"
-    return "sixel" if SIXEL in can and not in_tmux else None
-
-
-def _has_placeholders(name: str) -> bool:
-    """Return whether a terminal has placeholders: Ghostty and Kitty 0.28 or later, not others with the protocol."""
-    if kitty := re.match(r"kitty\((\d+)\.(\d+)", name):
-        return (int(kitty[1]), int(kitty[2])) >= (0, 28)
-    return name.lower().startswith("ghostty")
+    return "sixel" if "4" in can and not in_tmux else None  # 4 stands for Sixel
 
 
 async def beyond_tmux(environ: Mapping[str, str]) -> str:

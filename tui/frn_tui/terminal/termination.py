@@ -13,28 +13,26 @@ EXIT_TIMEOUT = 3.0
 """Seconds that the app has to exit after a request."""
 
 
-class SignalHandlers:
-    """Handles SIGTERM and SIGHUP until the previous handlers are restored."""
+def handle_signals(end: Callable[[int], object]) -> Callable[[], None]:
+    """Call `end` in the event loop with the number of SIGTERM or SIGHUP; return what restores the previous handlers."""
+    loop = asyncio.get_running_loop()
+    handlers: dict[int, Any] = {}
 
-    def __init__(self, end: Callable[[int], object]) -> None:
-        """Install the handlers; `end` is called in the event loop with the signal's number."""
-        loop = asyncio.get_running_loop()
-        self._before: dict[int, Any] = {}
+    def told(number: int, _: object) -> None:
+        timer = threading.Timer(EXIT_TIMEOUT, os._exit, [128 + number])  # a lost terminal may block
+        timer.daemon = True
+        timer.start()
+        loop.call_soon_threadsafe(end, number)
 
-        def told(number: int, _: object) -> None:
-            timer = threading.Timer(EXIT_TIMEOUT, os._exit, [128 + number])  # a lost terminal may block
-            timer.daemon = True
-            timer.start()
-            loop.call_soon_threadsafe(end, number)
-
-        for name in ("SIGTERM", "SIGHUP"):
-            with contextlib.suppress(AttributeError, ValueError):  # only on some systems and in the main thread
-                number = getattr(signal, name)
-                self._before[number] = signal.signal(number, told)
-
-    def restore(self) -> None:
-        for number, before in self._before.items():
+    def restore() -> None:
+        for number, before in handlers.items():
             signal.signal(number, before)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        with contextlib.suppress(AttributeError, ValueError):  # only on some systems and in the main thread
+            number = getattr(signal, name)
+            handlers[number] = signal.signal(number, told)
+    return restore
 
 
 def end_without_terminal() -> None:

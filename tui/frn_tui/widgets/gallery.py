@@ -343,12 +343,10 @@ class Gallery(ScrollView, can_focus=True):
             self.app.post_message(PicturesWanted(self, missing, self.provide))
 
     def render_line(self, y: int) -> Strip:
-        if not self._items:
-            width, style = self.scrollable_content_region.width, self._style("empty")
-            return Strip([Segment(display_name(self.empty_text, width) if y == 0 else "", style)]).adjust_cell_length(
-                width, style
-            )
         width, grid, base = self.scrollable_content_region.width, self._grid, self.visual_style.rich_style
+        if not self._items:
+            text = Segment(display_name(self.empty_text, width) if y == 0 else "", self._style("empty"))
+            return Strip([text]).adjust_cell_length(width, base)
         line, row = divmod(y + self.scroll_offset.y, grid.pitch.height)
         first = line * grid.columns
         rendered: list[Segment] = []
@@ -382,8 +380,9 @@ class Gallery(ScrollView, can_focus=True):
 
     def _words(self, index: int, room: int) -> list[Segment]:
         item = self._items[index]
-        draw = caption if self._is_grid else list_line
-        return draw(item, room, self._style, cursor=index == self.cursor, selected=item.path in self._selected)
+        note = "" if self._is_grid else item.note
+        is_selected = item.path in self._selected
+        return words(item, room, self._style, cursor=index == self.cursor, selected=is_selected, note=note)
 
     def _style(self, component: str) -> Style:
         return self.get_visual_style(f"gallery--{component}").rich_style
@@ -439,21 +438,15 @@ class Gallery(ScrollView, can_focus=True):
         self.select(self._selected ^ {path})
 
 
-def caption(item: GalleryItem, width: int, style: StyleOf, *, cursor: bool, selected: bool) -> list[Segment]:
-    """Return the glyphs and the name, over the full width."""
+def words(item: GalleryItem, width: int, style: StyleOf, *, cursor: bool, selected: bool, note: str) -> list[Segment]:
+    """Return the glyphs, the name and a note of an item, over the full width."""
+    if note:
+        note = f"  {display_name(note, max(width - SHORTEST_NAME - 2, width // 2))}"  # cut the name, not the note
     lead, mark = f"{'›' if cursor else ' '}{'✓' if selected else ''}", GLYPHS[item.mark]
-    room = max(width - len(lead) - len(mark), 0)
+    room = max(width - cell_len(note) - len(lead) - len(mark), 0)
     name = display_name(item.name, room)
     name += " " * (room - cell_len(name))
     if cursor:
-        return [Segment(lead + mark + name, style("cursor"))]
+        return [Segment(lead + mark + name + note, style("cursor"))]
     plain = style("selected" if selected else "name")
-    return [Segment(lead, plain), Segment(mark, style("mark")), Segment(name, plain)]
-
-
-def list_line(item: GalleryItem, width: int, style: StyleOf, *, cursor: bool, selected: bool) -> list[Segment]:
-    """Return the caption and the item's note, over the full width."""
-    note = display_name(item.note, max(width - SHORTEST_NAME - 2, width // 2))  # cut the name, not the note
-    named = width - cell_len(note) - 2 if note else width
-    line = caption(item, named, style, cursor=cursor, selected=selected)
-    return [*line, Segment(f"  {note}", style("cursor" if cursor else "mark"))] if note else line
+    return [Segment(lead, plain), Segment(mark, style("mark")), Segment(name, plain), Segment(note, style("mark"))]

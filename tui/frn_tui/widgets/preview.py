@@ -22,7 +22,6 @@ from frn_tui.widgets.cells import picture_line
 
 STEP = 2.0
 """Zoom factor of a key."""
-WHEEL = 1.25
 MAX_ZOOM = 16.0
 PAN = 0.25
 """Fraction of the view that a key pans by."""
@@ -122,14 +121,6 @@ class Preview(Widget, can_focus=True):
             min(max(at + step * PAN / self.zoom, 0), 1) for at, step in zip(self.centre, (x, y), strict=True)
         )
         self.look_at(self.zoom, (across, down))
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.look_at(self.zoom * WHEEL, self.centre)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.look_at(self.zoom / WHEEL, self.centre)
 
     def on_resize(self, _: events.Resize) -> None:
         self._want()

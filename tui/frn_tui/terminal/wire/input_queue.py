@@ -54,14 +54,11 @@ class InputQueue:
             async with asyncio.timeout(PATIENCE):
                 await _has_worked(self._app)
                 before: object = None
-                while self._app.screen_stack and before != (before := self._top()):
+                while self._app.screen_stack and before != (before := (self._app.screen, self._app.focused)):
                     for node in self._concerned():
                         await _has_worked(node)
         except TimeoutError:
             return
-
-    def _top(self) -> object:
-        return self._app.screen, self._app.focused
 
     def _concerned(self) -> list[MessagePump]:
         """Return the nodes that may receive an event, in the order in which messages bubble."""
