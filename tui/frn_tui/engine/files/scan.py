@@ -10,7 +10,7 @@ from pathlib import Path
 
 from frn.data.folders import SPLIT_NAMES, is_ignored
 from frn.errors import FrnError
-from frn.estimator.class_table import is_table
+from frn.estimator.loading import is_table
 from frn.images.opening import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
 from frn.system.archives import DAMAGE, open_zip
