@@ -5,12 +5,12 @@ import sys
 from collections.abc import Sequence
 from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from frn.cli.shell import console, options
-from frn.cli.shell.classes import open_classes, refuse_a_photo
+from frn.cli.shell.classes import as_line, open_classes, refuse_a_photo
 from frn.errors import FrnError
 from frn.report.csv_rows import CsvWriter
 
@@ -117,7 +117,7 @@ def classify(
                 reason = str(outcome)
                 console.print_json({"image": name, "error": reason}) if as_json else console.note(f"error: {reason}")
             elif as_json:
-                console.print_json(_as_line(name, outcome))
+                console.print_json(as_line(name, outcome))
             else:
                 _show(name, outcome, top)
             progress(done, len(names))
@@ -140,7 +140,7 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
                 failed += 1
                 results.add({"image": name, "error": str(outcome)})
             else:
-                results.add(_as_line(name, outcome, top))
+                results.add(as_line(name, outcome, top))
             answered += 1
             progress(answered, len(names))
     console.stdout().print(
@@ -163,33 +163,11 @@ def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
     return Album(classifier)
 
 
-def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, Any]:
-    """Return a prediction as a JSON object, with all classes or the `top` best ones."""
-    shown = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__) if top else prediction.errors
-    line: dict[str, Any] = {
-        "image": name,
-        "label": prediction.label,
-        "probability": prediction.probabilities[prediction.label],
-        "probabilities": {each: prediction.probabilities[each] for each in shown},
-        "errors": {each: prediction.errors[each] for each in shown},
-        "explained": prediction.explained[prediction.label],
-        "threshold": prediction.threshold,
-        "unknown": prediction.unknown,
-    }
-    if prediction.example_of:
-        line["example_of"] = prediction.example_of
-    if prediction.near_copy_of:
-        line["near_copy_of"] = str(prediction.near_copy_of.path)
-    if prediction.transductive:
-        line["transductive"] = True
-    return console.rounded(line)
-
-
 def _as_row(name: str, outcome: "Prediction | FrnError") -> dict[str, object]:
     """Return one flat row for a photo, with a column for the probability of each class."""
     if isinstance(outcome, FrnError):
         return {"image": name, "error": str(outcome)}
-    line = _as_line(name, outcome)
+    line = as_line(name, outcome)
     shares = {_share_of(each): value for each, value in console.rounded(outcome.probabilities).items()}
     return {**{key: line[key] for key in COLUMNS if key in line}, **shares}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frn.cli.shell import console, options
-from frn.cli.shell.classes import describe_head, expectation
+from frn.cli.shell.classes import expectation, show_expected
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 from frn.system.overwriting import require_writable
@@ -113,6 +113,4 @@ def _show(out: Path, classifier: "Classifier") -> None:
     console.stdout().print(
         f"{console.printable(str(out))}: typical threshold for unknown photos: {classifier.threshold:.0%} explained"
     )
-    if classifier.threshold_override is None:
-        console.stdout().print(f"expected: {classifier.calibration.describe()}")
-    console.stdout().print(describe_head(classifier))
+    show_expected(classifier)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frn.cli.shell import console, options
-from frn.cli.shell.classes import describe_head, expectation, open_classes
+from frn.cli.shell.classes import expectation, open_classes, show_expected
 from frn.errors import FrnError
 from frn.system.overwriting import require_writable
 
@@ -162,6 +162,4 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
         caught = f"{found.true_positive_rate:.1%} of {len(found.unknown)} photos from other classes"
         told += f", {caught}; AUROC {100 * found.auroc:.1f} %"
     screen.print(told)
-    if classifier.threshold_override is None:
-        screen.print(f"expected: {classifier.calibration.describe()}")
-    screen.print(describe_head(classifier))
+    show_expected(classifier)
