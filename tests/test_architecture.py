@@ -54,7 +54,7 @@ TORCH_FREE = (
     *(f"frn.ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning", "unlabelled")),
     *(f"frn.models.{name}" for name in ("zoo", "header")),
     *("frn.inference", "frn.reproduce", "frn.estimator"),
-    *(f"frn.report.{name}" for name in ("page", "charts", "photos_page", "score_page")),
+    *(f"frn.report.{name}" for name in ("page", "photos_page", "score_page")),
     "frn.evaluation.labelled",
 )
 

@@ -1,12 +1,14 @@
 """`FewShotClassifier`: few-shot classification as a scikit-learn estimator. This module does not need torch."""
 
 import dataclasses
+import inspect
 import itertools
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,6 @@ from frn.estimator.fitted import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind
 from frn.estimator.loading import classifier_file, load_extractor
 from frn.estimator.photos import NO_FILE, Photo, list_photos, path_of, several
-from frn.estimator.protocol import Estimator, not_fitted
 from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Prediction
 from frn.inference.extractor import Extractor, Tta
@@ -29,7 +30,7 @@ from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.system.files import write_atomically
 
 
-class FewShotClassifier(Estimator):
+class FewShotClassifier:
     """Few-shot classifier, a scikit-learn estimator (`clone`, `cross_val_score`, `Pipeline`, `pickle`).
 
     Photos are a list of files, bytes, open files, Pillow images, tensors or arrays (`frn.estimator.photos`), or one
@@ -79,7 +80,7 @@ class FewShotClassifier(Estimator):
         self,
         X: Mapping[Any, Sequence[Photo]] | Sequence[Photo],  # noqa: N803  (scikit-learn's name)
         y: Iterable[Any] | None = None,
-    ) -> "FewShotClassifier":
+    ) -> Self:
         """Enroll classes, replacing earlier ones. A photo given twice to a class counts once.
 
         Args:
@@ -99,7 +100,7 @@ class FewShotClassifier(Estimator):
         self,
         X: Mapping[Any, Sequence[Photo]] | Sequence[Photo],  # noqa: N803
         y: Iterable[Any] | None = None,
-    ) -> "FewShotClassifier":
+    ) -> Self:
         """Add shots to existing classes, and new classes; the result equals one `fit` of all photos.
 
         The parameters and errors are those of `fit`; after an error, the classes are unchanged.
@@ -187,7 +188,7 @@ class FewShotClassifier(Estimator):
         save_project(path, Project(reference, state, document), replace=replace)
 
     @classmethod
-    def load(cls, path: str | Path, *, device: Device = "auto") -> "FewShotClassifier":
+    def load(cls, path: str | Path, *, device: Device = "auto") -> Self:
         """Open a project file.
 
         Warns:
@@ -217,6 +218,29 @@ class FewShotClassifier(Estimator):
             FrnError: if no class is fitted, or the file cannot be written.
         """
         write_atomically(Path(path).expanduser(), classifier_file(self._fitted.classifier))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments by name."""
+        return {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; fitted classes stay until the next `fit`. Raises FrnError for an unknown parameter."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise FrnError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(two_d_array=False, three_d_array=True, string=True),
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._now is not None
@@ -253,7 +277,7 @@ class FewShotClassifier(Estimator):
     @property
     def _fitted(self) -> Fitted:
         if (fitted := self._now) is None:
-            raise not_fitted("no classes yet: call fit first")
+            raise _not_fitted("no classes yet: call fit first")
         return fitted
 
     @property
@@ -313,6 +337,16 @@ class FewShotClassifier(Estimator):
         fitted = self._fitted
         rows = [list(row(answer).values()) for answer in fitted.predictions(photos, transductive)]
         return np.array(rows, dtype=np.float64).reshape(-1, len(fitted.labels))
+
+
+def _not_fitted(message: str) -> FrnError:
+    """Return an error that is also scikit-learn's NotFittedError if the program uses scikit-learn."""
+    if "sklearn" not in sys.modules:
+        return FrnError(message)
+    from sklearn.exceptions import NotFittedError
+
+    both: type[FrnError] = type("NotFittedError", (FrnError, NotFittedError), {"__doc__": NotFittedError.__doc__})
+    return both(message)
 
 
 def _flat(

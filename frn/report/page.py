@@ -21,7 +21,6 @@ from PIL import Image
 
 from frn._version import __version__
 from frn.images.transforms import Pixels
-from frn.report.charts import x, y
 from frn.system.files import replacing
 from frn.system.overwriting import MARK
 
@@ -93,6 +92,16 @@ def _hashed(text: str) -> str:
 def share_class(share: float) -> str:
     """Return the CSS class that sets `--share` to a fraction from 0 to 1; the policy forbids inline styles."""
     return f"s{min(100, max(0, round(100 * share)))}"
+
+
+def x(share: float) -> float:
+    """Return the horizontal position of a fraction of the chart's width, in chart units."""
+    return round(44 + 354 * float(share), 1)
+
+
+def y(share: float) -> float:
+    """Return the vertical position of a fraction of the chart's height, from the top."""
+    return round(220 - 198 * float(share), 1)
 
 
 def versions() -> dict[str, str]:

@@ -4,15 +4,17 @@ import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.evaluation.labelled import Answer, LabelledScore
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform, Pixels
-from frn.report.charts import histograms
-from frn.report.page import render
+from frn.report.page import render, x, y
 
 THUMBNAIL = EvaluationTransform(size=128)
+COLUMNS = 30
+"""Number of columns of a histogram."""
 MAX_ERRORS = 60
 """Largest number of wrong predictions shown with an image."""
 
@@ -37,6 +39,18 @@ def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[st
         explained=explained,
         wrong=((answer, _thumbnail(answer)) for answer in found.errors[:MAX_ERRORS]),
     )
+
+
+def histograms(known: NDArray[np.floating], unknown: NDArray[np.floating], names: tuple[str, str]) -> dict[str, object]:
+    """Return the outlines of two histograms of fractions in [0, 1], and the fraction at the end of their axis."""
+    edges = np.linspace(0, 1, COLUMNS + 1)
+    shares = [np.histogram(values, edges)[0] / max(1, len(values)) for values in (known, unknown)]
+    top = max(float(share.max()) for share in shares) or 1.0
+    outlines = {}
+    for kind, share in zip(("known", "unknown"), shares, strict=True):
+        steps = [(at, value / top) for i, value in enumerate(share) for at in (edges[i], edges[i + 1])]
+        outlines[kind] = " ".join(f"{x(at)},{y(height)}" for at, height in [(0, 0), *steps, (1, 0)])
+    return {"outlines": outlines, "names": names, "top": top}
 
 
 def _thumbnail(answer: Answer) -> Pixels | None:

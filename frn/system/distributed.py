@@ -19,11 +19,8 @@ from torch import Tensor, nn
 from frn.errors import FrnError, shorten
 from frn.system.hardware import own_rank, world
 
-Thing = TypeVar("Thing")
 Made = TypeVar("Made")
 
-PIECE = 64
-"""Items per rank between two gathers, because the maps of photos are sent through memory."""
 
 RENDEZVOUS_TIMEOUT = timedelta(hours=1)
 """Timeout for the other ranks: rank 0 may be decoding a data set."""

@@ -10,8 +10,8 @@ from PIL import Image
 
 from frn.inference.explanation import overlay
 from frn.inference.unknown import auroc
-from frn.report.charts import histograms
 from frn.report.page import render
+from frn.report.score_page import histograms
 
 MATRIX = 40
 """Largest number of classes for which the whole confusion matrix is shown."""

@@ -68,10 +68,6 @@ class GraphBuilder:
         """Add a one-dimensional int64 constant for axes, a shape or an index."""
         return self.constant(np.array(values, dtype=np.int64))
 
-    def scalar(self, value: int) -> str:
-        """Add an int64 scalar."""
-        return self.constant(np.array(value, dtype=np.int64))
-
     def doubles(self, value: float) -> str:
         """Add a float64 scalar."""
         return self.constant(np.array(value, dtype=np.float64))

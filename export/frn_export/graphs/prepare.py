@@ -145,7 +145,7 @@ def _weights(graph: GraphBuilder, begin: str, end: str, centres: str, reach: str
     `axis`, the crop's along the other axis.
     """
     scalars = (graph.node("Squeeze", each) for each in (begin, end))
-    places = graph.node("Cast", graph.node("Range", *scalars, graph.scalar(1)), to=DOUBLE)
+    places = graph.node("Cast", graph.node("Range", *scalars, graph.constant(np.array(1))), to=DOUBLE)
     places = graph.node("Unsqueeze", places, graph.ints(1 - axis))
     centres = graph.node("Squeeze", centres, graph.ints(0 if axis else 2))
     reach = graph.node("Squeeze", reach, graph.ints(0))

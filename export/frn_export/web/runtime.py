@@ -7,6 +7,7 @@ contain both, so the package is needed only to make pages.
 import json
 import re
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -52,23 +53,17 @@ def find_runtime(given: Path | None) -> Runtime:
         given = next((place for place in places if (place / "package.json").is_file()), None)
         if given is None:
             raise FrnError(f"a page needs {PACKAGE}, but node_modules/{PACKAGE} was not found. {FETCH}.")
-    return _from_folder(given) if given.is_dir() else _from_archive(given)
-
-
-def _from_folder(folder: Path) -> Runtime:
-    root = folder.parent if folder.name == "dist" else folder
-
-    def read(name: str) -> bytes:
+    wanted = ("package.json", f"dist/{SCRIPT}", f"dist/{BINARY}")
+    root = given.parent if given.name == "dist" else given
+    if given.is_dir():
         try:
-            return (root / name).read_bytes()
+            return _runtime([(root / name).read_bytes() for name in wanted], root)
         except OSError as error:
-            raise FrnError(f"{root / name}: cannot be read ({error.strerror}). {FETCH}.") from error
+            raise FrnError(f"{error.filename}: cannot be read ({error.strerror}). {FETCH}.") from error
+    return _runtime(_from_archive(given, wanted), given)
 
-    return _runtime(read("package.json"), read(f"dist/{SCRIPT}"), read(f"dist/{BINARY}"), root)
 
-
-def _from_archive(path: Path) -> Runtime:
-    wanted = [f"package/{name}" for name in ("package.json", f"dist/{SCRIPT}", f"dist/{BINARY}")]
+def _from_archive(path: Path, wanted: Sequence[str]) -> list[bytes]:
     found: dict[str, bytes] = {}
     if path.exists():
         require_regular(path, MAX_ARCHIVE)
@@ -76,18 +71,18 @@ def _from_archive(path: Path) -> Runtime:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:  # read by name and never unpacked: no path in the archive reaches the disk
                 content = archive.extractfile(member) if member.isfile() and member.size <= MAX_BYTES else None
-                if member.name in wanted and content is not None:
+                if content is not None and member.name.removeprefix("package/") in wanted:
                     found[member.name] = content.read()
     except (OSError, tarfile.TarError, EOFError) as error:
         reason = getattr(error, "strerror", None) or error
         raise FrnError(f"{path}: is not an archive of {PACKAGE} ({reason}). {FETCH}.") from error
-    if missing := [name for name in wanted if name not in found]:
-        raise FrnError(f"{path}: has no {missing[0]}. {FETCH}.")
-    description, script, binary = (found[name] for name in wanted)
-    return _runtime(description, script, binary, path)
+    if missing := [name for name in wanted if f"package/{name}" not in found]:
+        raise FrnError(f"{path}: has no package/{missing[0]}. {FETCH}.")
+    return [found[f"package/{name}"] for name in wanted]
 
 
-def _runtime(description: bytes, script: bytes, binary: bytes, where: Path) -> Runtime:
+def _runtime(contents: Sequence[bytes], where: Path) -> Runtime:
+    description, script, binary = contents
     try:
         package = json.loads(description)
         name, version = str(package["name"]), str(package["version"])

@@ -1,15 +1,16 @@
 """Functions that open enrolled classes and describe their head and the expected results for unknown photos."""
 
 import shlex
+from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from frn.cli.shell.console import live_text, report_skipped
+from frn.cli.shell.console import live_text, report_skipped, rounded, stdout
 from frn.data.names import lookalikes
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
-    from frn.inference.classifier import Classifier
+    from frn.inference.classifier import Classifier, Prediction
     from frn.inference.extractor import Tta
     from frn.inference.onnx_runtime import Device
 
@@ -56,8 +57,14 @@ def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
         )
 
 
-def describe_head(classifier: "Classifier") -> str:
-    """Describe the alpha and gamma of the classes, and how they were chosen."""
+def show_expected(classifier: "Classifier") -> None:
+    """Print the expected results for unknown photos, and the alpha and gamma of the classes."""
+    if classifier.threshold_override is None:
+        stdout().print(f"expected: {classifier.calibration.describe()}")
+    stdout().print(_describe_head(classifier))
+
+
+def _describe_head(classifier: "Classifier") -> str:
     if classifier.extractor.head is None:
         return f"{classifier.extractor.method}, as trained"
     photos = sum(len(entry.supports) for entry in classifier.state.classes)
@@ -72,3 +79,25 @@ def expectation(classifier: "Classifier") -> dict[str, float]:
     """Return the rates expected with the calibrated threshold; NaN if the examples allow no estimate."""
     found = classifier.calibration
     return {"false_rejections": found.false_rejections, "caught": found.caught, "auroc": found.auroc}
+
+
+def as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, Any]:
+    """Return a prediction as a JSON object, with all classes or the `top` best ones."""
+    shown = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__) if top else prediction.errors
+    line: dict[str, Any] = {
+        "image": name,
+        "label": prediction.label,
+        "probability": prediction.probabilities[prediction.label],
+        "probabilities": {each: prediction.probabilities[each] for each in shown},
+        "errors": {each: prediction.errors[each] for each in shown},
+        "explained": prediction.explained[prediction.label],
+        "threshold": prediction.threshold,
+        "unknown": prediction.unknown,
+    }
+    if prediction.example_of:
+        line["example_of"] = prediction.example_of
+    if prediction.near_copy_of:
+        line["near_copy_of"] = str(prediction.near_copy_of.path)
+    if prediction.transductive:
+        line["transductive"] = True
+    return rounded(line)

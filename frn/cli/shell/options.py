@@ -25,13 +25,6 @@ def preset_names(incomplete: str) -> list[str]:
     return [name for name in PRESETS if name.startswith(incomplete)]
 
 
-def method_names(incomplete: str) -> list[str]:
-    """Return names of heads for shell completion."""
-    from frn.heads import head_names
-
-    return [name for name in head_names() if name.startswith(incomplete)]
-
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Device = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
 Precision = Annotated[PrecisionName, typer.Option(help="auto: fp32 for the paper's presets, else bf16 if fast.")]
@@ -85,14 +78,7 @@ Transductive = Annotated[
 
 
 # Training
-def fitted_names(incomplete: str) -> list[str]:
-    """Return names of heads and of classifiers on pooled features, for shell completion."""
-    from frn.heads.vectors.classical import CLASSICAL
-
-    return method_names(incomplete) + [name for name in CLASSICAL if name.startswith(incomplete)]
-
-
-Method = Annotated[str | None, typer.Option(help="Override the preset's head.", autocompletion=method_names)]
+Method = Annotated[str | None, typer.Option(help="Override the preset's head.")]
 TrainingData = Annotated[list[Path] | None, typer.Option(help="Data set with train/ and val/. Repeatable.")]
 RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
 Backbone = Annotated[str | None, typer.Option(help="Override the preset's backbone.")]

@@ -11,9 +11,6 @@ from frn.data.folders import list_images
 from frn.errors import FrnError
 from frn.system.files import is_folder, is_there
 
-MAX_LIST = 256 << 20
-"""Size limit of the list of names on stdin, in bytes."""
-
 Found = tuple[list[str], list[str]]
 """Names of photos as given, and the reasons why files in the given folders were skipped."""
 
@@ -73,10 +70,9 @@ def _listed() -> list[str]:
     """Return the names listed on stdin, one per line, or each terminated by NUL."""
     if sys.stdin is None:
         raise FrnError("-: stdin is closed")
-    data = sys.stdin.buffer.read(MAX_LIST + 1)
-    if len(data) > MAX_LIST:
-        raise FrnError(f"-: stdin lists more than {MAX_LIST >> 20} MiB of names")
-    text = os.fsdecode(data.removeprefix(codecs.BOM_UTF8))  # Windows editors may start a file with this mark
+    text = os.fsdecode(
+        sys.stdin.buffer.read().removeprefix(codecs.BOM_UTF8)
+    )  # Windows editors may start a file with this mark
     lines = text.split("\0") if "\0" in text else [line.removesuffix("\r") for line in text.split("\n")]
     if not any(lines):
         raise FrnError("-: stdin lists no photos. Give one per line.")

@@ -34,10 +34,7 @@ def evaluate(
     precision: Annotated[options.PrecisionName, typer.Option(help="Number format of the backbone.")] = "fp32",
     device: options.Device = "auto",
     threads: options.Threads = None,
-    method: Annotated[
-        str | None,
-        typer.Option(help="Use a different, untrained head on the same backbone.", autocompletion=options.fitted_names),
-    ] = None,
+    method: Annotated[str | None, typer.Option(help="Use a different, untrained head on the same backbone.")] = None,
     tta: options.TtaName = "none",
     preset: options.ImportPreset = None,
     tune: Annotated[bool, typer.Option("--tune", help="Also tune alpha and gamma for each episode.")] = False,

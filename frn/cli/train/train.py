@@ -1,34 +1,24 @@
 """`frn train` and `frn finetune`: training with a preset, or on your own photos."""
 
+from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from frn.cli.shell import options
-from frn.cli.shell.console import (
-    INTERRUPTED,
-    command_line,
-    end_stopped_run,
-    note,
-    print_json,
-    progress_bar,
-    report_skipped,
-    stdout,
-    strong,
-    suggest,
-    user_errors,
-)
+from frn.cli.shell import console, options
 from frn.cli.train.evaluate import describe
 from frn.models.zoo import DEFAULT_MODEL, resolve
 
 if TYPE_CHECKING:
     from frn.evaluation.accuracy import Result
     from frn.training.launch import PreparedRun
+    from frn.training.presets import Preset
     from frn.training.runs.run import TrainState
 
 
-@user_errors()
+@console.user_errors()
 def train(
     preset: Annotated[
         str,
@@ -80,19 +70,19 @@ def train(
     from frn.training.launch import prepare_run
 
     with joined(wanted.device) as ranks:
-        run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
+        run = prepare_run(wanted, command=console.command_line(), bars=console.progress_bar, ranks=ranks)
         position = _train(run)
     if not ranks.is_main:
         return
     tests = run.test()
     result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
     if as_json:
-        print_json({**result, "test": tests} if tests else result)
+        console.print_json({**result, "test": tests} if tests else result)
     else:
         _show_result(run, position, tests)
 
 
-@user_errors()
+@console.user_errors()
 def finetune(
     data: Annotated[Path, typer.Argument(help="Folder with one folder of photos per class.")],
     model: Annotated[str, typer.Option(help="Model to start from: name, model file or run folder.")] = DEFAULT_MODEL,
@@ -125,19 +115,19 @@ def finetune(
 
     from frn.training.launch import prepare_finetuning
 
-    run = prepare_finetuning(wanted, command=command_line(), bars=progress_bar)
+    run = prepare_finetuning(wanted, command=console.command_line(), bars=console.progress_bar)
     position = _train(run)
     if as_json:
         facts = {"model": str(run.best), "start": position.start, "validation": position.best}
-        print_json({**facts, "seconds": round(position.seconds, 1)})
+        console.print_json({**facts, "seconds": round(position.seconds, 1)})
         return
-    console, shot = stdout(), run.preset.validation.shot
-    console.print(f"trained in {position.seconds / 60:.1f} minutes: {strong(run.best)}", markup=True)
+    screen, shot = console.stdout(), run.preset.validation.shot
+    screen.print(f"trained in {position.seconds / 60:.1f} minutes: {console.strong(run.best)}", markup=True)
     gain = f"from {position.start:.2f} to [bold]{position.best:.2f} %[/bold]"
     if position.best == position.start:
         gain = f"{position.start:.2f} %, unchanged: no checkpoint was better than the starting model"
-    console.print(f"validation on {len(run.val_images.names)} held-out classes, {shot}-shot: {gain}", markup=True)
-    suggest("frn", "classify", "FOLDER", "PHOTO", "--model", str(run.options.folder))
+    screen.print(f"validation on {len(run.val_images.names)} held-out classes, {shot}-shot: {gain}", markup=True)
+    console.suggest("frn", "classify", "FOLDER", "PHOTO", "--model", str(run.options.folder))
 
 
 def _train(run: "PreparedRun") -> "TrainState":
@@ -148,27 +138,67 @@ def _train(run: "PreparedRun") -> "TrainState":
         with interruptible() as stopped:
             ended = run.train(lambda event: None, stopped)
         if not ended.finished:
-            raise typer.Exit(INTERRUPTED)
+            raise typer.Exit(console.INTERRUPTED)
         return ended.position
-    report_skipped(run.broken)
-    report_skipped(run.unused, all_of_them="")
-    note(str(run))
+    console.report_skipped(run.broken)
+    console.report_skipped(run.unused, all_of_them="")
+    console.note(str(run))
     with training_display(run.preset.schedule.epochs, run.options.folder) as display, interruptible() as stopped:
         ended = run.train(display, stopped)
     if not ended.finished:
-        end_stopped_run(ended.position.total_steps)
+        console.end_stopped_run(ended.position.total_steps)
     return ended.position
 
 
 def _show_result(run: "PreparedRun", position: "TrainState", tests: "list[Result]") -> None:
     from frn.training.setup import validation_shape
 
-    console, preset = stdout(), run.preset
-    console.print(f"trained in {position.seconds / 60:.1f} minutes: {strong(run.best)}", markup=True)
+    screen, preset = console.stdout(), run.preset
+    screen.print(f"trained in {position.seconds / 60:.1f} minutes: {console.strong(run.best)}", markup=True)
     if preset.validation.split == "val":
-        console.print(f"validation: {validation_shape(preset, run.val_images)} {position.best:.2f} %")
+        screen.print(f"validation: {validation_shape(preset, run.val_images)} {position.best:.2f} %")
     for test in tests:
-        console.print(f"test on unseen classes: {describe(test)}", markup=True)
+        screen.print(f"test on unseen classes: {describe(test)}", markup=True)
     for path in run.options.data or []:
         if (path / "test").is_dir():
-            suggest("frn", "eval", str(run.best), "--data", str(path))
+            console.suggest("frn", "eval", str(run.best), "--data", str(path))
+
+
+@console.user_errors()
+def presets(
+    name: Annotated[str | None, typer.Argument(help="Show all settings of this preset.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List the training presets of `frn train` and the accuracies that the paper reports."""
+    from frn.training.presets import PRESETS, find_preset
+
+    chosen = PRESETS if name is None else {name: find_preset(name)}
+    values = {name: asdict(preset) for name, preset in chosen.items()}
+    if as_json:
+        console.print_json(values if name is None else values[name])
+    elif name is None:
+        _list(chosen)
+    else:
+        console.stdout().print_json(data=values[name], indent=1, highlight=False)
+
+
+def _list(chosen: "dict[str, Preset]") -> None:
+    rows: list[tuple[str, ...]] = []
+    for _, family in groupby(chosen.items(), key=lambda entry: entry[1].data.prepare):
+        rows += [()] if rows else []
+        for name, preset in family:
+            figures = preset.published.accuracy if preset.published else {}
+            shown = [f"{figures[shot]:.2f}" if shot in figures else "" for shot in (1, 5)]
+            step, epochs = describe_step(preset), str(preset.schedule.epochs)
+            rows.append((name, f"{preset.method} {preset.backbone}", step, epochs, *shown, preset.about))
+    console.print_table(("preset", "model", "step", "epochs", "1-shot", "5-shot", "about"), rows)
+    console.stdout().print(
+        "\n1-shot, 5-shot: the paper's accuracies in percent. `frn presets NAME` shows a preset in full."
+    )
+
+
+def describe_step(preset: "Preset") -> str:
+    """Describe the data of one optimiser step."""
+    if not preset.trains_on_episodes:
+        return f"batch {preset.pretraining.batch}"
+    return f"{preset.episode} {preset.episode.queries}-query"

@@ -5,24 +5,12 @@ import sys
 from collections.abc import Sequence
 from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.shell import options
-from frn.cli.shell.classes import open_classes, refuse_a_photo
-from frn.cli.shell.console import (
-    check_report,
-    command_line,
-    note,
-    print_json,
-    printable,
-    progress_bar,
-    report_skipped,
-    rounded,
-    stdout,
-    user_errors,
-)
+from frn.cli.shell import console, options
+from frn.cli.shell.classes import as_line, open_classes, refuse_a_photo
 from frn.errors import FrnError
 from frn.report.csv_rows import CsvWriter
 
@@ -37,7 +25,7 @@ BAR = 24
 """Width of a full bar, in characters."""
 
 
-@user_errors()
+@console.user_errors()
 def classify(
     context: typer.Context,
     classes: options.Classes,
@@ -71,7 +59,7 @@ def classify(
     --transductive is more accurate if there are many photos but few examples per class. Each answer then depends on
     all photos of the call.
     """
-    check_report(report, replace=replace)
+    console.check_report(report, replace=replace)
     if replace and not (out or report):
         raise FrnError("--replace only applies to --out and --report. Add one of them, or remove --replace.")
     if as_json and as_csv:
@@ -100,11 +88,13 @@ def classify(
     from frn.cli.shell.photo_arguments import find_photos
 
     names, skipped = find_photos(images)  # before loading the model, to report a wrong path at once
-    report_skipped(skipped, all_of_them="")
+    console.report_skipped(skipped, all_of_them="")
 
     classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
     if len(classifier.classes) == 1:
-        note(f"warning: {classes} has one class: every photo is labelled {next(iter(classifier.classes))!r} or unknown")
+        console.note(
+            f"warning: {classes} has one class: every photo is labelled {next(iter(classifier.classes))!r} or unknown"
+        )
     if out:
         results = ResultsFile(out, run_digest(classifier), resume=resume, replace=replace)
         failed = _write_lines(classifier, names, results, top)
@@ -112,12 +102,12 @@ def classify(
             raise FrnError(f"{failed} images could not be read; their lines in {out} give the reasons")
         return
     if transductive:
-        note("transductive: each answer depends on all photos of the call")
+        console.note("transductive: each answer depends on all photos of the call")
     album = _album(classifier, report, len(names)) if report else None
     failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if as_csv else None
     paths = map(Path, names)
     classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
-    with progress_bar("photos", shown=not sys.stdout.isatty()) as progress:  # answers show the progress
+    with console.progress_bar("photos", shown=not sys.stdout.isatty()) as progress:  # answers show the progress
         # a Path would drop the ./ of a given name
         for done, (name, (_, outcome)) in enumerate(zip(names, classified, strict=True), 1):
             failed += isinstance(outcome, FrnError)
@@ -125,21 +115,21 @@ def classify(
                 rows.write(_as_row(name, outcome))
             elif isinstance(outcome, FrnError):
                 reason = str(outcome)
-                print_json({"image": name, "error": reason}) if as_json else note(f"error: {reason}")
+                console.print_json({"image": name, "error": reason}) if as_json else console.note(f"error: {reason}")
             elif as_json:
-                print_json(_as_line(name, outcome))
+                console.print_json(as_line(name, outcome))
             else:
                 _show(name, outcome, top)
             progress(done, len(names))
     if album and report:
-        album.write(report, command_line())
+        album.write(report, console.command_line())
     if failed:
         raise FrnError(f"{failed} of {len(names)} images could not be read")
 
 
 def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFile", top: int) -> int:
     """Classify the photos that are not yet in the results; return how many photos could not be read."""
-    with results, progress_bar("photos") as progress:
+    with results, console.progress_bar("photos") as progress:
         names = dict.fromkeys(asked)
         left = [name for name in names if name not in results.done]
         answered = len(names) - len(left)
@@ -150,10 +140,12 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
                 failed += 1
                 results.add({"image": name, "error": str(outcome)})
             else:
-                results.add(_as_line(name, outcome, top))
+                results.add(as_line(name, outcome, top))
             answered += 1
             progress(answered, len(names))
-    stdout().print(f"{printable(str(results.path))}: {len(names):,} photos, {len(left):,} of them classified now")
+    console.stdout().print(
+        f"{console.printable(str(results.path))}: {len(names):,} photos, {len(left):,} of them classified now"
+    )
     return failed
 
 
@@ -167,38 +159,16 @@ def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
         require_writable(page)
     if len(pages) > 1:
         weight = f"about {photos * CARD_BYTES / 1e6:,.0f} MB, in {len(pages)} pages"
-        note(f"the report of {photos:,} photos will take {weight}: {report.name} to {pages[-1].name}")
+        console.note(f"the report of {photos:,} photos will take {weight}: {report.name} to {pages[-1].name}")
     return Album(classifier)
-
-
-def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, Any]:
-    """Return a prediction as a JSON object, with all classes or the `top` best ones."""
-    shown = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__) if top else prediction.errors
-    line: dict[str, Any] = {
-        "image": name,
-        "label": prediction.label,
-        "probability": prediction.probabilities[prediction.label],
-        "probabilities": {each: prediction.probabilities[each] for each in shown},
-        "errors": {each: prediction.errors[each] for each in shown},
-        "explained": prediction.explained[prediction.label],
-        "threshold": prediction.threshold,
-        "unknown": prediction.unknown,
-    }
-    if prediction.example_of:
-        line["example_of"] = prediction.example_of
-    if prediction.near_copy_of:
-        line["near_copy_of"] = str(prediction.near_copy_of.path)
-    if prediction.transductive:
-        line["transductive"] = True
-    return rounded(line)
 
 
 def _as_row(name: str, outcome: "Prediction | FrnError") -> dict[str, object]:
     """Return one flat row for a photo, with a column for the probability of each class."""
     if isinstance(outcome, FrnError):
         return {"image": name, "error": str(outcome)}
-    line = _as_line(name, outcome)
-    shares = {_share_of(each): value for each, value in rounded(outcome.probabilities).items()}
+    line = as_line(name, outcome)
+    shares = {_share_of(each): value for each, value in console.rounded(outcome.probabilities).items()}
     return {**{key: line[key] for key in COLUMNS if key in line}, **shares}
 
 
@@ -207,7 +177,7 @@ def csv_writer(columns: Sequence[str]) -> CsvWriter:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(newline="")  # rows have their own line endings
     escapes = sys.stdout.isatty()
-    return CsvWriter(sys.stdout, columns, lambda v: printable(v) if escapes and isinstance(v, str) else v)
+    return CsvWriter(sys.stdout, columns, lambda v: console.printable(v) if escapes and isinstance(v, str) else v)
 
 
 def _share_of(name: str) -> str:
@@ -217,25 +187,28 @@ def _share_of(name: str) -> str:
 def _show(image: str, prediction: "Prediction", top: int) -> None:
     from rich.text import Text
 
-    console = stdout()
+    screen = console.stdout()
     label, share = prediction.label, prediction.explained[prediction.label]
-    verdict = ("unknown", f" ({share:.0%} explained by {printable(label)}; {prediction.threshold:.0%} needed)")
+    verdict = ("unknown", f" ({share:.0%} explained by {console.printable(label)}; {prediction.threshold:.0%} needed)")
     if not prediction.unknown:
-        verdict = (printable(label), f" {prediction.probabilities[label]:.1%} ({share:.0%} explained)")
+        verdict = (console.printable(label), f" {prediction.probabilities[label]:.1%} ({share:.0%} explained)")
     if prediction.example_of:
-        verdict = (verdict[0], f"{verdict[1]}, an example of {printable(prediction.example_of)} (ignored here)")
+        verdict = (verdict[0], f"{verdict[1]}, an example of {console.printable(prediction.example_of)} (ignored here)")
     if prediction.near_copy_of:
-        verdict = (verdict[0], f"{verdict[1]}, nearly the same photo as {printable(str(prediction.near_copy_of.path))}")
-    line = Text.assemble(f"{printable(image)}: ", (verdict[0], "bold"), verdict[1])
-    console.print(line, soft_wrap=True)  # keep a long path on one line
+        verdict = (
+            verdict[0],
+            f"{verdict[1]}, nearly the same photo as {console.printable(str(prediction.near_copy_of.path))}",
+        )
+    line = Text.assemble(f"{console.printable(image)}: ", (verdict[0], "bold"), verdict[1])
+    screen.print(line, soft_wrap=True)  # keep a long path on one line
     if top == 1:
         return
     ranked = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__)
-    width = max(len(printable(name)) for name in ranked)
-    full = "█" if console.encoding.startswith("utf") else "#"
+    width = max(len(console.printable(name)) for name in ranked)
+    full = "█" if screen.encoding.startswith("utf") else "#"
     shares = prediction.explained if prediction.unknown else prediction.probabilities
     for name in ranked:
         bar = (full * round(shares[name] * BAR)).ljust(BAR)
         also = " explained" if prediction.unknown else f" ({prediction.explained[name]:.0%} explained)"
         told = f" {shares[name]:6.1%}{also}"
-        console.print(Text.assemble(f"  {printable(name).ljust(width)}  ", (bar, "green"), told), soft_wrap=True)
+        screen.print(Text.assemble(f"  {console.printable(name).ljust(width)}  ", (bar, "green"), told), soft_wrap=True)

@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.shell import options
-from frn.cli.shell.classes import describe_head, expectation
-from frn.cli.shell.console import (
-    live_text,
-    print_json,
-    print_table,
-    printable,
-    report_skipped,
-    rounded,
-    stdout,
-    user_errors,
-)
+from frn.cli.shell import console, options
+from frn.cli.shell.classes import expectation, show_expected
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 from frn.system.overwriting import require_writable
@@ -26,7 +16,7 @@ if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
 
 
-@user_errors()
+@console.user_errors()
 def enroll(
     sources: Annotated[list[str], typer.Argument(help="Class folders as for classify, or NAME=FOLDER...")],
     out: Annotated[Path, typer.Option(help="Project file to write (.frn.json).")],
@@ -59,16 +49,16 @@ def enroll(
         raise FrnError(f"{out}: already exists. --replace replaces it and keeps the old one as {out.name}.bak")
     members, skipped = _members(sources)
     classifier = classifier_over(load_extractor(model, device), FeatureStore())
-    with live_text(f"enrolling {sum(map(len, members.values())):,} photos"):
+    with console.live_text(f"enrolling {sum(map(len, members.values())):,} photos"):
         skipped = [*map(str, classifier.enroll(members)), *skipped]
-    report_skipped([*skipped, *lookalikes(members)])
+    console.report_skipped([*skipped, *lookalikes(members)])
     classifier.threshold_override = threshold
     state = dataclasses.replace(classifier.state, threshold=threshold)
     reference = ModelReference.of(model, classifier.extractor, out.parent)
     document = {"head": classifier.kept_head} if classifier.kept_head else {}
     save_project(out, Project(reference, state, document), replace=replace)
     if as_json:
-        print_json(_summary(out, classifier, len(skipped)))
+        console.print_json(_summary(out, classifier, len(skipped)))
     else:
         _show(out, classifier)
 
@@ -107,7 +97,7 @@ def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, Any
         for entry in classifier.state.classes
     }
     found = {"project": str(out), "threshold": classifier.threshold, "skipped": skipped, "classes": classes}
-    return rounded(found | {"expected": expectation(classifier)}) | {"head": asdict(classifier.head)}
+    return console.rounded(found | {"expected": expectation(classifier)}) | {"head": asdict(classifier.head)}
 
 
 def _show(out: Path, classifier: "Classifier") -> None:
@@ -119,8 +109,8 @@ def _show(out: Path, classifier: "Classifier") -> None:
             least = entry.supports[shares.argmin()].path.name
             cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")
         rows.append((entry.name, str(len(entry.supports)), *cells))
-    print_table(("class", "images", "explained by the others", "least explained"), rows)
-    stdout().print(f"{printable(str(out))}: typical threshold for unknown photos: {classifier.threshold:.0%} explained")
-    if classifier.threshold_override is None:
-        stdout().print(f"expected: {classifier.calibration.describe()}")
-    stdout().print(describe_head(classifier))
+    console.print_table(("class", "images", "explained by the others", "least explained"), rows)
+    console.stdout().print(
+        f"{console.printable(str(out))}: typical threshold for unknown photos: {classifier.threshold:.0%} explained"
+    )
+    show_expected(classifier)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.classes import open_classes, refuse_a_photo
+from frn.cli.shell.classes import as_line, open_classes, refuse_a_photo
 from frn.cli.shell.console import print_json, printable, rounded, stdout, user_errors
 from frn.system.overwriting import require_writable
 
@@ -65,17 +65,10 @@ def explain(
         }
         for name in ranked
     }
-    summary = {
-        "image": str(image),
-        "label": prediction.label,
-        "unknown": prediction.unknown,
-        **({"example_of": prediction.example_of} if prediction.example_of else {}),
-        **({"near_copy_of": str(prediction.near_copy_of.path)} if prediction.near_copy_of else {}),
-        "threshold": prediction.threshold,
-        "out": str(out),
-        "classes": numbers,
-    }
+    line = as_line(str(image), prediction)
+    for of_classes in ("probability", "probabilities", "errors", "explained"):
+        del line[of_classes]
     if as_json:
-        print_json(rounded(summary))
+        print_json({**line, "out": str(out), "classes": rounded(numbers)})
     else:
         stdout().print(f"{printable(str(out))}: {printable(label)}")

@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.shell import options
-from frn.cli.shell.console import (
-    live_text,
-    note,
-    print_json,
-    print_table,
-    printable,
-    report_skipped,
-    stdout,
-    user_errors,
-)
+from frn.cli.shell import console, options
 
 if TYPE_CHECKING:
     from frn.models.zoo import ModelFiles
@@ -28,7 +18,7 @@ app = typer.Typer(invoke_without_command=True, help="List, add and remove named 
 
 
 @app.callback()
-@user_errors()
+@console.user_errors()
 def models(context: typer.Context, as_json: options.AsJson = False) -> None:
     """List the named models. Every command and the app accept these names."""
     if context.invoked_subcommand is not None:
@@ -42,15 +32,15 @@ def models(context: typer.Context, as_json: options.AsJson = False) -> None:
         try:
             found[name] = _facts(files)
         except FrnError as error:  # a damaged model must not hide the others
-            note(f"warning: {error}")
+            console.note(f"warning: {error}")
     if as_json:
-        print_json(found)
+        console.print_json(found)
     else:
         _show(found)
 
 
 @app.command()
-@user_errors()
+@console.user_errors()
 def add(
     network: Annotated[str, typer.Argument(help="Name, torchvision:NAME, timm:NAME, model file or run.")],
     name: Annotated[
@@ -66,7 +56,7 @@ def add(
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(help="Head for a pretrained backbone.", show_default="frn", autocompletion=options.method_names),
+        typer.Option(help="Head for a pretrained backbone.", show_default="frn"),
     ] = None,
     preset: options.ImportPreset = None,
     as_json: options.AsJson = False,
@@ -90,7 +80,7 @@ def add(
     if is_file:
         added, files = add_file(network, name=name, preset=preset)
     else:
-        with live_text("looking for the weights") as say:
+        with console.live_text("looking for the weights") as say:
 
             def progress(done: int) -> None:
                 say(f"downloading the weights: {done / 1e6:.1f} MB")
@@ -99,28 +89,28 @@ def add(
             added, files = add_model(network, name=name, weights=weights, size=size, method=head, progress=progress)
     facts = _facts(files)
     if as_json:
-        print_json({added: facts})
+        console.print_json({added: facts})
         return
     _show({added: facts})
-    stdout().print(f"frn-tui --model {added}   or   frn classify FOLDER PHOTO --model {added}")
+    console.stdout().print(f"frn-tui --model {added}   or   frn classify FOLDER PHOTO --model {added}")
 
 
 @app.command()
-@user_errors()
+@console.user_errors()
 def known(as_json: options.AsJson = False) -> None:
     """List the networks that `frn models add` knows by a short name."""
     from frn.models.zoo import catalogue
 
     facts = {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in catalogue().items()}
     if as_json:
-        print_json(facts)
+        console.print_json(facts)
     else:
         rows = [(name, *entry.values()) for name, entry in facts.items()]
-        print_table(("name", "network", "description", "licence"), rows)
+        console.print_table(("name", "network", "description", "licence"), rows)
 
 
 @app.command()
-@user_errors()
+@console.user_errors()
 def compare(
     classes: options.Classes,
     model: Annotated[
@@ -142,9 +132,9 @@ def compare(
     from frn.models.zoo import named_extractors
 
     files = class_files(classes)
-    report_skipped(files.skipped)
+    console.report_skipped(files.skipped)
     found = []
-    with live_text("comparing") as say:
+    with console.live_text("comparing") as say:
         models = model or list(named_extractors())
         for each in compare_models(files.members, models, device):
             found.append(each)
@@ -163,7 +153,7 @@ def compare(
     }
     disagree = {str(path): {each.model: each.answers[path] for each in found} for path in differing}
     if as_json:
-        print_json({"models": facts, "disagreements": disagree})
+        console.print_json({"models": facts, "disagreements": disagree})
         return
     rows = []
     for each in sorted(found, key=lambda each: each.right, reverse=True):
@@ -177,21 +167,21 @@ def compare(
                 f"{each.bytes / 1e6:.1f} MB",
             )
         )
-    print_table(("model", "right", "AUROC", "time", "size"), rows)
+    console.print_table(("model", "right", "AUROC", "time", "size"), rows)
     if len(found) > 1:
-        stdout().print(
+        console.stdout().print(
             f"The models disagree on {len(differing)} of {found[0].photos} photos (--json lists these photos)."
         )
 
 
 @app.command()
-@user_errors()
+@console.user_errors()
 def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")]) -> None:
     """Delete an added model."""
     from frn.models.zoo import remove_model
 
     remove_model(name)
-    stdout().print(f"removed {name}")
+    console.stdout().print(f"removed {name}")
 
 
 def _facts(files: "ModelFiles") -> dict[str, Any]:
@@ -218,12 +208,14 @@ def _show(found: dict[str, dict[str, Any]]) -> None:
             (
                 name,
                 facts["method"],
-                printable(facts["backbone"]),
+                console.printable(facts["backbone"]),
                 f"{facts['size']} px",
                 f"{facts['bytes'] / 1e6:.2f} MB",
-                printable(f"{facts['milliseconds']} ms") if "milliseconds" in facts else "",
-                printable(str(facts.get("about") or facts.get("data", ""))),
-                printable(accuracy_of(facts) or str(facts.get("licence", ""))),
+                console.printable(f"{facts['milliseconds']} ms") if "milliseconds" in facts else "",
+                console.printable(str(facts.get("about") or facts.get("data", ""))),
+                console.printable(accuracy_of(facts) or str(facts.get("licence", ""))),
             )
         )
-    print_table(("model", "method", "backbone", "image", "size", "time", "trained on", "validation, or licence"), rows)
+    console.print_table(
+        ("model", "method", "backbone", "image", "size", "time", "trained on", "validation, or licence"), rows
+    )

@@ -7,21 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.shell import options
-from frn.cli.shell.classes import describe_head, expectation, open_classes
-from frn.cli.shell.console import (
-    check_report,
-    command_line,
-    note,
-    print_json,
-    print_table,
-    printable,
-    progress_bar,
-    report_skipped,
-    rounded,
-    stdout,
-    user_errors,
-)
+from frn.cli.shell import console, options
+from frn.cli.shell.classes import expectation, open_classes, show_expected
 from frn.errors import FrnError
 from frn.system.overwriting import require_writable
 
@@ -35,7 +22,7 @@ MAX_ERRORS = 10
 """Maximum number of wrong answers to show."""
 
 
-@user_errors()
+@console.user_errors()
 def score(
     classes: options.Classes,
     labelled: Annotated[Path, typer.Argument(help="Labelled photos: class folders, a zip or a CSV.")],
@@ -55,7 +42,7 @@ def score(
     Photos in a folder whose name is not one of the classes should be rejected as unknown. Examples among the photos,
     and near copies of examples, are skipped.
     """
-    check_report(report, replace=replace)
+    console.check_report(report, replace=replace)
     if replace and csv is None and report is None:
         raise FrnError("--replace only applies to --csv and --report. Add one of them, or remove --replace.")
     if csv is not None:
@@ -69,15 +56,15 @@ def score(
     from frn.system.files import write_atomically
 
     classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
-    with progress_bar("photos") as progress:
+    with console.progress_bar("photos") as progress:
         found = score_labelled(classifier, photos.members, transductive=transductive, progress=progress)
-    report_skipped([*found.broken, *photos.skipped])
-    report_skipped(found.notes, all_of_them="")
+    console.report_skipped([*found.broken, *photos.skipped])
+    console.report_skipped(found.notes, all_of_them="")
     if transductive:
-        note("transductive: each answer depends on all photos of the call")
+        console.note("transductive: each answer depends on all photos of the call")
     if found.examples:
-        note(f"warning: {len(found.examples)} photos are examples of the classes and were skipped")
-    report_skipped(found.near_copies, all_of_them="--json and --report list them all")
+        console.note(f"warning: {len(found.examples)} photos are examples of the classes and were skipped")
+    console.report_skipped(found.near_copies, all_of_them="--json and --report list them all")
     if csv is not None:
         write_atomically(csv, csv_text(list(found.rows[0]), found.rows))
     if report is not None:
@@ -85,9 +72,9 @@ def score(
         from frn.report.score_page import score_page
 
         facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
-        write_page(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
+        write_page(report, score_page(found, f"{classes} on {labelled}", console.command_line(), facts))
     if as_json:
-        print_json(_summary(found, classifier, classes, labelled))
+        console.print_json(_summary(found, classifier, classes, labelled))
     else:
         _show(found, classifier)
     if found.broken:
@@ -138,13 +125,13 @@ def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, la
         "transductive": found.known[0].prediction.transductive,
         "broken": [str(error) for error in found.broken],
     }
-    return rounded(summary) | {"head": asdict(classifier.head)}
+    return console.rounded(summary) | {"head": asdict(classifier.head)}
 
 
 def _show(found: "LabelledScore", classifier: "Classifier") -> None:
-    console = stdout()
+    screen = console.stdout()
     low, high = found.interval
-    console.print(
+    screen.print(
         f"accuracy [bold]{found.accuracy:.1%}[/bold] ({found.right} of {len(found.known)} photos; "
         f"95 % interval {low:.1%} to {high:.1%})",
         markup=True,
@@ -153,19 +140,19 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     for entry in found.per_class:
         shares = ["-" if math.isnan(share) else f"{share:.0%}" for share in (entry.recall, entry.precision)]
         rows.append([entry.name, str(entry.photos), *shares])
-    print_table(("class", "photos", "recall", "precision"), rows)
+    console.print_table(("class", "photos", "recall", "precision"), rows)
     if len(found.classes) <= WIDEST:
         numbered = [f"{i} {name}" for i, name in enumerate(found.classes, 1)]
         counts = [[str(count or "·") for count in row] for row in found.confusion.tolist()]
         heads = ["true \\ predicted", *map(str, range(1, len(numbered) + 1))]
-        print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
+        console.print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
     for answer in found.errors[:MAX_ERRORS]:
         text = f"{answer.path}: is {answer.truth}, was labelled {answer.called}"
-        console.print(printable(text), soft_wrap=True)
+        screen.print(console.printable(text), soft_wrap=True)
     if len(found.errors) > MAX_ERRORS:
-        console.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--csv lists all)")
+        screen.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--csv lists all)")
     said = sum(answer.probability for answer in found.known) / len(found.known)
-    console.print(
+    screen.print(
         f"calibration: mean probability {said:.1%}, accuracy {found.accuracy:.1%}; "
         f"expected calibration error {100 * found.calibration.error:.1f} points"
     )
@@ -174,7 +161,5 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     if found.unknown:
         caught = f"{found.true_positive_rate:.1%} of {len(found.unknown)} photos from other classes"
         told += f", {caught}; AUROC {100 * found.auroc:.1f} %"
-    console.print(told)
-    if classifier.threshold_override is None:
-        console.print(f"expected: {classifier.calibration.describe()}")
-    console.print(describe_head(classifier))
+    screen.print(told)
+    show_expected(classifier)

@@ -12,8 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from frn.cli.main import app
-from frn.cli.shell.guesses import OTHER_NAMES
+from frn.cli.main import OTHER_NAMES, app
 from frn.models.zoo import assets_folder
 
 TAKEN_BY_NAME = "locals"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
@@ -251,8 +252,8 @@ def test_killed_add_leaves_the_model_complete_or_absent(
         fetch_from.setattr(
             f"frn_export.added.{name}", lambda *_, made=made, **__: made
         )  # these replacements write nothing
-    fetch_from.setattr("frn.inference.extractor.Extractor.milliseconds", lambda extractor: 1.0)
-    fetch_from.setattr("frn_export.added.Extractor", MagicMock())
+    timed = SimpleNamespace(milliseconds=lambda: 1.0)
+    fetch_from.setattr("frn_export.added.Extractor", lambda *_, **__: timed)
     folder, fetched = tmp_path / "models with spaces", tmp_path / "torch" / "hub" / "checkpoints"
     step = 0
     while killed_at(step, partial(add_model, NETWORK)):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from frn.data.folders import SPLIT_NAMES, is_ignored, looks_like_image
 from frn.errors import FrnError
-from frn.estimator.class_table import is_table
+from frn.estimator.loading import is_table
 from frn.images.opening import EXTENSIONS, read_file
 from frn.inference.feature_cache import content_key
 from frn.inference.project import SUFFIX, is_project
