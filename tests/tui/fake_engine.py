@@ -79,9 +79,9 @@ class FakeEngine(EngineClient):
             await self.pause.wait()
         if request.op in self.held:
             await self.held[request.op].wait()
-        if self.chance is not None:
-            await asyncio.sleep(self.chance.choice([0, 0, 0.001, 0.01]))
-            if self.chance.random() < 0.02:
+        if (chance := self.chance) is not None:
+            await asyncio.sleep(chance.choice([0, 0, 0.001, 0.01]))
+            if chance.random() < 0.02:
                 raise EngineError("the engine stopped (signal 9) reading [bold]x[/] \x1b[31m")
         answer = getattr(self, f"op_{request.op}")(on_event or (lambda event: None), **decode(encode(vars(request))))
         result: Result = convert(decode(encode({"result": answer}))["result"], request.result)

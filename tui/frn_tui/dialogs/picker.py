@@ -125,7 +125,7 @@ class Picker(Dialog[list[str] | None]):
     @work(exclusive=True, group="list")
     async def open(self, folder: str, then: str = "", *, rising: bool = False) -> None:
         """List a folder; if `rising`, the nearest readable parent, since folders may be deleted meanwhile."""
-        box = self.query_one("#picker", Vertical)  # done now, since the screen may close before the answer
+        box, field = self.query_one("#picker", Vertical), self.query_one(Input)  # now: the screen may close later
         try:
             found = await self._listed(folder, rising=rising)
         except EngineError as error:
@@ -133,7 +133,6 @@ class Picker(Dialog[list[str] | None]):
             return
         self.folder, self.parent_folder, self.everything = found["path"], found["parent"], found["entries"]
         box.border_subtitle = Text(display_name(shortened(self.folder), 70))
-        field = self.query_one(Input)
         if not self._is_first:
             with self.prevent(Input.Changed):
                 field.value = ""

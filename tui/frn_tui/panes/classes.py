@@ -39,6 +39,7 @@ class ClassesPane(Pane):
         self.list, self.guide = ClassList(id="classes"), Guide(context)
         self.order = "number"
         self.chosen: int | None = None
+        self._highlighted: int | None = None
 
     def compose(self) -> ComposeResult:
         yield self.list
@@ -74,8 +75,8 @@ class ClassesPane(Pane):
 
     @on(OptionList.OptionHighlighted)
     def choose(self) -> None:
-        if self.list.chosen_id is not None:
-            self.chosen = self.list.chosen_id
+        if self.list.chosen_id not in (None, self._highlighted):
+            self.chosen = self._highlighted = self.list.chosen_id
 
     def action_remove(self) -> None:
         if (entry := self.entry) is not None:

@@ -34,6 +34,8 @@ class ProjectBar(Static):
         context.open = self.open
 
     def show(self) -> None:
+        if not self.is_attached:
+            return
         controller, state = self.controller, self.controller.session.state
         count = max(sum(len(entry.supports) for entry in state.classes), sum(controller.coming.values()))
         name = display_name(controller.title, 30)

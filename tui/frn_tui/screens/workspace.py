@@ -165,8 +165,7 @@ class Workspace(KeyedScreen[None]):
             self.set_class(other == name, f"-show-{other}")
         if name != "photos":
             self.remove_class("-everywhere")
-        if self.is_attached:
-            self.project_bar.show()
+        self.project_bar.show()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Record which pane has the focus, however it got it, so that Tab continues from there."""
