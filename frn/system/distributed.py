@@ -5,7 +5,7 @@ BatchNorm sees the images of its own rank, as with one process; all ranks use th
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
