@@ -41,8 +41,7 @@ def add_file(model: str, *, name: str | None = None, preset: str | None = None) 
     Returns:
         Name and files of the model.
 
-    Raises:
-        FrnError: if the name is taken, the file cannot be read, or the export differs from the model.
+    Raises FrnError if the name is taken, the file cannot be read, or the export differs from the model.
     """
     loaded = load_model(model, transform=find_preset(preset).transform if preset else None)
     return _keep(loaded, name or Path(model).stem, {"backbone": loaded.config.backbone, "about": Path(model).name})
@@ -70,9 +69,8 @@ def add_model(
     Returns:
         Name and files of the model.
 
-    Raises:
-        FrnError: if the network is unknown, the name is taken, the weights cannot be downloaded or read, or the
-            export differs from the model.
+    Raises FrnError if the network is unknown, the name is taken, the weights cannot be downloaded or read, or the
+    export differs from the model.
     """
     network = catalogue().get(wanted)
     if network is None and ":" not in wanted:

@@ -35,8 +35,7 @@ def converted(graphs: Mapping[str, bytes], kind: Format) -> tuple[dict[str, byte
     Returns:
         Files by name, and the difference of each from its graph.
 
-    Raises:
-        FrnError: if the results of a file differ from its graph, or the extra is missing.
+    Raises FrnError if the results of a file differ from its graph, or the extra is missing.
     """
     if kind == "onnx":
         return {}, {}

@@ -55,8 +55,7 @@ class EpisodeSampler(Sampler[list[int]]):
             seed: seed of the random episodes.
             labels: labels of the images, if the dataset has none.
 
-        Raises:
-            FrnError: if the labels are unknown, an image has several, or fewer than `way` classes have enough images.
+        Raises FrnError if the labels are unknown, an image has several, or fewer than `way` classes have enough images.
         """
         self.shape = EpisodeShape(way=way, shot=shot, queries=queries)
         self.episodes, self.seed, self.epoch = episodes, seed, 0

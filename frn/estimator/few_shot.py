@@ -66,8 +66,7 @@ class FewShotClassifier:
             tta: "hflip" averages a photo with its mirror image: more accurate, but twice the time.
             device: device of the extractor; "auto" uses CUDA if it is available.
 
-        Raises:
-            FrnError: if the model does not exist.
+        Raises FrnError if the model does not exist.
         """
         resolve(model)
         self.model = model
@@ -87,9 +86,8 @@ class FewShotClassifier:
             X: the photos of each class by its label; or a list of photos, together with `y`.
             y: label of each photo of a list: text or numbers, as returned by `predict`.
 
-        Raises:
-            FrnError: if a photo cannot be read or is given to two classes, a class has no photo, or the model is
-                rejected.
+        Raises FrnError if a photo cannot be read or is given to two classes, a class has no photo, or the model is
+        rejected.
         """
         listed, given = _flat(X, y)
         with self._writing:
@@ -159,8 +157,8 @@ class FewShotClassifier:
     def score(self, X: Sequence[Photo], y: Iterable[Any]) -> float:  # noqa: N803
         """Return the fraction of photos with the correct label.
 
-        Raises:
-            FrnError: if the numbers of photos and labels differ or are zero, or only one of labels and classes is text.
+        Raises FrnError if the numbers of photos and labels differ or are zero, or only one of labels and classes is
+        text.
         """
         fitted, photos = self._fitted, list_photos(X)
         truth = as_labels(y)
@@ -175,8 +173,7 @@ class FewShotClassifier:
     def save(self, path: str | Path, *, replace: bool = False) -> None:
         """Write a project file (`X.frn.json`) that refers to photos by path and to classes by name.
 
-        Raises:
-            FrnError: if photos were not given as files, or the file already exists and `replace` is not set.
+        Raises FrnError if photos were not given as files, or the file already exists and `replace` is not set.
         """
         path, fitted = Path(path).expanduser(), self._fitted
         classifier = fitted.classifier
@@ -194,8 +191,7 @@ class FewShotClassifier:
         Warns:
             UserWarning: for each photo that is missing or has changed.
 
-        Raises:
-            FrnError: if the file is not a project, or its model is missing or different.
+        Raises FrnError if the file is not a project, or its model is missing or different.
         """
         path = Path(path).expanduser()
         project = load_project(path)
@@ -214,8 +210,7 @@ class FewShotClassifier:
     def export_onnx(self, path: str | Path) -> None:
         """Write the classifier as one ONNX file, from an image to label, probabilities and error maps.
 
-        Raises:
-            FrnError: if no class is fitted, or the file cannot be written.
+        Raises FrnError if no class is fitted, or the file cannot be written.
         """
         write_atomically(Path(path).expanduser(), classifier_file(self._fitted.classifier))
 

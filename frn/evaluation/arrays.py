@@ -46,8 +46,7 @@ def evaluate(
         validation: features and labels of other classes, on which FRN's lambda, rho and gamma are chosen for
             each shot; without them lambda = p / d and rho = 1, for features of mean energy 1.
 
-    Raises:
-        FrnError: if the shapes do not match, the head needs training, or a class is too small.
+    Raises FrnError if the shapes do not match, the head needs training, or a class is too small.
     """
     if episodes < 1:
         raise FrnError(f"accuracy needs episodes >= 1, not {episodes}")

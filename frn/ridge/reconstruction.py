@@ -41,8 +41,7 @@ def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
     Returns:
         One reconstruction per class, (way, n, d), in the dtype of `query`.
 
-    Raises:
-        FrnError: if the channels differ, lambda is not positive (on a processor), or a class's system is singular.
+    Raises FrnError if the channels differ, lambda is not positive (on a processor), or a class's system is singular.
     """
     with torch.autocast(query.device.type, enabled=False):
         query, pool, lam, rho = _prepared(query, pool, lam, rho)

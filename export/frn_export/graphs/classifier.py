@@ -74,8 +74,7 @@ def classifier_graph(
         rule: rule that decides whether an image is unknown.
         gamma: the temperature chosen with the classes; None uses that of the extractor's head.
 
-    Raises:
-        FrnError: if the extractor is rejected, there are no classes or too many for a file, or a name is not text.
+    Raises FrnError if the extractor is rejected, there are no classes or too many for a file, or a name is not text.
     """
     require_text(_listed(classes))
     extractor = Extractor(features, "the extractor", device="cpu", threads=1)

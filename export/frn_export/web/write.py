@@ -52,9 +52,8 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
     Returns:
         Difference between the page's graphs and the classifier, over some of its examples.
 
-    Raises:
-        FrnError: if the folder contains another page, or the graphs differ from the classifier; then nothing is
-            written.
+    Raises FrnError if the folder contains another page, or the graphs differ from the classifier; then nothing is
+    written.
     """
     if classifier.extractor.head is None:
         raise FrnError(f"this model was trained as {classifier.extractor.method}; a page needs an FRN head")

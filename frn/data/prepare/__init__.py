@@ -77,8 +77,7 @@ def prepare(
     Returns:
         Classes and images of each split; `read_record` returns the record of the data set.
 
-    Raises:
-        FrnError: if the name is unknown, a source is unsuitable, or `out` cannot be written.
+    Raises FrnError if the name is unknown, a source is unsuitable, or `out` cannot be written.
     """
     benchmark, options = _find(name, split, sampled or SampledSplit())
     known = read_record(out)

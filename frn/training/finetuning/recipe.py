@@ -91,8 +91,7 @@ def finetuning_preset(
         val_sizes: photos of each validation class.
         epochs: number of epochs; None gives about `STEPS` episodes.
 
-    Raises:
-        FrnError: if the classes allow no episode, or the model is a frozen pretrained backbone.
+    Raises FrnError if the classes allow no episode, or the model is a frozen pretrained backbone.
     """
     if config.untrained_head:
         raise FrnError(
