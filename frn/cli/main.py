@@ -49,8 +49,8 @@ FOR_FOLDERS = {
 def as_meant(words: list[str]) -> list[str]:
     """Return the command-line arguments, with file:// addresses replaced by paths.
 
-    Raises:
-        FrnError: if an argument is a web address, or a folder or file that the command accepts only through an option.
+    Raises FrnError if an argument is a web address, or a folder or file that the command accepts only through an
+    option.
     """
     if any("://" in word for word in words):
         from urllib.parse import urlsplit

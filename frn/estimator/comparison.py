@@ -41,8 +41,7 @@ def compare_models(
 ) -> Iterator[ModelComparison]:
     """Compare models on the same classes, one after the other.
 
-    Raises:
-        FrnError: if a model cannot be opened, a class has no readable photo, or no class has two.
+    Raises FrnError if a model cannot be opened, a class has no readable photo, or no class has two.
     """
     for model in models:
         classifier = classifier_over(load_extractor(model, device), FeatureStore())

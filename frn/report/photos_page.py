@@ -64,8 +64,7 @@ class Album:
     def _keep(self, path: Path, prediction: Prediction, error_map: NDArray[np.floating]) -> None:
         """Write the card of a photo: its thumbnail, and the error map (h, w) of the best class over the model's crop.
 
-        Raises:
-            FrnError: if the photo cannot be read again.
+        Raises FrnError if the photo cannot be read again.
         """
         transform, label = self.classifier.extractor.transform, prediction.label
         finer = -(-SIDE // transform.size)
@@ -98,10 +97,7 @@ class Album:
     def write(self, report: Path, command: str) -> list[Path]:
         """Write the photos, most certain first, into pages that contain the command to reproduce them.
 
-        Returns the pages.
-
-        Raises:
-            FrnError: if a page cannot be written.
+        Returns the pages. Raises FrnError if a page cannot be written.
         """
         kept = sorted(self._kept, key=lambda photo: photo.sureness, reverse=True)
         pages, counts = page_paths(report, len(kept)), Counter(photo.key for photo in kept)

@@ -44,8 +44,7 @@ def open_classes(
 def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
     """Report swapped arguments: the photo first and the classes second.
 
-    Raises:
-        FrnError: if `classes` is a file that contains no classes.
+    Raises FrnError if `classes` is a file that contains no classes.
     """
     from frn.estimator.loading import is_file_of_classes
 
