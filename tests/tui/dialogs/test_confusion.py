@@ -10,7 +10,7 @@ def test_columns_align_with_their_numbers_for_any_names() -> None:
     names = {number: f"鳥{number}" if number % 2 else f"bird {number}" for number in range(count)}
     counts = [[int(row == column) * 7 for column in range(count)] for row in range(count)]
     found: Confusion = {"ids": list(range(count)), "counts": counts, "accuracy": 1.0, "interval": (0.9, 1.0)}
-    _, _, _, header, *rows = confusion_table(found, names, 1).plain.rstrip().split("\n")
+    _, _, _, _, header, *rows = confusion_table(found, names, 1).plain.rstrip().split("\n")
     assert {cell_len(row) for row in rows} == {cell_len(header)}
     for row in (9, 50, 100):
         end = header.index(f" {row + 1}") + len(f" {row + 1}")

@@ -288,6 +288,28 @@ def test_tab_completes_a_path_and_a_typo_can_be_corrected(drive: Drive) -> None:
     drive(scenario)
 
 
+def test_a_filter_without_a_match_says_so(drive: Drive, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        driver.app.push_screen(Choose("Bird", ["jay", "owl"]))
+        await driver.keys("x", "down", "enter")
+        assert isinstance(driver.app.screen, Choose)
+        assert "no match" in "\n".join(lines(driver.app))
+
+    drive(scenario)
+
+
+def test_an_empty_folder_can_be_typed(drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/inbox": []})
+
+    async def scenario(driver: Driver) -> None:
+        await opened(driver, "w")
+        await driver.pilot.press(*"/inbox", "enter")
+        await driver.until(lambda: driver.app.workspace.query_pane.watched == "/inbox")
+        await driver.keys("w")
+
+    drive(scenario)
+
+
 def test_the_mouse_can_go_up_accept_and_cancel(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         picker = await opened(driver, "p")

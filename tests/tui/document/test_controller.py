@@ -76,6 +76,16 @@ def test_classes_from_a_folder_appear_before_the_model_and_a_photo_waits_for_exa
     run(test)
 
 
+def test_a_photo_that_is_classified_again_has_at_most_one_problem(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.add_classes({"jay": photos("jay", 3)})
+        for name in ("bad-1.jpg", "bad-1.jpg", "bad-2.jpg"):
+            await controller.ask([f"/queries/{name}"])
+        assert [problem.path for problem in controller.problems] == ["/queries/bad-1.jpg", "/queries/bad-2.jpg"]
+
+    run(test)
+
+
 def test_folders_become_classes_in_one_edit(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         seen: list[tuple[str, int, int]] = []

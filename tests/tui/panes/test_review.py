@@ -115,6 +115,20 @@ def test_keys_follow_the_review_order_even_after_the_review_is_closed(drive: Dri
     drive(scenario)
 
 
+def test_escape_shows_all_answers_before_it_closes_the_review(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        review = await opened(driver)
+        await driver.keys("slash", *"jay", "enter")
+        assert len(names(review)) < len(FILES)
+        await driver.keys("escape")
+        assert names(review) == FILES
+        assert driver.app.screen is review
+        await driver.keys("escape")
+        assert driver.app.screen is not review
+
+    drive(scenario)
+
+
 def test_many_photos_are_labelled_and_undone_in_one_step(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
@@ -161,7 +175,9 @@ def test_filter_and_search_limit_the_visible_photos(drive: Drive, lines: Lines) 
         await driver.type("eagle")
         told = "no answers match: original order · only eagle"
         assert told in lines(driver.app)[1]
-        await driver.keys("escape", "full_stop")
+        await driver.keys("escape", "escape", "slash")
+        await driver.type("eagle")
+        await driver.keys("full_stop")
         assert told in said(driver)
 
     drive(scenario)
@@ -173,7 +189,7 @@ def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, si
         await opened(driver)
         if not driver.app.screen.query_one(Histogram).display:
             await driver.keys("D")
-        assert "unknown below 40.0 %: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
+        assert "unknown typically below 40.0 %: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
         await driver.pilot.press(*["plus"] * 6)
         await driver.idle()
         assert "unknown below 46.0 %: 5 of 5 photos" in "\n".join(lines(driver.app))

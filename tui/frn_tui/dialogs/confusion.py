@@ -21,8 +21,8 @@ def confusion_table(found: Confusion, names: Mapping[int, str], shot: int) -> Te
     (low, high), asked = found["interval"], sum(map(sum, found["counts"]))
     table = Text(no_wrap=True)
     table.append(
-        f"{percent(found['accuracy'], 1)} right with {shot} example{'s' * (shot > 1)} per class "
-        f"({percent(low)} to {percent(high)}; one split, {count_of(asked, 'hidden photo')})\n",
+        f"{percent(found['accuracy'], 1)} right with {shot} example{'s' * (shot > 1)} per class\n"
+        f"{percent(low)} to {percent(high)}; one split, {count_of(asked, 'hidden photo')}\n",
         style="bold",
     )
     table.append("rows: true class, columns: predicted class\n\n")

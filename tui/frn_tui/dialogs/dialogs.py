@@ -123,12 +123,14 @@ class Choose(Dialog[int | None]):
         listing = self.query_one(OptionList)
         listing.clear_options()
         listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for _, i in found[:MAX_SHOWN]])
+        if not found:
+            listing.add_option(Option("no match", disabled=True))
         listing.highlighted = 0 if found else None
 
     def action_move(self, step: int) -> None:
         listing = self.query_one(OptionList)
-        if listing.option_count:
-            listing.highlighted = ((listing.highlighted or 0) + step) % listing.option_count
+        if listing.highlighted is not None:
+            listing.highlighted = (listing.highlighted + step) % listing.option_count
 
     @on(Input.Submitted)
     def take(self) -> None:

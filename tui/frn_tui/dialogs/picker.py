@@ -343,11 +343,18 @@ class Picker(Dialog[list[str] | None]):
                 found = await self.engine.call(ScanPath(path))
             except EngineError:  # the receiver reports the reason
                 break
-            if found["kind"] == "nothing":
+            if found["kind"] == "nothing" and not await self._is_folder(path):  # an empty folder can be watched
                 self.notify(display_name(found.get("reason", path)), severity="warning", markup=False)
                 return
         if paths:
             self.dismiss(paths)
+
+    async def _is_folder(self, path: str) -> bool:
+        try:
+            await self.engine.call(ListFolder(path))
+        except EngineError:
+            return False
+        return True
 
     def action_go_to(self) -> None:
         """Choose among bookmarks and recently opened places."""

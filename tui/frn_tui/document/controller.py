@@ -320,7 +320,9 @@ class Controller(SyncedDocument):
             raise FrnError("no class has an example yet; add photos to a class first")
         state = self.session.state
         self.session.amend(dataclasses.replace(state, dropped=state.dropped.difference(paths)))
-        self.problems += await self.query.ask(paths, progress)
+        told = await self.query.ask(paths, progress)
+        asked = set(paths)
+        self.problems = [problem for problem in self.problems if problem.path not in asked] + told
         self._changed()
         await self.query.add_maps()
 

@@ -231,6 +231,10 @@ class Arrangement:
         self.paths = [path for path in self._order if path in paths]
 
     @property
+    def is_filtered(self) -> bool:
+        return self.kind != "all" or bool(self.said or self.wanted)
+
+    @property
     def words(self) -> str:
         only = [word for word in ("" if self.kind == "all" else self.kind, self.said, self.wanted) if word]
         return " · ".join([self.order, *(f"only {word}" for word in only)])

@@ -234,7 +234,7 @@ class ClassesPane(Pane):
         photos = count_of(len(found["differing"]), "photo")
         if found["differing"]:
             options.append(f"  show the {photos} with different answers")
-        title = f"Leave-one-out accuracy of the models; they disagree on {photos}"
+        title = f"Leave-one-out accuracy; {photos} with different answers"
         chosen = await self.context.chosen(title, options)
         if chosen == len(found["scores"]):
             self.post_message(self.Differing(found["differing"]))
@@ -262,9 +262,9 @@ class ClassesPane(Pane):
 def _compared(score: ModelScore) -> str:
     """Return a model's score in one line."""
     low, high = score["interval"]
-    auroc = "" if score["auroc"] is None else f"   unknown AUROC {score['auroc']:.2f}"
-    right = f"{percent(score['right'] / score['photos'], 1)} right ({percent(low)} to {percent(high)})"
-    return f"{score['model']:<16} {right}{auroc}   {score['milliseconds']:.1f} ms   {score['bytes'] / 1e6:.1f} MB"
+    right = f"{percent(score['right'] / score['photos'], 1):>7} ({100 * low:.0f} to {percent(high)})"
+    auroc = "" if score["auroc"] is None else f"  AUROC {score['auroc']:.2f}"
+    return f"{score['model']:<14} {right}{auroc}  {score['milliseconds']:.0f} ms  {score['bytes'] / 1e6:.1f} MB"
 
 
 def _row(number: int, entry: ClassEntry, report: ClassReport | None, missing: Set[str], coming: int) -> ClassRow:

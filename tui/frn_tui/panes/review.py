@@ -313,6 +313,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             self._enlarge(False)
         elif self.begun and (self.gallery.selection or self.gallery.selects):
             self.gallery.select(())
+        elif self.controller.arrangement.is_filtered:
+            self._arrange(kind="all", said="", wanted="")
         else:
             self.dismiss(None)
 
@@ -357,10 +359,9 @@ def described(item: Reviewed, names: dict[int, str], example: str) -> str:
     name = display_name(item.path.rpartition("/")[2], 30)
     if best is None:
         return f"{name}: {display_name(item.answer.get('reason', ''))}"
-    probability, share = best["probability"], percent(best["explained"])
-    parts = [
-        f"{name}: {display_name(item.verdict, 24)}{'' if item.is_unknown else f' {probability:.2f}'}, {share} explained"
-    ]
+    share, needed = percent(best["explained"]), percent(item.answer.get("threshold", 0.0))
+    told = f", {share} explained" if item.is_unknown else f" {best['probability']:.2f}, {share} explained"
+    parts = [f"{name}: {display_name(item.verdict, 24)}{told}{f', {needed} needed' * item.is_unknown}"]
     if other := rival(item.answer, names):
         parts.append(f"rival {display_name(other, 24)}")
     if example:

@@ -77,7 +77,8 @@ class Histogram(Dragging):
         asked = sum(value < self._threshold for value in self._asked)
         known = sum(value < self._threshold for value in self._known)
         return (
-            f"unknown below {percent(self._threshold, 1)}: {asked} of {len(self._asked)} photos, "
+            f"unknown {'typically ' * bool(self._expected)}below {percent(self._threshold, 1)}: "
+            f"{asked} of {len(self._asked)} photos, "
             f"{known} of {len(self._known)} examples{' · ' * bool(self._expected)}{self._expected}"
         )
 
