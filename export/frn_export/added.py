@@ -31,17 +31,10 @@ from frn_export.parity import compare_features
 
 
 def add_file(model: str, *, name: str | None = None, preset: str | None = None) -> tuple[str, ModelFiles]:
-    """Add a model file, a run folder or an authors' `.pth` to the user's models.
+    """Add a model file, a run folder or an authors' `.pth` to the user's models; return its name and files.
 
-    Args:
-        model: its path.
-        name: name of the model; by default that of the file or folder.
-        preset: for a `.pth`, the preset with its training images.
-
-    Returns:
-        Name and files of the model.
-
-    Raises FrnError if the name is taken, the file cannot be read, or the export differs from the model.
+    The default name is that of the file or folder; `preset` gives the size of the images for a `.pth`. Raises FrnError
+    if the name is taken, the file cannot be read, or the export differs from the model.
     """
     loaded = load_model(model, transform=find_preset(preset).transform if preset else None)
     return _keep(loaded, name or Path(model).stem, {"backbone": loaded.config.backbone, "about": Path(model).name})

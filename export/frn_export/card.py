@@ -6,7 +6,6 @@ The card is generated from the files, so it always describes them, and the same 
 import json
 from collections.abc import Mapping
 from importlib.resources import files as resource_files
-from typing import Any
 
 import onnx
 from jinja2 import StrictUndefined, Template
@@ -92,7 +91,7 @@ def model_card(
         r=r,
         d=d,
         grid=" x ".join(map(str, grid)),
-        data=_cell(record.get("data", "not recorded")),
+        data=" ".join(str(record.get("data", "not recorded")).split()).replace("|", "\\|"),
         precision=PRECISIONS[precision] + (f" ({cost})" if cost else ""),
         opset=models["features"].opset_import[0].version,
         ir=models["features"].ir_version,
@@ -124,8 +123,3 @@ def _resized(transform: EvaluationTransform) -> str:
     target = f"({length}, {length})" if transform.square else f"[{length} * n // min(image.size) for n in image.size]"
     resized = f"image.resize({target}, Image.BILINEAR)"
     return resized if transform.resize else f"image if image.size == ({size}, {size}) else {resized}"
-
-
-def _cell(value: Any) -> str:
-    """Return text that does not break a table cell."""
-    return " ".join(str(value).split()).replace("|", "\\|")

@@ -73,16 +73,12 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Exported files, the difference of each graph from its original, and the cost of int8."""
+    """Exported files and the differences of the graphs from their originals, under their names in JSON."""
 
-    graphs: dict[str, Path]
-    others: list[Path]
-    """Files in the other format."""
+    paths: dict[str, Path]
     differences: dict[str, Difference]
-    """Differences under their names in `frn export --json`."""
     cost: Cost | None
-    card: Path
-    weights: Path | None
+    """Cost of int8."""
     removed: list[Path]
     """Files removed from the earlier export."""
 
@@ -154,17 +150,16 @@ def export_model(
     others, of_others = converted(graphs, options.format)
     differences |= of_others
     card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
-    paths = {name: out / f"{name}.onnx" for name in graphs}
-    weights = out / "model.safetensors" if options.weights else None
-    files = {paths[name].name: data for name, data in graphs.items()} | {readme.name: card.encode()}
-    files |= others
-    if weights:
-        files[weights.name] = serialise(model, half=options.precision == "fp16")
+    paths = {name: out / f"{name}.onnx" for name in graphs} | {"card": readme} | {name: out / name for name in others}
+    files = {paths[name].name: data for name, data in graphs.items()} | {readme.name: card.encode(), **others}
+    if options.weights:
+        paths["weights"] = out / "model.safetensors"
+        files[paths["weights"].name] = serialise(model, half=options.precision == "fp16")
     _require_writable(out, files, options)
     stale = [out / name for name in FILES if earlier and name not in files and (out / name).is_file()]
     removed = [path for path in stale if path.suffix not in MARKED or is_ours(path)]
     write_set(out, files, instead_of=[path.name for path in removed])
-    return Exported(paths, [out / name for name in others], differences, cost, readme, weights, removed)
+    return Exported(paths, differences, cost, removed)
 
 
 def _require_writable(out: Path, names: Iterable[str], options: ExportOptions) -> None:

@@ -26,16 +26,10 @@ RESIZED_OTHERWISE = ("preprocess", "classifier")
 
 
 def converted(graphs: Mapping[str, bytes], kind: Format) -> tuple[dict[str, bytes], dict[str, Difference]]:
-    """Convert ONNX graphs.
+    """Convert ONNX graphs, given by name without an ending, to `ort` (for small builds) or `openvino` (an extra).
 
-    Args:
-        graphs: graphs by name without an ending.
-        kind: `ort` is onnxruntime's own format, for its small builds; `openvino` needs the extra.
-
-    Returns:
-        Files by name, and the difference of each from its graph.
-
-    Raises FrnError if the results of a file differ from its graph, or the extra is missing.
+    Returns files by name, and the difference of each from its graph. Raises FrnError if a difference is too large, or
+    the extra is missing.
     """
     if kind == "onnx":
         return {}, {}

@@ -7,6 +7,7 @@ any `features.onnx`. The accuracy lost with int8 depends on the model: `int8_acc
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -53,13 +54,15 @@ def int8(features: bytes, pixels: Pixels) -> bytes:
     model = onnx.load_model_from_string(features)
     prepared = onnx.load_model_from_string(features)
     prepared.metadata_props.add(key=PREPARED[0], value=PREPARED[1])
+    inputs = _batches(pixels)
+    reader = SimpleNamespace(get_next=lambda: next(inputs, None))
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "int8.onnx"
             quantize_static(
                 prepared,
                 path,
-                _Batches(pixels),
+                reader,
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=list(WEIGHTED),
                 per_channel=True,
@@ -77,16 +80,10 @@ def int8(features: bytes, pixels: Pixels) -> bytes:
     return _replace(model, list(graph.node), list(graph.initializer))
 
 
-class _Batches:
-    """Supplier of prepared images for the calibration, as a `CalibrationDataReader`."""
-
-    def __init__(self, pixels: Pixels) -> None:
-        self.batches: Iterator[Pixels] = iter([pixels[i : i + BATCH] for i in range(0, len(pixels), BATCH)])
-
-    def get_next(self) -> dict[str, NDArray[np.float32]] | None:
-        """Return the next input of the extractor; None at the end."""
-        batch = next(self.batches, None)
-        return None if batch is None else {"images": batch.transpose(0, 3, 1, 2).astype(np.float32) / np.float32(255)}
+def _batches(pixels: Pixels) -> Iterator[dict[str, NDArray[np.float32]]]:
+    for start in range(0, len(pixels), BATCH):
+        batch = pixels[start : start + BATCH].transpose(0, 3, 1, 2)
+        yield {"images": batch.astype(np.float32) / np.float32(255)}
 
 
 def _replace(model: onnx.ModelProto, nodes: list[onnx.NodeProto], tensors: list[onnx.TensorProto]) -> bytes:

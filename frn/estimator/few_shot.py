@@ -258,10 +258,8 @@ class FewShotClassifier:
         if "extractor" in state:
             trusted = state["trusted"]  # as when the extractor was first opened
             extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
-            known, labels, maps, threshold, opened = (
-                state[name] for name in ("classes", "labels", "maps", "threshold", "opened")
-            )
-            self._adopt(extractor, known, labels, maps, threshold, opened, state["document"])
+            names = ("classes", "labels", "maps", "threshold", "opened", "document")
+            self._adopt(extractor, *(state[name] for name in names))
 
     def _forget(self) -> None:
         self._now: Fitted | None = None

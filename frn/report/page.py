@@ -46,10 +46,7 @@ def render_part(template: str, **values: object) -> str:
 
 
 def write_page(path: Path, pieces: Iterator[str]) -> None:
-    """Write a page; file names may contain bytes that are not text.
-
-    Raises FrnError if the page cannot be written.
-    """
+    """Write a page; file names may contain bytes that are not text. Raises FrnError if the page cannot be written."""
     with replacing(path) as file:
         for piece in pieces:
             file.write(piece.encode(errors="backslashreplace"))

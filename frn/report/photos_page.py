@@ -97,9 +97,7 @@ class Album:
     def write(self, report: Path, command: str) -> list[Path]:
         """Write the photos, most certain first, into pages that contain the command to reproduce them.
 
-        Returns the pages.
-
-        Raises FrnError if a page cannot be written.
+        Returns the pages. Raises FrnError if a page cannot be written.
         """
         kept = sorted(self._kept, key=lambda photo: photo.sureness, reverse=True)
         pages, counts = page_paths(report, len(kept)), Counter(photo.key for photo in kept)

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from frn_export.graphs.builder import FLOAT, GraphBuilder
-from frn_export.quantise import BATCH, _Batches, _replace, half, int8
+from frn_export.quantise import BATCH, _batches, _replace, half, int8
 from onnx import TensorProto, numpy_helper
 
 from frn.errors import FrnError
@@ -125,11 +125,7 @@ def test_full_temporary_folder_gives_a_one_line_error(
 
 def test_calibration_sees_every_image_as_the_extractor_prepares_it() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (BATCH + 1, 4, 4, 3), dtype=np.uint8)
-    batches = _Batches(pixels)
-    first, rest = batches.get_next(), batches.get_next()
-    assert first is not None
-    assert rest is not None
-    assert batches.get_next() is None
+    first, rest = _batches(pixels)
     seen = np.concatenate([first["images"], rest["images"]])
     np.testing.assert_allclose(seen, pixels.transpose(0, 3, 1, 2) / 255, rtol=1e-6)
 

@@ -40,20 +40,11 @@ PAGE = "page.json"
 
 
 def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: bool) -> Difference:
-    """Write the page of a classifier, which may have no classes yet.
+    """Write the page of a classifier to a folder, replacing an earlier page; it may have no classes yet.
 
-    Args:
-        classifier: classifier with the page's initial classes. The page contains their feature maps, not their
-            photos.
-        out: folder; the files of an earlier page are replaced.
-        runtime: onnxruntime-web, which runs the graphs.
-        replace: also overwrite files that frn did not write.
-
-    Returns:
-        Difference between the page's graphs and the classifier, over some of its examples.
-
-    Raises FrnError if the folder contains another page, or the graphs differ from the classifier; then nothing is
-    written.
+    The page contains the feature maps of the classes, not their photos. With `replace`, files that frn did not write
+    are also overwritten. Returns the difference between the page's graphs and the classifier, over some examples.
+    Raises FrnError if the folder contains another page, or the graphs differ; then nothing is written.
     """
     if classifier.extractor.head is None:
         raise FrnError(f"this model was trained as {classifier.extractor.method}; a page needs an FRN head")

@@ -48,7 +48,9 @@ def plain_ending() -> Iterator[None]:
     Characters that stdout cannot encode are escaped. Output to a closed stream (`2>&-`) is discarded.
     """
     interrupted = False
-    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # otherwise the next opened file would get the number of the closed stream
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal interrupted
@@ -79,11 +81,6 @@ def plain_ending() -> Iterator[None]:
             note(f"error: {needs_torch('this command')}")
             sys.exit(1)
         raise
-
-
-def _nowhere() -> io.TextIOWrapper:
-    """Return a substitute for a closed stream; otherwise the next opened file would get its number."""
-    return open(os.devnull, "w", encoding="utf-8")
 
 
 def _shortage(error: BaseException) -> str:

@@ -9,10 +9,17 @@ from frn.cli.shell import options
 from frn.cli.shell.console import note, print_json, printable, progress_bar, report_skipped, stdout, user_errors
 from frn.errors import FrnError
 
+ClassShare = Annotated[
+    float | None,
+    typer.Option(
+        min=0, max=0.9, help="folder: fraction of the classes in this split.", show_default="by folder names, or 0.2"
+    ),
+]
 app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them.")
 
 
 @app.command()
+@user_errors()
 def prepare(
     name: Annotated[str, typer.Argument(help="Name of the data set, listed above.")],
     source: Annotated[list[Path], typer.Option(help="Archive, or folder of archives or images. Repeatable.")],
@@ -24,18 +31,8 @@ def prepare(
     download: Annotated[
         bool, typer.Option("--download", help="Download the archive into the --source folder.")
     ] = False,
-    val: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=0.9, help="folder: fraction of the classes in val/.", show_default="by folder names, or 0.2"
-        ),
-    ] = None,
-    test: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=0.9, help="folder: fraction of the classes in test/.", show_default="by folder names, or 0.2"
-        ),
-    ] = None,
+    val: ClassShare = None,
+    test: ClassShare = None,
     seed: Annotated[int | None, typer.Option(min=0, help="folder: random seed of the split.", show_default="0")] = None,
 ) -> None:
     """Prepare a data set: train/, val/ and test/ with one folder per class.
@@ -49,29 +46,28 @@ def prepare(
     The command compares checksums and counts with the published ones and never changes the source. It uses the
     network only with --download (aircraft, cifar-fs). Repeat an interrupted command to continue.
     """
-    with user_errors():
-        from frn.data.prepare import RECORD, read_record
-        from frn.data.prepare import prepare as prepare_data
-        from frn.data.prepare.benchmarks.folder import SampledSplit
+    from frn.data.prepare import RECORD, read_record
+    from frn.data.prepare import prepare as prepare_data
+    from frn.data.prepare.benchmarks.folder import SampledSplit
 
-        with progress_bar(f"preparing {name}") as progress:
-            counts = prepare_data(
-                name,
-                source,
-                out,
-                split=split,
-                unofficial=unofficial,
-                download=download,
-                sampled=SampledSplit(val, test, seed),
-                progress=progress,
-            )
-        for part, (classes, images) in counts.items():
-            stdout().print(f"{part:5}  {classes:4} classes  {images:6} images  {printable(str(out / part))}")
-        record = read_record(out)
-        assert record is not None  # the call above wrote it
-        if record.split_by:
-            note(f"split {record.split_by}")
-        report_skipped(record.skipped, all_of_them=f"{out / RECORD} lists them all")
+    with progress_bar(f"preparing {name}") as progress:
+        counts = prepare_data(
+            name,
+            source,
+            out,
+            split=split,
+            unofficial=unofficial,
+            download=download,
+            sampled=SampledSplit(val, test, seed),
+            progress=progress,
+        )
+    for part, (classes, images) in counts.items():
+        stdout().print(f"{part:5}  {classes:4} classes  {images:6} images  {printable(str(out / part))}")
+    record = read_record(out)
+    assert record is not None  # the call above wrote it
+    if record.split_by:
+        note(f"split {record.split_by}")
+    report_skipped(record.skipped, all_of_them=f"{out / RECORD} lists them all")
 
 
 @app.command()

@@ -70,13 +70,13 @@ def export(
         raise FrnError("--threshold is stored in classifier.onnx, which needs --classes.")
     from frn_export.export import ExportOptions, export_model
 
-    from frn.estimator.loading import class_files, load_extractor
+    from frn.estimator.loading import ClassFiles, class_files, load_extractor
     from frn.models.model import load_model
 
-    found = None if classes is None else class_files(classes)
-    if found and threshold is None and found.threshold is not None and found.is_made_with(model):
+    found = class_files(classes) if classes else ClassFiles({})
+    if threshold is None and found.threshold is not None and found.is_made_with(model):
         threshold = found.threshold
-    if found and not model and found.tta == "hflip":
+    if not model and found.tta == "hflip":
         tta = "hflip"
     wanted = ExportOptions(
         precision=precision,
@@ -88,27 +88,24 @@ def export(
         tta=tta,
         format=file_format,
     )
-    if classes and found and found.made_with and found.model and not model:
+    if classes and found.made_with and found.model and not model:
         found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
-    loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
-    members = found.members if found else None
-    report_skipped(found.skipped if found else [])
+    loaded = load_model(model or found.model or DEFAULT_MODEL)
+    members = found.members if classes else None
+    report_skipped(found.skipped)
     exported = export_model(loaded, out, wanted, members, bars=progress_bar, warn=report_skipped)
     for path in exported.removed:
         note(f"removed {path}: it belonged to the previous export")
     cost = exported.cost
     if as_json:
-        paths = {**exported.graphs, "card": exported.card, **{path.name: path for path in exported.others}}
-        if exported.weights:
-            paths["weights"] = exported.weights
-        result: dict[str, object] = {"precision": precision, **{name: str(path) for name, path in paths.items()}}
+        result: dict[str, object] = {"precision": precision}
+        result |= {name: str(path) for name, path in exported.paths.items()}
         result |= {name: difference.share for name, difference in exported.differences.items()}
         if cost:
-            judged = {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop}
-            result |= judged
+            result |= {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop}
         print_json(result)
         return
-    for path in [*exported.graphs.values(), *exported.others]:
+    for path in exported.paths.values():
         stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB")
     for difference in exported.differences.values():
         stdout().print(str(difference))

@@ -155,18 +155,16 @@ def compare(
     if as_json:
         console.print_json({"models": facts, "disagreements": disagree})
         return
-    rows = []
-    for each in sorted(found, key=lambda each: each.right, reverse=True):
-        low, high = each.interval
-        rows.append(
-            (
-                each.model,
-                f"{each.right / each.photos:.1%} ({low:.0%} to {high:.0%})",
-                "" if math.isnan(each.auroc) else f"{each.auroc:.2f}",
-                f"{each.milliseconds:.1f} ms",
-                f"{each.bytes / 1e6:.1f} MB",
-            )
+    rows = [
+        (
+            each.model,
+            f"{each.right / each.photos:.1%} ({each.interval[0]:.0%} to {each.interval[1]:.0%})",
+            "" if math.isnan(each.auroc) else f"{each.auroc:.2f}",
+            f"{each.milliseconds:.1f} ms",
+            f"{each.bytes / 1e6:.1f} MB",
         )
+        for each in sorted(found, key=lambda each: each.right, reverse=True)
+    ]
     console.print_table(("model", "right", "AUROC", "time", "size"), rows)
     if len(found) > 1:
         console.stdout().print(
@@ -202,20 +200,19 @@ def _facts(files: "ModelFiles") -> dict[str, Any]:
 def _show(found: dict[str, dict[str, Any]]) -> None:
     from frn.models.header import accuracy_of
 
-    rows = []
-    for name, facts in found.items():
-        rows.append(
-            (
-                name,
-                facts["method"],
-                console.printable(facts["backbone"]),
-                f"{facts['size']} px",
-                f"{facts['bytes'] / 1e6:.2f} MB",
-                console.printable(f"{facts['milliseconds']} ms") if "milliseconds" in facts else "",
-                console.printable(str(facts.get("about") or facts.get("data", ""))),
-                console.printable(accuracy_of(facts) or str(facts.get("licence", ""))),
-            )
+    rows = [
+        (
+            name,
+            facts["method"],
+            console.printable(facts["backbone"]),
+            f"{facts['size']} px",
+            f"{facts['bytes'] / 1e6:.2f} MB",
+            console.printable(f"{facts['milliseconds']} ms") if "milliseconds" in facts else "",
+            console.printable(str(facts.get("about") or facts.get("data", ""))),
+            console.printable(accuracy_of(facts) or str(facts.get("licence", ""))),
         )
+        for name, facts in found.items()
+    ]
     console.print_table(
         ("model", "method", "backbone", "image", "size", "time", "trained on", "validation, or licence"), rows
     )
