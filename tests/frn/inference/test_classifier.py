@@ -195,6 +195,17 @@ def test_the_only_example_of_a_class_is_not_explained_by_itself(moths: Path) -> 
     assert answer.explained[name] == pytest.approx(0, abs=1e-6)
 
 
+def test_calibration_is_repeated_only_after_a_change(moths: Path) -> None:
+    classifier = Classifier(extractor_of(model_of()))
+    classifier.enroll({name: paths[:3] for name, paths in members(moths / "test").items()})
+    before = classifier.calibration
+    assert classifier.calibration is before
+    classifier.false_rejections = 0.5
+    assert classifier.calibration.rule.least > before.rule.least
+    classifier.enroll({name: paths[:2] for name, paths in members(moths / "test").items()})
+    assert len(classifier.calibration.known) < len(before.known)
+
+
 def test_photos_marked_as_no_class_are_used_in_the_calibration(moths: Path) -> None:
     (_, first), (_, second), (_, others), *_ = members(moths / "test").items()
     classifier = Classifier(extractor_of(model_of()))

@@ -143,14 +143,11 @@ async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
         return dataclasses.replace(support, path=Path(places.get(str(support.path), support.path)))
 
     def followed(state: State) -> State:
-        examples = (support for entry in state.classes for support in entry.supports)
-        is_touched = any(str(support.path) in places for support in (*examples, *state.others))
         dropped = frozenset(places.get(path, path) for path in state.dropped)
-        if not is_touched and dropped == state.dropped:
-            return state
         return dataclasses.replace(_with(state, moved), dropped=dropped)
 
-    controller.session.amend_all(followed)
+    if places:
+        controller.session.amend_all(followed)
     await controller.find_missing()
     await controller.sync()
 

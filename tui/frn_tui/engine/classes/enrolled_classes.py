@@ -23,9 +23,10 @@ from frn.ridge.tuning import tune_by_leave_one_out
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
 from frn_tui.engine.classes.class_ranks import ClassErrors
 from frn_tui.engine.models import Models
-from frn_tui.engine.worker_queues import Job
+from frn_tui.engine.worker_queues import Check, Job
 
 Keys = tuple[str, ...]
+LeaveOneOut = tuple[Array, NDArray[np.intp], Shares, Array]
 DISTANCE_WEIGHT = 0.5
 """Weight of the distances between mean locations in the order of misfits."""
 
@@ -111,28 +112,11 @@ class EnrolledClasses:
             )
         same = before is not None and _groups(before.state) == groups
         head = before.head if before and same else self._choose_head(request.state, groups, maps)
-        for keys in groups:
-            job.check()
-            if keys not in self._records:
-                self._records[keys] = enroll_class(np.stack([maps[key] for key in keys]), head)
-        self._records = {keys: self._records[keys] for keys in groups}
-        records = list(self._records.values())
-        enrolled = [record.enrolled for record in records]
-        errors = self._class_errors.errors(groups, enrolled, maps, job.check)
+        records = self._enroll(groups, maps, head, job.check)
+        errors = self._class_errors.errors(groups, [record.enrolled for record in records], maps, job.check)
         distances = _distances(records)
-        form = EnrolledForm(
-            head,
-            {entry.name: each for entry, each in zip(state.classes, enrolled, strict=True)},
-            {},
-            {
-                support.key: (entry.name, own)
-                for entry, record in zip(state.classes, records, strict=True)
-                for support, own in zip(entry.supports, record.own_errors, strict=True)
-            },
-            _left_out(groups, records, maps, errors, distances),
-            {},
-        )
         classifier = Classifier(extractor, self.models.store, head)
+        form = _form(head, state, records, _left_out(groups, records, maps, errors, distances))
         classifier.use(state, form, before.scorer if before and same else None)
         classifier.threshold_override = state.threshold
         if others:
@@ -157,6 +141,17 @@ class EnrolledClasses:
             self._records, self._class_errors = {}, ClassErrors()
         self._head = head  # enrolled classes do not depend on gamma
         return head
+
+    def _enroll(
+        self, groups: Sequence[Keys], maps: dict[str, Maps], head: HeadParameters, check: Check
+    ) -> list[ClassRecord]:
+        """Enroll the classes whose examples have changed; return all."""
+        for keys in groups:
+            check()
+            if keys not in self._records:
+                self._records[keys] = enroll_class(np.stack([maps[key] for key in keys]), head)
+        self._records = {keys: self._records[keys] for keys in groups}
+        return list(self._records.values())
 
     def _report(
         self, state: State, records: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, distances: Array
@@ -202,7 +197,7 @@ def _distances(records: Sequence[ClassRecord]) -> Array:
 
 def _left_out(
     groups: Sequence[Keys], records: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, distances: Array
-) -> tuple[Array, NDArray[np.intp], Shares, Array]:
+) -> LeaveOneOut:
     """Return what `Classifier.left_out` holds, from errors and distances (n, way) of all examples to all classes."""
     keys = [(label, key) for label, group in enumerate(groups) for key in group]
     owns = [own.mean() for record in records for own in record.own_errors]
@@ -213,6 +208,17 @@ def _left_out(
     without[np.arange(len(rows)), labels] = [owns[row] for row in rows]
     energies = np.concatenate([np.zeros(0), *(energy(maps[keys[row][1]][None]) for row in rows)])
     return without, labels, energies, distances[rows]
+
+
+def _form(head: HeadParameters, state: State, records: Sequence[ClassRecord], left_out: LeaveOneOut) -> EnrolledForm:
+    """Return the enrolled classes as a classifier stores them, without what only `_report` needs."""
+    own_errors = {
+        support.key: (entry.name, own)
+        for entry, record in zip(state.classes, records, strict=True)
+        for support, own in zip(entry.supports, record.own_errors, strict=True)
+    }
+    classes = {entry.name: record.enrolled for entry, record in zip(state.classes, records, strict=True)}
+    return EnrolledForm(head, classes, {}, own_errors, left_out, {})
 
 
 def _compare(

@@ -51,14 +51,14 @@ class RunningApp:
         return max(self._left(), key=lambda one: one.time, default=None)
 
     def discard(self, request: DiscardJournal, job: Job) -> None:
-        path = Path(request.journal or self._path)
-        if path != self._path and path not in [Path(left.journal) for left in self._left()]:
+        if request.journal is not None and request.journal not in [left.journal for left in self._left()]:
             return
+        path = Path(request.journal or self._path)
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise FrnError(f"{path}: cannot be removed ({error.strerror})") from error
-        if path == self._path:
+        if request.journal is None:
             self._lock.release()
 
     def _hold(self) -> None:
