@@ -57,7 +57,7 @@ async def use(pilot):
     while True:
         await asyncio.sleep(0.05)
         tell()
-        if app.engine.pid and time.time() - saved > 1:
+        if time.time() - saved > 1:
             saved = time.time()
             app.workspace.context.start(lambda: controller.save(project, replace=True))
 
