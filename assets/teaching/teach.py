@@ -24,9 +24,8 @@ from frn.backbones.pretrained import find_weights, packaged_weights
 from frn.cli.shell import options
 from frn.cli.shell.console import INTERRUPTED, note, progress_bar, user_errors
 from frn.cli.train.training_display import interruptible
-from frn.data.concat import ConcatImages
 from frn.data.folders import scan, split_folder
-from frn.data.pixel_cache import load_images
+from frn.data.pixel_cache import ConcatImages, load_images
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.model import load_model

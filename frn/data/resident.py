@@ -7,8 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frn.data.concat import ConcatImages
-from frn.data.pixel_cache import StoredImages
+from frn.data.pixel_cache import ConcatImages, StoredImages
 
 SHARE = 0.25
 """Fraction of the device's free memory that pixels may take; the rest is for feature maps."""

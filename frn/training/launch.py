@@ -6,9 +6,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from frn.data.concat import ConcatImages
 from frn.data.folders import find_splits, scan, split_folder, unused_folders
-from frn.data.pixel_cache import StoredImages, load_images
+from frn.data.pixel_cache import ConcatImages, StoredImages, load_images
 from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from frn.backbones.compiled import compile_blocks
 from frn.data.batch_augmentation import augment
-from frn.data.concat import ConcatImages
-from frn.data.pixel_cache import StoredImages
+from frn.data.pixel_cache import ConcatImages, StoredImages
 from frn.data.resident import where_they_fit
 from frn.episodes import Episode, check_classes
 from frn.errors import FrnError

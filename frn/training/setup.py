@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from frn.data.concat import ConcatImages
-from frn.data.pixel_cache import StoredImages
+from frn.data.pixel_cache import ConcatImages, StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
 from frn.heads import blocks_for, networks_for

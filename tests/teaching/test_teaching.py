@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from frn.data.augmentation import Augmentation
 from frn.data.batch_augmentation import crop_and_resize
-from frn.data.concat import ConcatImages
+from frn.data.pixel_cache import ConcatImages
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig

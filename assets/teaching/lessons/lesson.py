@@ -15,7 +15,7 @@ from frn.backbones.compiled import compile_blocks
 from frn.backbones.resnet12 import ResNet12
 from frn.data.augmentation import Augmentation, Draw
 from frn.data.batch_augmentation import crop_and_resize, jitter_colours
-from frn.data.concat import ConcatImages
+from frn.data.pixel_cache import ConcatImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.backbones.pretrained import TimmMaps, recipe
-from frn.data.concat import ConcatImages
+from frn.data.pixel_cache import ConcatImages
 from frn.errors import FrnError
 from frn.models.weights import read_weights
 

@@ -48,7 +48,7 @@ def prepare(
     """
     from frn.data.prepare import RECORD, read_record
     from frn.data.prepare import prepare as prepare_data
-    from frn.data.prepare.benchmarks.folder import SampledSplit
+    from frn.data.prepare.folder import SampledSplit
 
     with progress_bar(f"preparing {name}") as progress:
         counts = prepare_data(

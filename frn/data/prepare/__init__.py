@@ -1,4 +1,4 @@
-"""Preparation of data sets: one module per benchmark assigns images to splits, `writer` writes them.
+"""Preparation of data sets: `published` and `folder` assign images to splits, `writer` writes them.
 
 Images keep the size that the authors' preparation gives them. The authors' `val_pre` and `test_pre` folders, which are
 resized again, are not needed: the evaluation transform gives the same pixels, and the cache keeps them.
@@ -17,23 +17,14 @@ from msgspec import Struct, convert, to_builtins
 
 from frn.data.pixel_cache import Progress
 from frn.data.prepare.benchmark import Benchmark, Counts
-from frn.data.prepare.benchmarks import aircraft, cifar, cub, folder, mini_imagenet
-from frn.data.prepare.benchmarks.authors import AUTHORS
-from frn.data.prepare.benchmarks.folder import SampledSplit
+from frn.data.prepare.folder import SampledSplit, plan_own
+from frn.data.prepare.published import BENCHMARKS
 from frn.data.prepare.sources import MEBIBYTE, Sources
 from frn.data.prepare.writer import check_places, count, write_items
 from frn.errors import FrnError
 from frn.system.files import read_json, write_atomically
 from frn.system.transfers import fetch_url
 
-BENCHMARKS: dict[str, Benchmark] = {
-    "cub-cropped": cub.CUB_CROPPED,
-    "cub-raw": cub.CUB_RAW,
-    "aircraft": aircraft.AIRCRAFT,
-    "mini-imagenet": mini_imagenet.MINI_IMAGENET,
-    **AUTHORS,
-    "cifar-fs": cifar.CIFAR_FS,
-}
 RECORD = "prepared.json"
 """Record of a data set in its folder, which prevents mixing data sets."""
 
@@ -128,7 +119,7 @@ def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmar
     if name == "folder":
         if split is not None:
             raise FrnError("your own folder has no named splits: use --val, --test and --seed")
-        own = Benchmark(plan=lambda opened, _: folder.plan(opened, sampled), archives=r".*\.zip")
+        own = Benchmark(plan=lambda opened, _: plan_own(opened, sampled), archives=r".*\.zip")
         return own, asdict(sampled)
     if name not in BENCHMARKS:
         names = [*BENCHMARKS, "folder"]

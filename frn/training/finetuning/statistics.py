@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.data.batch_augmentation import augment
-from frn.data.concat import ConcatImages
-from frn.data.pixel_cache import StoredImages
+from frn.data.pixel_cache import ConcatImages, StoredImages
 from frn.models.model import Model
 from frn.system.precision import autocast
 from frn.training.presets import Preset

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from frn.data.concat import ConcatImages
-from frn.data.pixel_cache import StoredImages
+from frn.data.pixel_cache import ConcatImages, StoredImages
 from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape, concat_epoch, training_epoch
 

@@ -14,7 +14,7 @@ from PIL import Image
 from frn.data.check import check_split
 from frn.data.folders import scan
 from frn.data.prepare import prepare, read_record
-from frn.data.prepare.benchmarks.folder import SampledSplit
+from frn.data.prepare.folder import SampledSplit
 from frn.data.prepare.sources import Sources
 from frn.errors import FrnError
 from tests.frn.data.miniatures import tar_of

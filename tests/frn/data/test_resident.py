@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from frn.data.concat import ConcatImages
+from frn.data.pixel_cache import ConcatImages
 from frn.data.resident import ResidentImages, where_they_fit
 from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from frn.data.batch_augmentation import augment
-from frn.data.concat import ConcatImages
+from frn.data.pixel_cache import ConcatImages
 from frn.data.resident import ResidentImages
 from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape

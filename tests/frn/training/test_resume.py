@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from frn.data.concat import ConcatImages
+from frn.data.pixel_cache import ConcatImages
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError, FrnWarning
 from frn.models.header import read_header

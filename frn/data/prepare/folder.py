@@ -33,7 +33,7 @@ class SampledSplit:
         return val, test
 
 
-def plan(sources: Sources, split: SampledSplit) -> Plan:
+def plan_own(sources: Sources, split: SampledSplit) -> Plan:
     """Use the splits that folder names above the class folders define, or draw classes if there are fewer than two.
 
     If a random split is requested, names are ignored. Raises FrnError if an image is not in a class folder, or only

@@ -1,1 +1,0 @@
-"""Benchmarks that `frn data prepare` supports: one file each."""
