@@ -284,6 +284,16 @@ def test_a_filter_without_a_match_says_so(drive: Drive, lines: Lines) -> None:
     drive(scenario)
 
 
+def test_the_preview_of_a_folder_counts_its_contents(drive: Drive, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        await driver.keys("p", "up")  # this folder
+        assert "folders, 0 photos" in "\n".join(lines(driver.app))
+        await driver.keys("down")
+        assert "0 folders, " in "\n".join(lines(driver.app))
+
+    drive(scenario)
+
+
 def test_an_empty_folder_can_be_typed(drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/inbox": []})
 

@@ -1,7 +1,9 @@
 """File picker: folders, photos with a preview, multiple selection. The engine reads the disk."""
 
 import os
+from collections import Counter
 from collections.abc import Container, Sequence
+from contextlib import suppress
 
 from rich.cells import set_cell_size
 from rich.segment import Segment
@@ -20,7 +22,7 @@ from frn_tui.client.protocol import EngineError
 from frn_tui.dialogs.dialogs import Choose, Dialog, Line, matching
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import absolute, name_of, parse_paths, shortened
-from frn_tui.terminal.text import display_name
+from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.lists import OneLine, Options
 from frn_tui.widgets.preview import Preview
 
@@ -187,6 +189,15 @@ class Picker(Dialog[list[str] | None]):
         self.preview.show("")
         if entry["kind"] == "image":
             self.preview.show(self.path_of(entry["name"]))
+        elif entry["kind"] == "folder":
+            self.look_inside(self.path_of(entry["name"]))
+
+    @work(exclusive=True, group="preview")
+    async def look_inside(self, folder: str) -> None:
+        with suppress(EngineError):
+            kinds = Counter(entry["kind"] for entry in (await self.engine.call(ListFolder(folder)))["entries"])
+            inside = f"{count_of(kinds['folder'], 'folder')}, {count_of(kinds['image'], 'photo')}"
+            self.preview.empty_text = inside if kinds else "empty"
 
     @on(Input.Changed)
     def narrow(self, event: Input.Changed) -> None:
