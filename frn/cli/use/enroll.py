@@ -10,7 +10,7 @@ from frn.cli.shell import console, options
 from frn.cli.shell.classes import expectation, show_expected
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
-from frn.system.overwriting import require_writable
+from frn.system.files import require_writable
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
