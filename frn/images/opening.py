@@ -67,7 +67,7 @@ def decode_stored(data: bytes, where: str) -> Image.Image:
 
 
 def decode_crop(data: bytes, where: Path, transform: EvaluationTransform) -> Pixels:
-    """Decode and crop. Large images are decoded one at a time across threads, since two may not fit in memory.
+    """Decode and crop. Threads decode large images one at a time, and child processes at most four.
 
     The pixels equal those of `decode`, without a second full-size image. Raises FrnError as `decode` does.
     """
@@ -99,7 +99,7 @@ def _decode(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Imag
         return decode_in_process(data, where, request, _LARGE)
     from frn.images.worker import decode_in_worker  # imported here: most images need no child process
 
-    return decode_in_worker(data, where, request, _LARGE)
+    return decode_in_worker(data, where, request)
 
 
 def is_quick(data: bytes) -> bool:

@@ -1,6 +1,5 @@
 """Decoding in a child process with a time limit, for images whose decoding work is not bounded."""
 
-import contextlib
 import functools
 import os
 import queue
@@ -9,7 +8,7 @@ import warnings
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images.decoding import DecodeRequest, MustBeAloneError, decode_in_process
+from frn.images.decoding import DecodeRequest, decode_in_process
 from frn.images.depth import ShallowDataWarning, say
 from frn.system.hardware import cores
 from frn.system.processes.messages import Message, convert
@@ -35,21 +34,15 @@ if hasattr(os, "register_at_fork"):  # after a fork, the children belong to the 
     os.register_at_fork(after_in_child=_workers.cache_clear)
 
 
-def decode_in_worker(
-    data: bytes, where: str, request: DecodeRequest, alone: contextlib.AbstractContextManager[object]
-) -> tuple[Image.Image, tuple[int, int]]:
+def decode_in_worker(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Image, tuple[int, int]]:
     """Decode in a child as `decode_in_process` does; this process never decodes these bytes.
 
     Raises FrnError as `decode_in_process` does, or if decoding exceeds `SECONDS` or `MEMORY`.
     """
-    question: Message = {"where": where, "request": request}
     workers = _workers()
     child = workers.get()
     try:
-        answer, blobs = child.ask({**question, "alone": False}, [data], SECONDS)
-        if answer.get("large"):
-            with alone:
-                answer, blobs = child.ask({**question, "alone": True}, [data], SECONDS)
+        answer, blobs = child.ask({"where": where, "request": request}, [data], SECONDS)
     except WorkerKilledError as stopped:
         raise FrnError(f"{where}: cannot be decoded: the decoder {stopped}") from stopped
     finally:
@@ -66,14 +59,10 @@ def decode_in_worker(
 def answer(question: Message, blobs: list[bytes]) -> Answer:
     """Answer a request in the child process."""
     request = convert(question["request"], DecodeRequest)
-    alone = contextlib.nullcontext() if question["alone"] else None
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            say.cache_clear()  # the parent filters repeated warnings
-            image, whole = decode_in_process(blobs.pop(), question["where"], request, alone)
-    except MustBeAloneError:
-        return {"large": True}, ()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        say.cache_clear()  # the parent filters repeated warnings
+        image, whole = decode_in_process(blobs.pop(), question["where"], request)
     told = [str(warning.message) for warning in caught if issubclass(warning.category, ShallowDataWarning)]
     profile = image.info.get("icc_profile")
     sent = [profile] if isinstance(profile, bytes) else []

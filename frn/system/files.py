@@ -84,7 +84,7 @@ def replacing(
                 os.replace(part, place)
             finally:
                 remove(part)
-            sync_folder(place.parent)
+            sync_path(place.parent)
     except OSError as error:
         raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
 
@@ -252,11 +252,11 @@ def discard_output(descriptor: int) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
-def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder, so that they survive a power cut."""
-    if os.name == "nt":  # Windows cannot open a folder
+def sync_path(path: Path) -> None:
+    """Sync a file, or the names in a folder, so that they survive a power cut."""
+    if os.name == "nt" and path.is_dir():  # Windows cannot open a folder
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
