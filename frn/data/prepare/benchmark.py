@@ -5,7 +5,6 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files as package_files
-from typing import Any
 
 from frn.data.folders import SPLITS
 from frn.data.prepare.sources import Found, Sources
@@ -71,9 +70,10 @@ def interleaved(index: int) -> str:
     return "train" if index % 2 == 0 else "val" if index % 4 == 1 else "test"
 
 
-def read_split(name: str) -> dict[str, Any]:
-    """Return the content of `splits/NAME.toml`."""
-    return tomllib.loads((package_files("frn.data") / "splits" / f"{name}.toml").read_text(encoding="utf-8"))
+def read_split(name: str) -> dict[str, str]:
+    """Return the split of each class in `splits/NAME.toml`."""
+    labels = tomllib.loads((package_files("frn.data") / "splits" / f"{name}.toml").read_text(encoding="utf-8"))
+    return {label: part for part in SPLITS for label in labels[part]}
 
 
 def below(found: list[Found], marker: str) -> dict[str, Found]:
