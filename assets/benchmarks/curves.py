@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from frn.cli.shell import options
 from frn.cli.shell.console import user_errors
 from frn.errors import FrnError
-from frn.system.files import MAX_LINES, read_regular, write_atomically
-from frn.system.overwriting import MARK, require_writable
+from frn.system.files import MARK, MAX_LINES, read_regular, require_writable, write_atomically
 
 METRICS = "metrics.jsonl"
 FORMATS = (".png", ".svg", ".pdf")

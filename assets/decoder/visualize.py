@@ -24,8 +24,7 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.inference.explanation import mark
 from frn.models.model import load_model
-from frn.system.files import write_atomically
-from frn.system.overwriting import require_writable
+from frn.system.files import require_writable, write_atomically
 from frn.system.precision import choose_device, choose_precision, set_threads
 from frn.training.runs.run import RunFolder, RunSettings
 

@@ -17,7 +17,7 @@ from frn.cli.shell import options
 from frn.cli.shell.console import user_errors
 from frn.errors import FrnError
 from frn.models.model import Model, load_model, save_model
-from frn.system.overwriting import require_writable
+from frn.system.files import require_writable
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.model import Model, serialise
 from frn.ridge.parameters import HeadParameters
 from frn.system.file_sets import write_set
-from frn.system.overwriting import is_ours, require_writable
+from frn.system.files import is_ours, require_writable
 from frn_export import parity, quantise
 from frn_export.card import model_card
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference, compare_answers

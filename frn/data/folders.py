@@ -100,11 +100,11 @@ def scan(root: Path) -> ClassFolders:
     skipped += [_left_out(root / name, "it is a broken link") for name in odd]
     files = []
     for name in folders:
-        found = list_images(root / name)
-        if not found.images:
-            raise FrnError(are_splits if len(set(map(split_named, splits))) > 1 else _why_empty(root, name, found))
-        files.append(found.images)
-        skipped += found.skipped
+        images, others = list_images(root / name)
+        if not images:
+            raise FrnError(are_splits if len(set(map(split_named, splits))) > 1 else _why_empty(root, name, others))
+        files.append(tuple(images))
+        skipped += others
     return ClassFolders(root, tuple(folders), tuple(files), tuple(skipped))
 
 
@@ -118,10 +118,10 @@ def _refuse_twins(root: Path, names: Sequence[str]) -> None:
             )
 
 
-def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
+def _why_empty(root: Path, name: str, others: list[Broken]) -> str:
     """Describe the content of a class folder without photos, and say what to do."""
     folder = root / name
-    if not found.skipped:
+    if not others:
         return f"{folder}: is empty. Put photos of this class in it, or remove the folder."
     if deepest := next((path for path, _, files in os.walk(folder) if any(map(looks_like_image, files))), None):
         return (
@@ -130,26 +130,19 @@ def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
         )
     return (
         f"{folder}: has no readable photos ({', '.join(sorted(EXTENSIONS))}). "
-        f"It has {len(found.skipped)} other files; the first: {found.skipped[0].reason}"
+        f"It has {len(others)} other files; the first: {others[0].reason}"
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FolderImages:
-    """Entries directly in one folder, except those that `is_of_the_system` ignores."""
+def list_images(folder: Path) -> tuple[list[str], list[Broken]]:
+    """Return the names of the files in a folder that look like images, sorted, and every other entry.
 
-    images: tuple[str, ...]
-    """Names of the files that look like images, sorted."""
-    skipped: tuple[Broken, ...]
-    """Every other entry."""
-
-
-def list_images(folder: Path) -> FolderImages:
-    """List a folder of images. Raises FrnError if the folder cannot be listed."""
+    Entries that `is_ignored` are in neither list. Raises FrnError if the folder cannot be listed.
+    """
     files, folders = _list(folder)
     skipped = [_left_out(folder / name, why_skipped(name)) for name in files if not looks_like_image(name)]
     skipped += [_left_out(folder / name, "it is a folder inside a folder of images") for name in folders]
-    return FolderImages(tuple(name for name in files if looks_like_image(name)), tuple(skipped))
+    return list(filter(looks_like_image, files)), skipped
 
 
 def is_of_the_system(name: str) -> bool:

@@ -20,7 +20,7 @@ MAX_JPEG_PIXELS = 4 * MAX_PIXELS
 MAX_MEMORY = 600 << 20
 """Bytes that a file and its decoded image may take together."""
 LARGE = 24_000_000
-"""Pixels above which images are decoded one at a time."""
+"""Pixels above which this process decodes images one at a time."""
 ROW = 16
 """Bytes of the pointers that Pillow keeps per row, for the decoded image and for the RGB one."""
 COARSE = 4
@@ -55,9 +55,12 @@ class DecodeRequest:
 
 
 def decode_in_process(
-    data: bytes, where: str, request: DecodeRequest, alone: contextlib.AbstractContextManager[object] | None
+    data: bytes,
+    where: str,
+    request: DecodeRequest,
+    alone: contextlib.AbstractContextManager[object] = contextlib.nullcontext(),  # noqa: B008
 ) -> tuple[Image.Image, tuple[int, int]]:
-    """Decode as `_decode` does in this process; a large image enters `alone` first, or raises MustBeAloneError."""
+    """Return the requested image, and the size of the whole upright one; a large image is decoded within `alone`."""
     if kind := kinds.describe(data, where):
         raise FrnError(f"{where}: is {kind}")
     try:
@@ -69,10 +72,7 @@ def decode_in_process(
                     f"{where}: is {width} x {height} pixels; the limit is {most // 1_000_000} megapixels. "
                     "Scale it down."
                 )
-            is_large = width * height > LARGE
-            if is_large and alone is None:
-                raise MustBeAloneError
-            with alone if is_large and alone else contextlib.nullcontext():
+            with alone if width * height > LARGE else contextlib.nullcontext():
                 if request.draft is not None:
                     image.draft(None, (request.draft, request.draft))
                 elif width * height > MAX_PIXELS or len(data) + _memory(image, width * height) > MAX_MEMORY:
@@ -89,7 +89,7 @@ def decode_in_process(
                 if orientation in SIDEWAYS:
                     width, height = height, width
                 return request.finish(depth.rescale(image, raw, data), orientation), (width, height)
-    except (FrnError, MustBeAloneError):
+    except FrnError:
         raise
     except UnidentifiedImageError as error:
         raise FrnError(f"{where}: is not an image in a known format ({', '.join(FORMATS)}, HEIC)") from error
@@ -131,10 +131,6 @@ def lacks_only_its_end(data: bytes) -> bool:
         except Exception:  # Pillow's decoders may raise anything for a damaged file
             return False
     return len(seen) == 1
-
-
-class MustBeAloneError(Exception):
-    """Raised for a large image that may not be decoded concurrently."""
 
 
 def _memory(image: Image.Image, pixels: int) -> int:

@@ -23,7 +23,6 @@ SCALES = {"L;2": 85, "L;4": 17}
 """Factor from a stored grey level to eight bits, by raw mode."""
 BITS_PER_SAMPLE, MAX_SAMPLE_VALUE = 258, 281
 """TIFF and EXIF tags."""
-WHITE_IS_ZERO = 262
 WHITE = 65535
 EXACT = 24_000_000
 """Maximum pixels for which both bytes of a colour are read; larger images would need too much memory."""

@@ -3,7 +3,11 @@
 This module does not need torch. All images that it returns are sRGB, upright, and of bounded size.
 """
 
+import functools
+import os
+import queue
 import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +15,14 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.images.decoding import DecodeRequest, decode_in_process
+from frn.images.depth import ShallowDataWarning, say
 from frn.images.kinds import HEIF_EXTENSIONS
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.system.archives import find_zip
 from frn.system.files import read_regular
+from frn.system.hardware import cores
+from frn.system.processes.messages import Message, convert
+from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
 EXTENSIONS = HEIF_EXTENSIONS | set(
     ".jpg .jpeg .jpe .jfif .mpo .png .webp .avif .bmp .gif .tif .tiff .ppm .pgm".split()  # noqa: SIM905
@@ -29,6 +37,12 @@ QUICK = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
 JPEG, JPEG_SCAN = b"\xff\xd8\xff", b"\xff\xda"
 DRAFT = 2
 """Factor by which a preview is decoded at higher resolution than the crop needs."""
+
+SECONDS = 8.0
+"""Time limit for one image in seconds; 120 megapixels of compressed TIFF take one or two."""
+MEMORY = 1536 << 20
+"""Memory limit for a child: the bytes that `frn.images` allows a file, plus the converted image."""
+MAX_WORKERS = 4
 
 _LARGE = threading.RLock()
 
@@ -67,7 +81,7 @@ def decode_stored(data: bytes, where: str) -> Image.Image:
 
 
 def decode_crop(data: bytes, where: Path, transform: EvaluationTransform) -> Pixels:
-    """Decode and crop. Large images are decoded one at a time across threads, since two may not fit in memory.
+    """Decode and crop. Threads decode large images one at a time, and child processes at most four.
 
     The pixels equal those of `decode`, without a second full-size image. Raises FrnError as `decode` does.
     """
@@ -95,11 +109,7 @@ def decode_whole(data: bytes, where: Path, longest: int) -> tuple[Pixels, tuple[
 
 def _decode(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Image, tuple[int, int]]:
     """Return the requested image, and the (width, height) of the whole upright image."""
-    if is_quick(data):
-        return decode_in_process(data, where, request, _LARGE)
-    from frn.images.worker import decode_in_worker  # imported here: most images need no child process
-
-    return decode_in_worker(data, where, request, _LARGE)
+    return decode_in_process(data, where, request, _LARGE) if is_quick(data) else _in_child(data, where, request)
 
 
 def is_quick(data: bytes) -> bool:
@@ -113,3 +123,48 @@ def is_quick(data: bytes) -> bool:
     if data.startswith(JPEG):
         return data.count(JPEG_SCAN) <= QUICK_SCANS
     return data.startswith(QUICK) or data[:4] + data[8:12] == b"RIFFWEBP"
+
+
+@functools.cache
+def _workers() -> "queue.LifoQueue[SandboxedWorker]":
+    """Return the idle children, which start at their first request."""
+    workers: queue.LifoQueue[SandboxedWorker] = queue.LifoQueue()
+    for _ in range(min(cores(), MAX_WORKERS)):
+        workers.put(SandboxedWorker("frn.images.opening:answer", MEMORY))
+    return workers
+
+
+if hasattr(os, "register_at_fork"):  # after a fork, the children belong to the parent
+    os.register_at_fork(after_in_child=_workers.cache_clear)
+
+
+def _in_child(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Image, tuple[int, int]]:
+    """Decode in a child process within `SECONDS` and `MEMORY`; this process never decodes these bytes."""
+    workers = _workers()
+    child = workers.get()
+    try:
+        answer, blobs = child.ask({"where": where, "request": request}, [data], SECONDS)
+    except WorkerKilledError as stopped:
+        raise FrnError(f"{where}: cannot be decoded: the decoder {stopped}") from stopped
+    finally:
+        workers.put(child)
+    for message in answer["told"]:
+        say(message)
+    image = Image.frombytes(answer["mode"], tuple(answer["size"]), blobs.pop())
+    if blobs:
+        image.info["icc_profile"] = blobs.pop()
+    width, height = answer["whole"]
+    return image, (width, height)
+
+
+def answer(question: Message, blobs: list[bytes]) -> Answer:
+    """Decode an image in the child process."""
+    request = convert(question["request"], DecodeRequest)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        say.cache_clear()  # the parent filters repeated warnings
+        image, whole = decode_in_process(blobs.pop(), question["where"], request)
+    told = [str(warning.message) for warning in caught if issubclass(warning.category, ShallowDataWarning)]
+    profile = image.info.get("icc_profile")
+    sent = [profile] if isinstance(profile, bytes) else []
+    return {"whole": whole, "told": told, "mode": image.mode, "size": image.size}, (*sent, image.tobytes())

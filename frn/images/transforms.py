@@ -43,37 +43,35 @@ class EvaluationTransform:
         """Length that images are resized to."""
         return self.resize or round(self.size * 92 / 84)
 
+    def _geometry(self, size: tuple[int, int]) -> tuple[Box, tuple[int, int]]:
+        """Return the part of an image of this (width, height) that is resized, and its new (width, height)."""
+        left, top, right, bottom = box = aspect_box(size)
+        if self.resize is None and size == (self.size, self.size):
+            return box, size
+        part = right - left, bottom - top
+        return box, (self.length, self.length) if self.square else shorter_side_to(part, self.length)
+
     def seen(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
         """Return the crop's box in an image of this (width, height), in fractions of width and height."""
-        width, height = size
-        if self.resize is None and (width, height) == (self.size, self.size):
-            return 0.0, 0.0, 1.0, 1.0
-        left, top, right, bottom = aspect_box(size)
+        (left, top, right, bottom), scaled = self._geometry(size)
         across, down = right - left, bottom - top
-        scaled = (self.length, self.length) if self.square else shorter_side_to((across, down), self.length)
         x, y = (centre_offset(side, self.size) / side for side in scaled)
         wide, high = (self.size / side for side in scaled)
         return (
-            (left + x * across) / width,
-            (top + y * down) / height,
-            (left + (x + wide) * across) / width,
-            (top + (y + high) * down) / height,
+            (left + x * across) / size[0],
+            (top + y * down) / size[1],
+            (left + (x + wide) * across) / size[0],
+            (top + (y + high) * down) / size[1],
         )
 
     def __call__(self, image: Image.Image, orientation: int = 1) -> Pixels:
         """Return the crop (size, size, 3) uint8 of an image of any mode; `orientation` is EXIF's, if not upright."""
         convert = converter(image)
-        across, down = image.size if orientation not in SIDEWAYS else image.size[::-1]
-        if self.resize is None and (across, down) == (self.size, self.size):
-            return np.asarray(convert(upright(image, (0, 0, across, down), orientation)))
-        box = aspect_box((across, down))
-        across, down = box[2] - box[0], box[3] - box[1]
-        length = self.length
-        width, height = (length, length) if self.square else shorter_side_to((across, down), length)
+        box, (width, height) = self._geometry(image.size if orientation not in SIDEWAYS else image.size[::-1])
         if is_plain(convert) and orientation not in UPRIGHT and box == (0, 0, *image.size):
-            scaled = resize_bytes(image, width, height)
+            scaled = image if image.size == (width, height) else resize_bytes(image, width, height)
         else:  # the same in strips, without a second full-size image
-            narrow = Image.new("RGB", (width, down))
+            narrow = Image.new("RGB", (width, box[3] - box[1]))
             for strip in strips(box):
                 part = convert(upright(image, strip, orientation))
                 narrow.paste(part.resize((width, part.height), Image.Resampling.BILINEAR), (0, strip[1] - box[1]))

@@ -15,7 +15,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from frn.images.ramp import RAMP
 from frn.images.transforms import Pixels
-from frn.system.overwriting import MARK
+from frn.system.files import MARK
 
 MIN_COVER, MAX_COVER = 0.15, 0.75
 PANEL = 252

@@ -15,8 +15,7 @@ from typing import Any, Self
 
 from frn.errors import FrnError
 from frn.inference.classifier import Classifier
-from frn.system.files import LOCK, beside, require_regular
-from frn.system.overwriting import require_writable
+from frn.system.files import LOCK, beside, require_regular, require_writable
 from frn.system.processes.locks import Lock, holder
 
 MAX_LINE = 64 << 20

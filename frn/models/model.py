@@ -1,10 +1,12 @@
 """Models: a backbone that computes feature maps and a head that compares them; loading, saving and importing.
 
-A model file is a single `.safetensors` with the weights; its header describes the model (`model_file`).
+A model file is a single `.safetensors` with the weights; its header describes the model (`model_file`). A torch
+checkpoint is read as weights only; any other pickle is rejected.
 """
 
 import copy
 import json
+import pickle
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +18,7 @@ import numpy as np
 import safetensors
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -24,12 +26,14 @@ from frn.backbones import build_backbone
 from frn.backbones.folding import folded
 from frn.backbones.pretrained import Pretrained, recipe
 from frn.backbones.several import Several, Stages
-from frn.errors import FrnError, FrnWarning
+from frn.errors import FrnError, FrnWarning, shorten
 from frn.heads import blocks_for, build_head, networks_for
 from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform
+from frn.models.checkpoint_check import check_checkpoint
 from frn.models.header import (
     CHECKSUM,
+    MAX_WEIGHTS,
     OPTIMIZER,
     STAGE,
     ModelConfig,
@@ -38,9 +42,8 @@ from frn.models.header import (
     read_header,
     require_whole,
 )
-from frn.models.weights import read_reference, read_weights
 from frn.models.zoo import is_bare, resolve
-from frn.system.files import sha256, write_atomically
+from frn.system.files import require_regular, sha256, write_atomically
 from frn.system.transfers import fetch_from_hub
 
 Maps = NDArray[np.float32]
@@ -264,3 +267,76 @@ def _fill(model: Model, weights: Mapping[str, Tensor], path: Path, *, assign: bo
         detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         what = f"a {model.config.method} model on {model.config.backbone}"
         raise FrnError(f"{path}: its weights do not fit {what} ({detail})") from error
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a `.safetensors` file or a torch checkpoint, where `state_dict` or `model` may hold them.
+
+    Raises FrnError if the file cannot be read or contains anything but tensors.
+    """
+    if path.suffix == ".safetensors":
+        require_regular(path, MAX_WEIGHTS)
+        try:
+            return load_file(path)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise FrnError(f"{path}: is not a readable .safetensors file ({shorten(error)})") from error
+    return read_checkpoint(path)
+
+
+def read_reference(path: Path) -> dict[str, Tensor]:
+    """Read a checkpoint from the authors' code, under our names (theirs: `scale`, `r`, ...).
+
+    The dummy maps of pre-training are skipped, as the authors do for fine-tuning. Raises FrnError if the file cannot be
+    read or contains anything but tensors.
+    """
+    weights: dict[str, Tensor] = {}
+    for key, value in read_checkpoint(path).items():
+        if key == "scale" and value.numel() == 1:
+            weights["head.gamma"] = value.reshape(())
+        elif key == "r" and value.numel() == 2:
+            weights["head.alpha"], weights["head.beta"] = value.flatten().clone()
+        elif key in ("r", "scale"):
+            raise FrnError(f"{path}: is not a checkpoint from the authors ({key!r} has the shape {tuple(value.shape)})")
+        elif key != "cat_mat":
+            weights[_rename(key.removeprefix("module."))] = value
+    return weights
+
+
+def _rename(key: str) -> str:
+    if match := re.fullmatch(r"feature_extractor\.layers\.(\d+)\.layers\.([01])\.(\w+)", key):
+        layer, part, name = match.groups()
+        return f"backbone.blocks.{int(layer) // 3}.{('conv', 'norm')[int(part)]}.{name}"
+    if match := re.fullmatch(r"feature_extractor\.layer(\d)\.0\.(conv|bn)(\d)\.(\w+)", key):
+        block, kind, convolution, name = match.groups()
+        return f"backbone.blocks.{int(block) - 1}.conv{convolution}.{int(kind == 'bn')}.{name}"
+    if match := re.fullmatch(r"feature_extractor\.layer(\d)\.0\.downsample\.([01])\.(\w+)", key):
+        block, part, name = match.groups()
+        return f"backbone.blocks.{int(block) - 1}.shortcut.{part}.{name}"
+    return key
+
+
+def read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a torch checkpoint.
+
+    Raises FrnError if the file cannot be read, contains anything but tensors, or takes too much time or memory.
+    """
+    check_checkpoint(path)
+    state = _unpickle(path)
+    for key in ("state_dict", "model"):
+        if isinstance(state, dict) and isinstance(state.get(key), dict):
+            state = state[key]
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise FrnError(f"{path}: is not a state_dict of tensors")
+    return {str(name): value for name, value in state.items()}
+
+
+def _unpickle(path: Path) -> object:
+    try:
+        with warnings.catch_warnings():
+            # a warning about pickle protocols; everything that matters is refused below
+            warnings.simplefilter("ignore")
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise FrnError(f"{path}: contains more than weights and is refused (a pickle can run code)") from error
+    except Exception as error:  # torch may raise anything on a damaged file
+        raise FrnError(f"{path}: is not a readable torch checkpoint ({shorten(error)})") from error

@@ -21,8 +21,7 @@ from PIL import Image
 
 from frn._version import __version__
 from frn.images.transforms import Pixels
-from frn.system.files import replacing
-from frn.system.overwriting import MARK
+from frn.system.files import MARK, replacing
 
 SMALL = 64
 """Side in pixels below which an image is stored losslessly: a JPEG would be blurred and no smaller."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,9 +18,6 @@ from torch import Tensor, nn
 
 from frn.errors import FrnError, shorten
 from frn.system.hardware import own_rank, world
-
-Made = TypeVar("Made")
-
 
 RENDEZVOUS_TIMEOUT = timedelta(hours=1)
 """Timeout for the other ranks: rank 0 may be decoding a data set."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.system.files import LOCK, PART, beside, remove, sync_folder, write_atomically
+from frn.system.files import LOCK, PART, beside, remove, sync_path, write_atomically
 from frn.system.processes.locks import lock
 
 _AT_CWD, _EXCHANGE = -100, 2
@@ -78,7 +78,7 @@ def _at_work(path: Path) -> Iterator[Path]:
                 yield new
             finally:
                 remove(new)
-            sync_folder(path.parent)
+            sync_path(path.parent)
     except OSError as error:
         raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
 
@@ -93,14 +93,8 @@ def _is_exchangeable(folder: Path, mine: set[str]) -> bool:
 def sync_tree(folder: Path) -> None:
     """Sync all files of a folder and their names, so that they survive a power cut."""
     for place, _, names in os.walk(folder):
-        for name in names:
-            flags = os.O_RDWR if os.name == "nt" else os.O_RDONLY
-            descriptor = os.open(os.path.join(place, name), flags)  # noqa: PTH118
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        sync_folder(Path(place))
+        for name in (*names, "."):
+            sync_path(Path(place, name))
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -1,9 +1,13 @@
-"""File access: bounded reads, and writes that leave the old or the new file even if killed or the disk fills up."""
+"""File access: bounded reads, and writes that leave the old or the new file even if killed or the disk fills up.
+
+Empty files and files written by `frn` are always overwritten, others on request, photos never.
+"""
 
 import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import zlib
@@ -12,7 +16,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from frn.errors import FrnError, shorten
-from frn.system.overwriting import refuse_photo
 from frn.system.processes.locks import Lock, lock
 
 LONGEST_NAME = 240
@@ -23,6 +26,22 @@ MAX_JSON = 64 << 20
 """Default size limit of a small file of ours."""
 MAX_LINES = 1 << 30
 """Size limit for a growing file of lines: the metrics of ten million steps."""
+MARK = "Written by frn"
+"""Mark in every page and image that we write; models and exported graphs record the program in their own fields."""
+
+_READ = 1 << 16
+"""Bytes at the start and end of a file in which the mark is searched."""
+_OURS = re.compile(
+    rb'Written by frn|\A.{8}\{"__metadata__":.*?"format": ?"frn-model"'
+    rb"|\A\x08.\x12\x03frn|\A# An exported few-shot classifier",
+    re.DOTALL,
+)
+_PHOTO = re.compile(
+    rb"\xff\xd8\xff|\x89PNG|GIF8|BM....\0\0\0\0|II\*\0|MM\0\*|II\+\0|MM\0\+|8BPS|FUJIFILM|IIR[OS]|MMOR|IIU\0|\xff\x0a"
+    rb"|\0\0\0\x0cJXL |\0\0\0\x0cjP  |RIFF....WEBP|....ftyp(avi[fs]|hei[cxfs]|hev[cx]|mif1|msf1|crx |heim|heis)",
+    re.DOTALL,
+)
+"""Signatures of photos: JPEG, PNG, GIF, BMP, TIFF and raw formats, PSD, JPEG XL, JPEG 2000, WebP, AVIF, HEIF."""
 
 
 def write_atomically(
@@ -65,9 +84,54 @@ def replacing(
                 os.replace(part, place)
             finally:
                 remove(part)
-            sync_folder(place.parent)
+            sync_path(place.parent)
     except OSError as error:
         raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def require_writable(path: Path, *, replace: bool = False) -> None:
+    """Reject a path whose file must not be overwritten.
+
+    Raises FrnError if the path is a folder, a photo, or, without `replace`, a file that `frn` did not write.
+    """
+    refuse_photo(path)
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise FrnError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise FrnError(f"{path}: is a folder; give a file name")
+    if stat.S_ISREG(status.st_mode) and status.st_size and not (replace or is_ours(path)):
+        raise FrnError(
+            f"{path}: already exists, and frn did not write it. Give another name, or add --replace.",
+            code="exists",
+        )
+
+
+def is_ours(path: Path) -> bool:
+    """Return whether a file has the mark of `frn`."""
+    return _OURS.search(_ends(path)) is not None
+
+
+def refuse_photo(path: Path) -> None:
+    """Raise FrnError if a path is a photo: an image that `frn` did not write."""
+    if _PHOTO.match(_ends(path)) and not is_ours(path):
+        raise FrnError(f"{path}: is a photo, and frn never overwrites photos. Give another name.")
+
+
+def _ends(path: Path) -> bytes:
+    """Return the first and last bytes of a regular file; empty if it is missing or unreadable."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return b""
+        with path.open("rb") as file:
+            beginning = file.read(_READ)
+            file.seek(-min(_READ, file.seek(0, 2)), 2)
+            return beginning + file.read()
+    except (OSError, ValueError):
+        return b""
 
 
 def beside(path: Path, ending: str) -> Path:
@@ -188,11 +252,11 @@ def discard_output(descriptor: int) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
-def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder, so that they survive a power cut."""
-    if os.name == "nt":  # Windows cannot open a folder
+def sync_path(path: Path) -> None:
+    """Sync a file, or the names in a folder, so that they survive a power cut."""
+    if os.name == "nt" and path.is_dir():  # Windows cannot open a folder
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -117,7 +117,7 @@ def checkpoints() -> Part:
     """Checkpoints from the authors' code, in the zip format and the older one."""
     import torch
 
-    from frn.models.weights import read_reference
+    from frn.models.model import read_reference
 
     state = {
         "scale": torch.ones(1),

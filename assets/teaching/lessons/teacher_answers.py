@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from frn.backbones.pretrained import TimmMaps, recipe
 from frn.data.pixel_cache import ConcatImages
 from frn.errors import FrnError
-from frn.models.weights import read_weights
+from frn.models.model import read_weights
 
 BATCH = 64
 Progress = Callable[[int, int], None]

@@ -19,8 +19,7 @@ from frn.inference.explanation import MAX_COVER, MIN_COVER
 from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.unknown import NEVER
-from frn.system.files import MAX_JSON, read_regular, write_atomically
-from frn.system.overwriting import require_writable
+from frn.system.files import MAX_JSON, read_regular, require_writable, write_atomically
 from frn_export.difference import Difference, compare_answers
 from frn_export.graphs.classifier import require_text, scores_graph
 from frn_export.graphs.head import head_graph

@@ -22,8 +22,7 @@ import typer
 
 from frn.errors import FrnError, FrnWarning
 from frn.system.extras import needs_torch
-from frn.system.files import discard_output
-from frn.system.overwriting import require_writable
+from frn.system.files import discard_output, require_writable
 
 if TYPE_CHECKING:
     from rich.console import Console

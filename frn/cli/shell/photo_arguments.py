@@ -46,9 +46,9 @@ def _meant(word: str) -> Found:
 
 
 def _in_folder(folder: str) -> Found:
-    found = list_images(Path(folder))
+    images, skipped = list_images(Path(folder))
     start = folder if folder.endswith(os.sep) else folder + os.sep
-    return [start + name for name in found.images], [entry.reason for entry in found.skipped]
+    return [start + name for name in images], [entry.reason for entry in skipped]
 
 
 def _in_list(listed: Iterable[str]) -> Found:

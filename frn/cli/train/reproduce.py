@@ -12,8 +12,7 @@ import typer
 from frn.cli.shell import options
 from frn.cli.shell.console import INTERRUPTED, note, print_json, print_table, stdout, user_errors
 from frn.errors import FrnError
-from frn.system.files import write_atomically
-from frn.system.overwriting import require_writable
+from frn.system.files import require_writable, write_atomically
 
 if TYPE_CHECKING:
     from frn.reproduce.plan import Command, Locations

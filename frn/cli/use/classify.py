@@ -152,7 +152,7 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
 def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
     """Return the album that collects the photos for a report; announce the size of a large report in advance."""
     from frn.report.photos_page import CARD_BYTES, Album, page_paths
-    from frn.system.overwriting import require_writable
+    from frn.system.files import require_writable
 
     pages = page_paths(report, photos)
     for page in pages[1:]:

@@ -10,7 +10,7 @@ from frn.cli.shell import console, options
 from frn.cli.shell.classes import expectation, show_expected
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
-from frn.system.overwriting import require_writable
+from frn.system.files import require_writable
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
@@ -78,11 +78,11 @@ def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
             listed = class_files(path)
             found, reasons = listed.members, listed.skipped
         else:
-            listed_folder = list_images(Path(folder))
-            if not listed_folder.images:
+            images, others = list_images(Path(folder))
+            if not images:
                 raise FrnError(f"{folder}: contains no images")
-            found = {name: [Path(folder) / file for file in listed_folder.images]}
-            reasons = [entry.reason for entry in listed_folder.skipped]
+            found = {name: [Path(folder) / file for file in images]}
+            reasons = [entry.reason for entry in others]
         for twin in found.keys() & members.keys():
             raise FrnError(f"class {twin!r} occurs twice: in {source} and in an earlier source")
         members |= found

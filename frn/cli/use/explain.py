@@ -8,7 +8,7 @@ import typer
 from frn.cli.shell import options
 from frn.cli.shell.classes import as_line, open_classes, refuse_a_photo
 from frn.cli.shell.console import print_json, printable, rounded, stdout, user_errors
-from frn.system.overwriting import require_writable
+from frn.system.files import require_writable
 
 
 @user_errors()

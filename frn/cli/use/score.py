@@ -10,7 +10,7 @@ import typer
 from frn.cli.shell import console, options
 from frn.cli.shell.classes import expectation, open_classes, show_expected
 from frn.errors import FrnError
-from frn.system.overwriting import require_writable
+from frn.system.files import require_writable
 
 if TYPE_CHECKING:
     from frn.evaluation.labelled import LabelledScore

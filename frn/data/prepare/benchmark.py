@@ -5,7 +5,6 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files as package_files
-from typing import Any
 
 from frn.data.folders import SPLITS
 from frn.data.prepare.sources import Found, Sources
@@ -71,9 +70,10 @@ def interleaved(index: int) -> str:
     return "train" if index % 2 == 0 else "val" if index % 4 == 1 else "test"
 
 
-def read_split(name: str) -> dict[str, Any]:
-    """Return the content of `splits/NAME.toml`."""
-    return tomllib.loads((package_files("frn.data") / "splits" / f"{name}.toml").read_text(encoding="utf-8"))
+def read_split(name: str) -> dict[str, str]:
+    """Return the split of each class in `splits/NAME.toml`."""
+    labels = tomllib.loads((package_files("frn.data") / "splits" / f"{name}.toml").read_text(encoding="utf-8"))
+    return {label: part for part in SPLITS for label in labels[part]}
 
 
 def below(found: list[Found], marker: str) -> dict[str, Found]:
@@ -109,25 +109,15 @@ def read_boxes(file: Found, form: str) -> dict[str, Box]:
 
 
 def ready_made(found: list[Found], *names: str) -> list[Item]:
-    """Return the items of a data set that is already laid out as train/ and test/ of class folders.
+    """Return the items of the authors' folder with one of the names, laid out as train/ and test/ of class folders.
 
-    `val_pre`, `test_pre`, `refr` and `query` of the authors' archives are skipped: the evaluation transform resizes,
-    and the paper does not use the others. If there are several data sets, the one named by one of `names` is used.
+    Its `val_pre`, `test_pre`, `refr` and `query` are skipped: the evaluation transform resizes, and the paper does not
+    use the others. The first folder that has both train/ and test/ is used.
     """
     homes: dict[tuple[str, ...], dict[tuple[str, ...], Item]] = {}
     for file in found:
-        if len(file.parts) > 3 and file.parts[-3] in SPLITS:
+        if len(file.parts) > 3 and file.parts[-4] in names and file.parts[-3] in SPLITS:
             split, label, name = file.parts[-3:]
             homes.setdefault(file.parts[:-3], {}).setdefault(file.parts[-3:], Item(split, label, name, file))
-    whole = {
-        home: list(f.values()) for home, f in homes.items() if {"train", "test"} <= {item.split for item in f.values()}
-    }
-    named = [files for home, files in whole.items() if home[-1] in names]
-    if named:
-        return named[0]
-    return next(iter(whole.values())) if len(whole) == 1 and next(iter(whole))[-1] not in AUTHORS_FOLDERS else []
-
-
-_FINE_GRAINED = {"CUB_fewshot_cropped", "CUB_fewshot_raw", "Aircraft_fewshot", "meta_iNat", "tiered_meta_iNat"}
-AUTHORS_FOLDERS = _FINE_GRAINED | {"mini-ImageNet", "tiered-ImageNet", "tiered-ImageNet_DeepEMD", "tiered_imagenet"}
-"""Folders of the authors' archives, which must not be confused with each other."""
+    items = (list(files.values()) for files in homes.values())
+    return next((files for files in items if {"train", "test"} <= {item.split for item in files}), [])

@@ -119,7 +119,7 @@ def plan_aircraft(sources: Sources, split: str) -> Plan:
 
 def plan_mini_imagenet(sources: Sources, split: str) -> Plan:
     """Assign images to splits, from `images.zip` or its folder, or from the authors' `mini-ImageNet.tar`."""
-    found, split_of = sources.files(), _splits("mini_imagenet")
+    found, split_of = sources.files(), read_split("mini_imagenet")
     ready = ready_made(found, "mini-ImageNet")
     if ready and {item.label for item in ready} <= split_of.keys():
         return Plan(ready, MINI_COUNTS)
@@ -136,7 +136,7 @@ def plan_mini_imagenet(sources: Sources, split: str) -> Plan:
 
 def plan_cifar(sources: Sources, split: str) -> Plan:
     """Assign CIFAR-100 images to splits by their class, from `cifar-100-binary.tar.gz` or its unpacked contents."""
-    split_of, counts = _splits("cifar_fs"), dict[str, int]()
+    split_of, counts = read_split("cifar_fs"), dict[str, int]()
     files = below(sources.files(), "train.bin")
     items = []
     try:
@@ -158,12 +158,6 @@ def plan_cifar(sources: Sources, split: str) -> Plan:
 
 def _png(image: np.ndarray[Any, np.dtype[np.uint8]]) -> io.BytesIO:
     return io.BytesIO(encode_png(Image.fromarray(image)))
-
-
-def _splits(name: str) -> dict[str, str]:
-    """Return the split of each class in `splits/NAME.toml`."""
-    labels_of = read_split(name)
-    return {label: part for part in SPLITS for label in labels_of[part]}
 
 
 def plan_folders(sources: Sources, split: str, *, folders: tuple[str, ...], official: Counts) -> Plan:

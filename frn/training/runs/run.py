@@ -22,8 +22,7 @@ from frn.errors import FrnError, FrnWarning
 from frn.models.header import OPTIMIZER, STAGE, header, read_header, require_whole
 from frn.models.model import Model, model_file
 from frn.system.distributed import ALONE, ProcessGroup
-from frn.system.files import LOCK, MAX_LINES, read_regular, remove_unfinished, write_atomically
-from frn.system.overwriting import MARK, require_writable
+from frn.system.files import LOCK, MARK, MAX_LINES, read_regular, remove_unfinished, require_writable, write_atomically
 from frn.system.precision import Precision
 from frn.system.processes.locks import Lock, holder
 from frn.training.presets.settings import changes, lengthens

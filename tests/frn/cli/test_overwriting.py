@@ -14,7 +14,7 @@ from frn.cli.main import app
 from frn.cli.shell.help import OUTPUTS
 from frn.images.opening import open_image
 from frn.models.zoo import assets_folder
-from frn.system.overwriting import is_ours
+from frn.system.files import is_ours
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"

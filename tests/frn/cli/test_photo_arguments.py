@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.data.folders import FolderImages, scan
+from frn.data.folders import Broken, scan
 from frn.errors import FrnError
 from frn.models.zoo import assets_folder
 
@@ -83,7 +83,7 @@ def test_photos_are_reported_under_the_names_as_given(here: Path) -> None:
 
 
 def test_an_unreadable_listed_folder_is_reported_in_order(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def closed(folder: Path) -> FolderImages:
+    def closed(folder: Path) -> tuple[list[str], list[Broken]]:
         raise FrnError(f"{folder}: cannot be listed (Permission denied)")
 
     monkeypatch.setattr("frn.cli.shell.photo_arguments.list_images", closed)

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 import frn.data.prepare as preparation
 from frn.cli.main import app
-from frn.data.prepare import BENCHMARKS, prepare, sources, writer
+from frn.data.prepare import prepare, sources, writer
+from frn.data.prepare.published import BENCHMARKS
 from frn.errors import FrnError
 from frn.system import archives
 from tests import processes

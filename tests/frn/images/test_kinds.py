@@ -67,7 +67,7 @@ def test_plain_tiffs_are_not_camera_raw_files(tmp_path: Path) -> None:
 def test_multi_frame_camera_image_is_read_identically_in_a_folder_and_alone(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "x.mpo", save_all=True, append_images=frames[1:])
-    assert list_images(tmp_path).images == ("x.mpo",)
+    assert list_images(tmp_path)[0] == ["x.mpo"]
     red = np.asarray(open_image(tmp_path / "x.mpo"))[0, 0]
     assert red[0] > 240
     assert red[2] < 20
@@ -78,9 +78,9 @@ def test_folder_listing_and_opening_describe_raw_files_alike(tmp_path: Path) -> 
         (tmp_path / name).write_bytes(KINDS["NEF"][0])
         with pytest.raises(FrnError, match="is a camera raw file"):
             open_image(tmp_path / name)
-    found = list_images(tmp_path)
-    assert not found.images
-    assert all("camera raw file" in entry.reason for entry in found.skipped)
+    images, skipped = list_images(tmp_path)
+    assert not images
+    assert all("camera raw file" in entry.reason for entry in skipped)
 
 
 def photo(path: Path, **options: object) -> bytes:

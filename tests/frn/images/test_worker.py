@@ -12,7 +12,7 @@ from PIL import Image, ImageCms
 
 from frn.data.prepare.writer import cropped_png
 from frn.errors import FrnError
-from frn.images import decoding, opening, worker
+from frn.images import decoding, opening
 from frn.images.opening import decode, decode_crop, decode_preview, decode_stored, is_quick
 from frn.images.transforms import EvaluationTransform
 
@@ -80,12 +80,12 @@ def runs_of_bytes(width: int) -> bytes:
 
 def test_endless_decoder_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     decode(written("BMP", "P"), HERE)  # start the child process beforehand
-    monkeypatch.setattr(worker, "SECONDS", 0.5)
+    monkeypatch.setattr(opening, "SECONDS", 0.5)
     began = time.monotonic()
     with pytest.raises(FrnError, match=r"^x\.tif: cannot be decoded: the decoder took longer than 0.5 s$"):
         decode(runs_of_bytes(100_000_000), HERE)
     assert time.monotonic() - began < 5
-    monkeypatch.setattr(worker, "SECONDS", 20.0)
+    monkeypatch.setattr(opening, "SECONDS", 20.0)
     assert decode(runs_of_bytes(100), HERE).size == (100, 1)
 
 

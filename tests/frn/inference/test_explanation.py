@@ -8,7 +8,7 @@ import pytest
 
 from frn.images.ramp import RAMP
 from frn.inference.explanation import GAP, PANEL, Panel, _fit, mark, overlay, sheet
-from frn.system.overwriting import MARK
+from frn.system.files import MARK
 
 CROP = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
 

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
-from frn.models.model import Model, import_reference
-from frn.models.weights import read_reference
+from frn.models.model import Model, import_reference, read_reference
 from frn.training.losses import AUX_WEIGHT, auxiliary_loss
 
 AS_IS = EvaluationTransform(size=84)

@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
-from frn.models import checkpoint_check, weights
+from frn.models import checkpoint_check
 from frn.models.header import ModelConfig, read_header
-from frn.models.model import Model, import_reference, load_model, save_model, serialise
+from frn.models.model import Model, import_reference, load_model, read_weights, save_model, serialise
 
 
 def small_model(**changes: object) -> Model:
@@ -135,7 +135,7 @@ def test_any_error_in_the_torch_reader_gives_a_one_line_error(
     torch.save({"a": torch.zeros(1)}, tmp_path / "x.pth")
     monkeypatch.setattr(torch, "load", stumble)
     with pytest.raises(FrnError, match=r"x\.pth: is not a readable torch checkpoint \(.*two.*lines.*\)$"):
-        weights.read_weights(tmp_path / "x.pth")
+        read_weights(tmp_path / "x.pth")
 
 
 def test_checkpoint_that_needs_unbounded_time_or_memory_is_refused(
@@ -150,7 +150,7 @@ def test_checkpoint_that_needs_unbounded_time_or_memory_is_refused(
             bad.writestr(entry, hashed if entry.endswith("data.pkl") else good.read(entry))
     monkeypatch.setattr(checkpoint_check, "SECONDS", 0.5)
     with pytest.raises(FrnError, match=r"slow\.pth: is not a readable torch checkpoint: reading it took longer"):
-        weights.read_weights(slow)
+        read_weights(slow)
     monkeypatch.setattr(checkpoint_check, "SECONDS", 20.0)
     torch.save({"a": torch.zeros(1).expand(1 << 20, 1 << 20)}, wide)  # this tensor takes four bytes and fits no model
     with pytest.raises(FrnError, match="its weights do not fit"):
@@ -158,7 +158,7 @@ def test_checkpoint_that_needs_unbounded_time_or_memory_is_refused(
     with zipfile.ZipFile(full, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", bytes(1 << 20))
     with pytest.raises(FrnError, match=r"full\.pth: unpacks to 1,048,576 bytes, more than the file's size"):
-        weights.read_weights(full)
+        read_weights(full)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from msgspec import convert, to_builtins
 from typer.testing import CliRunner
 
 from frn.cli.main import app
-from frn.data.prepare import BENCHMARKS
+from frn.data.prepare.published import BENCHMARKS
 from frn.reproduce.plan import (
     Locations,
 )

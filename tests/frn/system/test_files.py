@@ -16,8 +16,7 @@ from frn.images.opening import open_image
 from frn.inference.extractor import Extractor
 from frn.inference.project import load_project
 from frn.models.header import read_header
-from frn.models.model import load_model
-from frn.models.weights import read_weights
+from frn.models.model import load_model, read_weights
 from frn.system.files import (
     LOCK,
     PART,
@@ -29,7 +28,7 @@ from frn.system.files import (
     remove_unfinished,
     replacing,
     require_regular,
-    sync_folder,
+    sync_path,
     write_atomically,
 )
 from frn.system.processes.locks import Lock
@@ -349,5 +348,5 @@ def test_discarded_output_does_not_reach_its_pipe() -> None:
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's names of descriptors")
 def test_syncing_a_folder_leaves_no_open_file(tmp_path: Path) -> None:
     before = os.listdir("/proc/self/fd")
-    sync_folder(tmp_path)
+    sync_path(tmp_path)
     assert os.listdir("/proc/self/fd") == before

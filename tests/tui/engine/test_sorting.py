@@ -161,7 +161,7 @@ def test_copy_is_kept_if_the_photo_is_removed_during_the_move(
     def removed(folder: Path) -> None:
         photo.unlink()
 
-    monkeypatch.setattr(placing, "sync_folder", removed)
+    monkeypatch.setattr(placing, "sync_path", removed)
     placing.move_new(photo, place)
     assert place.read_text() == "1"
 

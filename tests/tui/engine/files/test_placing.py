@@ -18,7 +18,7 @@ def write(path: Path, text: str, seconds: float = 1e9) -> Path:
 
 def test_new_folders_are_synced_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(placing, "sync_folder", synced.append)
+    monkeypatch.setattr(placing, "sync_path", synced.append)
     (tmp_path / "a").mkdir()
     for _ in range(2):  # the second time, they exist
         make_folder(tmp_path / "a" / "b" / "c")

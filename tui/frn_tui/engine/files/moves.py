@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from frn.errors import FrnError
-from frn.system.files import LOCK, beside, remove_unfinished, sync_folder
+from frn.system.files import LOCK, beside, remove_unfinished, sync_path
 from frn.system.processes.locks import Lock, lock
 from frn_tui.engine.files.placing import is_same_photo, make_folder, remove_twin
 from frn_tui.settings.settings import state_folder
@@ -110,7 +110,7 @@ class MoveJournal:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(descriptor)
             if end == 0:
-                sync_folder(self.path.parent)
+                sync_path(self.path.parent)
         except OSError as error:
             raise FrnError(f"{self.path}: cannot be written ({error.strerror}); no photo was moved") from error
 

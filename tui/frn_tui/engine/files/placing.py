@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.system.files import LOCK, PART, beside, remove, sha256, sync_folder
+from frn.system.files import LOCK, PART, beside, remove, sha256, sync_path
 from frn.system.processes.locks import lock
 
 _AT_CWD, _NO_REPLACE = -100, 1
@@ -26,7 +26,7 @@ def make_folder(folder: Path) -> None:
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in reversed(missing):
-        sync_folder(made.parent)
+        sync_path(made.parent)
 
 
 def rename_new(source: Path, target: Path) -> None:
@@ -80,7 +80,7 @@ def copy_new(source: Path, target: Path) -> os.stat_result:
                 part.unlink(missing_ok=True)
     except FrnError as error:  # a photo that times out must not stop others
         raise OSError(errno.EBUSY, str(error)) from error
-    sync_folder(target.parent)
+    sync_path(target.parent)
     return copied
 
 
@@ -127,7 +127,7 @@ def remove_twin(path: Path, twin: Path) -> None:
     """
     with twin.open("rb") as file:
         os.fsync(file.fileno())
-    sync_folder(twin.parent)
+    sync_path(twin.parent)
     if path.samefile(twin) or not is_same_photo(path, twin):
         raise OSError(errno.EBUSY, "is no longer the same photo")
     path.unlink()

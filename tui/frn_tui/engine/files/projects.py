@@ -11,8 +11,7 @@ from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn.system.file_sets import write_set
-from frn.system.files import write_atomically
-from frn.system.overwriting import require_writable
+from frn.system.files import require_writable, write_atomically
 from frn_tui.client.file_requests import ExportClasses, Exported, Loaded, LoadProject, SaveProject, WriteText
 from frn_tui.client.protocol import MIRROR, OPEN_ELSEWHERE
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
