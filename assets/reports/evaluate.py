@@ -24,12 +24,11 @@ from frn.cli.shell.console import check_report, progress_bar, report_skipped, us
 from frn.cli.train.evaluate import describe
 from frn.data.folders import scan, split_folder
 from frn.data.pixel_cache import load_images
-from frn.episodes import EpisodeShape
+from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
 from frn.evaluation.accuracy import as_result
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.split_report import EvaluationPlan
 from frn.heads.frn import FRNHead
 from frn.models.model import load_model
 from frn.report.page import write_page
@@ -67,8 +66,9 @@ def main(
             images = load_images(folders, extractor.transform, progress=decoding)
         report_skipped(images.broken)
         shapes = [EpisodeShape(way=way, shot=k, queries=queries) for k in shot or (1, 5)]
-        needed = [doubled(shape) if unknown else shape for shape in shapes]
-        EvaluationPlan(shapes=needed, episodes=episodes).check(images, str(folders.root))
+        for shape in shapes:
+            needed = doubled(shape) if unknown else shape
+            check_classes(images.names, images.sizes, needed, where=str(folders.root), every_class=True)
         with progress_bar("features") as extracting:
             maps, head = extractor.extract(images, extracting), extractor.new_head()
         if unknown and not isinstance(head, FRNHead):
