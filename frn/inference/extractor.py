@@ -18,8 +18,7 @@ from frn.images.near_copies import look
 from frn.images.opening import decode_crop, read_file
 from frn.images.transforms import Pixels
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
-from frn.inference.onnx_runtime import MAX_BYTES, Device, parse_json
-from frn.inference.onnx_sandbox import ForeignModel, OwnModel, Session
+from frn.inference.onnx_runtime import MAX_BYTES, Device, ForeignModel, OwnModel, Session, parse_json
 from frn.models.header import ModelConfig
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import UNTRAINED, Prior
@@ -63,7 +62,7 @@ class Extractor:
 
         A trusted file was made by `frn` itself and is not checked. Any other file is checked and run in a child
         process with limits. `threads=0` uses all cores. Raises FrnError if the file is not an extractor of a known
-        version, fails the checks of `onnx_runtime`, or exceeds the limits of `onnx_sandbox`.
+        version, or fails the checks or exceeds the limits of `onnx_runtime`.
         """
         kind = OwnModel if trusted else ForeignModel
         self.threads = threads or own_cores()
