@@ -20,7 +20,7 @@ from torch import Tensor
 from frn.cli.shell.console import print_json, print_table, progress_bar, user_errors
 from frn.cli.shell.options import Device, PrecisionName
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import GPU_BATCH, extract_features
 from frn.heads.head import Head
 from frn.models.model import Model
@@ -132,12 +132,12 @@ def _scoring(head: Head, feature_maps: Tensor, sizes: Sequence[int], shape: Epis
     """Return the seconds of a whole test: the time for features plus that for all episodes at the measured pace."""
     began = time.perf_counter()
     marks: list[tuple[int, float]] = []
-    evaluate_episodes(
+    episode_accuracies(
         head,
         feature_maps,
         sizes,
         shape,
-        episodes=episodes,
+        episodes=range(episodes),
         seed=0,
         progress=lambda done, total: marks.append((done, time.perf_counter() - began)),
     )

@@ -26,8 +26,8 @@ from frn.data.folders import scan, split_folder
 from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.evaluation.accuracy import as_result
-from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.accuracy import as_result, summarise
+from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import TorchExtractor
 from frn.heads.frn import FRNHead
 from frn.models.model import load_model
@@ -77,14 +77,14 @@ def main(
         for shape in shapes:
             began, tally = time.perf_counter(), Tally(images.sizes, shape, episodes)
             with progress_bar(str(shape)) as scoring:
-                found = evaluate_episodes(
+                found = episode_accuracies(
                     *(head, maps, images.sizes, shape),
-                    episodes=episodes,
+                    episodes=range(episodes),
                     seed=seed,
                     progress=scoring,
                     observe=tally.add,
                 )
-            result = as_result(found, shape, time.perf_counter() - began)
+            result = as_result(summarise(found), shape, time.perf_counter() - began)
             findings.append(find(Inspection(result, seed, head, maps, images, tally)))
         facts = {"model": model, "data": str(data), "split": split, "seed": str(seed)}
         write_page(out, evaluation_page(model, findings, shlex.join(["python", *sys.argv]), facts))

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.accuracy import Accuracy, summarise
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.ridge.enrolment import Array, ClassScorer, enroll
@@ -35,25 +34,6 @@ CONCENTRATION = 2.0
 """Parameter of the Dirichlet distribution of class sizes (Veilleux et al., NeurIPS 2021)."""
 
 
-def evaluate_episodes(
-    head: Head,
-    feature_maps: Tensor,
-    sizes: Sequence[int],
-    shape: EpisodeShape,
-    *,
-    episodes: int,
-    seed: int,
-    progress: Progress | None = None,
-    observe: Observer | None = None,
-) -> Accuracy:
-    """Measure a head's accuracy over random episodes of feature maps (n, r, d) sorted by class."""
-    return summarise(
-        episode_accuracies(
-            head, feature_maps, sizes, shape, episodes=range(episodes), seed=seed, progress=progress, observe=observe
-        )
-    )
-
-
 def episode_accuracies(
     head: Head,
     feature_maps: Tensor,
@@ -65,7 +45,7 @@ def episode_accuracies(
     progress: Progress | None = None,
     observe: Observer | None = None,
 ) -> NDArray[np.float64]:
-    """Return the fraction of correct answers in each episode with these numbers; see `evaluate_episodes`."""
+    """Return a head's accuracy in each of these episodes from feature maps (n, r, d) of images sorted by class."""
     with torch.inference_mode():
         score = episode_scorer(head, feature_maps, shape)
     target = torch.arange(shape.way, device=feature_maps.device).repeat_interleave(shape.queries)
