@@ -21,7 +21,7 @@ from frn.cli.shell.console import print_json, print_table, progress_bar, user_er
 from frn.cli.shell.options import Device, PrecisionName
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.episodes import episode_accuracies
-from frn.evaluation.features import GPU_BATCH, extract_features
+from frn.evaluation.features import GPU_BATCH, TorchExtractor
 from frn.heads.head import Head
 from frn.models.model import Model
 from frn.system.precision import Precision, choose_device, choose_precision, keep_freed_memory
@@ -107,7 +107,7 @@ def time_evaluation(
         maps: list[Tensor] = []
 
         def extract() -> None:
-            maps[:] = [extract_features(model, timed_images, precision=wanted, device=where)]
+            maps[:] = [TorchExtractor(model, wanted, where).extract(timed_images)]
 
         extract()  # the first run also allocates memory and is therefore not timed
         extraction = timed(extract, where) / len(timed_images) * sum(sizes)

@@ -108,7 +108,7 @@ class _Answers:
     def errors(self) -> list[float]:
         """Return the calibration errors in percent, with the trained gamma and with the temperature."""
         right, *probabilities = (np.concatenate(part).ravel() for part in zip(*self.found, strict=True))
-        return [100 * Calibration.of(each, right.astype(bool)).error for each in probabilities]
+        return [100 * Calibration.of(each, right.astype(bool), 15).error for each in probabilities]
 
 
 def main(

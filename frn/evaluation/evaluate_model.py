@@ -98,13 +98,16 @@ def evaluate(
     device = choose_device(options.device)
     precision = choose_precision(options.precision, device)
     extractor = _load(options, device, precision)
-    if options.method == "simpleshot":
-        _centre(extractor, options.data, bars)
 
     def decode(split: ClassFolders, title: str) -> StoredImages:
         with ranks.main_process_first(), bars(f"decoding {title}") as progress:
             return load_images(split, extractor.transform, progress=progress)
 
+    if options.method == "simpleshot":  # its centre is the mean feature of the training images
+        assert isinstance(extractor, TorchExtractor)  # an exported model has a fixed method
+        training = decode(scan(split_folder(options.data, "train")), "train")
+        with bars("centre") as extracting:
+            extractor.model.head.get_buffer("centre").copy_(extractor.mean_feature(training, extracting))
     images = decode(folders, options.split)
     ranks.assert_same(
         [__version__, images.checksum, images.names, images.sizes, options.shapes, options.episodes, options.seed]
@@ -201,17 +204,6 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
         model = with_method(model, method)
     untrained = method is not None or model.config.untrained_head
     return TorchExtractor(model, precision, device, untrained_head=untrained, mirror=options.tta == "hflip")
-
-
-def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None:
-    """Set SimpleShot's centre: the mean feature of the training images."""
-    assert isinstance(extractor, TorchExtractor)  # an exported model has a fixed method
-    folders = scan(split_folder(data, "train"))
-    with bars("decoding train") as decoding:
-        images = load_images(folders, extractor.transform, progress=decoding)
-    with bars("centre") as extracting:
-        centre = extractor.mean_feature(images, extracting)
-    extractor.model.head.get_buffer("centre").copy_(centre)
 
 
 def with_method(model: Model, method: str) -> Model:

@@ -23,7 +23,7 @@ from frn.data.resident import ResidentImages
 from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
 from frn.evaluation.episodes import episode_accuracies
-from frn.evaluation.features import extract_features
+from frn.evaluation.features import TorchExtractor
 from frn.heads.frn import FRNHead
 from frn.models.model import Model, load_model
 from frn.training.loop import _Step, train
@@ -126,7 +126,7 @@ def test_episodes_are_scored_on_the_device_of_the_maps() -> None:
     found = []
     for device in (torch.device("cpu"), DEVICE):
         model = load_model("conv4").to(device)
-        maps = extract_features(model, images, device=device)
+        maps = TorchExtractor(model, device=device).extract(images)
         assert maps.device.type == device.type
         found.append(100 * episode_accuracies(model.head, maps, images.sizes, shape, episodes=range(16), seed=0).mean())
     assert found[1] == pytest.approx(found[0], abs=1.0)
