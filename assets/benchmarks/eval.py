@@ -20,8 +20,8 @@ from torch import Tensor
 from frn.cli.shell.console import print_json, print_table, progress_bar, user_errors
 from frn.cli.shell.options import Device, PrecisionName
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.episodes import evaluate_episodes
-from frn.evaluation.features import GPU_BATCH, extract_features
+from frn.evaluation.episodes import episode_accuracies
+from frn.evaluation.features import GPU_BATCH, TorchExtractor
 from frn.heads.head import Head
 from frn.models.model import Model
 from frn.system.precision import Precision, choose_device, choose_precision, keep_freed_memory
@@ -107,7 +107,7 @@ def time_evaluation(
         maps: list[Tensor] = []
 
         def extract() -> None:
-            maps[:] = [extract_features(model, timed_images, precision=wanted, device=where)]
+            maps[:] = [TorchExtractor(model, wanted, where).extract(timed_images)]
 
         extract()  # the first run also allocates memory and is therefore not timed
         extraction = timed(extract, where) / len(timed_images) * sum(sizes)
@@ -132,12 +132,12 @@ def _scoring(head: Head, feature_maps: Tensor, sizes: Sequence[int], shape: Epis
     """Return the seconds of a whole test: the time for features plus that for all episodes at the measured pace."""
     began = time.perf_counter()
     marks: list[tuple[int, float]] = []
-    evaluate_episodes(
+    episode_accuracies(
         head,
         feature_maps,
         sizes,
         shape,
-        episodes=episodes,
+        episodes=range(episodes),
         seed=0,
         progress=lambda done, total: marks.append((done, time.perf_counter() - began)),
     )

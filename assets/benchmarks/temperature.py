@@ -22,7 +22,7 @@ from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import TorchExtractor
 from frn.evaluation.labelled import Calibration
 from frn.heads.frn import FRNHead
@@ -73,7 +73,9 @@ def measure_calibration(
     found = []
     for shape in shapes:
         answers = _Answers(shape)
-        accuracy = evaluate_episodes(head, maps, images.sizes, shape, episodes=episodes, seed=seed, observe=answers.add)
+        accuracies = episode_accuracies(
+            head, maps, images.sizes, shape, episodes=range(episodes), seed=seed, observe=answers.add
+        )
         learned, tempered = answers.errors()
         found.append(
             FewShotCalibration(
@@ -82,7 +84,7 @@ def measure_calibration(
                 shot=shape.shot,
                 learned=learned,
                 tempered=tempered,
-                accuracy=accuracy.mean,
+                accuracy=100 * float(accuracies.mean()),
             )
         )
     return found
@@ -106,7 +108,7 @@ class _Answers:
     def errors(self) -> list[float]:
         """Return the calibration errors in percent, with the trained gamma and with the temperature."""
         right, *probabilities = (np.concatenate(part).ravel() for part in zip(*self.found, strict=True))
-        return [100 * Calibration.of(each, right.astype(bool)).error for each in probabilities]
+        return [100 * Calibration.of(each, right.astype(bool), 15).error for each in probabilities]
 
 
 def main(

@@ -24,12 +24,11 @@ from frn.cli.shell.console import check_report, progress_bar, report_skipped, us
 from frn.cli.train.evaluate import describe
 from frn.data.folders import scan, split_folder
 from frn.data.pixel_cache import load_images
-from frn.episodes import EpisodeShape
+from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.evaluation.accuracy import as_result
-from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.accuracy import as_result, summarise
+from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.split_report import EvaluationPlan
 from frn.heads.frn import FRNHead
 from frn.models.model import load_model
 from frn.report.page import write_page
@@ -67,8 +66,9 @@ def main(
             images = load_images(folders, extractor.transform, progress=decoding)
         report_skipped(images.broken)
         shapes = [EpisodeShape(way=way, shot=k, queries=queries) for k in shot or (1, 5)]
-        needed = [doubled(shape) if unknown else shape for shape in shapes]
-        EvaluationPlan(shapes=needed, episodes=episodes).check(images, str(folders.root))
+        for shape in shapes:
+            needed = doubled(shape) if unknown else shape
+            check_classes(images.names, images.sizes, needed, where=str(folders.root), every_class=True)
         with progress_bar("features") as extracting:
             maps, head = extractor.extract(images, extracting), extractor.new_head()
         if unknown and not isinstance(head, FRNHead):
@@ -77,14 +77,14 @@ def main(
         for shape in shapes:
             began, tally = time.perf_counter(), Tally(images.sizes, shape, episodes)
             with progress_bar(str(shape)) as scoring:
-                found = evaluate_episodes(
+                found = episode_accuracies(
                     *(head, maps, images.sizes, shape),
-                    episodes=episodes,
+                    episodes=range(episodes),
                     seed=seed,
                     progress=scoring,
                     observe=tally.add,
                 )
-            result = as_result(found, shape, time.perf_counter() - began)
+            result = as_result(summarise(found), shape, time.perf_counter() - began)
             findings.append(find(Inspection(result, seed, head, maps, images, tally)))
         facts = {"model": model, "data": str(data), "split": split, "seed": str(seed)}
         write_page(out, evaluation_page(model, findings, shlex.join(["python", *sys.argv]), facts))

@@ -13,7 +13,8 @@ from frn.data.folders import Broken, ClassFolders, scan
 from frn.data.pixel_cache import Progress, load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.accuracy import summarise
+from frn.evaluation.episodes import episode_accuracies
 from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.inference.extractor import BATCH, Extractor
@@ -108,6 +109,7 @@ def measure_cost(head: Head, before: bytes, after: bytes, sample: Sample, *, pro
             if progress:
                 progress(done + min(start + BATCH, total), 2 * total)
         features = torch.from_numpy(np.concatenate(maps))
-        return evaluate_episodes(head, features, sample.sizes, shape, episodes=EPISODES, seed=0).mean
+        found = episode_accuracies(head, features, sample.sizes, shape, episodes=range(EPISODES), seed=0)
+        return summarise(found).mean
 
     return Cost(shape, accuracy(before, 0), accuracy(after, total), sample.folder)

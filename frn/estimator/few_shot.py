@@ -22,8 +22,7 @@ from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Prediction
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore, Maps
-from frn.inference.onnx_runtime import Device
-from frn.inference.onnx_sandbox import OwnModel
+from frn.inference.onnx_runtime import Device, OwnModel
 from frn.inference.project import Document, ModelReference, Project, load_project, save_project
 from frn.inference.session import Duplicate, State, Support, build_state, check_threshold
 from frn.models.zoo import DEFAULT_MODEL, resolve

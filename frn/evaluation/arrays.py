@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.evaluation.accuracy import Result, as_result
-from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.accuracy import Result, as_result, summarise
+from frn.evaluation.episodes import episode_accuracies
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.ridge.tuning import tune_on_episodes
@@ -67,7 +67,7 @@ def evaluate(
             chosen = tune_on_episodes(others[0] / np.float32(unit), others[1], shape, seed=seed)
             head.set_parameters(chosen)
         began = time.perf_counter()
-        accuracy = evaluate_episodes(head, tensor, sizes, shape, episodes=episodes, seed=seed)
+        accuracy = summarise(episode_accuracies(head, tensor, sizes, shape, episodes=range(episodes), seed=seed))
         result = as_result(accuracy, shape, time.perf_counter() - began)
         if chosen:
             result["head"] = asdict(chosen)

@@ -13,11 +13,13 @@ from torch import Tensor
 
 from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.accuracy import Accuracy, summarise
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
+from frn.ridge.enrolment import Array, ClassScorer, enroll
 from frn.ridge.reconstruction import second_moment
 from frn.ridge.systems import residual_operator
+from frn.ridge.tuning import Prior, tune_by_leave_one_out
+from frn.ridge.unlabelled.transductive import refine
 
 Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32]], None]
 """Receives the index of a chunk's first episode, its image indices (e, way, shot + queries) and logits (e, q, way)."""
@@ -28,25 +30,8 @@ CHUNK = 8
 """Episodes scored at a time, few enough that temporaries fit in the processor's cache."""
 MOMENT_CHANNELS = 128
 """Maximum number of channels for which cached second moments (d x d per image) replace the query maps."""
-
-
-def evaluate_episodes(
-    head: Head,
-    feature_maps: Tensor,
-    sizes: Sequence[int],
-    shape: EpisodeShape,
-    *,
-    episodes: int,
-    seed: int,
-    progress: Progress | None = None,
-    observe: Observer | None = None,
-) -> Accuracy:
-    """Measure a head's accuracy over random episodes of feature maps (n, r, d) sorted by class."""
-    return summarise(
-        episode_accuracies(
-            head, feature_maps, sizes, shape, episodes=range(episodes), seed=seed, progress=progress, observe=observe
-        )
-    )
+CONCENTRATION = 2.0
+"""Parameter of the Dirichlet distribution of class sizes (Veilleux et al., NeurIPS 2021)."""
 
 
 def episode_accuracies(
@@ -60,7 +45,7 @@ def episode_accuracies(
     progress: Progress | None = None,
     observe: Observer | None = None,
 ) -> NDArray[np.float64]:
-    """Return the fraction of correct answers in each episode with these numbers; see `evaluate_episodes`."""
+    """Return a head's accuracy in each of these episodes from feature maps (n, r, d) of images sorted by class."""
     with torch.inference_mode():
         score = episode_scorer(head, feature_maps, shape)
     target = torch.arange(shape.way, device=feature_maps.device).repeat_interleave(shape.queries)
@@ -123,3 +108,57 @@ def _moment_scorer(head: FRNHead, feature_maps: Tensor, shape: EpisodeShape) -> 
         return -gamma * (squared @ query.mT).mT
 
     return score
+
+
+def enrolled_accuracies(
+    prior: Prior,
+    feature_maps: NDArray[np.float32],
+    sizes: Sequence[int],
+    shape: EpisodeShape,
+    *,
+    episodes: range,
+    seed: int,
+    transductive: bool = False,
+    progress: Progress | None = None,
+) -> Array:
+    """Return the fraction of correct answers in each episode, (e, 1), from the maps (n, r, d) of all images by class.
+
+    Each episode is enrolled as in `frn classify` and chooses its own alpha and gamma.
+
+    `transductive` adds three columns, (e, 4): with classes refined by the same queries; for as many queries with
+    unequal class sizes; and for these again, with classes refined by them.
+    """
+    shares = np.empty((len(episodes), 4 if transductive else 1))
+    for place, index in enumerate(episodes):
+        drawn = evaluation_episode(sizes, shape, seed=seed, index=index)
+        pools = list(feature_maps[drawn[:, : shape.shot]])
+        head = tune_by_leave_one_out(pools, prior)
+        scorer = ClassScorer([enroll(pool, head) for pool in pools])
+        asked = [list(drawn[:, shape.shot :])]
+        if transductive:
+            asked.append(_unequal(drawn, sizes, shape, np.random.default_rng([seed, index])))
+        for column, images in enumerate(asked):
+            labels = np.repeat(np.arange(shape.way), [len(own) for own in images])
+            queries = feature_maps[np.concatenate(images)]
+            errors = scorer.class_error(queries).astype(np.float64)
+            shares[place, 2 * column] = (errors.argmin(1) == labels).mean()
+            if transductive:
+                refined, _ = refine(errors, pools, queries, head)
+                shares[place, 2 * column + 1] = (refined.argmin(1) == labels).mean()
+        if progress:
+            progress(place + 1, len(episodes))
+    return shares
+
+
+def _unequal(
+    drawn: NDArray[np.int64], sizes: Sequence[int], shape: EpisodeShape, generator: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """Draw as many queries, with class shares from a Dirichlet distribution; fewer if there are not enough images."""
+    counts = generator.multinomial(shape.way * shape.queries, generator.dirichlet(np.full(shape.way, CONCENTRATION)))
+    ends = np.cumsum(sizes)
+    owners = np.searchsorted(ends, drawn[:, 0], side="right")
+    images = []
+    for supports, owner, count in zip(drawn[:, : shape.shot], owners, counts, strict=True):
+        left = np.setdiff1d(np.arange(ends[owner] - sizes[owner], ends[owner]), supports)
+        images.append(generator.permutation(left)[:count])
+    return images

@@ -1,28 +1,37 @@
 """Evaluate a model given by its name on a data set, for `frn eval`."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from frn._version import __version__
 from frn.data.folders import ClassFolders, scan, split_folder
 from frn.data.pixel_cache import Progress, StoredImages, load_images
-from frn.episodes import EpisodeShape
+from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.evaluation.accuracy import Result
+from frn.evaluation.accuracy import Accuracy, Result, as_result, summarise
+from frn.evaluation.episodes import enrolled_accuracies, episode_accuracies
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
-from frn.evaluation.split_report import EvaluationPlan, evaluate_images
+from frn.heads.frn import FRNHead
+from frn.heads.head import Head
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.onnx_runtime import Device
 from frn.models.model import Model, load_model
 from frn.models.zoo import is_exported
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import UNTRAINED, Prior, tune_on_episodes
 from frn.system.distributed import ALONE, ProcessGroup
-from frn.system.precision import Precision, choose_device, choose_precision, set_threads
+from frn.system.precision import Precision, choose_device, choose_precision, keep_freed_memory, set_threads
 
 ProgressBars = Callable[[str], AbstractContextManager[Progress]]
 """Opens a progress bar with a title; yields a callback for the finished number and the total."""
@@ -61,7 +70,14 @@ class EvaluationOptions:
     One of `CLASSICAL` is fitted to each episode.
     """
     tune: bool = False
+    """Also enroll each episode's classes as `frn classify` does: alpha and gamma chosen by leave-one-out."""
     transductive: bool = False
+    """Also let the queries of each episode refine its enrolled classes; implies `tune`."""
+
+    @property
+    def shapes(self) -> list[EpisodeShape]:
+        """Return the episode shapes, one result each."""
+        return [EpisodeShape(way=self.way, shot=k, queries=self.queries) for k in self.shot or (1, 5)]
 
 
 def evaluate(
@@ -78,7 +94,6 @@ def evaluate(
     Raises FrnError if the model or data set does not exist, or a class is too small for the episodes.
     """
     folders = scan(split_folder(options.data, options.split))  # before loading torch, to report a wrong folder at once
-    shapes = [EpisodeShape(way=options.way, shot=k, queries=options.queries) for k in options.shot or (1, 5)]
     set_threads(options.threads)
     device = choose_device(options.device)
     precision = choose_precision(options.precision, device)
@@ -90,37 +105,86 @@ def evaluate(
 
     if options.method == "simpleshot":  # its centre is the mean feature of the training images
         assert isinstance(extractor, TorchExtractor)  # an exported model has a fixed method
-        train = decode(scan(split_folder(options.data, "train")), "train")
+        training = decode(scan(split_folder(options.data, "train")), "train")
         with bars("centre") as extracting:
-            centre = extractor.mean_feature(train, extracting)
-        extractor.model.head.get_buffer("centre").copy_(centre)
-    fit = CLASSICAL.get(options.method or "")
+            extractor.model.head.get_buffer("centre").copy_(extractor.mean_feature(training, extracting))
     images = decode(folders, options.split)
     ranks.assert_same(
-        [__version__, images.checksum, images.names, images.sizes, shapes, options.episodes, options.seed]
+        [__version__, images.checksum, images.names, images.sizes, options.shapes, options.episodes, options.seed]
     )
     warn([entry.reason for entry in images.broken])
     # An untrained FRN head gets its parameters from the validation split.
-    tunes = extractor.untrained_head and extractor.method == "frn" and not fit
+    tunes = extractor.untrained_head and extractor.method == "frn" and options.method not in CLASSICAL
     validation = decode(scan(split_folder(options.data, "val")), "val") if tunes else None
-    with bars("features") as extracting, bars("episodes") as scoring:
-        return evaluate_images(
-            extractor,
-            images,
-            EvaluationPlan(
-                shapes=shapes,
-                episodes=options.episodes,
-                seed=options.seed,
-                head=ClassicalHead(fit) if fit else None,
-                tune=options.tune,
-                transductive=options.transductive,
-                ranks=ranks,
-            ),
-            validation=validation,
-            where=str(folders.root),
-            extracting=extracting,
-            scoring=scoring,
-        )
+    return evaluate_images(
+        extractor, images, options, validation=validation, where=str(folders.root), bars=bars, ranks=ranks
+    )
+
+
+def evaluate_images(
+    extractor: FeatureExtractor,
+    images: StoredImages,
+    options: EvaluationOptions,
+    *,
+    validation: StoredImages | None = None,
+    where: str = "the split",
+    bars: ProgressBars = no_bars,
+    ranks: ProcessGroup = ALONE,
+) -> list[Result]:
+    """Evaluate a model on images prepared by its own transform. The model is unchanged.
+
+    An untrained FRN head is tuned for each shape on `validation`, images of other classes. Error messages call the
+    images `where`. Raises FrnError if a class is too small for one of the shapes, or the model's numbers are not
+    finite.
+    """
+    keep_freed_memory()
+    fit = CLASSICAL.get(options.method or "")
+    head: Head = ClassicalHead(fit) if fit else extractor.new_head()
+    for shape in options.shapes:
+        if validation is not None:
+            check_classes(validation.names, validation.sizes, shape, where="the validation split", every_class=True)
+        check_classes(images.names, images.sizes, shape, where=where, every_class=True)
+    tune = options.tune or options.transductive
+    if tune and not isinstance(head, FRNHead):
+        raise FrnError("--tune and --transductive enroll classes: they need a model trained with --method frn")
+
+    def extract(whole: StoredImages) -> Tensor:
+        maps = ranks.gather(extractor.extract(whole.portion(ranks.share(len(whole))), extracting), len(whole))
+        if not all(numbers.sum().isfinite() for numbers in (maps, *head.state_dict().values())):  # argmax of NaN is 0
+            raise FrnError("the model is damaged: its weights or feature maps are not finite")
+        return maps
+
+    def whole(shares: NDArray[np.float64]) -> Accuracy:
+        own = torch.from_numpy(shares).to(feature_maps.device)
+        return summarise(ranks.gather(own, options.episodes).cpu().numpy())
+
+    with bars("features") as extracting:
+        feature_maps = extract(images)
+        examples = None if validation is None else extract(validation).cpu().numpy()
+    results: list[Result] = []
+    with bars("episodes") as scoring:
+        which: dict[str, Any] = {"episodes": ranks.share(options.episodes), "seed": options.seed, "progress": scoring}
+        for shape in options.shapes:
+            chosen = None
+            if validation is not None and examples is not None and isinstance(head, FRNHead):
+                chosen = tune_on_episodes(examples, validation.sizes, shape, seed=options.seed)
+                head.set_parameters(chosen)
+            began = time.perf_counter()
+            accuracy = whole(episode_accuracies(head, feature_maps, images.sizes, shape, **which))
+            result = as_result(accuracy, shape, time.perf_counter() - began)
+            if chosen:
+                result["head"] = asdict(chosen)
+            if tune:
+                prior = UNTRAINED if extractor.untrained_head else Prior.trained(HeadParameters.of(head))
+                maps, transductive = feature_maps.cpu().numpy(), options.transductive
+                shares = enrolled_accuracies(prior, maps, images.sizes, shape, transductive=transductive, **which)
+                found = [{"accuracy": each.mean, "ci95": each.ci95} for each in map(whole, shares.T)]
+                result["tuned"] = found[0]
+                if transductive:
+                    names = ("balanced", "dirichlet_inductive", "dirichlet")
+                    result["transductive"] = dict(zip(names, found[1:], strict=True))
+            results.append(result)
+    return results
 
 
 def _load(options: EvaluationOptions, device: torch.device, precision: Precision) -> FeatureExtractor:

@@ -115,15 +115,3 @@ FeatureExtractor = TorchExtractor | OnnxExtractor
 def turned_back(feature_maps: Tensor, grid: tuple[int, int]) -> Tensor:
     """Flip maps (n, h w, d) of mirror images back to the orientation of the original images."""
     return feature_maps.unflatten(1, grid).flip(2).flatten(1, 2)
-
-
-def extract_features(
-    model: Model,
-    images: StoredImages,
-    *,
-    precision: Precision = "fp32",
-    device: torch.device | str = "cpu",
-    progress: Progress | None = None,
-) -> Tensor:
-    """Return feature maps (n, r, d), float32, of uniform images, on the model's device."""
-    return TorchExtractor(model, precision, device).extract(images, progress)

@@ -22,8 +22,6 @@ from frn.inference.unknown import auroc
 
 BINS = 10
 """Number of probability bins for calibration."""
-FINE_BINS = 15
-"""Number of equal-width bins of a reliability diagram, as in Guo et al. (ICML 2017)."""
 Z_95 = 1.959964
 """Normal quantile of a 95 % interval."""
 
@@ -42,7 +40,7 @@ class Calibration:
     """Fraction of a bin's answers that are correct; 0 for an empty bin."""
 
     @classmethod
-    def of(cls, probability: Shares, right: NDArray[np.bool_], bins: int = FINE_BINS) -> "Calibration":
+    def of(cls, probability: Shares, right: NDArray[np.bool_], bins: int) -> "Calibration":
         """Compare the answers' probabilities with their correctness."""
         place = np.minimum((probability * bins).astype(np.int64), bins - 1)
         counts = np.bincount(place, minlength=bins)

@@ -15,8 +15,7 @@ from frn.inference.classifier import Classifier
 from frn.inference.enrolled_form import EnrolledForm
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
-from frn.inference.onnx_runtime import MAX_BYTES
-from frn.inference.onnx_sandbox import ForeignModel, Session
+from frn.inference.onnx_runtime import MAX_BYTES, ForeignModel, Session
 from frn.inference.session import State
 from frn.inference.unknown import Shares
 from frn.models.zoo import is_exported

@@ -187,24 +187,18 @@ class Classifier:
             changed = [s.path for s in supports if s.path not in known and s.key not in used]
             notes += [FrnError(f"{p}: has changed since it was added; its current content is used") for p in changed]
         self.threshold_override = state.threshold
-        self.others = self._familiarity(state.others)
+        self.others = None
+        if state.others:
+            known = {photo.path: photo.key for photo in state.others if photo.is_unchanged()}
+            others = self.extractor.read([photo.path for photo in state.others], store=self.store, known=known)
+            maps = [outcome.maps for _, outcome in others if not isinstance(outcome, FrnError)]
+            self.others = self.familiarity(np.stack(maps)) if maps else None
         return notes
 
     def familiarity(self, maps: Maps) -> Shares:
         """Return how familiar maps (n, r, d) of photos that are no examples are to the classes, (n,)."""
         keys = [None] * len(maps)
         return familiarity(self._class_errors(maps, keys), self.energy(maps), self._distances(maps, keys))
-
-    def _familiarity(self, photos: Sequence[Support]) -> Shares | None:
-        """Return how familiar photos are to the classes, (n,); unreadable ones are skipped."""
-        if not photos:
-            return None
-        known = {photo.path: photo.key for photo in photos if photo.is_unchanged()}
-        read = self.extractor.read([photo.path for photo in photos], store=self.store, known=known)
-        found = [outcome.maps for _, outcome in read if not isinstance(outcome, FrnError)]
-        if not found:
-            return None
-        return self.familiarity(np.stack(found))
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
         """Return the classes of a state from the store, or None if they are not stored."""

@@ -1,34 +1,28 @@
 """Enrolled classes as bytes, so that reopening a project needs no computation.
 
 The form holds everything that enrolment computes from the feature maps of the examples, so answers are identical to the
-last bit. The feature cache stores it. The key of an entry covers the class names, the content of the photos and the
-code that computes it, so a change to any of them leads to a different form.
+last bit. The feature cache stores it. The key of an entry covers the class names, the content of the photos and a
+version, so a change to any of them leads to a different form.
 
 Shape letters: way classes, r locations, n examples that calibrate the threshold.
 """
 
 import hashlib
-import inspect
 import json
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from frn._version import __version__
-from frn.images import near_copies
-from frn.inference import unknown
 from frn.inference.session import State
 from frn.inference.unknown import Shares
-from frn.ridge import enrolment, leave_one_out, parameters, tuning
 from frn.ridge.enrolment import Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters
 
-COMPUTED_BY = (enrolment, leave_one_out, parameters, tuning, unknown, near_copies)
-"""Modules whose code determines the content of a form."""
+FORM_VERSION = 1
+"""Version of a form's content: increase it if enrolment, tuning or the perceptual hash compute something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +45,7 @@ class EnrolledForm:
 def form_key(state: State, prior: object) -> str:
     """Return the key of a state's form: a hash of its class names, photos and prior, in order."""
     classes = [[entry.name, [support.key for support in entry.supports]] for entry in state.classes]
-    text = json.dumps([_code_digest(), repr(prior), classes])
+    text = json.dumps([FORM_VERSION, repr(prior), classes])
     return "classes-" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -61,22 +55,13 @@ def head_document(head: HeadParameters, state: State, prior: object) -> dict[str
 
 
 def head_of(document: object, state: State, prior: object) -> HeadParameters | None:
-    """Return the head that a project stores, if it was chosen for these classes by this code; otherwise None."""
+    """Return the head that a project stores, if it was chosen for these classes by this version; otherwise None."""
     if not isinstance(document, dict) or document.get("of") != form_key(state, prior):
         return None
     try:
         return HeadParameters.from_metadata({name: value for name, value in document.items() if name != "of"})
     except (TypeError, ValueError):
         return None
-
-
-@cache
-def _code_digest() -> str:
-    try:
-        code = "".join(map(inspect.getsource, COMPUTED_BY))
-    except OSError:  # installed without sources
-        code = __version__
-    return hashlib.blake2b(code.encode()).hexdigest()
 
 
 def to_bytes(form: EnrolledForm) -> bytes:

@@ -25,6 +25,7 @@ COLUMNS = 4
 GAP = 12
 LINE = 18
 INK, FAINT = (20, 20, 20), (110, 110, 110)
+FONT = ImageFont.load_default(14)
 
 Map = NDArray[np.floating]
 
@@ -66,7 +67,7 @@ def sheet(crop: Pixels, title: str, panels: Sequence[Panel]) -> Image.Image:
         left, top = GAP + i % columns * cell[0], GAP + i // columns * cell[1]
         canvas.paste(picture.resize((PANEL, PANEL), Image.Resampling.NEAREST), (left, top))
         for number, (line, ink) in enumerate(zip(lines, (INK, FAINT), strict=True)):
-            draw.text((left, top + PANEL + 4 + number * LINE), _fit(line, draw), fill=ink, font=_font())
+            draw.text((left, top + PANEL + 4 + number * LINE), _fit(line, draw), fill=ink, font=FONT)
     return canvas
 
 
@@ -77,14 +78,10 @@ def mark() -> PngInfo:
     return note
 
 
-def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(14)
-
-
 def _fit(text: str, draw: ImageDraw.ImageDraw) -> str:
     """Shorten the text to the width of a panel."""
-    if draw.textlength(text, font=_font()) <= PANEL:
+    if draw.textlength(text, font=FONT) <= PANEL:
         return text
-    while text and draw.textlength(text + "…", font=_font()) > PANEL:
+    while text and draw.textlength(text + "…", font=FONT) > PANEL:
         text = text[:-1]
     return text + "…"

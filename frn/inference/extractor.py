@@ -18,8 +18,7 @@ from frn.images.near_copies import look
 from frn.images.opening import decode_crop, read_file
 from frn.images.transforms import Pixels
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
-from frn.inference.onnx_runtime import MAX_BYTES, Device, parse_json
-from frn.inference.onnx_sandbox import ForeignModel, OwnModel, Session
+from frn.inference.onnx_runtime import MAX_BYTES, Device, ForeignModel, OwnModel, Session, parse_json
 from frn.models.header import ModelConfig
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import UNTRAINED, Prior
@@ -63,7 +62,7 @@ class Extractor:
 
         A trusted file was made by `frn` itself and is not checked. Any other file is checked and run in a child
         process with limits. `threads=0` uses all cores. Raises FrnError if the file is not an extractor of a known
-        version, fails the checks of `onnx_runtime`, or exceeds the limits of `onnx_sandbox`.
+        version, or fails the checks or exceeds the limits of `onnx_runtime`.
         """
         kind = OwnModel if trusted else ForeignModel
         self.threads = threads or own_cores()
@@ -94,19 +93,14 @@ class Extractor:
         return cls(read_regular(path, MAX_BYTES), str(path), trusted=trusted, device=device, threads=threads)
 
     def _check_signature(self, where: str) -> None:
-        inputs, outputs = self.session.inputs, self.session.outputs
-        side = self.transform.size
-        expected_in = [("images", "tensor(float)", [3, side, side])]
-        found_in = [(name, kind, shape[1:]) for name, kind, shape in inputs]
-        r = self.grid[0] * self.grid[1]
-        found_out = [(name, kind, [type(n) for n in shape[1:]]) for name, kind, shape in outputs]
-        if (
-            found_in != expected_in
-            or found_out != [("feature_map", "tensor(float)", [int, int])]
-            or outputs[0][2][1:] != [r, max(outputs[0][2][2], 1)]
-        ):
+        side, r = self.transform.size, self.grid[0] * self.grid[1]
+        both = self.session.inputs, self.session.outputs
+        found = [[(name, kind, shape[1:]) for name, kind, shape in values] for values in both]
+        d = found[1][0][2][-1] if found[1] and found[1][0][2] else None
+        images, maps = ("images", "tensor(float)", [3, side, side]), ("feature_map", "tensor(float)", [r, d])
+        if found != [[images], [maps]] or not isinstance(d, int) or d < 1:
             raise FrnError(f"{where}: its inputs and outputs do not match an extractor for {side}-pixel images")
-        self.shape: tuple[int, int] = (r, outputs[0][2][2])
+        self.shape: tuple[int, int] = (r, d)
         """Locations r and channels d of a feature map."""
 
     @property
@@ -206,12 +200,12 @@ class Extractor:
         self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]
     ) -> "Embedded | Prepared | FrnError":
         """Return a file's stored map, or else the pixels to embed."""
-        if store and path in known and (kept := store.get_with_look(self.sha256, known[path], self.shape)):
+        if store and path in known and (kept := store.get(self.sha256, known[path], self.shape)):
             return Embedded(known[path], *kept)
         try:
             data = read_file(path)
             key = content_key(data)
-            if store and (kept := store.get_with_look(self.sha256, key, self.shape)):
+            if store and (kept := store.get(self.sha256, key, self.shape)):
                 return Embedded(key, *kept)
             return Prepared(key, decode_crop(data, path, self.transform))
         except FrnError as error:

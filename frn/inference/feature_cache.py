@@ -96,12 +96,7 @@ class FeatureStore:
             except (OSError, FrnError):
                 return
 
-    def get(self, extractor: str, key: str, shape: tuple[int, int]) -> Maps | None:
-        """Return the map (r, d) of an image, or None if it is not stored."""
-        found = self.get_with_look(extractor, key, shape)
-        return found and found[0]
-
-    def get_with_look(self, extractor: str, key: str, shape: tuple[int, int]) -> tuple[Maps, bytes] | None:
+    def get(self, extractor: str, key: str, shape: tuple[int, int]) -> tuple[Maps, bytes] | None:
         """Return the map (r, d) of an image and its perceptual hash, or None."""
         data = self._find(extractor, key, shape)
         if data is None or len(data) != LOOK + 4 * shape[0] * shape[1]:

@@ -2,19 +2,29 @@
 
 An ONNX file from an unknown source may refer to other files, request unbounded loops or memory, or contain code. Its
 graph is therefore parsed before it runs and must consist of plain tensors and known operators.
+
+Allowed operators can still request far too much memory or time, and a runtime computes constants before any limit of
+its own applies. So an untrusted file is parsed, checked and run in a child process with limited time and memory, and
+one image is tried before the file counts as opened.
 """
 
 import ctypes
 import math
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError, shorten
+from frn.system.processes.messages import Message
+from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
 if TYPE_CHECKING:
     import onnx
@@ -22,6 +32,9 @@ if TYPE_CHECKING:
 
 Device = Literal["auto", "cpu", "cuda"]
 Kind = TypeVar("Kind")
+Maps = NDArray[np.float32]
+Value: TypeAlias = tuple[str, str, list[Any]]
+"""Name, type and shape of an input or output; a dimension that is not fixed is not a number."""
 
 FEATURES_FORMAT = "frn-features"
 """Value of the metadata entry `frn.format` of an extractor."""
@@ -38,6 +51,18 @@ MAX_TOTAL = 1 << 30
 """Maximum number of values that all layers together may compute for one image."""
 TIME_LIMIT = 120.0
 """Seconds after which a call is stopped."""
+SECONDS = 8.0
+"""Seconds to open an untrusted file and embed one image; as many again for each `PER_BYTES` of its size."""
+PER_BYTES = 64 << 20
+TIMEOUT_FACTOR = 5.0
+"""Time limit of a run, relative to the time expected from the one image embedded on opening."""
+MEMORY = 1280 << 20
+"""Bytes that a child may use, in addition to `PER_FILE` times the file's size and a stack for each thread."""
+PER_FILE, PER_THREAD = 4, 16 << 20
+FREE = 2
+"""Size of a free dimension (images, classes, shots) in the first run."""
+CUDA_MEMORY = 8 << 30
+"""The same with CUDA, which maps its own memory."""
 
 _OPERATORS = """
 Add AveragePool BatchNormalization Cast Clip Concat Constant Conv DequantizeLinear Div Erf Exp Expand Flatten
@@ -55,10 +80,10 @@ HEAD_OPERATORS = OPERATORS | frozenset(_OF_HEADS.split())
 """Additional operators for a head. Its sizes follow those of the episode; its process has limited memory."""
 
 
-def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:
+def check_model(data: bytes, where: str) -> dict[str, str]:
     """Check that an ONNX file, given by its bytes, can do nothing but compute; return its metadata.
 
-    Raises FrnError, mentioning `where`, if it could do anything else or its `frn.format` is not one of `formats`.
+    Raises FrnError, mentioning `where`, if it could do anything else or its `frn.format` is unknown.
     """
     import onnx
     from google.protobuf.message import DecodeError
@@ -70,10 +95,10 @@ def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, st
     except DecodeError as error:
         raise FrnError(f"{where}: is not an ONNX file") from error
     metadata = {entry.key: entry.value for entry in model.metadata_props}
-    if metadata.get("frn.format") not in set(formats):
+    if (kind := metadata.get("frn.format")) not in (FEATURES_FORMAT, TRACED_HEAD):
         raise FrnError(
-            f"{where}: is an ONNX file, but not one that frn wrote (frn.format is {metadata.get('frn.format')!r}, "
-            f"expected {' or '.join(sorted(formats))})"
+            f"{where}: is an ONNX file, but not one that frn wrote (frn.format is {kind!r}, expected "
+            f"{FEATURES_FORMAT} or {TRACED_HEAD})"
         )
     if sum(map(len, metadata.values())) > MAX_METADATA:
         raise FrnError(f"{where}: has over {MAX_METADATA >> 20} MiB of metadata")
@@ -81,7 +106,7 @@ def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, st
     if foreign or model.functions or model.training_info:
         used = shorten(foreign[0]) if foreign else "its own functions"
         raise FrnError(f"{where}: uses {used}; only standard operators are allowed")
-    _check_graph(model.graph, where, HEAD_OPERATORS if metadata["frn.format"] == TRACED_HEAD else OPERATORS)
+    _check_graph(model.graph, where, HEAD_OPERATORS if kind == TRACED_HEAD else OPERATORS)
     _check_sizes(model, where)
     return metadata
 
@@ -153,7 +178,7 @@ def open_session(
     try:
         unwanted = None if fold else ["ConstantFolding"]
         session = onnxruntime.InferenceSession(data, options, providers=providers, disabled_optimizers=unwanted)
-    except _errors() as e:
+    except Exception as e:  # the exceptions of onnxruntime have no common base class
         raise FrnError(f"{where}: onnxruntime cannot run it ({shorten(e)})") from e
     finally:
         onnxruntime.set_default_logger_severity(2)
@@ -188,7 +213,7 @@ def run_session(
     timer.start()
     try:
         results: list[NDArray[Any]] = session.run(list(outputs), dict(inputs), options)
-    except _errors() as error:
+    except Exception as error:
         if options.terminate:
             raise FrnError(f"the model was stopped: it took more than {TIME_LIMIT:.0f} s") from error
         raise FrnError(f"the model failed ({shorten(error)})") from error
@@ -197,17 +222,122 @@ def run_session(
     return results
 
 
-def _errors() -> tuple[type[Exception], ...]:
-    """Return all exceptions that onnxruntime raises; they have no common base class."""
-    from onnxruntime.capi import onnxruntime_pybind11_state as module
-
-    own = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Exception))
-    return (RuntimeError, ValueError, *own)
-
-
 def parse_json(metadata: Mapping[str, str], key: str, where: str, kind: type[Kind]) -> Kind:
     """Return a metadata entry that contains JSON. Raises FrnError if it is missing, damaged, or of the wrong type."""
     try:
         return msgspec.json.decode(metadata.get(key, ""), type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
         raise FrnError(f"{where}: its metadata lacks a readable {key} ({shorten(error)})") from error
+
+
+class OwnModel:
+    """A model file made by `frn`; it is not checked."""
+
+    def __init__(self, data: bytes, where: str, device: Device, threads: int) -> None:
+        self._open = partial(open_session, data, where, device=device, threads=threads)
+        self._session: Any = self._open()
+        self.metadata, self.inputs, self.outputs = _describe(self._session)
+        _OWN.add(self)
+
+    def run(self, inputs: Mapping[str, Maps]) -> Maps:
+        """Return the first output for inputs by name. Raises FrnError if the run fails or takes too long."""
+        if self._session is None:
+            self._session = self._open()
+        (found,) = run_session(self._session, [self.outputs[0][0]], inputs)
+        return found
+
+    def forget(self) -> None:
+        """Replace the session after a fork.
+
+        A session without its threads can neither run nor be deleted, so it is kept and another is created.
+        """
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._session))
+        self._session = None
+
+
+_OWN: "weakref.WeakSet[OwnModel]" = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for model in list(_OWN):
+        model.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+class ForeignModel:
+    """A model file from an unknown source."""
+
+    def __init__(self, data: bytes, where: str, device: Device, threads: int) -> None:
+        self._data, self._where = data, where
+        self._how: Message = {"do": "open", "where": where, "device": device, "threads": threads}
+        memory = MEMORY + PER_FILE * len(data) + PER_THREAD * threads
+        self._child = SandboxedWorker("frn.inference.onnx_runtime:answer", memory if device == "cpu" else CUDA_MEMORY)
+        self._open()
+
+    def _open(self) -> None:
+        answer, _ = self._ask(self._how, [self._data], SECONDS * (1 + len(self._data) / PER_BYTES))
+        self.metadata: dict[str, str] = answer["metadata"]
+        self.inputs: list[Value] = [tuple(value) for value in answer["inputs"]]
+        self.outputs: list[Value] = [tuple(value) for value in answer["outputs"]]
+        self._seconds = float(answer["seconds"])
+        """Seconds that one image took."""
+
+    def run(self, inputs: Mapping[str, Maps]) -> Maps:
+        """Run as `OwnModel.run` does; a child that was stopped or belongs to another process is replaced."""
+        if not self._child.lives:
+            self._open()
+        images = inputs.get("images")
+        expected = TIME_LIMIT if images is None else max(SECONDS, TIMEOUT_FACTOR * self._seconds * len(images))
+        shapes = {name: array.shape for name, array in inputs.items()}
+        blobs = [np.ascontiguousarray(array).tobytes() for array in inputs.values()]
+        answer, (found,) = self._ask({"do": "run", "shapes": shapes}, blobs, expected)
+        return np.frombuffer(found, dtype=np.float32).reshape(answer["shape"])
+
+    def _ask(self, question: Message, blobs: list[bytes], seconds: float) -> tuple[Message, list[bytes]]:
+        try:
+            return self._child.ask(question, blobs, seconds)
+        except WorkerKilledError as stopped:
+            raise FrnError(f"{self._where}: the model was stopped: it {stopped}") from stopped
+
+
+Session = OwnModel | ForeignModel
+
+
+def _describe(session: Any) -> tuple[dict[str, str], list[Value], list[Value]]:
+    def values(found: Any) -> list[Value]:
+        return [(value.name, value.type, list(value.shape)) for value in found]
+
+    metadata = dict(session.get_modelmeta().custom_metadata_map)
+    return metadata, values(session.get_inputs()), values(session.get_outputs())
+
+
+_open: dict[str, Any] = {}
+"""The session of this process, if the process is a child."""
+
+
+def answer(question: Message, blobs: list[bytes]) -> Answer:
+    """Answer a request in the child process."""
+    if question["do"] == "run":
+        named = zip(question["shapes"].items(), blobs, strict=True)
+        given = {name: np.frombuffer(blob, dtype=np.float32).reshape(shape) for (name, shape), blob in named}
+        session = _open["session"]
+        (found,) = run_session(session, [session.get_outputs()[0].name], given)
+        found = np.ascontiguousarray(found, dtype=np.float32)
+        return {"shape": found.shape}, (found.tobytes(),)
+    where, data = question["where"], blobs.pop()
+    check_model(data, where)
+    _open["session"] = session = open_session(
+        data, where, device=question["device"], threads=question["threads"], fold=False
+    )
+    metadata, inputs, outputs = _describe(session)
+    began = time.monotonic()
+    if all(kind == "tensor(float)" for _, kind, _ in inputs):
+        sizes = {name: [side if isinstance(side, int) else FREE for side in shape] for name, _, shape in inputs}
+        run_session(
+            session, [outputs[0][0]], {name: np.zeros(shape, dtype=np.float32) for name, shape in sizes.items()}
+        )
+    seconds = time.monotonic() - began
+    return {"metadata": metadata, "inputs": inputs, "outputs": outputs, "seconds": seconds}, ()

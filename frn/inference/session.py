@@ -189,19 +189,19 @@ class Session:
         if len(state.classes) >= MAX_CLASSES:
             raise FrnError(f"there are already {MAX_CLASSES} classes, which is the limit")
         entry = ClassEntry(state.next_id, self._fresh_name(name))
-        self._edit(replace(state, classes=(*state.classes, entry), next_id=state.next_id + 1))
+        self.edit(replace(state, classes=(*state.classes, entry), next_id=state.next_id + 1))
         return entry.id
 
     def rename(self, class_id: int, name: str) -> None:
         """Rename a class; nothing else changes. Raises FrnError if the name is taken, empty or too long."""
         entry = self.state.find(class_id)
         if name.strip() != entry.name:
-            self._replace(replace(entry, name=self._fresh_name(name)))
+            self.edit(_changed(self.state, replace(entry, name=self._fresh_name(name))))
 
     def delete(self, class_id: int) -> None:
         """Remove a class; its files stay where they are."""
         self.state.find(class_id)
-        self._edit(replace(self.state, classes=tuple(entry for entry in self.state.classes if entry.id != class_id)))
+        self.edit(replace(self.state, classes=tuple(entry for entry in self.state.classes if entry.id != class_id)))
 
     def add(self, class_id: int, supports: Iterable[Support]) -> list[Duplicate]:
         """Add examples to a class in one edit.
@@ -222,7 +222,7 @@ class Session:
         if added:
             keys = {support.key for support in added}
             others = tuple(other for other in self.state.others if other.key not in keys)
-            self._edit(replace(_changed(self.state, replace(entry, supports=(*entry.supports, *added))), others=others))
+            self.edit(replace(_changed(self.state, replace(entry, supports=(*entry.supports, *added))), others=others))
         return duplicates
 
     def set_aside(self, supports: Iterable[Support]) -> None:
@@ -231,7 +231,7 @@ class Session:
         added = {support.key: support for support in supports if support.key not in known}
         with self.one_edit():
             self.remove(added)
-            self._edit(replace(self.state, others=(*self.state.others, *added.values())))
+            self.edit(replace(self.state, others=(*self.state.others, *added.values())))
 
     def remove(self, keys: Iterable[str]) -> None:
         """Remove examples from their classes; the files stay where they are."""
@@ -240,7 +240,7 @@ class Session:
             replace(entry, supports=tuple(support for support in entry.supports if support.key not in gone))
             for entry in self.state.classes
         )
-        self._edit(replace(self.state, classes=classes))
+        self.edit(replace(self.state, classes=classes))
 
     def move(self, keys: Iterable[str], class_id: int) -> None:
         """Move examples of any classes to another class."""
@@ -254,11 +254,12 @@ class Session:
             else replace(entry, supports=tuple(support for support in entry.supports if support.key not in arrived))
             for entry in self.state.classes
         )
-        self._edit(replace(self.state, classes=classes))
+        self.edit(replace(self.state, classes=classes))
 
-    def replace_state(self, state: State) -> None:
+    def edit(self, state: State) -> None:
         """Replace the whole state, as an edit that can be undone."""
-        self._edit(state)
+        if state != self.state:
+            self._step(replace(state, act=""))
 
     def amend(self, state: State) -> None:
         """Replace the state without an edit, for changes that the user did not make."""
@@ -287,20 +288,13 @@ class Session:
 
         Raises FrnError if it is not between 0 and 1.
         """
-        self._edit(replace(self.state, threshold=check_threshold(threshold)))
+        self.edit(replace(self.state, threshold=check_threshold(threshold)))
 
     def _fresh_name(self, name: str) -> str:
         name = check_name(name)
         if self.state.named(name) is not None:
             raise FrnError(f"a class {name!r} already exists; choose another name")
         return name
-
-    def _replace(self, changed: ClassEntry) -> None:
-        self._edit(_changed(self.state, changed))
-
-    def _edit(self, state: State) -> None:
-        if state != self.state:
-            self._step(replace(state, act=""))
 
     def _step(self, state: State) -> None:
         self._states = [*self._states[: self._at + 1], state]

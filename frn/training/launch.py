@@ -9,12 +9,10 @@ from torch import Tensor
 from frn.data.folders import find_splits, scan, split_folder, unused_folders
 from frn.data.pixel_cache import ConcatImages, StoredImages, load_images
 from frn.data.synthetic import draw_classes
-from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Result
-from frn.evaluation.evaluate_model import ProgressBars, no_bars
+from frn.evaluation.evaluate_model import EvaluationOptions, ProgressBars, evaluate_images, no_bars
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.split_report import EvaluationPlan, evaluate_images
 from frn.heads import build_head
 from frn.models.model import Model, load_model
 from frn.system.distributed import ALONE, ProcessGroup, restarted
@@ -101,11 +99,9 @@ class PreparedRun:
         """Return the accuracy on unseen classes if images are rendered; use `frn eval` for data sets on disk."""
         if self.preset.data.prepare is not None:
             return []
-        plan = EvaluationPlan(
-            shapes=[EpisodeShape(way=5, shot=shot, queries=16) for shot in (1, 5)], episodes=TEST_EPISODES
-        )
         extractor = TorchExtractor(load_model(self.best), self.settings.precision, self.settings.device)
-        return evaluate_images(extractor, draw_demo("test", self.settings.seed), plan)
+        options = EvaluationOptions(model=str(self.best), data=self.best.parent, episodes=TEST_EPISODES)
+        return evaluate_images(extractor, draw_demo("test", self.settings.seed), options)
 
 
 def prepare_run(

@@ -14,9 +14,9 @@ from frn.data.pixel_cache import ConcatImages, StoredImages
 from frn.data.resident import where_they_fit
 from frn.episodes import Episode, check_classes
 from frn.errors import FrnError
-from frn.evaluation.accuracy import Accuracy
-from frn.evaluation.episodes import evaluate_episodes
-from frn.evaluation.features import extract_features
+from frn.evaluation.accuracy import Accuracy, summarise
+from frn.evaluation.episodes import episode_accuracies
+from frn.evaluation.features import TorchExtractor
 from frn.heads.frn import FRNHead
 from frn.models.model import Model, save_model
 from frn.ridge.systems import SingularError
@@ -314,11 +314,11 @@ class _Trainer:
         ranks, settings = self.settings.ranks, self.settings
         ranks.sync_buffers(self.model)
         part = self.val_images.portion(ranks.share(len(self.val_images)))
-        own = extract_features(self.model, part, precision=settings.precision, device=settings.device)
+        own = TorchExtractor(self.model, settings.precision, settings.device).extract(part)
         maps = ranks.gather(own, len(self.val_images))  # with few episodes, each rank scores all of them
-        accuracy = evaluate_episodes(
-            self.model.head, maps, self.val_images.sizes, self.val_shape, episodes=protocol.episodes, seed=0
-        )
+        sizes, episodes = self.val_images.sizes, range(protocol.episodes)
+        shares = episode_accuracies(self.model.head, maps, sizes, self.val_shape, episodes=episodes, seed=0)
+        accuracy = summarise(shares)
         better = accuracy.mean > position.best or position.best == 0  # at 0 % accuracy, there must still be a result
         is_best = protocol.split == "val" and better
         if is_best:

@@ -39,9 +39,9 @@ def project(data: bytes) -> None:
 
 def onnx(data: bytes) -> None:
     """Check an untrusted ONNX model before a session is created."""
-    from frn.inference.onnx_runtime import FEATURES_FORMAT, check_model
+    from frn.inference.onnx_runtime import check_model
 
-    check_model(data, "x", [FEATURES_FORMAT])
+    check_model(data, "x")
 
 
 DOORS: dict[str, Callable[[bytes], None]] = {"image": image, "project": project, "onnx": onnx}

@@ -56,7 +56,7 @@ def feature_cache() -> Part:
             for key, expected in maps.items():
                 for model, sign in (("a" * 64, 1), ("b" * 64, -1)):
                     found = store.get(model, key, (4, 8))
-                    assert found is None or np.array_equal(found, sign * expected)
+                    assert found is None or np.array_equal(found[0], sign * expected)
                     if found is None:
                         store.put(model, {key: sign * expected})
             store.close()

@@ -2,9 +2,9 @@
 
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from frn_export.graphs.backbone import features_graph
 from frn_export.int8_accuracy import Cost, Sample, draw_sample, measure_cost
@@ -124,11 +124,11 @@ def test_a_thousand_episodes_are_scored_and_progress_covers_both_extractors(
 ) -> None:
     seen: list[Any] = []
 
-    def evaluate(head: object, maps: Any, sizes: object, shape: object, *, episodes: int, seed: int) -> Any:
-        seen.append((len(maps), sizes, shape, episodes, seed))
-        return SimpleNamespace(mean=len(seen))
+    def evaluate(head: object, maps: Any, sizes: object, shape: object, *, episodes: range, seed: int) -> Any:
+        seen.append((len(maps), sizes, shape, len(episodes), seed))
+        return np.array([len(seen) / 100])
 
-    monkeypatch.setattr("frn_export.int8_accuracy.evaluate_episodes", evaluate)
+    monkeypatch.setattr("frn_export.int8_accuracy.episode_accuracies", evaluate)
     done: list[tuple[int, int]] = []
     cost = measure_cost(model.head, features, features, sample, progress=lambda *counts: done.append(counts))
     shape = EpisodeShape(way=5, shot=1, queries=5)

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from inspection import tallies
-from inspection.tallies import Tally
+from inspection.tallies import BINS, Tally
 
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.labelled import FINE_BINS as BINS
 from frn.evaluation.labelled import Calibration
 
 SIZES, SHAPE = (9, 11, 8, 10), EpisodeShape(way=3, shot=2, queries=4)

@@ -15,7 +15,7 @@ from decoding.network import Decoder
 from frn.data.pixel_cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes, evaluation_episode
 from frn.errors import FrnError
-from frn.evaluation.features import extract_features
+from frn.evaluation.features import TorchExtractor
 from frn.heads.frn import FRNHead
 from frn.images.transforms import Pixels
 from frn.models.model import Model
@@ -52,7 +52,8 @@ class Regenerator:
         if not isinstance(head, FRNHead):
             raise FrnError(f"a {model.config.method} model does not reconstruct; use a model trained with --method frn")
         self.model, self.decoder, self.images, self.head = model, decoder, images, head
-        self.maps = decoder_input(extract_features(model, images, device=model.mean.device, progress=progress))
+        extractor = TorchExtractor(model, device=model.mean.device)
+        self.maps = decoder_input(extractor.extract(images, progress))
 
     @torch.inference_mode()
     def rebuild(self, supports: Tensor, query: Tensor) -> Tensor:

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from frn.episodes import EpisodeShape
 from frn.evaluation.labelled import Calibration, Counts, Shares
 
+BINS = 15
+"""Number of equal-width bins of a reliability diagram, as in Guo et al. (ICML 2017)."""
+
 
 class Tally:
     """The answers to all queries in an evaluation."""
@@ -46,7 +49,7 @@ class Tally:
 
     def calibration(self) -> Calibration:
         """Return the reliability of the answers' probabilities."""
-        return Calibration.of(self.probability.ravel().astype(np.float64), self.right.ravel())
+        return Calibration.of(self.probability.ravel().astype(np.float64), self.right.ravel(), BINS)
 
 
 def confusion(tally: Tally) -> Counts:

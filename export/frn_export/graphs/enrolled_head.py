@@ -13,7 +13,7 @@ from frn.inference.any_head import HEAD_FILE, OtherHeadClassifier, as_shots
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import Maps
-from frn.inference.onnx_sandbox import OwnModel
+from frn.inference.onnx_runtime import OwnModel
 from frn.ridge.enrolment import EnrolledClass
 from frn_export.graphs.builder import GraphBuilder, evaluate
 

@@ -48,7 +48,7 @@ def test_traced_network_equals_torch_in_one_file_with_checked_operators(
     first, again = (features_graph(model).SerializeToString(deterministic=True) for _ in range(2))
     assert first == again
     compare_features(model, first).require()
-    check_model(first, "the file", ["frn-features"])
+    check_model(first, "the file")
     assert b"site-packages" not in first
     assert str(Path.home()).encode() not in first
     assert b".py" not in first

@@ -11,9 +11,9 @@ from frn.cli.main import app
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
-from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.evaluate_model import with_method
-from frn.evaluation.features import extract_features
+from frn.evaluation.features import TorchExtractor
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
@@ -76,9 +76,10 @@ def test_simpleshot_on_a_trained_backbone_is_centred_on_the_training_images(moth
     other = with_method(load_model(model), "simpleshot")
     transform = other.config.transform
     train, test = (load_images(scan(moths / split), transform) for split in ("train", "test"))
-    centre = extract_features(other, train).mean((0, 1))
+    centre = TorchExtractor(other).extract(train).mean((0, 1))
     other.head.get_buffer("centre").copy_(centre)
     shape = EpisodeShape(way=5, shot=1, queries=5)
-    expected = evaluate_episodes(other.head, extract_features(other, test), test.sizes, shape, episodes=50, seed=0)
-    assert answer["results"][0]["accuracy"] == pytest.approx(expected.mean)
+    maps = TorchExtractor(other).extract(test)
+    expected = episode_accuracies(other.head, maps, test.sizes, shape, episodes=range(50), seed=0)
+    assert answer["results"][0]["accuracy"] == pytest.approx(100 * expected.mean())
     assert "layers that need training" in frn(*words, "--method", "ctx").stderr

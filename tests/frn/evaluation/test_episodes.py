@@ -2,6 +2,7 @@
 
 import math
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +11,18 @@ from torch import Tensor
 
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, as_result, summarise
-from frn.evaluation.episodes import CHUNK, episode_accuracies, episode_scorer, evaluate_episodes
+from frn.evaluation.episodes import CHUNK, episode_accuracies, episode_scorer
 from frn.evaluation.labelled import Calibration
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
+from frn.heads.head import Head
 
 SIZES = (9, 12, 8, 10, 11, 9)
 SHAPE = EpisodeShape(way=4, shot=2, queries=3)
+
+
+def evaluate_episodes(head: Head, maps: torch.Tensor, *, episodes: int, **options: Any) -> Accuracy:
+    return summarise(episode_accuracies(head, maps, SIZES, SHAPE, episodes=range(episodes), **options))
 
 
 def class_maps(r: int = 9, d: int = 32) -> Tensor:
@@ -48,15 +54,15 @@ def test_cached_features_give_the_same_scores_as_the_head(method: str) -> None:
 
 def test_the_same_seed_gives_exactly_the_same_number() -> None:
     maps, head = class_maps(), FRNHead()
-    first, again = (evaluate_episodes(head, maps, SIZES, SHAPE, episodes=101, seed=5) for _ in range(2))
-    other = evaluate_episodes(head, maps, SIZES, SHAPE, episodes=101, seed=6)
+    first, again = (evaluate_episodes(head, maps, episodes=101, seed=5) for _ in range(2))
+    other = evaluate_episodes(head, maps, episodes=101, seed=6)
     assert first == again
     assert first.mean != other.mean
 
 
 def test_a_longer_evaluation_begins_with_the_shorter_one() -> None:
     maps, head = class_maps(), FRNHead()
-    score = [evaluate_episodes(head, maps, SIZES, SHAPE, episodes=n, seed=0).mean * n for n in (16, 48)]
+    score = [evaluate_episodes(head, maps, episodes=n, seed=0).mean * n for n in (16, 48)]
     rest = [evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(16, 48)]
     with torch.no_grad():
         predicted = episode_scorer(head, maps, SHAPE)(torch.from_numpy(np.stack(rest))).argmax(-1)
@@ -117,9 +123,7 @@ def test_exported_file_cannot_provide_a_head_with_layers() -> None:
 def test_progress_is_reported_every_sixteen_chunks() -> None:
     seen: list[tuple[int, int]] = []
     count = 17 * CHUNK + 1
-    evaluate_episodes(
-        FRNHead(), class_maps(), SIZES, SHAPE, episodes=count, seed=0, progress=lambda *done: seen.append(done)
-    )
+    evaluate_episodes(FRNHead(), class_maps(), episodes=count, seed=0, progress=lambda *done: seen.append(done))
     assert seen == [(CHUNK, count), (17 * CHUNK, count)]
 
 
@@ -170,9 +174,7 @@ def test_threads_are_restored_and_an_error_stops_the_evaluation() -> None:
     torch.set_num_threads(2)
     try:
         with pytest.raises(InterruptedError):
-            evaluate_episodes(
-                FRNHead(), class_maps(), SIZES, SHAPE, episodes=4000, seed=0, progress=stop, observe=observe
-            )
+            evaluate_episodes(FRNHead(), class_maps(), episodes=4000, seed=0, progress=stop, observe=observe)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
@@ -187,9 +189,9 @@ def test_second_moments_replace_maps_of_at_most_128_channels(d: int, by_moments:
 
 def test_calibration_has_fifteen_bins_and_certain_answers_are_in_the_last() -> None:
     said, right = np.array([0.0, 0.06, 0.07, 0.999, 1.0, 1.0]), np.array([True, False, True, True, True, False])
-    found = Calibration.of(said, right)
+    found = Calibration.of(said, right, 15)
     assert found.counts.tolist() == [2, 1, *[0] * 11, 0, 3]
     assert found.confidence[[0, 1, 2, 14]] == pytest.approx([0.03, 0.07, 0, 2.999 / 3])
     assert found.accuracy[[0, 1, 2, 14]] == pytest.approx([0.5, 1, 0, 2 / 3])
     assert found.error == pytest.approx((2 * 0.47 + 0.93 + 0.999) / 6)
-    assert Calibration.of(np.zeros(0), np.zeros(0, bool)).error == 0
+    assert Calibration.of(np.zeros(0), np.zeros(0, bool), 15).error == 0

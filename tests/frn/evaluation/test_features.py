@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from frn.evaluation.features import OnnxExtractor, TorchExtractor, extract_features, turned_back
+from frn.evaluation.features import OnnxExtractor, TorchExtractor, turned_back
 from frn.heads.frn import FRNHead
 from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor
@@ -87,7 +87,7 @@ def test_a_new_head_is_a_copy_and_defaults_are_plain() -> None:
 
 def test_mean_feature_averages_locations_and_images() -> None:
     model, images = small(), noise(5)
-    expected = extract_features(model, images).mean((0, 1))
+    expected = TorchExtractor(model).extract(images).mean((0, 1))
     torch.testing.assert_close(TorchExtractor(model).mean_feature(images), expected)
 
 

@@ -15,7 +15,7 @@ from frn.data.folders import scan
 from frn.data.pixel_cache import Progress, load_images
 from frn.errors import FrnError
 from frn.evaluation.evaluate_model import EvaluationOptions, evaluate, with_method
-from frn.evaluation.features import TorchExtractor, extract_features
+from frn.evaluation.features import TorchExtractor
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
@@ -51,7 +51,7 @@ def test_centre_is_the_mean_feature_for_any_batch_size(moths: Path, monkeypatch:
     monkeypatch.setattr("frn.evaluation.features.BATCH", 7)
     model = small()
     images = load_images(scan(moths / "train"), model.config.transform)
-    naive = extract_features(model, images).double().mean((0, 1)).float()
+    naive = TorchExtractor(model).extract(images).double().mean((0, 1)).float()
     torch.testing.assert_close(TorchExtractor(model).mean_feature(images), naive)
 
 

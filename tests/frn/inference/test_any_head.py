@@ -24,7 +24,7 @@ from frn.images.transforms import EvaluationTransform
 from frn.inference.any_head import OtherHeadClassifier, as_shots, classifier_over
 from frn.inference.classifier import Prediction
 from frn.inference.feature_cache import Maps
-from frn.inference.onnx_runtime import TRACED_HEAD, check_model, open_session, run_session
+from frn.inference.onnx_runtime import check_model, open_session, run_session
 from frn.inference.session import Support, build_state
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
@@ -141,7 +141,7 @@ def in_onnxruntime(classifier: Path, photo: Path) -> dict[str, float]:
 def test_head_exports_as_one_graph_for_any_episode(method: str, tmp_path: Path) -> None:
     graph, difference = verified_head(load_model(save(method, tmp_path)))
     assert difference.share < 1e-5
-    check_model(graph, "head.onnx", [TRACED_HEAD])  # it passes the checks for untrusted files
+    check_model(graph, "head.onnx")  # it passes the checks for untrusted files
 
 
 def test_head_that_is_fixed_to_one_size_is_refused(tmp_path: Path) -> None:

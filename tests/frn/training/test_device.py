@@ -22,8 +22,8 @@ from frn.data.pixel_cache import ConcatImages
 from frn.data.resident import ResidentImages
 from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
-from frn.evaluation.episodes import evaluate_episodes
-from frn.evaluation.features import extract_features
+from frn.evaluation.episodes import episode_accuracies
+from frn.evaluation.features import TorchExtractor
 from frn.heads.frn import FRNHead
 from frn.models.model import Model, load_model
 from frn.training.loop import _Step, train
@@ -126,9 +126,9 @@ def test_episodes_are_scored_on_the_device_of_the_maps() -> None:
     found = []
     for device in (torch.device("cpu"), DEVICE):
         model = load_model("conv4").to(device)
-        maps = extract_features(model, images, device=device)
+        maps = TorchExtractor(model, device=device).extract(images)
         assert maps.device.type == device.type
-        found.append(evaluate_episodes(model.head, maps, images.sizes, shape, episodes=16, seed=0).mean)
+        found.append(100 * episode_accuracies(model.head, maps, images.sizes, shape, episodes=range(16), seed=0).mean())
     assert found[1] == pytest.approx(found[0], abs=1.0)
 
 

@@ -26,8 +26,8 @@ from frn.data.pixel_cache import StoredImages
 from frn.data.synthetic import draw_classes
 from frn.episodes import Episode, EpisodeShape
 from frn.errors import FrnError
+from frn.evaluation.evaluate_model import EvaluationOptions, evaluate_images
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.split_report import EvaluationPlan, evaluate_images
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
@@ -272,8 +272,8 @@ def evaluated(met: ProcessGroup, out: Path) -> str:
     torch.manual_seed(0)
     config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
     extractor = TorchExtractor(Model(config).eval())
-    plan = EvaluationPlan(shapes=[EpisodeShape(way=3, shot=1, queries=4)], episodes=25, ranks=met)
-    (result,) = evaluate_images(extractor, images, plan)
+    options = EvaluationOptions(model="", data=out, way=3, shot=[1], queries=4, episodes=25)
+    (result,) = evaluate_images(extractor, images, options, ranks=met)
     return f"{result['accuracy']:.6f} {result['ci95']:.6f}"
 
 

@@ -79,7 +79,7 @@ def test_mixture_with_the_initial_weights_can_be_best(
 ) -> None:
     accuracies = iter(range(1, 100))  # makes every later validation better
     monkeypatch.setattr(
-        "frn.training.loop.evaluate_episodes", lambda *args, **kwargs: Accuracy(float(next(accuracies)), 1.0, 1)
+        "frn.training.loop.summarise", lambda *args, **kwargs: Accuracy(float(next(accuracies)), 1.0, 1)
     )
     run = tmp_path / "run"
     (tmp_path / "c.toml").write_text("[validation]\ninterpolation_weights = [0.75, 0.25]")

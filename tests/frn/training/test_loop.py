@@ -272,6 +272,6 @@ def test_a_diverging_run_gives_a_one_line_error(tmp_path: Path, monkeypatch: pyt
 
 
 def test_run_with_zero_validation_accuracy_has_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.training.loop.evaluate_episodes", lambda *args, **kwargs: Accuracy(0.0, 0.0, 1))
+    monkeypatch.setattr("frn.training.loop.summarise", lambda *args, **kwargs: Accuracy(0.0, 0.0, 1))
     quick(tmp_path)
     assert_same(tmp_path / "best.safetensors", tmp_path / "last.safetensors")

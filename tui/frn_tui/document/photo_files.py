@@ -23,7 +23,7 @@ async def relocate(controller: Controller, folder: str) -> tuple[int, int]:
     found = await controller.engine.call(request, controller.told_to("Looking for photos"))
     if found:
         session = controller.session
-        session.replace_state(_with(session.state, lambda support: found.get(support.key, support)))
+        session.edit(_with(session.state, lambda support: found.get(support.key, support)))
         session.name_act(f"found {count_of(len(found), 'photo')}")
     await controller.find_missing()
     await controller.sync()

@@ -95,7 +95,7 @@ class SyncedDocument:
         """Remove the samples, as part of an edit that adds the user's own classes."""
         if self.shows_samples:
             own = dataclasses.replace(self.session.state, classes=(), threshold=None)
-            self.session.replace_state(own)
+            self.session.edit(own)
             self._forget_answers()
 
     def create(self, name: str) -> int:
@@ -123,7 +123,7 @@ class SyncedDocument:
         """Switch to a different model, as an edit that can be undone."""
         async with self._opening:
             await self._open_model(name)
-            self.session.replace_state(dataclasses.replace(self.session.state, model=name))
+            self.session.edit(dataclasses.replace(self.session.state, model=name))
             self.session.name_act(f"changed the model to {name}")
         await self.sync()
 

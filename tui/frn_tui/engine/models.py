@@ -91,7 +91,7 @@ class Models:
         """Return the feature maps (r, d) of an image that was embedded before."""
         if (maps := self._maps.get(key)) is not None:
             return maps
-        stored = self.store.get_with_look(self.extractor.sha256, key, self.extractor.shape)
+        stored = self.store.get(self.extractor.sha256, key, self.extractor.shape)
         if stored is None:
             return None
         self._keep(key, *stored)

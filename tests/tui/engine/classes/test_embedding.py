@@ -26,7 +26,7 @@ def test_128_mib_of_maps_stay_in_memory(monkeypatch: pytest.MonkeyPatch, more: i
 
     embedding = Models()
     embedding.opened = SimpleNamespace(sha256="m", shape=(1, 1))  # type: ignore[assignment]
-    monkeypatch.setattr(Models, "store", SimpleNamespace(get_with_look=lambda *_: None))
+    monkeypatch.setattr(Models, "store", SimpleNamespace(get=lambda *_: None))
     for key, size in (("a", 64 << 20), ("b", (64 << 20) + more)):
         embedding._keep(key, Nominal(size), key.encode())  # type: ignore[arg-type]
     assert (embedding.find("a") is not None) == found
@@ -45,7 +45,7 @@ def test_maps_from_the_store_are_kept_in_memory_as_copies(monkeypatch: pytest.Mo
 
     embedding = Models()
     embedding.opened = SimpleNamespace(sha256="m", shape=(2, 3))  # type: ignore[assignment]
-    monkeypatch.setattr(Models, "store", SimpleNamespace(get_with_look=stored))
+    monkeypatch.setattr(Models, "store", SimpleNamespace(get=stored))
     assert embedding.find("a") is maps
     assert embedding.find("b") is None
     maps[:] = 7
