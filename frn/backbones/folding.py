@@ -27,20 +27,13 @@ def folded(backbone: Backbone, size: int) -> Backbone:
     lean = copy.deepcopy(backbone)
     for module in list(lean.modules()):
         for (name, first), (after, second) in pairwise(list(module.named_children())):
-            if isinstance(first, nn.Conv2d) and isinstance(second, nn.BatchNorm2d) and _fit(first, second):
+            pair = isinstance(first, nn.Conv2d) and isinstance(second, nn.BatchNorm2d)
+            if pair and first.out_channels == second.num_features and second.running_mean is not None:
                 setattr(module, name, fuse_conv_bn_eval(first, second))
                 setattr(module, after, nn.Identity())
-    return lean if _agree(backbone, lean, size) else backbone
-
-
-def _fit(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> bool:
-    return convolution.out_channels == norm.num_features and norm.running_mean is not None
-
-
-def _agree(backbone: Backbone, lean: Backbone, size: int) -> bool:
-    """Return whether both give the same feature map for a noise image, in the precision of the weights."""
-    like = next(backbone.parameters())
+    like = next(backbone.parameters())  # both are compared in the precision of the weights
     noise = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0)).to(like)
     with torch.autocast(like.device.type, enabled=False):
         expected, found = backbone(noise), lean(noise)
-    return bool((expected - found).abs().max() <= TOLERANCE * expected.abs().max())
+    agree = bool((expected - found).abs().max() <= TOLERANCE * expected.abs().max())
+    return lean if agree else backbone

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from frn.backbones.backbone import ForeignBackbone
-from frn.errors import FrnError
+from frn.errors import FrnError, shorten
 from frn.system.extras import install_command
 from frn.system.files import PART, remove_unfinished, sha256
 from frn.system.transfers import Progress, fetch_from_hub, fetch_url
@@ -71,19 +71,11 @@ class Pretrained(ForeignBackbone):
 
         Raises FrnError if a weight is missing, unexpected, or has a different shape.
         """
-        fitted = self.maps.fitted(weights)
-        expected = self.maps.net.state_dict()
-        missing, surplus = sorted(expected.keys() - fitted.keys()), sorted(fitted.keys() - expected.keys())
-        odd = [key for key in expected.keys() & fitted.keys() if expected[key].shape != fitted[key].shape]
-        for what, keys in (
-            ("lacks", missing),
-            ("has the unexpected weight", surplus),
-            ("has the wrong shape for", sorted(odd)),
-        ):
-            if keys:
-                more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-                raise FrnError(f"{where}: does not match this network: it {what} {keys[0]}{more}")
-        self.maps.net.load_state_dict(fitted)
+        try:
+            self.maps.net.load_state_dict(self.maps.fitted(weights))
+        except RuntimeError as error:
+            reason = shorten(str(error).partition(":")[2])  # without torch's heading
+            raise FrnError(f"{where}: does not match this network: {reason}") from error
 
 
 FAMILIES = ("ResNet", "RegNet", "VGG", "ConvNeXt", "EfficientNet", "MobileNetV2", "MobileNetV3", "SwinTransformer")
@@ -186,19 +178,13 @@ class TimmMaps(nn.Module):
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the weights under timm's names without the classifier, with positions resampled to the image size."""
-        found = self.renamed(self.name, weights, self.net)
-        return {key: value for key, value in found.items() if not key.startswith(tuple(f"{h}." for h in self.heads))}
-
-    @staticmethod
-    def renamed(name: str, weights: Mapping[str, Tensor], net: nn.Module) -> Mapping[str, Tensor]:
-        """Return the weights under timm's names, with transformer positions resampled to the image size of `net`."""
-        rename = getattr(sys.modules[type(net).__module__], "checkpoint_filter_fn", None)
-        found: Mapping[str, Tensor] = rename(dict(weights), net) if rename else weights
+        rename = getattr(sys.modules[type(self.net).__module__], "checkpoint_filter_fn", None)
+        found: Mapping[str, Tensor] = rename(dict(weights), self.net) if rename else weights
         if "_conv_stem.weight" in found:  # of `efficientnet_lite_pytorch`: the order of layers is the same
-            expected = _timm().create_model(name).state_dict()
+            expected = _timm().create_model(self.name).state_dict()
             if [value.shape for value in found.values()] == [value.shape for value in expected.values()]:
-                return dict(zip(expected, found.values(), strict=True))
-        return found
+                found = dict(zip(expected, found.values(), strict=True))
+        return {key: value for key, value in found.items() if not key.startswith(tuple(f"{h}." for h in self.heads))}
 
     @classmethod
     def recipe(cls, name: str, weights: Path | None) -> Recipe:

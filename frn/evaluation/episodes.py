@@ -16,8 +16,7 @@ from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, summarise
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
-from frn.ridge.reconstruction import second_moment
-from frn.ridge.systems import residual_operator
+from frn.ridge.reconstruction import residual_operator, second_moment
 
 Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32]], None]
 """Receives the index of a chunk's first episode, its image indices (e, way, shot + queries) and logits (e, q, way)."""

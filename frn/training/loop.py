@@ -1,6 +1,6 @@
 """The training loop: one forward pass per episode, validation on cached features, crash-safe checkpoints."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
 from frn.heads.frn import FRNHead
 from frn.models.model import Model, save_model
-from frn.ridge.systems import SingularError
+from frn.ridge.reconstruction import SingularError
 from frn.ridge.tuning import FLAT, TUNING_EPISODES, TuningEpisode, tune
 from frn.system.precision import autocast, keep_freed_memory, seed_torch
 from frn.training.finetuning.statistics import (
@@ -29,13 +29,12 @@ from frn.training.finetuning.statistics import (
     class_means,
     measure_statistics,
     norms,
-    set_statistics,
     statistics_of,
 )
 from frn.training.losses import distillation_loss
 from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective, build_objective
 from frn.training.presets import Preset
-from frn.training.presets.settings import deciding_fields
+from frn.training.presets.preset import deciding_fields
 from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun
 from frn.training.setup import (
     build_optimizer,
@@ -227,15 +226,21 @@ class _Trainer:
 
     def fit_statistics(self) -> None:
         """Mix the photos' statistics into batch normalisation, with the fraction that validates best, possibly zero."""
-        best = own = statistics_of(self.model)
         photos = measure_statistics(self.model, self.images, self.preset, self.settings)
+        buffers, best = statistics_of(self.model), 0.0
+        own = [value.clone() for value in buffers]
         for share in SHARES:
             before = self.position.best
-            mixed = [value.lerp(other, share) for value, other in zip(own, photos, strict=True)]
-            set_statistics(self.model, mixed)
+            self.mix(buffers, own, photos, share)
             self.validate()
-            best = mixed if self.position.best > before else best
-        set_statistics(self.model, best)
+            best = share if self.position.best > before else best
+        self.mix(buffers, own, photos, best)
+
+    @staticmethod
+    def mix(tensors: Sequence[Tensor], before: Sequence[Tensor], after: Sequence[Tensor], share: float) -> None:
+        """Set tensors between two values, in place."""
+        for tensor, first, last in zip(tensors, before, after, strict=True):
+            tensor.copy_(first.lerp(last, share))
 
     def draw(self) -> list[Episode]:
         """Return the steps of this epoch."""
@@ -300,11 +305,9 @@ class _Trainer:
         weights = list(self.model.parameters())
         learned = [weight.clone() for weight in weights]
         for share in self.preset.validation.interpolation_weights:
-            for weight, before, after in zip(weights, self.begun, learned, strict=True):
-                weight.copy_(before.lerp(after, share))
+            self.mix(weights, self.begun, learned, share)
             self.validate()
-        for weight, after in zip(weights, learned, strict=True):
-            weight.copy_(after)
+        self.mix(weights, self.begun, learned, 1.0)
 
     def validate(self) -> Accuracy:
         """Validate now; keep the model if it is strictly better than every earlier one and the split may select."""

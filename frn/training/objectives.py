@@ -82,11 +82,12 @@ class PretrainingObjective(nn.Module):
         """
         assert isinstance(self.head, AveragePoolHead)  # guaranteed by the preset
         if classifier is not None:
-            given, own = ({n: t.shape for n, t in part.items()} for part in (classifier, self.head.state_dict()))
-            if given != own:
+            try:
+                self.head.load_state_dict(dict(classifier))
+            except RuntimeError as error:
                 classes = self.head.classifier.out_features
-                raise FrnError(f"--init: distillation needs a classical pre-training run on the same {classes} classes")
-            self.head.load_state_dict(dict(classifier))
+                told = f"distillation needs a classical pre-training run on the same {classes} classes"
+                raise FrnError(f"--init: {told}") from error
         self.teacher = Teacher(model, self.head)
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:

@@ -26,7 +26,7 @@ from frn.system.files import LOCK, MAX_LINES, read_regular, remove_unfinished, w
 from frn.system.overwriting import MARK, require_writable
 from frn.system.precision import Precision
 from frn.system.processes.locks import Lock, holder
-from frn.training.presets.settings import changes, lengthens
+from frn.training.presets.preset import changes, lengthens
 
 MAX_CONFIG = 1 << 20
 

@@ -9,8 +9,7 @@ from typing import Literal
 
 from frn.errors import FrnError
 from frn.training.presets import PAPER, WITH_AUXILIARY_LOSS, Preset, find_preset
-from frn.training.presets.preset import Regulariser
-from frn.training.presets.settings import overlay, read_settings
+from frn.training.presets.preset import Regulariser, overlay, read_settings
 
 FIXED: dict[str, tuple[Regulariser, ...]] = {
     "none": (),
