@@ -196,24 +196,21 @@ class TimmMaps(nn.Module):
     @classmethod
     def places(cls, name: str) -> list[Path]:
         """Return where huggingface_hub caches timm's downloads."""
-        hub, folder = cls.hub(name)
+        hub = cls.hub(name)  # first, because timm depends on huggingface_hub
         from huggingface_hub import try_to_load_from_cache
 
         found = try_to_load_from_cache(hub, "model.safetensors")
-        return [Path(found) if isinstance(found, str) else folder]
+        return [Path(found)] if isinstance(found, str) else []
 
     @classmethod
-    def hub(cls, name: str) -> tuple[str, Path]:
-        """Return the hub repository of a network, and its folder in the hub's cache."""
-        hub = str(_timm_config(name).get("hf_hub_id") or f"timm/{name}")  # first, because timm depends on the hub
-        from huggingface_hub import constants
-
-        return hub, Path(constants.HF_HUB_CACHE) / f"models--{hub.replace('/', '--')}"
+    def hub(cls, name: str) -> str:
+        """Return the hub repository of a network."""
+        return str(_timm_config(name).get("hf_hub_id") or f"timm/{name}")
 
     @classmethod
     def download(cls, name: str, progress: Progress | None = None) -> Path:
         """Download the weights to the hub's cache."""
-        return fetch_from_hub(cls.hub(name)[0], "model.safetensors", progress)
+        return fetch_from_hub(cls.hub(name), "model.safetensors", progress)
 
 
 def _timm() -> Any:
@@ -269,7 +266,7 @@ def find_weights(name: str, file: Path | None, *, download: bool = False, progre
                 f"{name}: its weights could not be downloaded ({error}). Try again online, or pass them with "
                 "--weights FILE."
             ) from error
-    looked = ", ".join(map(str, places))
+    looked = ", ".join(map(str, places)) or "the hub's cache"
     raise FrnError(
         f"{name}: no weights found (looked for {looked}). Pass them with --weights FILE, or let "
         "`frn models add` fetch them."

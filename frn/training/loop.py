@@ -90,7 +90,7 @@ class ValidationReport:
 def train(
     preset: Preset,
     images: StoredImages | ConcatImages,
-    val_images: StoredImages | None,
+    val_images: StoredImages,
     out: Path,
     settings: RunSettings,
     *,
@@ -101,11 +101,11 @@ def train(
 ) -> RunResult:
     """Train a model as a preset specifies; `best.safetensors` in `out` is the result.
 
-    Without validation images, prepared by the preset's transform, the last weights are the result. With `init`,
-    training starts from that model's weights instead of random ones; distillation also needs the `classifier` of its
-    run. `report` is called after every episode and validation. `stop` is called after every episode; if it returns
-    True, the run is saved and stops. Raises FrnError if the classes are too small for the episodes, the folder is taken
-    or cannot be written, or training diverges.
+    The validation images are prepared by the preset's transform. With `init`, training starts from that model's
+    weights instead of random ones; distillation also needs the `classifier` of its run. `report` is called after every
+    episode and validation. `stop` is called after every episode; if it returns True, the run is saved and stops. Raises
+    FrnError if the classes are too small for the episodes, the folder is taken or cannot be written, or training
+    diverges.
     """
     keep_freed_memory()
     if preset.trains_on_episodes:
@@ -140,21 +140,20 @@ class _Step(nn.Module):
 class _Trainer:
     preset: Preset
     images: StoredImages | ConcatImages
-    val_images: StoredImages | None
+    val_images: StoredImages
     settings: RunSettings
     report: Callable[[StepReport | ValidationReport], None]
     classifier: Mapping[str, Tensor] | None
 
     def __post_init__(self) -> None:
         self.pixels = where_they_fit(self.images, torch.device(self.settings.device))
-        self.val_shape = None if self.val_images is None else validation_shape(self.preset, self.val_images)
+        self.val_shape = validation_shape(self.preset, self.val_images)
 
     def train(self, folder: RunFolder, init: Model | None, stop: Callable[[], bool]) -> RunResult:
         """Create or restore model, optimiser and folder; train until the schedule ends or `stop` returns True."""
         settings = self.settings
         self.folder = folder
-        seen = (*self.images.parts, *(() if self.val_images is None else self.val_images.parts))
-        folder.pixels = [part.checksum for part in seen]
+        folder.pixels = [part.checksum for part in (*self.images.parts, *self.val_images.parts)]
         self.model = new_model(self.preset, settings.seed, init).to(settings.device)
         self.model.record = {**self.model.record, "seed": settings.seed, **settings.facts}
         if settings.compiled:
@@ -238,12 +237,10 @@ class _Trainer:
 
     @staticmethod
     def mix(tensors: Sequence[Tensor], before: Sequence[Tensor], after: Sequence[Tensor], share: float) -> None:
-        """Set tensors between two values, in place."""
         for tensor, first, last in zip(tensors, before, after, strict=True):
             tensor.copy_(first.lerp(last, share))
 
     def draw(self) -> list[Episode]:
-        """Return the steps of this epoch."""
         begin_training(self.model, self.preset)
         sets = [part.sizes for part in self.images.parts]
         return self.objective.epoch(sets, seed=self.settings.seed, epoch=self.position.epoch)
@@ -275,7 +272,6 @@ class _Trainer:
         self.report(StepReport(epoch, step, steps_in_epoch, value, accuracy, divergence, total, learned))
 
     def diverged(self, how: str) -> FrnError:
-        """Return the error to raise when training has diverged."""
         return FrnError(
             f"training diverged in epoch {self.position.epoch + 1}, episode {self.position.step + 1}: {how}. Start "
             f"again with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
@@ -289,13 +285,13 @@ class _Trainer:
     def validate_if_due(self) -> None:
         """Validate after an epoch; keep the model if it is strictly better than every earlier one.
 
-        Accuracy on the test split is not used for selection; then, and without any images, the last weights are kept.
+        Accuracy on the test split is not used for selection; the last weights are kept then.
         """
         position, protocol = self.position, self.preset.validation
         last = position.epoch == self.preset.schedule.epochs
-        if last and (self.val_images is None or protocol.split != "val"):
+        if last and protocol.split != "val":
             self.save_best()
-        if self.val_images is not None and (last or position.epoch % protocol.every == 0):
+        if last or position.epoch % protocol.every == 0:
             self.validate()
             self.validate_shares()
 
@@ -311,8 +307,6 @@ class _Trainer:
 
     def validate(self) -> Accuracy:
         """Validate now; keep the model if it is strictly better than every earlier one and the split may select."""
-        assert self.val_images is not None
-        assert self.val_shape is not None
         position, protocol = self.position, self.preset.validation
         self.model.eval()
         ranks, settings = self.settings.ranks, self.settings

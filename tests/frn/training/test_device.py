@@ -140,7 +140,7 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
         losses: list[float] = []
         settings = RunSettings(device=DEVICE, resume=resume)
         stop = lambda: len(losses) == steps  # noqa: E731
-        train(preset, images, None, tmp_path / folder, settings, report=lambda e: losses.append(e.loss), stop=stop)  # type: ignore[union-attr]
+        train(preset, images, images, tmp_path / folder, settings, report=lambda e: losses.append(e.loss), stop=stop)  # type: ignore[union-attr]
         return losses
 
     whole = run("whole", 5)
