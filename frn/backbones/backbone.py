@@ -31,8 +31,6 @@ class Backbone(nn.Module):
     """Image pixels per location of the feature map."""
     map_scale: float = 1.0
     """Divisor that reconstruction heads apply to feature maps (supplement, Hyperparameters)."""
-    last_pool: bool = True
-    """Whether the backbone keeps its last pooling."""
 
     def grid(self, size: int) -> tuple[int, int]:
         """Return the height and width of the feature map of a square image of `size` pixels."""
@@ -48,7 +46,7 @@ class Several(Backbone):
         self.networks = nn.ModuleList(networks)
         self.d = sum(network.d for network in networks)
         first = networks[0]
-        self.stride, self.map_scale, self.last_pool = first.stride, first.map_scale, first.last_pool
+        self.stride, self.map_scale = first.stride, first.map_scale
 
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (b, 3, H, W) to feature maps (b, d, h, w)."""
@@ -80,7 +78,7 @@ class Stages(Backbone):
                 f"a {type(network).__name__} lacks the blocks {', '.join(map(str, blocks))} that the head needs"
             )
         self.network, self.places = network, sorted(block % len(parts) for block in blocks)
-        self.stride, self.map_scale, self.last_pool = network.stride, network.map_scale, network.last_pool
+        self.stride, self.map_scale = network.stride, network.map_scale
         training = network.training
         network.eval()  # so that the probe does not change the running statistics
         with torch.no_grad():

@@ -27,8 +27,9 @@ def folded(backbone: Backbone, size: int) -> Backbone:
     lean = copy.deepcopy(backbone)
     for module in list(lean.modules()):
         for (name, first), (after, second) in pairwise(list(module.named_children())):
-            pair = isinstance(first, nn.Conv2d) and isinstance(second, nn.BatchNorm2d)
-            if pair and first.out_channels == second.num_features and second.running_mean is not None:
+            if not isinstance(first, nn.Conv2d) or not isinstance(second, nn.BatchNorm2d):
+                continue
+            if first.out_channels == second.num_features and second.running_mean is not None:
                 setattr(module, name, fuse_conv_bn_eval(first, second))
                 setattr(module, after, nn.Identity())
     like = next(backbone.parameters())  # both are compared in the precision of the weights
