@@ -178,13 +178,19 @@ class TimmMaps(nn.Module):
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the weights under timm's names without the classifier, with positions resampled to the image size."""
-        rename = getattr(sys.modules[type(self.net).__module__], "checkpoint_filter_fn", None)
-        found: Mapping[str, Tensor] = rename(dict(weights), self.net) if rename else weights
-        if "_conv_stem.weight" in found:  # of `efficientnet_lite_pytorch`: the order of layers is the same
-            expected = _timm().create_model(self.name).state_dict()
-            if [value.shape for value in found.values()] == [value.shape for value in expected.values()]:
-                found = dict(zip(expected, found.values(), strict=True))
+        found = self.renamed(self.name, weights, self.net)
         return {key: value for key, value in found.items() if not key.startswith(tuple(f"{h}." for h in self.heads))}
+
+    @staticmethod
+    def renamed(name: str, weights: Mapping[str, Tensor], net: nn.Module) -> Mapping[str, Tensor]:
+        """Return the weights under timm's names, with transformer positions resampled to the image size of `net`."""
+        rename = getattr(sys.modules[type(net).__module__], "checkpoint_filter_fn", None)
+        found: Mapping[str, Tensor] = rename(dict(weights), net) if rename else weights
+        if "_conv_stem.weight" in found:  # of `efficientnet_lite_pytorch`: the order of layers is the same
+            expected = _timm().create_model(name).state_dict()
+            if [value.shape for value in found.values()] == [value.shape for value in expected.values()]:
+                return dict(zip(expected, found.values(), strict=True))
+        return found
 
     @classmethod
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
