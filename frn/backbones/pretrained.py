@@ -272,7 +272,7 @@ def find_weights(name: str, file: Path | None, *, download: bool = False, progre
                 f"{name}: its weights could not be downloaded ({error}). Try again online, or pass them with "
                 "--weights FILE."
             ) from error
-    looked = ", ".join(map(str, places)) or "the hub's cache"
+    looked = ", ".join(map(str, places)) or "model.safetensors in the hub's cache"
     raise FrnError(
         f"{name}: no weights found (looked for {looked}). Pass them with --weights FILE, or let "
         "`frn models add` fetch them."
