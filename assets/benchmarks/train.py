@@ -145,7 +145,7 @@ def our_steps(
         train(
             preset,
             images,
-            None,
+            images,
             Path(folder) / "run",
             settings,
             report=lambda event: ends.append(time.perf_counter() + timed(lambda: None, where)),

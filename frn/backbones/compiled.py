@@ -41,24 +41,22 @@ def compile_blocks(backbone: nn.Module) -> None:
 def _finish(
     plain: Callable[..., Tensor], slope: float, maps: Sequence[Tensor], norms: Sequence[Any], *, pool: bool
 ) -> Tensor:
-    return _compiled(maps, norms, slope=slope, pool=pool) if _fits(maps, norms) else plain(maps, norms, pool=pool)
-
-
-def _fits(maps: Sequence[Tensor], norms: Sequence[nn.Module]) -> bool:
-    """Return whether `_compiled` can replace the plain functions: batch statistics, on a processor, with a gradient."""
-    usual = all(type(norm) is nn.BatchNorm2d and norm.training and norm.momentum is not None for norm in norms)
-    enough = all(x.numel() >= FEWEST * x.shape[1] for x in maps)
-    learned = torch.is_grad_enabled() and all(x.requires_grad for x in maps)
-    return usual and enough and learned and all(x.device.type == "cpu" for x in maps)
-
-
-def _compiled(maps: Sequence[Tensor], norms: Sequence[Any], *, slope: float, pool: bool) -> Tensor:
     """Normalise maps (b, c, h, w) by batch statistics, sum them, max-pool them by 2 x 2, and apply the activation.
 
     The running statistics of the norms are updated as usual. `slope` multiplies negative values.
     """
+    if not _fits(maps, norms):
+        return plain(maps, norms, pool=pool)
     weights = [tensor for norm in norms for tensor in (norm.weight, norm.bias)]
     return _Finish.apply(list(norms), slope, pool, *maps, *weights)
+
+
+def _fits(maps: Sequence[Tensor], norms: Sequence[nn.Module]) -> bool:
+    """Return whether `_Finish` can replace the plain functions: batch statistics, on a processor, with a gradient."""
+    usual = all(type(norm) is nn.BatchNorm2d and norm.training and norm.momentum is not None for norm in norms)
+    enough = all(x.numel() >= FEWEST * x.shape[1] for x in maps)
+    learned = torch.is_grad_enabled() and all(x.requires_grad for x in maps)
+    return usual and enough and learned and all(x.device.type == "cpu" for x in maps)
 
 
 class _Finish(torch.autograd.Function):

@@ -44,7 +44,7 @@ class Conv4(Backbone):
 
     def __init__(self, *, last_pool: bool = True) -> None:
         super().__init__()
-        self.last_pool, self.stride = last_pool, 16 if last_pool else 8
+        self.stride = 16 if last_pool else 8
         pools = (True, True, True, last_pool)
         self.blocks = nn.Sequential(
             *(ConvBlock(3 if i == 0 else self.d, self.d, pool=pool) for i, pool in enumerate(pools))

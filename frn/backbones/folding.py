@@ -32,7 +32,7 @@ def folded(backbone: Backbone, size: int) -> Backbone:
             if first.out_channels == second.num_features and second.running_mean is not None:
                 setattr(module, name, fuse_conv_bn_eval(first, second))
                 setattr(module, after, nn.Identity())
-    like = next(backbone.parameters())
+    like = next(backbone.parameters())  # both are compared in the precision of the weights
     noise = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0)).to(like)
     with torch.autocast(like.device.type, enabled=False):
         expected, found = backbone(noise), lean(noise)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from frn.backbones.backbone import ForeignBackbone
-from frn.errors import FrnError
+from frn.errors import FrnError, shorten
 from frn.system.extras import install_command
 from frn.system.files import PART, remove_unfinished, sha256
 from frn.system.transfers import Progress, fetch_from_hub, fetch_url
@@ -71,19 +71,11 @@ class Pretrained(ForeignBackbone):
 
         Raises FrnError if a weight is missing, unexpected, or has a different shape.
         """
-        fitted = self.maps.fitted(weights)
-        expected = self.maps.net.state_dict()
-        missing, surplus = sorted(expected.keys() - fitted.keys()), sorted(fitted.keys() - expected.keys())
-        odd = [key for key in expected.keys() & fitted.keys() if expected[key].shape != fitted[key].shape]
-        for what, keys in (
-            ("lacks", missing),
-            ("has the unexpected weight", surplus),
-            ("has the wrong shape for", sorted(odd)),
-        ):
-            if keys:
-                more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-                raise FrnError(f"{where}: does not match this network: it {what} {keys[0]}{more}")
-        self.maps.net.load_state_dict(fitted)
+        try:
+            self.maps.net.load_state_dict(self.maps.fitted(weights))
+        except RuntimeError as error:
+            reason = shorten(str(error).partition(":")[2])  # without torch's heading
+            raise FrnError(f"{where}: does not match this network: {reason}") from error
 
 
 FAMILIES = ("ResNet", "RegNet", "VGG", "ConvNeXt", "EfficientNet", "MobileNetV2", "MobileNetV3", "SwinTransformer")
@@ -210,24 +202,21 @@ class TimmMaps(nn.Module):
     @classmethod
     def places(cls, name: str) -> list[Path]:
         """Return where huggingface_hub caches timm's downloads."""
-        hub, folder = cls.hub(name)
+        hub = cls.hub(name)  # first, because timm depends on huggingface_hub
         from huggingface_hub import try_to_load_from_cache
 
         found = try_to_load_from_cache(hub, "model.safetensors")
-        return [Path(found) if isinstance(found, str) else folder]
+        return [Path(found)] if isinstance(found, str) else []
 
     @classmethod
-    def hub(cls, name: str) -> tuple[str, Path]:
-        """Return the hub repository of a network, and its folder in the hub's cache."""
-        hub = str(_timm_config(name).get("hf_hub_id") or f"timm/{name}")  # first, because timm depends on the hub
-        from huggingface_hub import constants
-
-        return hub, Path(constants.HF_HUB_CACHE) / f"models--{hub.replace('/', '--')}"
+    def hub(cls, name: str) -> str:
+        """Return the hub repository of a network."""
+        return str(_timm_config(name).get("hf_hub_id") or f"timm/{name}")
 
     @classmethod
     def download(cls, name: str, progress: Progress | None = None) -> Path:
         """Download the weights to the hub's cache."""
-        return fetch_from_hub(cls.hub(name)[0], "model.safetensors", progress)
+        return fetch_from_hub(cls.hub(name), "model.safetensors", progress)
 
 
 def _timm() -> Any:
@@ -283,7 +272,7 @@ def find_weights(name: str, file: Path | None, *, download: bool = False, progre
                 f"{name}: its weights could not be downloaded ({error}). Try again online, or pass them with "
                 "--weights FILE."
             ) from error
-    looked = ", ".join(map(str, places))
+    looked = ", ".join(map(str, places)) or "model.safetensors in the hub's cache"
     raise FrnError(
         f"{name}: no weights found (looked for {looked}). Pass them with --weights FILE, or let "
         "`frn models add` fetch them."

@@ -73,7 +73,7 @@ class ResNet12(Backbone):
         self.map_scale = math.sqrt(self.d)
         """Needed for stable training (supplement, Hyperparameters)."""
         last = len(channels) - 1
-        self.stem, self.last_pool, self.stride = stem, last_pool, stem * 2 ** (last + last_pool)
+        self.stem, self.stride = stem, stem * 2 ** (last + last_pool)
         widths = (3 * stem**2, *channels)
         self.blocks = nn.Sequential(
             *(ResidualBlock(*widths[i : i + 2], pool=i < last or last_pool) for i in range(len(channels)))

@@ -16,8 +16,7 @@ from frn.episodes import EpisodeShape, evaluation_episode
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.ridge.enrolment import Array, ClassScorer, enroll
-from frn.ridge.reconstruction import second_moment
-from frn.ridge.systems import residual_operator
+from frn.ridge.reconstruction import residual_operator, second_moment
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unlabelled.transductive import refine
 

@@ -26,13 +26,9 @@ from frn.heads.lccrn import LCCRNHead
 from frn.heads.mcl import MCLHead
 from frn.heads.srm import SRMHead
 from frn.heads.tdm import TDMFRNHead, TDMProtoHead
-from frn.heads.vectors.cosine import CosineHead
-from frn.heads.vectors.covariance import CovarianceHead
 from frn.heads.vectors.deepbdc import DeepBDCHead
-from frn.heads.vectors.dsn import DSNHead
-from frn.heads.vectors.proto import ProtoHead
-from frn.heads.vectors.ridge import RidgeHead
-from frn.heads.vectors.simpleshot import SimpleShotHead
+from frn.heads.vectors.prototypes import CosineHead, CovarianceHead, ProtoHead, SimpleShotHead
+from frn.heads.vectors.regression import DSNHead, RidgeHead
 
 GROUP = "frn.heads"
 SMALL = 64
@@ -76,16 +72,11 @@ def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
         return head
 
 
-def networks_for(name: str) -> int:
-    """Return how many networks compute the maps of a head. Raises as `build_head` does."""
+def maps_for(name: str) -> tuple[int, tuple[int, ...]]:
+    """Return how many networks, and which blocks of each, compute the maps of a head. Raises as `build_head` does."""
     with _named(name):
-        return getattr(_factory(name), "networks", Head.networks)
-
-
-def blocks_for(name: str) -> tuple[int, ...]:
-    """Return the blocks of the backbone that compute the maps of a head. Raises as `build_head` does."""
-    with _named(name):
-        return tuple(getattr(_factory(name), "maps", Head.maps))
+        head = _factory(name)
+    return getattr(head, "networks", Head.networks), tuple(getattr(head, "maps", Head.maps))
 
 
 def _factory(name: str) -> Callable[[Any], object]:

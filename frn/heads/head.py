@@ -33,8 +33,9 @@ class Head(nn.Module):
         return support
 
     def divergence_reason(self) -> str:
-        """Return the reason why training cannot recover, or an empty string."""
-        return ""
+        """Return the reason why training of this head, or of one that it contains, cannot recover, or ""."""
+        parts = (part for part in self.children() if isinstance(part, Head))
+        return next(filter(None, (part.divergence_reason() for part in parts)), "")
 
 
 def in_float(maps: Tensor) -> Tensor:

@@ -50,15 +50,3 @@ class CosineHead(nn.Module):
     def forward(self, feature_maps: Tensor) -> Tensor:
         """Return logits (b, classes) from feature maps (b, r, d)."""
         return self.scale * F.normalize(feature_maps.mean(1), dim=-1) @ F.normalize(self.vectors, dim=-1).mT
-
-
-class AveragePoolHead(nn.Module):
-    """The classical head: a linear classifier on average-pooled maps."""
-
-    def __init__(self, classes: int, d: int) -> None:
-        super().__init__()
-        self.classifier = nn.Linear(d, classes)
-
-    def forward(self, feature_maps: Tensor) -> Tensor:
-        """Return logits (b, classes) from feature maps (b, r, d)."""
-        return self.classifier(feature_maps.mean(1))

@@ -36,10 +36,6 @@ class SRMHead(Head):
         error = (by_class - query).square() + (by_class - by_itself).square()
         return -self.frn.gamma * error.sum(-1).mean(-1).mT
 
-    def divergence_reason(self) -> str:
-        """Return the reason why training cannot recover, or an empty string."""
-        return self.frn.divergence_reason()
-
 
 def self_reconstruction(maps: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
     """Reconstruct each map (q, r, d) from its own locations by ridge regression (Eq. 8 with the map as the pool)."""

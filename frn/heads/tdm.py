@@ -90,7 +90,3 @@ class TDMFRNHead(Head):
         rebuilt = reconstruct(locations, pool, lam=self.frn.lam(*pool.shape[1:]), rho=self.frn.rho())  # way, n, d
         error = (rebuilt - locations).square().unflatten(1, query.shape[:2]).mean(2)  # way, q, d
         return -self.frn.gamma * (self.weights(support, query).square() * error).sum(-1).mT
-
-    def divergence_reason(self) -> str:
-        """Return the reason why training cannot recover, or an empty string."""
-        return self.frn.divergence_reason()

@@ -16,7 +16,7 @@ from frn.errors import FrnError
 from frn.models.header import read_header
 from frn.reproduce.tables import Measurement, Row, RunSpec, data_name
 from frn.system.files import read_json
-from frn.training.presets.settings import changes
+from frn.training.presets.preset import changes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

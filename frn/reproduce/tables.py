@@ -9,7 +9,7 @@ from typing import Any
 
 from frn.errors import FrnError
 from frn.training.presets import PRESETS
-from frn.training.presets.settings import deciding_fields
+from frn.training.presets.preset import deciding_fields
 from frn.training.runs.run_options import RunOptions
 
 

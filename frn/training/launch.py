@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from frn.data.folders import find_splits, scan, split_folder, unused_folders
+from frn.data.folders import ClassFolders, find_splits, scan, split_folder, unused_folders
 from frn.data.pixel_cache import ConcatImages, StoredImages, load_images
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError
@@ -14,6 +14,7 @@ from frn.evaluation.accuracy import Result
 from frn.evaluation.evaluate_model import EvaluationOptions, ProgressBars, evaluate_images, no_bars
 from frn.evaluation.features import TorchExtractor
 from frn.heads import build_head
+from frn.images.transforms import EvaluationTransform
 from frn.models.model import Model, load_model
 from frn.system.distributed import ALONE, ProcessGroup, restarted
 from frn.system.hardware import own_cores, own_rank, processor
@@ -134,10 +135,8 @@ def prepare_finetuning(options: RunOptions, *, command: str = "", bars: Progress
     settings = _settings(options, command)
     start = load_model(options.init)
     kept, _ = finetuning_data(start.config, start.record)
-    with bars("decoding train") as progress:
-        images = load_images(folders, kept.max_side, progress=progress)
-    with bars("decoding val") as progress:
-        val_images = load_images(val_folders, start.config.transform, progress=progress)
+    images = _decoded("train", folders, kept.max_side, bars)
+    val_images = _decoded("val", val_folders, start.config.transform, bars)
     sizes = (images.sizes, val_images.sizes)
     preset = options.override(finetuning_preset(start.config, start.record, *sizes, options.epochs))
     facts = {**settings.facts, "preset": start.record.get("preset"), "finetuned_from": options.init}
@@ -183,13 +182,14 @@ def load_splits(
     split = preset.validation.split
     train_folders = [scan(split_folder(path, "train")).without(preset.data.exclude_classes) for path in data]
     val_folders = scan(split_folder(data[0], split))
-    parts = []
-    for folders in train_folders:
-        with bars("decoding train") as progress:
-            parts.append(load_images(folders, preset.data.max_side, progress=progress))
+    parts = [_decoded("train", folders, preset.data.max_side, bars) for folders in train_folders]
+    images = parts[0] if len(parts) == 1 else ConcatImages(tuple(parts))
+    return images, _decoded(split, val_folders, preset.transform, bars)
+
+
+def _decoded(split: str, folders: ClassFolders, size: int | EvaluationTransform, bars: ProgressBars) -> StoredImages:
     with bars(f"decoding {split}") as progress:
-        val_images = load_images(val_folders, preset.transform, progress=progress)
-    return parts[0] if len(parts) == 1 else ConcatImages(tuple(parts)), val_images
+        return load_images(folders, size, progress=progress)
 
 
 def draw_demo(split: str, seed: int) -> StoredImages:

@@ -1,6 +1,6 @@
 """The training loop: one forward pass per episode, validation on cached features, crash-safe checkpoints."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import TorchExtractor
 from frn.heads.frn import FRNHead
 from frn.models.model import Model, save_model
-from frn.ridge.systems import SingularError
+from frn.ridge.reconstruction import SingularError
 from frn.ridge.tuning import FLAT, TUNING_EPISODES, TuningEpisode, tune
 from frn.system.precision import autocast, keep_freed_memory, seed_torch
 from frn.training.finetuning.statistics import (
@@ -28,13 +28,12 @@ from frn.training.finetuning.statistics import (
     class_means,
     measure_statistics,
     norms,
-    set_statistics,
     statistics_of,
 )
 from frn.training.losses import distillation_loss
 from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective, build_objective
 from frn.training.presets import Preset
-from frn.training.presets.settings import deciding_fields
+from frn.training.presets.preset import deciding_fields
 from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun
 from frn.training.setup import (
     build_optimizer,
@@ -90,7 +89,7 @@ class ValidationReport:
 def train(
     preset: Preset,
     images: StoredImages | ConcatImages,
-    val_images: StoredImages | None,
+    val_images: StoredImages,
     out: Path,
     settings: RunSettings,
     *,
@@ -101,11 +100,11 @@ def train(
 ) -> RunResult:
     """Train a model as a preset specifies; `best.safetensors` in `out` is the result.
 
-    Without validation images, prepared by the preset's transform, the last weights are the result. With `init`,
-    training starts from that model's weights instead of random ones; distillation also needs the `classifier` of its
-    run. `report` is called after every episode and validation. `stop` is called after every episode; if it returns
-    True, the run is saved and stops. Raises FrnError if the classes are too small for the episodes, the folder is taken
-    or cannot be written, or training diverges.
+    The validation images are prepared by the preset's transform. With `init`, training starts from that model's
+    weights instead of random ones; distillation also needs the `classifier` of its run. `report` is called after every
+    episode and validation. `stop` is called after every episode; if it returns True, the run is saved and stops. Raises
+    FrnError if the classes are too small for the episodes, the folder is taken or cannot be written, or training
+    diverges.
     """
     keep_freed_memory()
     if preset.trains_on_episodes:
@@ -140,21 +139,20 @@ class _Step(nn.Module):
 class _Trainer:
     preset: Preset
     images: StoredImages | ConcatImages
-    val_images: StoredImages | None
+    val_images: StoredImages
     settings: RunSettings
     report: Callable[[StepReport | ValidationReport], None]
     classifier: Mapping[str, Tensor] | None
 
     def __post_init__(self) -> None:
         self.pixels = where_they_fit(self.images, torch.device(self.settings.device))
-        self.val_shape = None if self.val_images is None else validation_shape(self.preset, self.val_images)
+        self.val_shape = validation_shape(self.preset, self.val_images)
 
     def train(self, folder: RunFolder, init: Model | None, stop: Callable[[], bool]) -> RunResult:
         """Create or restore model, optimiser and folder; train until the schedule ends or `stop` returns True."""
         settings = self.settings
         self.folder = folder
-        seen = (*self.images.parts, *(() if self.val_images is None else self.val_images.parts))
-        folder.pixels = [part.checksum for part in seen]
+        folder.pixels = [part.checksum for part in (*self.images.parts, *self.val_images.parts)]
         self.model = new_model(self.preset, settings.seed, init).to(settings.device)
         self.model.record = {**self.model.record, "seed": settings.seed, **settings.facts}
         if settings.compiled:
@@ -226,18 +224,22 @@ class _Trainer:
 
     def fit_statistics(self) -> None:
         """Mix the photos' statistics into batch normalisation, with the fraction that validates best, possibly zero."""
-        best = own = statistics_of(self.model)
         photos = measure_statistics(self.model, self.images, self.preset, self.settings)
+        buffers, best = statistics_of(self.model), 0.0
+        own = [value.clone() for value in buffers]
         for share in SHARES:
             before = self.position.best
-            mixed = [value.lerp(other, share) for value, other in zip(own, photos, strict=True)]
-            set_statistics(self.model, mixed)
+            self.mix(buffers, own, photos, share)
             self.validate()
-            best = mixed if self.position.best > before else best
-        set_statistics(self.model, best)
+            best = share if self.position.best > before else best
+        self.mix(buffers, own, photos, best)
+
+    @staticmethod
+    def mix(tensors: Sequence[Tensor], before: Sequence[Tensor], after: Sequence[Tensor], share: float) -> None:
+        for tensor, first, last in zip(tensors, before, after, strict=True):
+            tensor.copy_(first.lerp(last, share))
 
     def draw(self) -> list[Episode]:
-        """Return the steps of this epoch."""
         begin_training(self.model, self.preset)
         sets = [part.sizes for part in self.images.parts]
         return self.objective.epoch(sets, seed=self.settings.seed, epoch=self.position.epoch)
@@ -269,7 +271,6 @@ class _Trainer:
         self.report(StepReport(epoch, step, steps_in_epoch, value, accuracy, divergence, total, learned))
 
     def diverged(self, how: str) -> FrnError:
-        """Return the error to raise when training has diverged."""
         return FrnError(
             f"training diverged in epoch {self.position.epoch + 1}, episode {self.position.step + 1}: {how}. Start "
             f"again with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
@@ -283,13 +284,13 @@ class _Trainer:
     def validate_if_due(self) -> None:
         """Validate after an epoch; keep the model if it is strictly better than every earlier one.
 
-        Accuracy on the test split is not used for selection; then, and without any images, the last weights are kept.
+        Accuracy on the test split is not used for selection; the last weights are kept then.
         """
         position, protocol = self.position, self.preset.validation
         last = position.epoch == self.preset.schedule.epochs
-        if last and (self.val_images is None or protocol.split != "val"):
+        if last and protocol.split != "val":
             self.save_best()
-        if self.val_images is not None and (last or position.epoch % protocol.every == 0):
+        if last or position.epoch % protocol.every == 0:
             self.validate()
             self.validate_shares()
 
@@ -299,16 +300,12 @@ class _Trainer:
         weights = list(self.model.parameters())
         learned = [weight.clone() for weight in weights]
         for share in self.preset.validation.interpolation_weights:
-            for weight, before, after in zip(weights, self.begun, learned, strict=True):
-                weight.copy_(before.lerp(after, share))
+            self.mix(weights, self.begun, learned, share)
             self.validate()
-        for weight, after in zip(weights, learned, strict=True):
-            weight.copy_(after)
+        self.mix(weights, self.begun, learned, 1.0)
 
     def validate(self) -> Accuracy:
         """Validate now; keep the model if it is strictly better than every earlier one and the split may select."""
-        assert self.val_images is not None
-        assert self.val_shape is not None
         position, protocol = self.position, self.preset.validation
         self.model.eval()
         ranks, settings = self.settings.ranks, self.settings

@@ -25,7 +25,7 @@ def episode_loss(logits: Tensor, support: Tensor, queries: int, aux: AuxMode = "
     return loss if aux == "off" else loss + AUX_WEIGHT * auxiliary_loss(support, aux)
 
 
-def auxiliary_loss(support: Tensor, mode: AuxMode = "reference") -> Tensor:
+def auxiliary_loss(support: Tensor, mode: Literal["reference", "paper"] = "reference") -> Tensor:
     """Return the loss that makes supports (way, shot, r, d) of different classes orthogonal (Eq. 11), unweighted.
 
     "paper" projects every feature onto the unit sphere and sums over all ordered pairs i != j. "reference" follows the
@@ -34,8 +34,6 @@ def auxiliary_loss(support: Tensor, mode: AuxMode = "reference") -> Tensor:
     """
     with torch.autocast(support.device.type, enabled=False):
         pool = support.flatten(1, 2).to(torch.promote_types(support.dtype, torch.float32))  # way, p, d
-        if mode == "off":
-            return pool.new_zeros(())
         pool = F.normalize(pool, dim=-1) if mode == "paper" else pool / pool.norm()
         # |S_i S_j^T|^2 = <S_i^T S_i, S_j^T S_j>; summed over all i != j this is |sum_i G_i|^2 - sum_i |G_i|^2.
         if pool.shape[1] < pool.shape[2]:

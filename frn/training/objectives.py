@@ -12,7 +12,7 @@ from frn.episodes import Balance, Episode, balanced_shares, concat_epoch
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
-from frn.heads.pretrain import AveragePoolHead, CosineHead, DummyMapHead
+from frn.heads.pretrain import CosineHead, DummyMapHead
 from frn.models.model import Model
 from frn.training.losses import episode_loss
 from frn.training.presets import Preset
@@ -66,9 +66,9 @@ class PretrainingObjective(nn.Module):
             raise FrnError(f"the training split has {sum(sizes)} images, fewer than a batch of {self.batch}")
         self.labels = np.repeat(np.arange(len(sizes)), sizes)
         h, w = model.grid
-        self.head: DummyMapHead | AveragePoolHead
+        self.head: DummyMapHead | nn.Linear
         if preset.objective == "average-pretrain":
-            self.head = AveragePoolHead(len(sizes), model.d)
+            self.head = nn.Linear(model.d, len(sizes))
             return
         assert isinstance(model.head, FRNHead)  # guaranteed by the preset
         self.head = DummyMapHead(len(sizes), h * w, model.d)
@@ -80,13 +80,14 @@ class PretrainingObjective(nn.Module):
 
         With None, the classifier is restored later. Raises FrnError if the run was trained on different classes.
         """
-        assert isinstance(self.head, AveragePoolHead)  # guaranteed by the preset
+        assert isinstance(self.head, nn.Linear)  # guaranteed by the preset
         if classifier is not None:
-            given, own = ({n: t.shape for n, t in part.items()} for part in (classifier, self.head.state_dict()))
-            if given != own:
-                classes = self.head.classifier.out_features
-                raise FrnError(f"--init: distillation needs a classical pre-training run on the same {classes} classes")
-            self.head.load_state_dict(dict(classifier))
+            try:
+                self.head.load_state_dict(dict(classifier))
+            except RuntimeError as error:
+                classes = self.head.out_features
+                told = f"distillation needs a classical pre-training run on the same {classes} classes"
+                raise FrnError(f"--init: {told}") from error
         self.teacher = Teacher(model, self.head)
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
@@ -102,7 +103,7 @@ class PretrainingObjective(nn.Module):
         if isinstance(self.head, DummyMapHead):
             logits = self.head(maps, model.head)
         else:  # undo FRN's scaling for a linear classifier
-            logits = self.head(maps * model.map_scale(model.head))
+            logits = self.head((maps * model.map_scale(model.head)).mean(1))
         target = torch.from_numpy(self.labels[sampled]).to(logits.device)
         return F.cross_entropy(logits, target), logits, target
 
@@ -114,7 +115,7 @@ Objective = EpisodicObjective | PretrainingObjective
 class Teacher(nn.Module):
     """A frozen copy of a model and its linear classifier."""
 
-    def __init__(self, model: Model, head: AveragePoolHead) -> None:
+    def __init__(self, model: Model, head: nn.Linear) -> None:
         super().__init__()
         self.model, self.head = copy.deepcopy(model).eval(), copy.deepcopy(head).eval()
         self.requires_grad_(False)
@@ -126,7 +127,7 @@ class Teacher(nn.Module):
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Return logits (b, classes) of images (b, 3, H, W)."""
-        return self.head(self.model.feature_maps(images) * self.model.map_scale(self.model.head))
+        return self.head((self.model.feature_maps(images) * self.model.map_scale(self.model.head)).mean(1))
 
 
 def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Generator) -> Episode:

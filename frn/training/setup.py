@@ -12,15 +12,12 @@ from torch import nn
 from frn.data.pixel_cache import ConcatImages, StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.heads import blocks_for, networks_for
+from frn.heads import maps_for
 from frn.heads.frn import FRNHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.system.precision import seed_torch
 from frn.training.presets import Preset, Schedule
-
-VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
-"""Shape of validation episodes: 5-way with 16 queries, at the shot of training, as in the authors' code."""
 
 
 def describe_images(images: StoredImages | ConcatImages) -> list[str]:
@@ -60,12 +57,11 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
                 f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}. Give another model, "
                 f"or --backbone {init.config.backbone}."
             )
-        for what, count in (("networks", networks_for), ("blocks", blocks_for)):
-            if count(init.config.method) != count(preset.method):
-                raise FrnError(
-                    f"--init is a {init.config.method} model, and {preset.method} uses the maps of different {what}. "
-                    "Remove --init."
-                )
+        if maps_for(init.config.method) != maps_for(preset.method):
+            raise FrnError(
+                f"--init is a {init.config.method} model, and {preset.method} uses the maps of different networks or "
+                "blocks. Remove --init."
+            )
         model.backbone.load_state_dict(init.backbone.state_dict())
         if init.config.method == preset.method:
             model.head.load_state_dict(init.head.state_dict())
@@ -105,13 +101,12 @@ def drawing_from(generator: np.random.Generator, device: torch.device | str) -> 
 
 
 def validation_shape(preset: Preset, images: StoredImages) -> EpisodeShape:
-    """Return the shape of validation episodes, with fewer queries or classes if the split is too small.
+    """Return the shape of validation episodes: 5-way with 16 queries, at the shot of training, as in the authors' code.
 
-    Raises FrnError if the split is too small for any episode.
+    There are fewer queries or classes if the split is small. Raises FrnError if it is too small for any episode.
     """
     shot = preset.validation.shot or preset.episode.shot
-    queries = max(1, min(VALIDATION_SHAPE.queries, min(images.sizes) - shot))
-    way = max(2, min(VALIDATION_SHAPE.way, len(images.sizes)))
-    shape = EpisodeShape(way=way, shot=shot, queries=queries)
+    queries = max(1, min(16, min(images.sizes) - shot))
+    shape = EpisodeShape(way=max(2, min(5, len(images.sizes))), shot=shot, queries=queries)
     check_classes(images.names, images.sizes, shape, where="the validation split", every_class=True)
     return shape

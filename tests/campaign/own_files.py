@@ -212,7 +212,7 @@ def checkpoints_of_runs() -> Part:
 
 def run_settings() -> Part:
     """A run's `config.toml`, passed to `--config`, gives its preset or another valid one, or is refused."""
-    from frn.training.presets.settings import deciding_fields
+    from frn.training.presets.preset import deciding_fields
     from frn.training.runs.run import RunFolder
     from frn.training.runs.run_options import RunOptions
 

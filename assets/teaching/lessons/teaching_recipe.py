@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.training.presets.settings import overlay, read_settings
+from frn.training.presets.preset import overlay, read_settings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,7 @@ the photos.
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -45,14 +45,8 @@ def begin_training(model: Model, preset: Preset) -> None:
 
 
 def statistics_of(model: nn.Module) -> list[Tensor]:
-    """Return the means and variances of every layer of a model."""
-    return [value.clone() for value in _buffers(model)]
-
-
-def set_statistics(model: nn.Module, values: Sequence[Tensor]) -> None:
-    """Set the means and variances of every layer of a model."""
-    for buffer, value in zip(_buffers(model), values, strict=True):
-        buffer.copy_(value)
+    """Return the means and variances of every layer of a model; writing to them changes the model."""
+    return [value for norm in norms(model) for value in (norm.running_mean, norm.running_var) if value is not None]
 
 
 @torch.no_grad()
@@ -94,7 +88,3 @@ def _nearly_whole(
         with autocast(settings.device, settings.precision):
             maps = model.feature_maps(batch)
         yield maps
-
-
-def _buffers(model: nn.Module) -> list[Tensor]:
-    return [value for norm in norms(model) for value in (norm.running_mean, norm.running_var) if value is not None]

@@ -19,8 +19,15 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.zoo import assets_folder
-from frn.training.presets.preset import WITH_AUXILIARY_LOSS, Preset, Published, Schedule, TrainingData
-from frn.training.presets.settings import overlay, read_settings
+from frn.training.presets.preset import (
+    WITH_AUXILIARY_LOSS,
+    Preset,
+    Published,
+    Schedule,
+    TrainingData,
+    overlay,
+    read_settings,
+)
 
 __all__ = ["PAPER", "PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Schedule", "find_preset"]
 

@@ -8,7 +8,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.files import LOCK, MARK, MAX_LINES, read_regular, remove_unfinished, require_writable, write_atomically
 from frn.system.precision import Precision
 from frn.system.processes.locks import Lock, holder
-from frn.training.presets.settings import changes, lengthens
+from frn.training.presets.preset import changes, lengthens
 
 MAX_CONFIG = 1 << 20
 
@@ -158,8 +158,7 @@ class RunFolder:
             index, entry = name.removeprefix(OPTIMIZER).split("/")
             state.setdefault(int(index), {})[entry] = tensors[name]
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-        known = {field.name for field in fields(TrainState)}  # other versions may have more fields
-        return TrainState(**{name: value for name, value in training["place"].items() if name in known})
+        return TrainState(**training["place"])
 
     def rewind_metrics(self, position: TrainState) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint.

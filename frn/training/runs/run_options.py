@@ -5,20 +5,11 @@ import shutil
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from frn.errors import FrnError
 from frn.training.presets import PAPER, WITH_AUXILIARY_LOSS, Preset, find_preset
-from frn.training.presets.preset import Regulariser
-from frn.training.presets.settings import overlay, read_settings
-
-FIXED: dict[str, tuple[Regulariser, ...]] = {
-    "none": (),
-    "lambda": ("lambda",),
-    "rho": ("rho",),
-    "both": ("lambda", "rho"),
-}
-
+from frn.training.presets.preset import Regulariser, overlay, read_settings
 
 PRECISIONS = ("auto", "fp32", "bf16")
 CXX = "clang++" if sys.platform == "darwin" else "g++"
@@ -49,7 +40,7 @@ class RunOptions:
     warm_up: int | None = None
     aux: Literal["reference", "paper", "off"] | None = None
     freeze: str | None = None
-    """Name in `FIXED`."""
+    """FRN parameters that keep their initial value: none, lambda, rho or both."""
     seed: int = 0
     precision: str = "auto"
     device: str = "auto"
@@ -100,12 +91,13 @@ class RunOptions:
         if self.lr is not None:
             schedule = replace(schedule, learning_rate=self.lr)
         other = self.method not in (None, preset.method)
+        fixed = tuple(name for name in get_args(Regulariser) if self.freeze in (name, "both"))
         return replace(
             preset,
             method=self.method or preset.method,
             aux=self.aux or ("off" if self.method and self.method not in WITH_AUXILIARY_LOSS else preset.aux),
             aux_heads=() if other else preset.aux_heads,
-            fixed=preset.fixed if self.freeze is None else FIXED[self.freeze],
+            fixed=preset.fixed if self.freeze is None else fixed,
             backbone=self.backbone or preset.backbone,
             episode=replace(preset.episode, **shape),
             schedule=schedule if self.warm_up is None else replace(schedule, warm_up=self.warm_up),

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.backbones import build_backbone
-from frn.backbones.compiled import _compiled, _fits, _loop, compile_blocks
+from frn.backbones.compiled import _finish, _fits, _loop, compile_blocks
 from frn.errors import FrnError
 from frn.training.loop import StepReport
 from frn.training.runs.run import RunSettings
@@ -60,7 +60,7 @@ def test_compiled_results_gradients_and_statistics_equal_those_of_plain_function
     exact = [x.double().requires_grad_() for x in maps]
     exact_norms = [copy.deepcopy(norm).double() for norm in norms]
     maps = [x.requires_grad_() for x in maps]
-    found = _compiled(maps, norms, slope=slope, pool=pool)
+    found = _finish(nn.Identity(), slope, maps, norms, pool=pool)
     found.backward(along)
     expected = plainly(exact, exact_norms, slope, pool=pool)
     expected.backward(along.double())
@@ -115,7 +115,7 @@ def test_one_loop_handles_maps_of_all_sizes() -> None:
     torch._dynamo.utils.counters.clear()
     for size in (12, 10, 7, 5):
         maps = torch.randn(size + 1, 24, size, size).contiguous(memory_format=torch.channels_last).requires_grad_()
-        _compiled([maps], [norm], slope=0.1, pool=True).sum().backward()
+        _finish(nn.Identity(), 0.1, [maps], [norm], pool=True).sum().backward()
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 5
 
 
@@ -161,5 +161,5 @@ def test_failing_compiler_gives_a_one_line_error(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(
         FrnError, match=r"^--compile: no room for the cache\. Remove the option, or fix the compiler\.$"
     ):
-        _compiled([maps], [drawn_norm(4)], slope=0.1, pool=True)
+        _finish(nn.Identity(), 0.1, [maps], [drawn_norm(4)], pool=True)
     _loop.cache_clear()

@@ -75,10 +75,10 @@ def test_images_are_preprocessed_as_the_weights_expect() -> None:
 
 def test_weights_for_a_different_network_are_refused(tmp_path: Path) -> None:
     file = weights_of("resnet34", tmp_path)  # contains all weights of a ResNet-18, and more
-    with pytest.raises(FrnError, match=r"does not match this network: it has the unexpected weight layer1\.2"):
+    with pytest.raises(FrnError, match=r'does not match this network: Unexpected.* "layer1\.2'):
         import_pretrained("torchvision:resnet18", file)
     torch.save({"conv1.weight": torch.zeros(64, 3, 7, 7)}, tmp_path / "part.pth")
-    with pytest.raises(FrnError, match=r"it lacks bn1\.bias and"):
+    with pytest.raises(FrnError, match=r'Missing key.*"bn1\.weight"'):
         import_pretrained("torchvision:resnet18", tmp_path / "part.pth")
 
 

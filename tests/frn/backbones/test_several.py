@@ -10,8 +10,8 @@ from frn_export.parity import compare_features
 from torch import Tensor
 
 from frn import heads
+from frn.backbones.backbone import Stages
 from frn.backbones.conv4 import Conv4
-from frn.backbones.several import Stages
 from frn.errors import FrnError
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head, Sizes, stage_maps

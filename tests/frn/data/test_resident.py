@@ -55,7 +55,7 @@ def test_run_gives_the_same_result_with_resident_pixels(tmp_path: Path) -> None:
     losses = []
     for name, held in (("host", images), ("device", ResidentImages(images, CPU))):
         with patch.object(loop, "where_they_fit", lambda *_, held=held: held):
-            train(preset, images, None, tmp_path / name, RunSettings())
+            train(preset, images, images, tmp_path / name, RunSettings())
         losses.append((tmp_path / name / "metrics.jsonl").read_text())
     assert losses[0] == losses[1]
     assert losses[0]

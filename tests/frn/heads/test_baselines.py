@@ -10,12 +10,8 @@ from torch import Tensor, nn
 
 from frn.heads import HEADS, build_head
 from frn.heads.ctx import CTXHead
-from frn.heads.vectors.cosine import CosineHead
-from frn.heads.vectors.covariance import ROOT_FLOOR, CovarianceHead
-from frn.heads.vectors.dsn import DSNHead
-from frn.heads.vectors.proto import ProtoHead
-from frn.heads.vectors.ridge import RidgeHead
-from frn.heads.vectors.simpleshot import SimpleShotHead
+from frn.heads.vectors.prototypes import ROOT_FLOOR, CosineHead, CovarianceHead, ProtoHead, SimpleShotHead
+from frn.heads.vectors.regression import DSNHead, RidgeHead
 from frn.ridge.reconstruction import location_error
 
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 12, 5

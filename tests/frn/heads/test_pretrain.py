@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from frn.heads.frn import FRNHead
-from frn.heads.pretrain import AveragePoolHead, CosineHead, DummyMapHead
+from frn.heads.pretrain import CosineHead, DummyMapHead
 from frn.images.transforms import EvaluationTransform
 from frn.models.model import import_reference
 
@@ -40,9 +40,3 @@ def test_log_probabilities_equal_the_recorded_ones(golden: Path) -> None:
         ours = pretraining(maps, model.head).log_softmax(1).numpy()
     expected = arrays["log_probability"]
     assert np.abs(ours - expected).max() <= 1e-5 * np.abs(expected).max()
-
-
-def test_classical_head_is_linear_on_average_pooled_maps() -> None:
-    head, maps = AveragePoolHead(3, 12), torch.randn(5, 4, 12)
-    expected = maps.mean(1) @ head.classifier.weight.T + head.classifier.bias
-    torch.testing.assert_close(head(maps), expected)

@@ -10,7 +10,7 @@ from torch import Tensor
 from frn import heads
 from frn.errors import FrnError
 from frn.heads import Head, build_head
-from frn.heads.vectors.proto import ProtoHead
+from frn.heads.vectors.prototypes import ProtoHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.heads.tdm import ChannelWeights, SandGlass, TDMFRNHead, TDMProtoHead
-from frn.heads.vectors.proto import ProtoHead
+from frn.heads.vectors.prototypes import ProtoHead
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 6, 5

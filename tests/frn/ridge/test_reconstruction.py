@@ -18,8 +18,8 @@ from frn.ridge.reconstruction import (
     moments_pay,
     reconstruct,
     whitened_error,
+    whitened_pays,
 )
-from frn.ridge.systems import whitened_pays
 
 
 def features(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from frn.ridge.systems import (
+from frn.ridge.reconstruction import (
     SingularError,
     gram,
     identity_like,

@@ -26,7 +26,7 @@ from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import TorchExtractor
 from frn.heads.frn import FRNHead
 from frn.models.model import Model, load_model
-from frn.training.loop import _Step, train
+from frn.training.loop import StepReport, ValidationReport, _Step, train
 from frn.training.objectives import build_objective
 from frn.training.presets import Preset, Schedule, find_preset
 from frn.training.runs.run import RunSettings
@@ -140,7 +140,11 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
         losses: list[float] = []
         settings = RunSettings(device=DEVICE, resume=resume)
         stop = lambda: len(losses) == steps  # noqa: E731
-        train(preset, images, None, tmp_path / folder, settings, report=lambda e: losses.append(e.loss), stop=stop)  # type: ignore[union-attr]
+
+        def report(event: StepReport | ValidationReport) -> None:
+            losses.extend([event.loss] if isinstance(event, StepReport) else [])
+
+        train(preset, images, images, tmp_path / folder, settings, report=report, stop=stop)
         return losses
 
     whole = run("whole", 5)

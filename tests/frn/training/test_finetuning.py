@@ -20,7 +20,7 @@ from frn.training.finetuning.recipe import finetuning_folders, finetuning_preset
 from frn.training.finetuning.statistics import SHARES
 from frn.training.launch import prepare_run
 from frn.training.presets import find_preset
-from frn.training.presets.settings import deciding_fields, overlay
+from frn.training.presets.preset import deciding_fields, overlay
 from frn.training.runs.run import RunFolder
 from frn.training.runs.run_options import RunOptions
 

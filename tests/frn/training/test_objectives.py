@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 
 from frn.episodes import EpisodeShape
-from frn.heads.pretrain import AveragePoolHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.training.losses import AUX_WEIGHT, auxiliary_loss
@@ -54,8 +53,8 @@ def test_classical_pretraining_uses_undivided_maps() -> None:
     seen = []
     objective = build_objective(replace(preset, pretraining=replace(preset.pretraining, batch=4)), model, [2, 2])
     assert isinstance(objective, PretrainingObjective)
-    assert isinstance(objective.head, AveragePoolHead)
-    objective.head.classifier.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    assert isinstance(objective.head, torch.nn.Linear)
+    objective.head.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
     with torch.no_grad():
         objective.score(model, model.feature_maps(images), np.arange(4))
         unscaled = model.backbone((images - model.mean) / model.std).mean((2, 3))
