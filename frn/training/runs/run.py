@@ -8,7 +8,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
@@ -158,7 +158,8 @@ class RunFolder:
             index, entry = name.removeprefix(OPTIMIZER).split("/")
             state.setdefault(int(index), {})[entry] = tensors[name]
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-        return TrainState(**training["place"])
+        known = {field.name for field in fields(TrainState)}  # other versions may have more fields
+        return TrainState(**{name: value for name, value in training["place"].items() if name in known})
 
     def rewind_metrics(self, position: TrainState) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint.
