@@ -34,17 +34,14 @@ def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int
     monkeypatch.setattr("torchvision.models.vision_transformer.VisionTransformer", small)
     options = {"image_size": size} if name.startswith("vit") else {}
     net = models.get_model(name, weights=None, **options)
-    if name.startswith("vit"):  # torchvision initialises these to zero
-        torch.nn.init.normal_(net.class_token)
     torch.save(net.state_dict(), folder / f"{name}.pth")
     return import_pretrained(f"torchvision:{name}", folder / f"{name}.pth", size=size)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "vit_b_16"])
 def test_traced_network_equals_torch_in_one_file_with_checked_operators(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = imported(name, tmp_path, monkeypatch, 64)
+    model = imported("resnet18", tmp_path, monkeypatch, 64)
     first, again = (features_graph(model).SerializeToString(deterministic=True) for _ in range(2))
     assert first == again
     compare_features(model, first).require()

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from frn.heads.bifrn import BiFRNHead, SelfReconstruction, positions
-from frn.images.transforms import EvaluationTransform
-from frn.models.model import load_model
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 6, 5
@@ -114,14 +112,35 @@ def weights_by_rule(shapes: dict[str, list[int]]) -> dict[str, Tensor]:
     return state
 
 
-def test_checkpoint_from_the_authors_gives_the_same_logits(tmp_path: Path) -> None:
-    path = tmp_path / "model_Conv-4.pth"
-    torch.save(weights_by_rule(json.loads((GOLDEN / "bifrn.keys.json").read_text())), path)
-    model = load_model(path, transform=EvaluationTransform(size=84))
-    assert (model.config.method, model.config.backbone) == ("bifrn", "conv4")
+OURS = {
+    "scale": "gamma",
+    "w1": "weight_back",
+    "w2": "weight_forth",
+    "fmrm.to_qkv.0.weight": "projections.weight",
+    "blocks.0.pre_norm": "before_attention",
+    "blocks.0.self_attn.qkv": "attention",
+    "blocks.0.self_attn.proj": "attended",
+    "blocks.0.norm1": "after_attention",
+    "blocks.0.linear1": "inner",
+    "blocks.0.linear2": "outer",
+    "norm": "last",
+}
+"""Our names of the layers in the authors' code."""
+
+
+def test_weights_of_the_authors_give_the_same_logits() -> None:
+    state = {}
+    for key, value in weights_by_rule(json.loads((GOLDEN / "bifrn.keys.json").read_text())).items():
+        layer, _, kind = key.removeprefix("fsrm.transformer.").rpartition(".")
+        if key in OURS:
+            state[OURS[key]] = value.reshape(()) if value.numel() == 1 else value
+        elif key.startswith("fsrm.") and layer:
+            state[f"itself.{OURS[layer]}.{kind}"] = value
+    head = BiFRNHead(64)
+    head.load_state_dict(state)
     episode = np.load(GOLDEN / "episode.npz")
     support, query = (torch.from_numpy(episode[name]).double() for name in ("support", "query"))
     with torch.no_grad():
-        logits = model.head.double()(support, query)
+        logits = head.double().eval()(support, query)
     expected = torch.from_numpy(np.load(GOLDEN / "bifrn.npz")["logits"])
     torch.testing.assert_close(logits, expected, rtol=1e-7, atol=0)  # the authors' sines are float32
