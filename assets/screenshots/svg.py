@@ -16,6 +16,8 @@ from rich.style import Style
 
 WIDTH, HEIGHT = 9, 18
 """Width and height of a cell. Height of half a cell, which is a square and shows one pixel of an image."""
+NO_BREAK = "\u00a0"
+"""Written for a blank, because some browsers draw repeated blanks as one."""
 FONT = "ui-monospace, 'DejaVu Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace"
 INK, GROUND = "#e0e0e0", "#121212"
 """Default colours of a cell."""
@@ -90,7 +92,7 @@ def draw(lines: Sequence[Iterable[Segment]], width: int, label: str) -> str:
             '<g fill="none">',
             *(f'<path stroke="{colour}" d="{"".join(found)}"/>' for colour, found in strokes.items()),
             "</g>",
-            f'<g font-family="{FONT}" font-size="15" xml:space="preserve" style="white-space: pre">',
+            f'<g font-family="{FONT}" font-size="15" style="white-space: pre">',
             *texts,
             "</g>",
             "</svg>\n",
@@ -146,5 +148,5 @@ def _text(text: str, x: int, y: int, ink: str, style: Style) -> str:
     looks += [' text-decoration="underline"'] * bool(style.underline)
     return (
         f'<text x="{(x + blank) * WIDTH}" y="{y * HEIGHT + 14}" textLength="{cell_len(text) * WIDTH}" fill="{ink}"'
-        f"{''.join(looks)}>{escape(text, quote=False)}</text>"
+        f"{''.join(looks)}>{escape(text, quote=False).replace(' ', NO_BREAK)}</text>"
     )

@@ -74,3 +74,12 @@ def test_a_part_that_ends_within_a_millionth_of_a_side_has_no_line_there(near: f
     photo = np.zeros((20, 20, 3), np.uint8)
     for seen in [(near, 0, 1, 1), (0, near, 1, 1), (0, 0, far, 1), (0, 0, 1, far)]:
         assert (draw_frame(photo, seen, 2) == FRAME).all(2).sum() == lines * 20, seen
+
+
+def test_half_blocks_show_only_the_corners_of_the_frame() -> None:
+    photo = np.zeros((20, 20, 3), np.uint8)
+    is_line = (draw_frame(photo, (0.1, 0.1, 0.9, 0.9), 1) == FRAME).all(2)
+    assert np.flatnonzero(is_line[2]).tolist() == [2, 3, 16, 17]
+    assert np.flatnonzero(is_line[:, 17]).tolist() == [2, 3, 16, 17]
+    assert is_line.sum() == 12
+    assert (draw_frame(photo, (0.1, -0.5, 0.9, 1.5), 1) == FRAME).all(2).sum() == 0  # both corners are outside

@@ -32,7 +32,7 @@ PIXELS_OF_A_COLOUR, FEWEST = 300, 64
 TOUCHING = 1e-6
 """Fraction of a side within which a part counts as reaching it."""
 LINE = 2
-"""Width of the frame in pixels; 1 in half blocks."""
+"""Width of the frame in pixels; half blocks show its corners."""
 
 
 def kitty_data(pixels: Pixels) -> str:
@@ -120,7 +120,13 @@ def draw_frame(pixels: Pixels, seen: Box, line: int) -> Pixels:
             edges[number] += -line if number < 2 else line
     left, top, right, bottom = edges
     ImageDraw.Draw(image).rectangle((left, top, right - 1, bottom - 1), outline=FRAME, width=line)
-    return np.asarray(image)
+    framed = np.array(image)
+    if line == 1:  # half blocks would make thick bars, so only the corners are drawn
+        corner = max(min(right - left, bottom - top) // 8, 1)
+        rows = slice(max(top + corner, 0), max(bottom - corner, 0))
+        columns = slice(max(left + corner, 0), max(right - corner, 0))
+        framed[rows], framed[:, columns] = pixels[rows], pixels[:, columns]
+    return framed
 
 
 def encode(pixels: Pixels) -> bytes:
