@@ -221,6 +221,10 @@ class ProjectBar(Static):
         self.context.say(f"opened a copy of {path}" if copy else f"opened {path}")
 
 
+LAST_MOMENTS = 2.0
+"""Seconds for the last journal; the process ends a second later at the latest."""
+
+
 class Recovery:
     """The app's own journal, and those left by other apps."""
 
@@ -252,10 +256,13 @@ class Recovery:
 
     async def keep_at_the_end(self) -> None:
         """Write the journal if the app must exit at once, or remove it if everything is saved."""
-        if self.controller.model is not None:
-            with contextlib.suppress(EngineError, TimeoutError):
-                async with asyncio.timeout(1):
-                    await self.controller.journal()
+        if self.controller.model is None and self.controller.session.is_saved:
+            return
+        with contextlib.suppress(EngineError, TimeoutError):
+            async with asyncio.timeout(LAST_MOMENTS):
+                while self.controller.model is None:  # it is named in the journal
+                    await asyncio.sleep(0.02)
+                await self.controller.journal()
 
     async def discard_own(self) -> None:
         if self.controller.model is not None:
