@@ -25,7 +25,7 @@ from frn_tui.settings.settings import state_folder
 
 FORMAT = "frn-journal"
 JOURNAL_VERSION = 1
-PATIENCE = 1.0
+PATIENCE = 3.0
 """Seconds that the engine of a killed app has to exit."""
 
 
@@ -100,11 +100,26 @@ class RunningApp:
 
 def _is_left(path: Path) -> bool:
     """Return whether the app that owns a journal has exited. Its engine, which has the lock, may take longer."""
-    lock = Lock(path.with_suffix(".lock"))
+    lock, until = Lock(path.with_suffix(".lock")), time.monotonic() + PATIENCE
     with contextlib.suppress(OSError):
-        if not lock.acquire(PATIENCE):
-            return False
+        while not lock.acquire():
+            if _runs(path.stem.rpartition("-")[2]) or time.monotonic() > until:
+                return False
+            time.sleep(0.05)
         lock.release()
+    return True
+
+
+def _runs(process: str) -> bool:
+    """Return whether a process is running, as far as the system tells."""
+    if os.name == "nt" or not process.isdecimal():
+        return True
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to another user
+        return True
     return True
 
 
