@@ -8,7 +8,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from frn.errors import FrnError
@@ -16,7 +16,7 @@ from frn.inference.session import Duplicate, Session, State, Support
 from frn_tui.client import file_requests
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Found
-from frn_tui.client.protocol import Answer, Compared, CompareModels, Confusion, GroupPhotos, HideAndTest
+from frn_tui.client.protocol import Answer, Compared, CompareModels, Confusion, EngineError, GroupPhotos, HideAndTest
 from frn_tui.document.queries import Problem
 from frn_tui.document.review_state import Reviewed, reviewed
 from frn_tui.document.synced_document import SyncedDocument, support_of
@@ -180,6 +180,8 @@ class Controller(SyncedDocument):
         if session is self.session:  # no other project was opened meanwhile
             self.project, self.place, self.sample_classes = path, None, frozenset()
             await self.engine.call(file_requests.LockProject(path))
+            with suppress(EngineError):  # written again, and reported, a moment later
+                await self.journal()  # so that it names the project
         self.listener()
 
     async def journal(self) -> None:

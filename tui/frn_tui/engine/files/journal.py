@@ -25,7 +25,7 @@ from frn_tui.settings.settings import state_folder
 
 FORMAT = "frn-journal"
 JOURNAL_VERSION = 1
-PATIENCE = 3.0
+PATIENCE = 15.0
 """Seconds that the engine of a killed app has to exit."""
 
 
