@@ -45,32 +45,29 @@ def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> Enrolled
     p, d = pool.shape
     centre = pool.mean(0)
     lam, rho = head.lam(p, d), head.rho()
-    if p > d:  # the triangular factor of its QR decomposition has the same S^T S
-        pool = np.asarray(np.linalg.qr(pool, mode="r"), dtype=np.float64)
-    try:  # several times as fast
-        rows = _rows_by_cholesky(pool, lam, rho)
-        signs = np.ones(len(rows))
+    try:
+        rows, signs = _rows_by_eigh(pool, lam, rho) if p > d else _rows_by_cholesky(pool, lam, rho)
     except np.linalg.LinAlgError:  # rho h > 2 for some direction, so it is not a sum of squares
-        rows, signs = _rows_by_svd(pool, lam, rho)
+        rows, signs = _rows_by_eigh(pool, lam, rho)
     if not np.abs(rows).max(initial=0) <= MAX_FACTOR:
         raise FrnError(f"the model's head is damaged: with rho = {rho:g} no class can be enrolled")
     return EnrolledClass(rows.astype(np.float32), signs.astype(np.float32), centre.astype(np.float32))
 
 
-def _rows_by_cholesky(pool: Array, lam: float, rho: float) -> Array:
-    """Return C^T L^-1 S with S S^T + lam I = L L^T and rho (2 - rho) I + rho^2 lam L^-1 L^-T = C C^T."""
+def _rows_by_cholesky(pool: Array, lam: float, rho: float) -> tuple[Array, Array]:
+    """Return C^T L^-1 S with S S^T + lam I = L L^T and rho (2 - rho) I + rho^2 lam L^-1 L^-T = C C^T, and signs."""
     identity = np.eye(len(pool))
     inverse = np.linalg.inv(np.linalg.cholesky(pool @ pool.T + lam * identity))
     root = np.linalg.cholesky(rho * (2 - rho) * identity + rho**2 * lam * (inverse @ inverse.T))
-    return root.T @ inverse @ pool
+    return root.T @ inverse @ pool, np.ones(len(pool))
 
 
-def _rows_by_svd(pool: Array, lam: float, rho: float) -> tuple[Array, Array]:
-    """Return sqrt|w_j| v_j and the signs of w_j."""
-    _, sigma, v = np.linalg.svd(pool, full_matrices=False)
-    kept = sigma**2 / (sigma**2 + lam)
+def _rows_by_eigh(pool: Array, lam: float, rho: float) -> tuple[Array, Array]:
+    """Return sqrt|w_j| v_j and the signs of w_j, from the eigenvectors v_j of S^T S."""
+    squares, vectors = np.linalg.eigh(pool.T @ pool)
+    kept = squares.clip(0) / (squares.clip(0) + lam)
     weight = rho * kept * (2 - rho * kept)
-    return np.sqrt(np.abs(weight))[:, None] * v, np.where(weight < 0, -1, 1)
+    return np.sqrt(np.abs(weight))[:, None] * vectors.T, np.where(weight < 0, -1, 1)
 
 
 BLOCK = 1 << 19

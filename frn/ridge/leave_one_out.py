@@ -35,9 +35,9 @@ def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParame
         own = np.stack([rows[i, :, i * r : (i + 1) * r] for i in range(k)])
         squared = rows @ rows.mT
     else:  # B = (I - S P S^T) / lam with P = (S^T S + lam I)^-1
-        smaller = _inverse(pool.T @ pool + lam * np.eye(d))
-        own = (np.eye(r) - images @ smaller @ images.mT) / lam
-        squared = (own - images @ smaller @ smaller @ images.mT) / lam
+        products = (pool @ _inverse(pool.T @ pool + lam * np.eye(d))).reshape(k, r, d)
+        own = (np.eye(r) - products @ images.mT) / lam
+        squared = (own - products @ products.mT) / lam
     return error_from_blocks(own, squared, images @ images.mT, lam, head.rho())
 
 

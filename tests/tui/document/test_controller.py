@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from frn_tui.document.controller import Controller
@@ -72,6 +73,29 @@ def test_classes_from_a_folder_appear_before_the_model_and_a_photo_waits_for_exa
         assert names(controller) == {"jay": 3, "owl": 2}
         assert ["scores" in answer for answer in controller.query.answers] == [True]
         assert controller.session.is_saved
+
+    run(test)
+
+
+def test_enrolling_takes_at_most_a_fifth_of_the_time_of_opening_a_folder(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("frn_tui.document.controller.time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr("frn_tui.document.controller.PART", 1)
+
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        answer = engine.call
+
+        async def timed(request: Any, on_event: Any = None) -> Any:
+            clock.now += {"embed": 1.0, "classes": 10.0}.get(request.op, 0.0)
+            return await answer(request, on_event) if on_event else await answer(request)
+
+        monkeypatch.setattr(engine, "call", timed)
+        await controller.open_folder("/photos", {"jay": photos("jay", 100)})
+        enrolled = [place for place, op in enumerate(engine.calls) if op == "classes"]
+        embedded = [engine.calls[:place].count("embed") for place in enrolled]
+        assert embedded == [0, 4, 45, 86, 100]  # before the first photo, then each 3 + 1 or 41 seconds, and at the end
 
     run(test)
 

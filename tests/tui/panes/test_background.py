@@ -12,6 +12,21 @@ if TYPE_CHECKING:
     from tests.tui.fake_engine import FakeEngine
 
 
+def test_progress_of_a_job_stays_while_an_edit_ends(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        context, ended = driver.app.context, asyncio.Event()
+        context.start(ended.wait)
+        context.progress("Opening 3 classes", 2, 9)
+        context.edit(lambda session: session.create("wren"))
+        await driver.until(lambda: not any(worker.group == "edit" for worker in driver.app.workspace.workers))
+        assert "2/9" in str(context.jobs.render())
+        ended.set()
+        await driver.idle()
+        assert "2/9" not in str(context.jobs.render())
+
+    drive(scenario)
+
+
 def test_new_photos_in_a_watched_folder_are_classified(
     drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,8 +44,10 @@ class Added:
 
 PART = 64
 """Photos of a folder that are opened together."""
-TOLD_EVERY = 3.0
-"""Seconds between updates of the engine with the classes read so far, while a folder is being opened."""
+ENROLLED_EVERY = 3.0
+"""Minimum seconds between two enrolments of the classes read so far, while a folder is being opened."""
+ENROLLING_SHARE = 0.2
+"""Maximum share of the time of opening a folder that enrolments take, because photos wait for them."""
 
 
 class Controller(SyncedDocument):
@@ -111,7 +113,7 @@ class Controller(SyncedDocument):
         """Read the photos of the classes that are being opened, in batches."""
         session = self.session
         photos = [(ids[name], path) for name, paths in classes.items() if name in ids for path in paths]
-        what, told = f"Opening {count_of(len(classes), 'class')}", time.monotonic()
+        what, due = f"Opening {count_of(len(classes), 'class')}", time.monotonic() + ENROLLED_EVERY
         for first in range(0, len(photos), PART):
             part = photos[first : first + PART]
             supports, broken = await self._embed([path for _, path in part], what, (first, len(photos)))
@@ -123,9 +125,10 @@ class Controller(SyncedDocument):
             self._came.set()
             outcome.broken += broken
             self.problems += broken
-            if time.monotonic() - told > TOLD_EVERY:
+            if (began := time.monotonic()) > due:
                 await self.sync()
-                told = time.monotonic()
+                ended = time.monotonic()
+                due = ended + max(ENROLLED_EVERY, (ended - began) * (1 / ENROLLING_SHARE - 1))
         await self.sync()
         return outcome
 

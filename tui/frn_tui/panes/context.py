@@ -70,14 +70,15 @@ class Context:
             await work(*arguments)
         except FrnError as error:
             self.say(str(error), severity="error")
+            self._each_line(JobLine.clear)
         except asyncio.CancelledError:
             if is_told:
                 self.say("Cancelled")
             raise
         finally:
-            if is_told:  # the next job is timed separately, even after an unfinished one
+            if is_told:  # not after an edit, which may end while a job shows its progress
                 self._job_began = 0.0
-            self._each_line(JobLine.clear)
+                self._each_line(JobLine.clear)
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
         """Apply an edit at once, because keys arrive faster than the engine follows; a rejection is shown as a message.

@@ -99,7 +99,8 @@ class Workspace(KeyedScreen[None]):
             self.photos_pane.show(self.classes_pane.entry)
             self.query_pane.show()
             self.show_keys()
-            if self.controller.unranked and not any(worker.group == "rank" for worker in self.workers):
+            ranking = any(worker.group == "rank" for worker in self.workers)
+            if self.controller.unranked and not self.controller.coming and not ranking:
                 self.context.start(self.controller.rank, group="rank")
             for watcher in tuple(self.context.watchers):
                 watcher()

@@ -14,7 +14,7 @@ from tests.tui.engine.conftest import Engine
 
 
 @pytest.mark.parametrize(("more", "found"), [(0, True), (1, False)])
-def test_128_mib_of_maps_stay_in_memory(monkeypatch: pytest.MonkeyPatch, more: int, found: bool) -> None:
+def test_512_mib_of_maps_stay_in_memory(monkeypatch: pytest.MonkeyPatch, more: int, found: bool) -> None:
     class Nominal:
         """An array that states its size without taking it."""
 
@@ -27,7 +27,7 @@ def test_128_mib_of_maps_stay_in_memory(monkeypatch: pytest.MonkeyPatch, more: i
     embedding = Models()
     embedding.opened = SimpleNamespace(sha256="m", shape=(1, 1))  # type: ignore[assignment]
     monkeypatch.setattr(Models, "store", SimpleNamespace(get=lambda *_: None))
-    for key, size in (("a", 64 << 20), ("b", (64 << 20) + more)):
+    for key, size in (("a", 256 << 20), ("b", (256 << 20) + more)):
         embedding._keep(key, Nominal(size), key.encode())  # type: ignore[arg-type]
     assert (embedding.find("a") is not None) == found
     assert embedding.find("b") is not None
