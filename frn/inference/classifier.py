@@ -28,8 +28,7 @@ from frn.inference.unknown import (
     stride,
     without_itself,
 )
-from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll
-from frn.ridge.leave_one_out import left_out_location_error
+from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import tune_by_leave_one_out
 from frn.ridge.unlabelled.transductive import refine
@@ -232,11 +231,9 @@ class Classifier:
         for entry in state.classes:  # one by one: thousands of pools would take as much memory as their maps
             maps = pool(entry)
             classes[entry.name] = enroll(maps, head)
+            errors = left_out_location_error(maps, head)
             if len(maps) > 1:
-                errors = left_out_location_error(maps, head)
                 shares[entry.name] = explained(errors.mean(1)[:, None], maps)[:, 0]
-            else:
-                errors = np.square(maps, dtype=np.float64).sum(-1)
             own_errors |= {support.key: (entry.name, row) for support, row in zip(entry.supports, errors, strict=True)}
         form = EnrolledForm(head, classes, shares, own_errors, None, self.looks)
         self.use(state, form)

@@ -17,8 +17,7 @@ from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import summarise
 from frn.inference.unknown import auroc, calibrate, explained, familiarity, without_itself
-from frn.ridge.enrolment import ClassScorer, energy, enroll
-from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 
 Scores = NDArray[np.floating]

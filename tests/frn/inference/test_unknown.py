@@ -16,8 +16,7 @@ from frn.inference.unknown import (
     stride,
     without_itself,
 )
-from frn.ridge.enrolment import ClassScorer, energy, enroll
-from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters
 
 HEAD = HeadParameters(0.3, 0.1, 2.0)
