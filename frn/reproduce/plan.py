@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct, convert
 
 from frn.errors import FrnError
+from frn.evaluation.accuracy import Result
 from frn.models.header import read_header
 from frn.reproduce.tables import Measurement, Row, RunSpec, data_name
 from frn.system.files import read_json
@@ -84,26 +85,10 @@ def remaining_commands(row: Row, locations: Locations) -> list[Command]:
     return list(dict.fromkeys(missing))
 
 
-def unmeasured(row: Row, locations: Locations) -> bool:
-    """Return whether any result that a row needs is missing."""
-    return any(stored(measurement, locations) is None for measurement in row.measurements)
-
-
-class ShotResult(Struct, frozen=True):
-    """Accuracy at one shot, in percent, as in the output of `frn eval --json`."""
-
-    shot: int
-    way: int
-    queries: int
-    episodes: int
-    accuracy: float
-    ci95: float
-
-
 class Answer(Struct, frozen=True):
     """Result of a measurement: the output of `frn eval --json`."""
 
-    results: list[ShotResult]
+    results: list[Result]
     seed: int
 
 
@@ -113,7 +98,7 @@ def stored(measurement: Measurement, locations: Locations) -> Answer | None:
         answer = convert(read_json(locations.answer(measurement)), Answer)
     except ValueError:
         return None
-    is_sound = answer.results and all(math.isfinite(figure.accuracy + figure.ci95) for figure in answer.results)
+    is_sound = answer.results and all(math.isfinite(each["accuracy"] + each["ci95"]) for each in answer.results)
     return answer if is_sound else None
 
 

@@ -3,7 +3,6 @@
 Commands contain the names of data sets and runs, but no locations on this machine.
 """
 
-import shlex
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -11,8 +10,8 @@ from pathlib import Path
 from msgspec import Struct, convert
 
 from frn._version import __version__
-from frn.reproduce.plan import Answer, Locations, RunStatus, run_status, stored
-from frn.reproduce.tables import Elsewhere, Measurement, Quoted, Row, RunSpec, Table, data_name
+from frn.reproduce.plan import Answer, Command, Locations, RunStatus, run_status, stored
+from frn.reproduce.tables import Elsewhere, Quoted, Row, RunSpec, Table, data_name
 from frn.system.files import read_json
 from frn.system.hardware import cores, processor
 
@@ -87,8 +86,8 @@ def _line(row: Row, measured: Mapping[str, Answer], done: Mapping[str, RunStatus
     figures: dict[str, Figure] = {}
     for shot, cell in row.cells.items():
         answer = measured.get(cell.measurement.name)
-        found = {figure.shot: figure for figure in answer.results}.get(shot) if answer else None
-        own = (found.accuracy, found.ci95) if found else (None, None)
+        found = {each["shot"]: (each["accuracy"], each["ci95"]) for each in answer.results} if answer else {}
+        own = found.get(shot, (None, None))
         figures[str(shot)] = Figure(cell.measurement.name, cell.published, cell.published_ci95, *own)
     behind = {m.run.name: m.run for m in row.measurements if m.name in measured}
     training = " + ".join(_minutes(run, done) for name, run in behind.items() if name in done)
@@ -102,30 +101,23 @@ def _minutes(run: RunSpec, done: Mapping[str, RunStatus]) -> str:
 
 def _protocol(answer: Answer) -> str:
     shape = answer.results[0]
-    return f"{shape.way}-way, {shape.queries} queries, {shape.episodes:,} episodes, seed {answer.seed}"
+    return f"{shape['way']}-way, {shape['queries']} queries, {shape['episodes']:,} episodes, seed {answer.seed}"
 
 
 def _place(run: RunSpec | None) -> str:
     return f"runs/{run.name}" if run else ""
 
 
-def training_command(run: RunSpec) -> str:
-    """Return the command of a run, with locations by name."""
-    return shlex.join(("frn", *run.words(_place(run.init)), "--data", data_name(run.prepare), "--out", _place(run)))
-
-
-def evaluation_command(measurement: Measurement) -> str:
-    """Return the command of a measurement, with locations by name."""
-    words = ("frn", "eval", _place(measurement.run), *measurement.flags)
-    return shlex.join((*words, "--data", data_name(measurement.prepare), "--json"))
-
-
 def commands(row: Row) -> list[str]:
-    """Return all commands that produce a row, in order."""
-    lines: list[str] = []
+    """Return all commands that produce a row, in order, with locations by name."""
+    lines: list[Command] = []
     for measurement in row.measurements:
-        lines += [*map(training_command, measurement.run.chain), evaluation_command(measurement)]
-    return list(dict.fromkeys(lines))
+        for run in measurement.run.chain:
+            words = (*run.words(_place(run.init)), "--data", data_name(run.prepare), "--out", _place(run))
+            lines.append(Command(words))
+        words = ("eval", _place(measurement.run), *measurement.flags, "--data", data_name(measurement.prepare))
+        lines.append(Command((*words, "--json")))
+    return list(dict.fromkeys(map(str, lines)))
 
 
 def read(path: Path) -> Report | None:

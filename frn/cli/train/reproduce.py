@@ -44,7 +44,7 @@ def reproduce(
     """
     from msgspec import to_builtins
 
-    from frn.reproduce.plan import Locations, unmeasured
+    from frn.reproduce.plan import Locations, stored
     from frn.reproduce.table_report import markdown, read, report
     from frn.reproduce.tables import TABLES, choose_rows, find_table
 
@@ -71,9 +71,8 @@ def reproduce(
     missing, failed = _run_rows(rows, locations, dry_run=dry_run)
     if dry_run:
         return
-    found = report(
-        chosen, [row for row in chosen.rows if row in rows or not unmeasured(row, locations)], locations, missing
-    )
+    shown = [row for row in chosen.rows if row in rows or all(stored(m, locations) for m in row.measurements)]
+    found = report(chosen, shown, locations, missing)
     page, result = markdown(found), to_builtins(found)
     write_atomically(written["md"], page)
     write_atomically(written["json"], json.dumps(result, indent=1, ensure_ascii=False) + "\n")
