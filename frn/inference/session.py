@@ -40,11 +40,8 @@ class Support:
 
     def is_unchanged(self) -> bool:
         """Return whether the file is unchanged or missing; in both cases its known content still applies."""
-        try:
-            status = self.path.stat()
-        except OSError:
-            return True
-        return (status.st_size, status.st_mtime_ns) == (self.size, self.mtime_ns)
+        now = Support.of(self.path, self.key)
+        return now == self or (now.size, now.mtime_ns) == (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,16 +160,15 @@ def _png(image: np.ndarray[Any, np.dtype[np.uint8]]) -> io.BytesIO:
     return io.BytesIO(encode_png(Image.fromarray(image)))
 
 
-def plan_folders(sources: Sources, split: str, *, folders: tuple[str, ...], official: Counts) -> Plan:
-    """Use the class folders of one of the authors' archives unchanged."""
-    ready = ready_made(sources.files(), *folders)
-    if not ready:
-        raise FrnError(f"{sources}: has no train/ and test/ folders of classes in {' or '.join(folders)}/")
-    return Plan(ready, official)
-
-
 def _folders(*folders: str, archives: dict[str, str], official: Counts) -> Benchmark:
-    return Benchmark(plan=partial(plan_folders, folders=folders, official=official), checksums=archives)
+    """Use the class folders of one of the authors' archives unchanged."""
+
+    def plan(sources: Sources, split: str) -> Plan:
+        if ready := ready_made(sources.files(), *folders):
+            return Plan(ready, official)
+        raise FrnError(f"{sources}: has no train/ and test/ folders of classes in {' or '.join(folders)}/")
+
+    return Benchmark(plan=plan, checksums=archives)
 
 
 CUB = {"CUB_200_2011.tgz": "97eceeb196236b17998738112f37df78"}
