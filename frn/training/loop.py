@@ -39,7 +39,6 @@ from frn.training.setup import (
     build_optimizer,
     checksum,
     describe_images,
-    drawing_from,
     fix_regularisers,
     new_model,
     validation_shape,
@@ -130,7 +129,8 @@ class _Step(nn.Module):
         with autocast(self.device, self.precision):
             maps = self.model.feature_maps(images)
             taught = None if teacher is None else teacher(images)
-        with drawing_from(generator, self.device):  # heads may have dropout or noise
+        with torch.random.fork_rng(devices=[maps.device] if maps.is_cuda else []):
+            torch.manual_seed(int(generator.integers(2**63)))  # dropout and noise of heads are the same after resuming
             loss, logits, target = self.objective.score(self.model, maps, sampled)
         return loss if taught is None else loss.lerp(distillation_loss(logits, taught), self.distil), logits, target
 

@@ -248,8 +248,7 @@ def reproduced() -> Part:
     """Answers and tables in `frn reproduce` have the right types and finite values, or are measured again."""
     from msgspec import to_builtins
 
-    from frn.reproduce.plan import Locations, remaining_commands, stored
-    from frn.reproduce.table_report import markdown, read, report
+    from frn.reproduce.table_report import Locations, markdown, read, remaining_commands, report, stored
     from frn.reproduce.tables import find_table
 
     table = find_table("cifar-fs")

@@ -15,7 +15,7 @@ from frn.errors import FrnError
 from frn.system.files import require_writable, write_atomically
 
 if TYPE_CHECKING:
-    from frn.reproduce.plan import Command, Locations
+    from frn.reproduce.table_report import Command, Locations
     from frn.reproduce.tables import Row, Table
 
 
@@ -44,8 +44,7 @@ def reproduce(
     """
     from msgspec import to_builtins
 
-    from frn.reproduce.plan import Locations, stored
-    from frn.reproduce.table_report import markdown, read, report
+    from frn.reproduce.table_report import Locations, markdown, read, report, stored
     from frn.reproduce.tables import TABLES, choose_rows, find_table
 
     if list_all or table is None:
@@ -86,7 +85,7 @@ def reproduce(
 
 def _run_rows(rows: "list[Row]", locations: "Locations", *, dry_run: bool) -> tuple[dict[str, str], bool]:
     """Run or print the remaining commands of each row; return why rows are missing, and whether anything failed."""
-    from frn.reproduce.plan import MissingDataError, remaining_commands
+    from frn.reproduce.table_report import MissingDataError, remaining_commands
 
     missing: dict[str, str] = {}
     printed: set[Command] = set()

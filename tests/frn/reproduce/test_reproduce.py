@@ -15,15 +15,16 @@ from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
 from frn.models.zoo import assets_folder
-from frn.reproduce.plan import (
+from frn.reproduce.table_report import (
     Command,
     Locations,
     MissingDataError,
+    read,
     remaining_commands,
+    report,
     run_status,
     stored,
 )
-from frn.reproduce.table_report import read, report
 from frn.reproduce.tables import TABLES, Cell, Measurement, Row, RunSpec, Table, choose_rows, find_table
 from frn.system.hardware import processor
 from frn.system.precision import choose_precision
