@@ -87,7 +87,9 @@ def measure(
         foreign = scorer.class_error(unknown).astype(float)
         familiar = familiarity(foreign, energy(unknown), scorer.centres.distance(unknown))
         row["auroc"] = auroc(known, familiar)
-        row["share"] = auroc(explained(before, queries).max(1), explained(trained.class_error(unknown), unknown).max(1))
+        row["share"] = auroc(
+            explained(before, energy(queries)).max(1), explained(trained.class_error(unknown), energy(unknown)).max(1)
+        )
         if shot > 1:
             row["caught"] = float((familiar < calibrated.rule.least).mean())
     return row

@@ -24,7 +24,6 @@ from frn.inference.unknown import (
     calibrate,
     explained,
     familiarity,
-    share_of,
     stride,
     without_itself,
 )
@@ -233,7 +232,7 @@ class Classifier:
             classes[entry.name] = enroll(maps, head)
             errors = left_out_location_error(maps, head)
             if len(maps) > 1:
-                shares[entry.name] = explained(errors.mean(1)[:, None], maps)[:, 0]
+                shares[entry.name] = explained(errors.mean(1)[:, None], energy(maps))[:, 0]
             own_errors |= {support.key: (entry.name, row) for support, row in zip(entry.supports, errors, strict=True)}
         form = EnrolledForm(head, classes, shares, own_errors, None, self.looks)
         self.use(state, form)
@@ -338,7 +337,7 @@ class Classifier:
         maps = np.stack(feature_maps)
         errors, whole = self._class_errors(maps, keys), self.energy(maps)
         distances = self._distances(maps, keys)
-        known, familiar = share_of(whole, errors), familiarity(errors, whole, distances)
+        known, familiar = explained(errors, whole), familiarity(errors, whole, distances)
         thresholds = self.rule.thresholds(errors, whole, distances)
         errors, gamma = self._refined(errors, maps, keys) if transductive else (errors, self.head.gamma)
         shares = probabilities(errors, gamma)

@@ -46,7 +46,7 @@ class ClassRecord:
 def enroll_class(maps: Maps, head: HeadParameters) -> ClassRecord:
     """Enroll the examples of a class, (k, r, d), and compute their leave-one-out errors."""
     errors = left_out_location_error(maps, head)
-    shares = explained(errors.mean(1)[:, None], maps)[:, 0] if len(maps) > 1 else np.zeros(0)
+    shares = explained(errors.mean(1)[:, None], energy(maps))[:, 0] if len(maps) > 1 else np.zeros(0)
     return ClassRecord(enroll(maps, head), errors, shares, maps.mean(1, dtype=np.float64))
 
 
