@@ -31,7 +31,7 @@ from frn.training.finetuning.statistics import (
     statistics_of,
 )
 from frn.training.losses import distillation_loss
-from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective, build_objective
+from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective
 from frn.training.presets import Preset
 from frn.training.presets.preset import deciding_fields
 from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun
@@ -159,7 +159,8 @@ class _Trainer:
             compile_blocks(self.model.backbone)
         with torch.random.fork_rng(devices=[]):
             seed_torch(settings.seed)
-            self.objective = build_objective(self.preset, self.model, self.images.sizes).to(settings.device)
+            kind = EpisodicObjective if self.preset.trains_on_episodes else PretrainingObjective
+            self.objective: Objective = kind(self.preset, self.model, self.images.sizes).to(settings.device)
         if isinstance(self.objective, PretrainingObjective) and self.preset.pretraining.distil:
             self.objective.learn_from(self.model, self.classifier)
         other_head = init is not None and init.config.method != self.preset.method
