@@ -23,7 +23,6 @@ EXAMPLES = {
 }
 """Example command lines, shown at the end of each command's help."""
 
-
 TEXT = Path(__file__).with_name("topics.md").read_text(encoding="utf-8")
 TOPICS = dict(part.strip().split(": ", 1) for part in re.split(r"^# (?=[\w-]+: )", TEXT, flags=re.MULTILINE)[1:])
 """Texts for `frn help TOPIC`: a title and a body; `docs/reference/command-line.md` repeats them."""
