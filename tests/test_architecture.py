@@ -51,7 +51,7 @@ TORCH_FREE = (
     *(f"frn.system.{name}" for name in ("caches", "extras", "files", "file_sets", "hardware", "processes", "archives")),
     *("frn.data.names", "frn.images"),
     "frn.episodes",
-    *(f"frn.ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning", "unlabelled")),
+    *(f"frn.ridge.{name}" for name in ("parameters", "enrolment", "tuning", "unlabelled")),
     *(f"frn.models.{name}" for name in ("zoo", "header")),
     *("frn.inference", "frn.reproduce", "frn.estimator"),
     *(f"frn.report.{name}" for name in ("page", "photos_page", "score_page")),

@@ -24,7 +24,7 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.labelled import Calibration
+from frn.evaluation.labelled import ReliabilityDiagram
 from frn.heads.frn import FRNHead
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL, resolve
@@ -108,7 +108,7 @@ class _Answers:
     def errors(self) -> list[float]:
         """Return the calibration errors in percent, with the trained gamma and with the temperature."""
         right, *probabilities = (np.concatenate(part).ravel() for part in zip(*self.found, strict=True))
-        return [100 * Calibration.of(each, right.astype(bool), 15).error for each in probabilities]
+        return [100 * ReliabilityDiagram.of(each, right.astype(bool), 15).error for each in probabilities]
 
 
 def main(

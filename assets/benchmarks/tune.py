@@ -29,8 +29,7 @@ from frn.estimator.loading import load_extractor
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.inference.extractor import Embedded, Extractor
 from frn.inference.unknown import Calibration, auroc, calibrate, explained, familiarity, without_itself
-from frn.ridge.enrolment import ClassScorer, energy, enroll
-from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 
@@ -88,7 +87,9 @@ def measure(
         foreign = scorer.class_error(unknown).astype(float)
         familiar = familiarity(foreign, energy(unknown), scorer.centres.distance(unknown))
         row["auroc"] = auroc(known, familiar)
-        row["share"] = auroc(explained(before, queries).max(1), explained(trained.class_error(unknown), unknown).max(1))
+        row["share"] = auroc(
+            explained(before, energy(queries)).max(1), explained(trained.class_error(unknown), energy(unknown)).max(1)
+        )
         if shot > 1:
             row["caught"] = float((familiar < calibrated.rule.least).mean())
     return row

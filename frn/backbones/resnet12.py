@@ -51,8 +51,6 @@ WIDE = (64, 160, 320, 640)
 """Channels of the four blocks, as in the paper."""
 SMALL = (32, 64, 128, 256)
 """A sixth of the parameters and operations: can be trained and used on two processor cores."""
-
-
 PATCHES = (64, 128, 256)
 """Three blocks after a stem of 4 x 4 patches: 84 x 84 images take little more work than 32 x 32 images with `SMALL`."""
 WIDE_PATCHES = (96, 192, 384)

@@ -27,18 +27,7 @@ from frn.errors import FrnError
 from frn.images.kinds import is_heif_readable
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform, Pixels, limit_shorter_side
-from frn.system.caches import (
-    IMAGES,
-    INDEX,
-    MAX_INDEX,
-    PIXELS,
-    USED,
-    cache_folder,
-    discard,
-    limit_in_bytes,
-    make_cache_folder,
-    trim,
-)
+from frn.system import caches
 from frn.system.file_sets import new_folder
 from frn.system.files import beside, read_json
 from frn.system.hardware import cores
@@ -152,17 +141,17 @@ def load_images(
     Raises FrnError if the cache cannot be written (disk full, no permission), or a class has no readable image.
     """
     paths = folders.paths
-    limit = limit_in_bytes()  # checked even if unused, to report a wrong limit at once
-    home = cache_folder() / IMAGES / _key(folders, paths, transform)
+    limit = caches.limit_in_bytes()  # checked even if unused, to report a wrong limit at once
+    home = caches.cache_folder() / caches.IMAGES / _key(folders, paths, transform)
     stored = _open(home)
     if stored is None:
         try:
-            make_cache_folder()
+            caches.make_cache_folder()
             home.parent.mkdir(exist_ok=True)
             with lock(beside(home, "building"), folders.root, give_up_after=math.inf):
                 stored = _open(home)
                 if stored is None:
-                    discard(home)  # an incomplete cache
+                    caches.discard(home)  # an incomplete cache
                     with new_folder(home) as work:
                         _build(work, folders, paths, transform, progress or (lambda done, total: None))
                     stored = _open(home)
@@ -171,7 +160,7 @@ def load_images(
                 f"{home.parent}: the decoded images cannot be stored there ({error.strerror}). Free some space, or "
                 "set FRN_CACHE to another folder. `frn cache` lists its contents."
             ) from error
-        trim(limit)
+        caches.trim(limit)
     if stored is None:
         raise FrnError(f"{home}: the new cache cannot be read. Set FRN_CACHE to a folder on another disk.")
     for name, size in zip(stored.names, stored.sizes, strict=True):
@@ -211,7 +200,7 @@ def _build(
     shapes: list[tuple[int, int]] = []
     broken: list[Broken] = []
     checksum = 0
-    with ThreadPoolExecutor(cores()) as pool, open(work / PIXELS, "wb") as file:
+    with ThreadPoolExecutor(cores()) as pool, open(work / caches.PIXELS, "wb") as file:
         for start in range(0, len(paths), 1024):  # in chunks to bound the memory
             piece = paths[start : start + 1024]
             for offset, result in enumerate(pool.map(decode, piece)):
@@ -228,23 +217,24 @@ def _build(
     of = str(folders.root.resolve())
     index = {"version": PIXEL_CACHE_VERSION, "of": of, "pixels_crc32": checksum, "body": body}
     index["crc32"] = _crc32_of(index)
-    with open(work / INDEX, "w", encoding="utf-8") as text:
+    with open(work / caches.INDEX, "w", encoding="utf-8") as text:
         json.dump(index, text)
 
 
 def _open(home: Path) -> StoredImages | None:
     """Open a cache; return None if it is missing or damaged."""
     try:
-        index: dict[str, Any] = read_json(home / INDEX, MAX_INDEX)
+        index: dict[str, Any] = read_json(home / caches.INDEX, caches.MAX_INDEX)
         if index["version"] != PIXEL_CACHE_VERSION or index.pop("crc32") != _crc32_of(index):
             return None
         body = json.loads(index["body"])
         shapes = np.asarray(body["shapes"], dtype=np.int64).reshape(-1, 2)
         length = int(shapes.prod(axis=1).sum()) * 3
-        if (home / PIXELS).stat().st_size != length:
+        file, stamp = home / caches.PIXELS, home / caches.USED
+        status = file.stat()
+        if status.st_size != length:
             return None
-        pixels: Pixels = np.memmap(home / PIXELS, dtype=np.uint8, mode="r") if length else np.empty(0, dtype=np.uint8)
-        status, stamp = (home / PIXELS).stat(), home / USED
+        pixels: Pixels = np.memmap(file, dtype=np.uint8, mode="r") if length else np.empty(0, dtype=np.uint8)
         state = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
         # Pixels are compared with their checksum once; the stamp records the state that was checked.
         is_checked = stamp.is_file() and stamp.read_bytes() == state.encode()

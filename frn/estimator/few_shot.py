@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.estimator.fitted import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind
-from frn.estimator.loading import classifier_file, load_extractor
+from frn.estimator.loading import classifier_file, load_classifier, load_extractor
 from frn.estimator.photos import NO_FILE, Photo, list_photos, path_of, several
 from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Prediction
 from frn.inference.extractor import Extractor, Tta
-from frn.inference.feature_cache import FeatureStore, Maps
+from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import Device, OwnModel
 from frn.inference.project import Document, ModelReference, Project, load_project, save_project
 from frn.inference.session import Duplicate, State, Support, build_state, check_threshold
@@ -194,14 +194,11 @@ class FewShotClassifier:
         """
         path = Path(path).expanduser()
         project = load_project(path)
-        name = project.model.locate(path.parent)
-        tta = project.model.tta
-        loaded = cls(name, threshold=project.state.threshold, device=device, tta=tta)
-        classifier = classifier_over(load_extractor(name, device, tta), FeatureStore())
-        project.model.check(classifier.extractor.plain_sha256, path, name)
-        classifier.kept_head = project.document.get("head")
-        for skipped in classifier.enroll_state(project.state):
-            warnings.warn(str(skipped), stacklevel=2)
+        name, state = project.model.locate(path.parent), project.state
+        loaded = cls(name, threshold=state.threshold, device=device, tta=project.model.tta)
+        classifier, skipped = load_classifier(path, device=device)
+        for each in skipped:
+            warnings.warn(str(each), stacklevel=2)
         labels = as_labels(list(classifier.classes))
         loaded._now = Fitted(classifier, labels, loaded._parameters, project.document)
         return loaded

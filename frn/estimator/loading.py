@@ -14,7 +14,7 @@ from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.onnx_runtime import MAX_BYTES, Device
-from frn.inference.project import ModelReference, is_project, load_project
+from frn.inference.project import Project, is_project, load_project
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.system.extras import needs_torch
 from frn.system.files import read_regular
@@ -78,22 +78,14 @@ def classifier_file(classifier: Classifier) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ClassFiles:
-    """Files of each class, and the settings of the project that lists them."""
+    """Files of each class, and the project that lists them."""
 
     members: dict[str, list[Path]]
-    model: str | None = None
-    """The project's model, in the form that `load_extractor` accepts."""
-    threshold: float | None = None
-    tta: Tta = "none"
-    """The project's test-time augmentation."""
     skipped: list[str] = field(default_factory=list)
     """Reasons for skipped files in the class folders."""
-    made_with: ModelReference | None = None
-    """The project's reference to its model."""
-
-    def is_made_with(self, model: str | None) -> bool:
-        """Return whether the threshold was set for this model (None: the project's own)."""
-        return not model or not self.made_with or load_extractor(model, "cpu").plain_sha256 == self.made_with.sha256
+    project: Project | None = None
+    model: str | None = None
+    """The project's model, in the form that `load_extractor` accepts."""
 
 
 def is_table(path: Path) -> bool:
@@ -150,15 +142,13 @@ def class_files(classes: Path) -> ClassFiles:
     """
     if is_table(classes):
         rows, reasons = _read_table(classes)
-        return ClassFiles(rows, skipped=reasons)
+        return ClassFiles(rows, reasons)
     if not is_project(classes):
         found = scan(classes)
-        return ClassFiles(found.members, skipped=[entry.reason for entry in found.skipped])
+        return ClassFiles(found.members, [entry.reason for entry in found.skipped])
     project = load_project(classes)
     members = {entry.name: [support.path for support in entry.supports] for entry in project.state.classes}
-    model = project.model
-    own = model.locate(classes.parent)
-    return ClassFiles(members, own, project.state.threshold, model.tta, made_with=model)
+    return ClassFiles(members, project=project, model=project.model.locate(classes.parent))
 
 
 def load_classifier(
@@ -169,16 +159,13 @@ def load_classifier(
     By default, the model is the project's, or the default model for a folder. Returns the classifier, and the reasons
     for skipped files. Raises FrnError if there are no classes, or a project was made with another model.
     """
-    if not is_project(classes):
-        found = class_files(classes)  # before loading the model, to report a wrong path at once
-        classifier = classifier_over(load_extractor(model or DEFAULT_MODEL, device, tta), FeatureStore())
-        return classifier, classifier.enroll(found.members) + list(map(FrnError, found.skipped))
-    project = load_project(classes)
-    name = model or project.model.locate(classes.parent)
-    if model is None and project.model.tta == "hflip":
+    found = class_files(classes)  # before loading the model, to report a wrong path at once
+    name, project = model or found.model or DEFAULT_MODEL, found.project
+    if project and model is None and project.model.tta == "hflip":
         tta = "hflip"  # the project's own setting
-    extractor = load_extractor(name, device, tta)
-    project.model.check(extractor.plain_sha256, classes, name)
-    classifier = classifier_over(extractor, FeatureStore())
+    classifier = classifier_over(load_extractor(name, device, tta), FeatureStore())
+    if project is None:
+        return classifier, classifier.enroll(found.members) + list(map(FrnError, found.skipped))
+    project.model.check(classifier.extractor.plain_sha256, classes, name)
     classifier.kept_head = project.document.get("head")
     return classifier, classifier.enroll_state(project.state)

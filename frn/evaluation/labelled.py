@@ -30,7 +30,7 @@ Shares = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class ReliabilityDiagram:
     """Queries grouped by the probability of their answer, in bins of equal width."""
 
     counts: Counts
@@ -40,7 +40,7 @@ class Calibration:
     """Fraction of a bin's answers that are correct; 0 for an empty bin."""
 
     @classmethod
-    def of(cls, probability: Shares, right: NDArray[np.bool_], bins: int) -> "Calibration":
+    def of(cls, probability: Shares, right: NDArray[np.bool_], bins: int) -> "ReliabilityDiagram":
         """Compare the answers' probabilities with their correctness."""
         place = np.minimum((probability * bins).astype(np.int64), bins - 1)
         counts = np.bincount(place, minlength=bins)
@@ -127,16 +127,16 @@ class LabelledScore:
     """All answers and their statistics. Fractions are between 0 and 1."""
 
     classes: tuple[str, ...]
-    known: tuple[Answer, ...]
+    known: Sequence[Answer]
     """Photos of the enrolled classes."""
-    unknown: tuple[Answer, ...]
+    unknown: Sequence[Answer]
     """Photos of other classes."""
-    examples: tuple[Path, ...]
+    examples: Sequence[Path]
     """Photos that are skipped because they are examples of a class."""
-    broken: tuple[FrnError, ...]
-    near_copies: tuple[NearCopy, ...] = ()
+    broken: Sequence[FrnError]
+    near_copies: Sequence[NearCopy] = ()
     """Photos that are skipped because they are near copies of an example."""
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
     """Notes on folders whose name matches a class only loosely or not at all, and on classes without photos."""
 
     @property
@@ -178,31 +178,27 @@ class LabelledScore:
         return sorted((a for a in self.known if not a.right), key=lambda a: -a.probability)
 
     @property
-    def calibration(self) -> Calibration:
+    def reliability(self) -> ReliabilityDiagram:
         """Accuracy of the answers by probability."""
         said = np.array([answer.probability for answer in self.known])
-        return Calibration.of(said, np.array([answer.right for answer in self.known]), BINS)
+        return ReliabilityDiagram.of(said, np.array([answer.right for answer in self.known]), BINS)
 
     @property
     def false_rejections(self) -> float:
         """Fraction of the photos of enrolled classes that are rejected as unknown."""
-        return sum(answer.prediction.unknown for answer in self.known) / len(self.known)
+        return _rejected(self.known)
 
     @property
     def true_positive_rate(self) -> float:
         """Fraction of the other photos that are rejected as unknown; NaN without such photos."""
-        return (
-            sum(answer.prediction.unknown for answer in self.unknown) / len(self.unknown) if self.unknown else math.nan
-        )
+        return _rejected(self.unknown)
 
     @property
     def auroc(self) -> float:
         """Probability that a photo of an enrolled class is more familiar than another photo; NaN without others."""
         if not self.unknown:
             return math.nan
-        return auroc(
-            *(np.array([answer.prediction.familiarity for answer in side]) for side in (self.known, self.unknown))
-        )
+        return auroc(*([answer.prediction.familiarity for answer in side] for side in (self.known, self.unknown)))
 
     @property
     def rows(self) -> list[dict[str, object]]:
@@ -274,15 +270,7 @@ def score_labelled(
             f"no photos to score: {len(examples)} are examples, {len(near_copies)} are near copies of an example, "
             f"{len(broken)} cannot be read. Pass photos that are not examples."
         )
-    return LabelledScore(
-        names,
-        tuple(answers[True]),
-        tuple(answers[False]),
-        tuple(examples),
-        tuple(broken),
-        tuple(near_copies),
-        tuple(notes),
-    )
+    return LabelledScore(names, answers[True], answers[False], examples, broken, near_copies, notes)
 
 
 def wilson(right: int, photos: int) -> tuple[float, float]:
@@ -291,6 +279,10 @@ def wilson(right: int, photos: int) -> tuple[float, float]:
     centre = (share + reach / 2) / (1 + reach)
     half = Z_95 / (1 + reach) * math.sqrt(share * (1 - share) / photos + reach / (4 * photos))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _rejected(answers: Sequence[Answer]) -> float:
+    return sum(answer.prediction.unknown for answer in answers) / len(answers) if answers else math.nan
 
 
 def _some(names: Iterable[str]) -> str:

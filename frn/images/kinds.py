@@ -36,7 +36,6 @@ SUB_IFDS, SUBFILE_TYPE, DNG_VERSION = 0x014A, 0x00FE, 0xC612
 """TIFF tags."""
 MAX_ENTRIES = 512
 
-
 HEIF_EXTENSIONS = frozenset({".heic", ".heif", ".hif"})
 HEIF_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"})
 """Values of bytes 8 to 12. AVIF may start the same way, but lists itself among the compatible brands."""

@@ -24,12 +24,10 @@ from frn.inference.unknown import (
     calibrate,
     explained,
     familiarity,
-    share_of,
     stride,
     without_itself,
 )
-from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll
-from frn.ridge.leave_one_out import left_out_location_error
+from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import tune_by_leave_one_out
 from frn.ridge.unlabelled.transductive import refine
@@ -232,11 +230,9 @@ class Classifier:
         for entry in state.classes:  # one by one: thousands of pools would take as much memory as their maps
             maps = pool(entry)
             classes[entry.name] = enroll(maps, head)
+            errors = left_out_location_error(maps, head)
             if len(maps) > 1:
-                errors = left_out_location_error(maps, head)
-                shares[entry.name] = explained(errors.mean(1)[:, None], maps)[:, 0]
-            else:
-                errors = np.square(maps, dtype=np.float64).sum(-1)
+                shares[entry.name] = explained(errors.mean(1)[:, None], energy(maps))[:, 0]
             own_errors |= {support.key: (entry.name, row) for support, row in zip(entry.supports, errors, strict=True)}
         form = EnrolledForm(head, classes, shares, own_errors, None, self.looks)
         self.use(state, form)
@@ -341,7 +337,7 @@ class Classifier:
         maps = np.stack(feature_maps)
         errors, whole = self._class_errors(maps, keys), self.energy(maps)
         distances = self._distances(maps, keys)
-        known, familiar = share_of(whole, errors), familiarity(errors, whole, distances)
+        known, familiar = explained(errors, whole), familiarity(errors, whole, distances)
         thresholds = self.rule.thresholds(errors, whole, distances)
         errors, gamma = self._refined(errors, maps, keys) if transductive else (errors, self.head.gamma)
         shares = probabilities(errors, gamma)

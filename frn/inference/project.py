@@ -9,6 +9,7 @@ another program has made.
 import base64
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -243,11 +244,9 @@ def _text(value: object) -> str:
 
 
 def _refuse_twins(values: list[Any], what: str) -> None:
-    seen = set()
-    for value in values:
-        if value in seen:
+    for value, count in Counter(values).items():
+        if count > 1:
             raise ValueError(f"it has two {what} {value!r}")
-        seen.add(value)
 
 
 def _backup_hint(path: Path) -> str:

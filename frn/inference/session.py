@@ -40,11 +40,8 @@ class Support:
 
     def is_unchanged(self) -> bool:
         """Return whether the file is unchanged or missing; in both cases its known content still applies."""
-        try:
-            status = self.path.stat()
-        except OSError:
-            return True
-        return (status.st_size, status.st_mtime_ns) == (self.size, self.mtime_ns)
+        now = Support.of(self.path, self.key)
+        return now == self or (now.size, now.mtime_ns) == (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,16 +242,11 @@ class Session:
     def move(self, keys: Iterable[str], class_id: int) -> None:
         """Move examples of any classes to another class."""
         target, moving = self.state.find(class_id), set(keys)
-        others = [entry for entry in self.state.classes if entry.id != class_id]
+        others = [entry for entry in self.state.classes if entry is not target]
         arriving = [support for entry in others for support in entry.supports if support.key in moving]
-        arrived = {support.key for support in arriving}
-        classes = tuple(
-            replace(target, supports=(*target.supports, *arriving))
-            if entry.id == class_id
-            else replace(entry, supports=tuple(support for support in entry.supports if support.key not in arrived))
-            for entry in self.state.classes
-        )
-        self.edit(replace(self.state, classes=classes))
+        with self.one_edit():
+            self.remove(support.key for support in arriving)
+            self.add(class_id, arriving)
 
     def edit(self, state: State) -> None:
         """Replace the whole state, as an edit that can be undone."""

@@ -28,8 +28,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.ridge.enrolment import energy
-
 FALSE_REJECTIONS = 0.05
 """Fraction of leave-one-out supports that may be rejected."""
 RIVALS = 5
@@ -45,16 +43,11 @@ Shares = NDArray[np.float64]
 Errors = NDArray[np.floating]
 
 
-def explained(errors: Errors, queries: NDArray[np.floating]) -> Shares:
+def explained(errors: Errors, whole: Shares) -> Shares:
     """Return R^2 of each query's reconstruction by each class, at least 0, (q, way).
 
-    The inputs are errors (q, way) and maps (q, r, d). A map of zeros gets 0.
+    The inputs are errors (q, way) and energies (q,). An energy of zero gives 0.
     """
-    return share_of(energy(queries), errors)
-
-
-def share_of(whole: Shares, errors: Errors) -> Shares:
-    """Return the fraction of each query's energy that each class reconstructs, (q, way), from errors (q, way)."""
     whole = whole[:, None]
     shares: Shares = 1 - np.divide(errors, whole, out=np.ones(errors.shape), where=whole > 0)
     return shares.clip(0)

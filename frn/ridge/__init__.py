@@ -1,6 +1,6 @@
 """Ridge-regression reconstruction of feature maps.
 
-`from frn.ridge import reconstruct` imports torch; `parameters`, `enrolment`, `leave_one_out` and `tuning` do not.
+`from frn.ridge import reconstruct` imports torch; `parameters`, `enrolment` and `tuning` do not.
 """
 
 import importlib

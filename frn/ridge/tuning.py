@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.ridge.enrolment import Array, Floats
-from frn.ridge.leave_one_out import error_from_blocks
+from frn.ridge.enrolment import Array, Floats, error_from_blocks
 from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
 
 STEP, FARTHEST, PRECISION = 2.0, 8.0, 0.02

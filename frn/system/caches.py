@@ -104,18 +104,6 @@ def cached_splits() -> list[CachedSplit]:
     return sorted(filter(None, map(_look_at, _our_entries())), key=lambda split: split.used)
 
 
-def others() -> list[Path]:
-    """Return the entries of the caches' folder that are not ours; they are never removed."""
-    folder = cache_folder()
-    if not _is_tagged(folder):
-        return []
-    known = {split.path for split in cached_splits()}
-    found = [entry for entry in _entries(folder) if entry.name not in (IMAGES, TAG) and entry not in _feature_files()]
-    images = folder / IMAGES
-    inside = [path for path in _entries(images) if path not in known and not path.name.startswith(".")]
-    return [*found, *([images] if images.is_symlink() else inside)]
-
-
 def _our_entries() -> list[Path]:
     """Return the entries of the folder of decoded images, if it is ours and not a link."""
     folder = cache_folder()
@@ -153,30 +141,28 @@ def is_feature_store(path: Path) -> bool:
         return False
 
 
-def trim(limit: int | None = None) -> int:
+def trim(limit: int) -> None:
     """Remove unfinished work, and the least recently used splits until the images take at most `limit` bytes.
 
-    Returns the number of bytes freed. Splits used within the last hour are kept.
+    Splits used within the last hour are kept.
     """
-    limit = limit_in_bytes() if limit is None else limit
-    freed, past, splits = _sweep(), time.time() - RECENT, cached_splits()
+    _sweep()
+    past, splits = time.time() - RECENT, cached_splits()
     excess = sum(split.size for split in splits) - limit
     for split in splits:
         if excess <= 0 or split.used > past:
             break
         discard(split.path)
-        excess, freed = excess - split.size, freed + split.size
-    return freed
+        excess -= split.size
 
 
-def clear(unused_for: float | None = None) -> int:
-    """Remove all caches, or only decoded images unused for this many seconds; return the bytes freed."""
-    freed, before = _sweep(), time.time() - (unused_for or 0.0)
+def clear() -> int:
+    """Remove all caches; return the bytes freed."""
+    freed = _sweep()
     for split in cached_splits():
-        if unused_for is None or split.used < before:
-            discard(split.path)
-            freed += split.size
-    for path in [] if unused_for is not None else _feature_files():
+        discard(split.path)
+        freed += split.size
+    for path in _feature_files():
         freed += path.stat().st_size
         remove(path)
     return freed

@@ -39,19 +39,14 @@ class ProcessGroup:
         """Return whether this process writes files and shows progress."""
         return self.rank == 0
 
-    def wait(self) -> None:
-        """Wait for all ranks."""
-        if self.world > 1:
-            dist.barrier()
-
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
         """Let rank 0 first do work that the others then need not repeat, such as decoding into the cache."""
         if not self.is_main:
-            self.wait()
+            dist.barrier()
         yield
-        if self.is_main:
-            self.wait()
+        if self.is_main and self.world > 1:
+            dist.barrier()
 
     def any(self, flag: bool) -> bool:
         """Return whether the flag is set on any rank."""

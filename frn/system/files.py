@@ -70,14 +70,15 @@ def replacing(
         if is_there(path) and not path.is_file() and not path.is_dir():
             raise FrnError(f"{path}: is a device or pipe, which writing would replace. Give another name.")
         place = Path(os.path.realpath(path)) if path.is_symlink() else path
-        part = beside(place, PART)
+        part, model = beside(place, PART), like or place
         with lock(beside(place, LOCK), path):  # also creates the folder
             refuse_photo(place)
             if check is not None:
                 check()
             remove(part)
             try:
-                with _create(part, _mode(like or place)) as file:
+                mode = stat.S_IMODE(model.stat().st_mode) if model.exists() else None
+                with _create(part, mode) as file:
                     yield file
                     file.flush()
                     os.fsync(file.fileno())
@@ -140,13 +141,6 @@ def beside(path: Path, ending: str) -> Path:
     if len(encoded := os.fsencode(name)) > LONGEST_NAME:
         name = f"{name[:40]}-{zlib.crc32(encoded):08x}"
     return path.with_name(f".{name}.{ending}")
-
-
-def _mode(path: Path) -> int | None:
-    try:
-        return stat.S_IMODE(path.stat().st_mode)
-    except FileNotFoundError:
-        return None
 
 
 def _create(part: Path, mode: int | None) -> IO[bytes]:

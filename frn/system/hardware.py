@@ -7,15 +7,13 @@ from pathlib import Path
 
 from frn.errors import FrnError
 
-OPENBLAS_THREADS = "OPENBLAS_NUM_THREADS"
-
 
 def leave_threads_to_networks() -> None:
     """Limit numpy's OpenBLAS to one thread: its idle threads compete with those of torch and onnxruntime.
 
     OpenBLAS reads the setting on import, so call this first.
     """
-    os.environ.setdefault(OPENBLAS_THREADS, "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def processor() -> str:

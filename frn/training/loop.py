@@ -31,7 +31,7 @@ from frn.training.finetuning.statistics import (
     statistics_of,
 )
 from frn.training.losses import distillation_loss
-from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective, build_objective
+from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective
 from frn.training.presets import Preset
 from frn.training.presets.preset import deciding_fields
 from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun
@@ -39,7 +39,6 @@ from frn.training.setup import (
     build_optimizer,
     checksum,
     describe_images,
-    drawing_from,
     fix_regularisers,
     new_model,
     validation_shape,
@@ -130,7 +129,8 @@ class _Step(nn.Module):
         with autocast(self.device, self.precision):
             maps = self.model.feature_maps(images)
             taught = None if teacher is None else teacher(images)
-        with drawing_from(generator, self.device):  # heads may have dropout or noise
+        with torch.random.fork_rng(devices=[maps.device] if maps.is_cuda else []):
+            torch.manual_seed(int(generator.integers(2**63)))  # dropout and noise of heads are the same after resuming
             loss, logits, target = self.objective.score(self.model, maps, sampled)
         return loss if taught is None else loss.lerp(distillation_loss(logits, taught), self.distil), logits, target
 
@@ -159,7 +159,8 @@ class _Trainer:
             compile_blocks(self.model.backbone)
         with torch.random.fork_rng(devices=[]):
             seed_torch(settings.seed)
-            self.objective = build_objective(self.preset, self.model, self.images.sizes).to(settings.device)
+            kind = EpisodicObjective if self.preset.trains_on_episodes else PretrainingObjective
+            self.objective: Objective = kind(self.preset, self.model, self.images.sizes).to(settings.device)
         if isinstance(self.objective, PretrainingObjective) and self.preset.pretraining.distil:
             self.objective.learn_from(self.model, self.classifier)
         other_head = init is not None and init.config.method != self.preset.method

@@ -137,8 +137,3 @@ def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Gen
         turns = [generator.permutation(length) for _ in range(-(-share // length))]
         sampled.append(start + np.concatenate(turns)[:share])
     return np.concatenate(sampled)
-
-
-def build_objective(preset: Preset, model: Model, sizes: Sequence[int]) -> Objective:
-    """Build the objective of a preset."""
-    return (EpisodicObjective if preset.trains_on_episodes else PretrainingObjective)(preset, model, sizes)

@@ -1,11 +1,9 @@
 """Starting point of a run: model, optimiser, validation episodes, and identifiers of its images."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -89,15 +87,6 @@ def build_optimizer(parameters: Iterable[nn.Parameter], schedule: Schedule) -> t
         nesterov=schedule.nesterov,
         weight_decay=schedule.weight_decay,
     )
-
-
-@contextmanager
-def drawing_from(generator: np.random.Generator, device: torch.device | str) -> Iterator[None]:
-    """Seed torch's random numbers from `generator`, so that a step draws the same numbers after resuming."""
-    devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(int(generator.integers(2**63)))
-        yield
 
 
 def validation_shape(preset: Preset, images: StoredImages) -> EpisodeShape:

@@ -248,8 +248,7 @@ def reproduced() -> Part:
     """Answers and tables in `frn reproduce` have the right types and finite values, or are measured again."""
     from msgspec import to_builtins
 
-    from frn.reproduce.plan import Locations, remaining_commands, stored, unmeasured
-    from frn.reproduce.table_report import markdown, read, report
+    from frn.reproduce.table_report import Locations, markdown, read, remaining_commands, report, stored
     from frn.reproduce.tables import find_table
 
     table = find_table("cifar-fs")
@@ -275,8 +274,9 @@ def reproduced() -> Part:
         if not data[0]:
             there.answer(measurement).write_bytes(data[1:])
             found = stored(measurement, there)
-            assert found is None or all(abs(figure.accuracy) < np.inf for figure in found.results)
-            assert found is None or unmeasured(row, there) or not remaining_commands(row, there)
+            assert found is None or all(abs(figure["accuracy"]) < np.inf for figure in found.results)
+            measured = all(stored(each, there) for each in row.measurements)
+            assert not measured or not remaining_commands(row, there)
         (folder / "table.json").write_bytes(data[1:] if data[0] else b"")
         before, now = read(folder / "table.json"), report(table, [row], there, {})
         assert before is None or before.rows is not None

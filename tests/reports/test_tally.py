@@ -6,7 +6,7 @@ from inspection import tallies
 from inspection.tallies import BINS, Tally
 
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.labelled import Calibration
+from frn.evaluation.labelled import ReliabilityDiagram
 
 SIZES, SHAPE = (9, 11, 8, 10), EpisodeShape(way=3, shot=2, queries=4)
 OWNER = np.repeat(np.arange(4), SIZES)
@@ -63,7 +63,7 @@ def test_the_calibration_error_is_the_weighted_mean_gap_over_bins(tally: Tally) 
 
 
 def test_probability_of_one_falls_into_the_last_bin() -> None:
-    found = Calibration.of(np.array([0.0, 0.5, 0.75, 1.0]), np.array([True, False, True, True]), bins=4)
+    found = ReliabilityDiagram.of(np.array([0.0, 0.5, 0.75, 1.0]), np.array([True, False, True, True]), bins=4)
     assert found.counts.tolist() == [1, 0, 1, 2]
     assert found.confidence.tolist() == [0, 0, 0.5, 0.875]
     assert found.accuracy.tolist() == [1, 0, 0, 1]

@@ -13,7 +13,7 @@ from torch import Tensor
 from frn.data.pixel_cache import StoredImages
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Result
-from frn.evaluation.labelled import Calibration, Counts, Shares
+from frn.evaluation.labelled import Counts, ReliabilityDiagram, Shares
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.images.transforms import Pixels
@@ -88,7 +88,7 @@ class Findings:
     names: tuple[str, ...]
     recall: tuple[Shares, Shares]
     confusion: Counts
-    calibration: Calibration
+    calibration: ReliabilityDiagram
     explained: tuple[NDArray[np.floating], NDArray[np.floating]] | None
     """Explained share of the best class, for known and for unknown queries; None if it was not measured."""
     images: list[HardImage]

@@ -17,8 +17,7 @@ from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import summarise
 from frn.inference.unknown import auroc, calibrate, explained, familiarity, without_itself
-from frn.ridge.enrolment import ClassScorer, energy, enroll
-from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 
 Scores = NDArray[np.floating]
@@ -112,7 +111,7 @@ def judge_episode(
     for half in (sampled[: shape.way], sampled[shape.way :]):
         queries = feature_maps[half[:, shape.shot :].flatten()]
         errors = bank.class_error(queries).astype(np.float64)
-        best.append(explained(errors, queries).max(1))
+        best.append(explained(errors, energy(queries)).max(1))
         familiar.append(familiarity(errors, energy(queries), bank.centres.distance(queries)))
         likeliest.append(probabilities(errors, head.gamma).max(1))
     return Judged((best[0], best[1]), (likeliest[0], likeliest[1]), (familiar[0], familiar[1]), least)

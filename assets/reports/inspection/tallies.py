@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape
-from frn.evaluation.labelled import Calibration, Counts, Shares
+from frn.evaluation.labelled import Counts, ReliabilityDiagram, Shares
 
 BINS = 15
 """Number of equal-width bins of a reliability diagram, as in Guo et al. (ICML 2017)."""
@@ -47,9 +47,9 @@ class Tally:
         """Return whether each query was assigned to its own class, (e, q)."""
         return self.answer == self.class_of(self.image)
 
-    def calibration(self) -> Calibration:
+    def calibration(self) -> ReliabilityDiagram:
         """Return the reliability of the answers' probabilities."""
-        return Calibration.of(self.probability.ravel().astype(np.float64), self.right.ravel(), BINS)
+        return ReliabilityDiagram.of(self.probability.ravel().astype(np.float64), self.right.ravel(), BINS)
 
 
 def confusion(tally: Tally) -> Counts:

@@ -23,7 +23,6 @@ EXAMPLES = {
 }
 """Example command lines, shown at the end of each command's help."""
 
-
 TEXT = Path(__file__).with_name("topics.md").read_text(encoding="utf-8")
 TOPICS = dict(part.strip().split(": ", 1) for part in re.split(r"^# (?=[\w-]+: )", TEXT, flags=re.MULTILINE)[1:])
 """Texts for `frn help TOPIC`: a title and a body; `docs/reference/command-line.md` repeats them."""
@@ -64,21 +63,17 @@ def show_help(
     words = topic or []
     assert context.parent is not None
     if len(words) > 1 and words[0] == "json":
-        _show_schema(" ".join(words[1:]))
+        from frn.cli.shell.schemas import RESULTS, schema
+
+        if (command := " ".join(words[1:])) not in RESULTS:
+            raise FrnError(f"{command!r} has no JSON schema. These commands have one: {', '.join(RESULTS)}")
+        print_json(schema(command))
     elif len(words) == 1 and words[0] in TOPICS:
         print(TOPICS[words[0]])
     else:
         _show_command(context.parent, words)
         if not words:
             print(f" frn help TOPIC: {', '.join(TOPICS)}")
-
-
-def _show_schema(command: str) -> None:
-    from frn.cli.shell.schemas import RESULTS, schema
-
-    if command not in RESULTS:
-        raise FrnError(f"{command!r} has no JSON schema. These commands have one: {', '.join(RESULTS)}")
-    print_json(schema(command))
 
 
 def _show_command(context: Any, words: list[str]) -> None:

@@ -26,6 +26,7 @@ def preset_names(incomplete: str) -> list[str]:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Overwrite files that frn did not write (never photos).")]
 Device = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
 Precision = Annotated[PrecisionName, typer.Option(help="auto: fp32 for the paper's presets, else bf16 if fast.")]
 Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Number of CPU threads.", show_default="all cores")]
@@ -60,6 +61,7 @@ Threshold = Annotated[
         show_default="calibrated from the example photos",
     ),
 ]
+FalseRejections = Annotated[float, typer.Option(min=0, max=0.5, help="Fraction of known photos that may be rejected.")]
 Classes = Annotated[Path, typer.Argument(help="Folder of class folders, zip, CSV (path,label) or project.")]
 ClassifierModel = Annotated[
     str | None,
@@ -92,9 +94,3 @@ WarmUp = Annotated[int | None, typer.Option(min=0, help="Number of learning-rate
 Init = Annotated[str | None, typer.Option(metavar="MODEL", help="Start from the weights of this model.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile for a faster CPU run; needs a C++ compiler.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
-
-
-Replace = Annotated[bool, typer.Option("--replace", help="Overwrite files that frn did not write (never photos).")]
-
-
-FalseRejections = Annotated[float, typer.Option(min=0, max=0.5, help="Fraction of known photos that may be rejected.")]

@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     from frn.evaluation.accuracy import Result
 
 
-NOT_OF_EVALUATION = ("as_json", "preset")
-"""Command parameters that are not `EvaluationOptions`."""
-
-
 @user_errors()
 def evaluate(
     model: Annotated[
@@ -54,7 +50,7 @@ def evaluate(
     nearest-mean, baseline and baseline++ are fitted to the pooled features of each episode; the last two take seconds
     per episode.
     """
-    given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
+    given = {name: value for name, value in locals().items() if name not in ("as_json", "preset")}
     from frn.training.presets import find_preset
 
     given["transform"] = find_preset(preset).transform if preset else None

@@ -15,7 +15,7 @@ from frn.errors import FrnError
 from frn.system.files import require_writable, write_atomically
 
 if TYPE_CHECKING:
-    from frn.reproduce.plan import Command, Locations
+    from frn.reproduce.table_report import Command, Locations
     from frn.reproduce.tables import Row, Table
 
 
@@ -44,8 +44,7 @@ def reproduce(
     """
     from msgspec import to_builtins
 
-    from frn.reproduce.plan import Locations, unmeasured
-    from frn.reproduce.table_report import markdown, read, report
+    from frn.reproduce.table_report import Locations, markdown, read, report, stored
     from frn.reproduce.tables import TABLES, choose_rows, find_table
 
     if list_all or table is None:
@@ -71,9 +70,8 @@ def reproduce(
     missing, failed = _run_rows(rows, locations, dry_run=dry_run)
     if dry_run:
         return
-    found = report(
-        chosen, [row for row in chosen.rows if row in rows or not unmeasured(row, locations)], locations, missing
-    )
+    shown = [row for row in chosen.rows if row in rows or all(stored(m, locations) for m in row.measurements)]
+    found = report(chosen, shown, locations, missing)
     page, result = markdown(found), to_builtins(found)
     write_atomically(written["md"], page)
     write_atomically(written["json"], json.dumps(result, indent=1, ensure_ascii=False) + "\n")
@@ -87,7 +85,7 @@ def reproduce(
 
 def _run_rows(rows: "list[Row]", locations: "Locations", *, dry_run: bool) -> tuple[dict[str, str], bool]:
     """Run or print the remaining commands of each row; return why rows are missing, and whether anything failed."""
-    from frn.reproduce.plan import MissingDataError, remaining_commands
+    from frn.reproduce.table_report import MissingDataError, remaining_commands
 
     missing: dict[str, str] = {}
     printed: set[Command] = set()

@@ -189,16 +189,12 @@ def _list(chosen: "dict[str, Preset]") -> None:
         for name, preset in family:
             figures = preset.published.accuracy if preset.published else {}
             shown = [f"{figures[shot]:.2f}" if shot in figures else "" for shot in (1, 5)]
-            step, epochs = describe_step(preset), str(preset.schedule.epochs)
-            rows.append((name, f"{preset.method} {preset.backbone}", step, epochs, *shown, preset.about))
+            step = f"{preset.episode} {preset.episode.queries}-query"
+            if not preset.trains_on_episodes:
+                step = f"batch {preset.pretraining.batch}"
+            model, epochs = f"{preset.method} {preset.backbone}", str(preset.schedule.epochs)
+            rows.append((name, model, step, epochs, *shown, preset.about))
     console.print_table(("preset", "model", "step", "epochs", "1-shot", "5-shot", "about"), rows)
     console.stdout().print(
         "\n1-shot, 5-shot: the paper's accuracies in percent. `frn presets NAME` shows a preset in full."
     )
-
-
-def describe_step(preset: "Preset") -> str:
-    """Describe the data of one optimiser step."""
-    if not preset.trains_on_episodes:
-        return f"batch {preset.pretraining.batch}"
-    return f"{preset.episode} {preset.episode.queries}-query"

@@ -1,12 +1,11 @@
 """`frn cache`: show or clear the cached data on disk."""
 
 import time
-from typing import Annotated
 
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.console import note, print_json, print_table, printable, stdout, user_errors
+from frn.cli.shell.console import print_json, print_table, printable, stdout, user_errors
 
 DAY = 86400
 
@@ -26,11 +25,9 @@ def cache(context: typer.Context, as_json: options.AsJson = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from frn.system.caches import cache_folder, cached_splits, features_size, limit_in_bytes, others
+    from frn.system.caches import cache_folder, cached_splits, features_size, limit_in_bytes
 
     folder, limit, splits, features = cache_folder(), limit_in_bytes(), cached_splits(), features_size()
-    for path in others():
-        note(f"warning: {path}: was not written by frn, so it is kept")
     if as_json:
         found = [{"of": s.of, "images": s.images, "bytes": s.size, "used": round(s.used)} for s in splits]
         print_json({"folder": str(folder), "limit": limit, "images": found, "features": {"bytes": features}})
@@ -50,16 +47,11 @@ def cache(context: typer.Context, as_json: options.AsJson = False) -> None:
 
 @app.command()
 @user_errors()
-def clear(
-    unused: Annotated[
-        float | None, typer.Option(metavar="DAYS", min=0, help="Remove only images not used for this many days.")
-    ] = None,
-) -> None:
+def clear() -> None:
     """Remove the caches. frn computes them again when it needs them."""
     from frn.system.caches import clear as remove
 
-    freed = remove(None if unused is None else unused * DAY)
-    stdout().print(f"freed {_size(freed)}")
+    stdout().print(f"freed {_size(remove())}")
 
 
 def _size(size: int) -> str:

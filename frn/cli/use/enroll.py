@@ -1,6 +1,6 @@
 """`frn enroll`: save classes from folders of photos in a project file."""
 
-from dataclasses import asdict
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,8 +34,6 @@ def enroll(
     For each class, the table shows how much of a photo the other photos of the class reconstruct. A low minimum
     suggests a photo in the wrong class.
     """
-    import dataclasses
-
     from frn.data.names import lookalikes
     from frn.estimator.loading import load_extractor
     from frn.inference.any_head import classifier_over
@@ -97,7 +95,9 @@ def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, Any
         for entry in classifier.state.classes
     }
     found = {"project": str(out), "threshold": classifier.threshold, "skipped": skipped, "classes": classes}
-    return console.rounded(found | {"expected": expectation(classifier)}) | {"head": asdict(classifier.head)}
+    return console.rounded(found | {"expected": expectation(classifier)}) | {
+        "head": dataclasses.asdict(classifier.head)
+    }
 
 
 def _show(out: Path, classifier: "Classifier") -> None:

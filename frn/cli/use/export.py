@@ -74,10 +74,14 @@ def export(
     from frn.models.model import load_model
 
     found = class_files(classes) if classes else ClassFiles({})
-    if threshold is None and found.threshold is not None and found.is_made_with(model):
-        threshold = found.threshold
-    if not model and found.tta == "hflip":
-        tta = "hflip"
+    if classes and found.project and found.model:
+        reference, own = found.project.model, found.project.state.threshold
+        if not model:
+            reference.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
+            tta = "hflip" if reference.tta == "hflip" else tta
+        if threshold is None and own is not None:
+            is_own_model = not model or load_extractor(model, "cpu").plain_sha256 == reference.sha256
+            threshold = own if is_own_model else None
     wanted = ExportOptions(
         precision=precision,
         calibrate=calibrate,
@@ -88,8 +92,6 @@ def export(
         tta=tta,
         format=file_format,
     )
-    if classes and found.made_with and found.model and not model:
-        found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
     loaded = load_model(model or found.model or DEFAULT_MODEL)
     members = found.members if classes else None
     report_skipped(found.skipped)

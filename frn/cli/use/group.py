@@ -5,17 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.shell import options
-from frn.cli.shell.console import (
-    note,
-    print_json,
-    print_table,
-    printable,
-    progress_bar,
-    report_skipped,
-    stdout,
-    user_errors,
-)
+from frn.cli.shell import console, options
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
@@ -25,7 +15,7 @@ if TYPE_CHECKING:
 Groups = dict[str, list[Path]]
 
 
-@user_errors()
+@console.user_errors()
 def group(
     photos: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
     out: Annotated[Path, typer.Option(help="New folder for copies, or project (.frn.json) to write.")],
@@ -46,7 +36,7 @@ def group(
     from frn.cli.shell.photo_arguments import find_photos
 
     names, skipped = find_photos(photos)
-    report_skipped(skipped, all_of_them="")
+    console.report_skipped(skipped, all_of_them="")
     from frn.estimator.loading import load_extractor
     from frn.inference.project import is_project
     from frn.ridge.unlabelled.groups import group as found_in
@@ -55,7 +45,7 @@ def group(
         raise FrnError(f"{out}: already exists. Choose a new folder.")
     extractor = load_extractor(model, device, tta)
     read, unread = _read(extractor, names)
-    report_skipped(unread)
+    console.report_skipped(unread)
     import numpy as np
 
     maps, looks = np.stack([each.maps for _, each in read]), [each.look for _, each in read]
@@ -70,13 +60,13 @@ def group(
     copies = {str(read[p][0]): str(read[near[0]][0]) for own in found for near in own for p in near[1:]}
     listed = {name: list(map(str, paths)) for name, paths in members.items()}
     if as_json:
-        print_json({"out": str(out), "groups": listed, "near_copies": copies, "skipped": unread})
+        console.print_json({"out": str(out), "groups": listed, "near_copies": copies, "skipped": unread})
         return
-    rows = [[name, str(len(paths)), printable(paths[0])] for name, paths in listed.items()]
-    print_table(("group", "photos", "most central"), rows)
-    stdout().print(f"{printable(str(out))}: {len(read):,} photos in {len(listed)} groups")
+    rows = [[name, str(len(paths)), console.printable(paths[0])] for name, paths in listed.items()]
+    console.print_table(("group", "photos", "most central"), rows)
+    console.stdout().print(f"{console.printable(str(out))}: {len(read):,} photos in {len(listed)} groups")
     if copies:
-        note(f"{len(copies)} photos are near copies of others and were put into the same groups")
+        console.note(f"{len(copies)} photos are near copies of others and were put into the same groups")
 
 
 def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, Embedded]], list[str]]":
@@ -85,7 +75,7 @@ def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, E
 
     read: dict[str, tuple[Path, Embedded]] = {}
     skipped = []
-    with progress_bar("photos") as progress:
+    with console.progress_bar("photos") as progress:
         for done, (path, outcome) in enumerate(extractor.read(map(Path, names), store=FeatureStore()), 1):
             if isinstance(outcome, FrnError):
                 skipped.append(str(outcome))

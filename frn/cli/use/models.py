@@ -11,9 +11,6 @@ from frn.cli.shell import console, options
 if TYPE_CHECKING:
     from frn.models.zoo import ModelFiles
 
-MEASURED = ("path", "backbone", "method", "size", "bytes")
-"""Measured fields, which the header's record and the notes cannot override."""
-
 app = typer.Typer(invoke_without_command=True, help="List, add and remove named models.")
 
 
@@ -183,18 +180,19 @@ def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")])
 
 
 def _facts(files: "ModelFiles") -> dict[str, Any]:
-    """Return a model's entry for `--json`: measured values, then the fields of the header's record and the notes."""
+    """Return a model's entry for `--json`: measured values, then other fields of the header's record and the notes."""
     from frn.models.header import read_header, read_notes
 
     config, record = read_header(files.weights)
     notes = {} if files.shipped else read_notes(files.weights.parent)
-    return {
+    measured = {
         "path": str(files.weights),
         "backbone": config.backbone,
         "method": config.method,
         "size": config.transform.size,
         "bytes": files.weights.stat().st_size,
-    } | {name: value for name, value in (notes | record).items() if name not in MEASURED}
+    }
+    return measured | notes | record | measured
 
 
 def _show(found: dict[str, dict[str, Any]]) -> None:

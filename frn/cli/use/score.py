@@ -84,7 +84,7 @@ def score(
 
 def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, Any]:
     """Return all numbers; fractions without photos are null."""
-    bins = found.calibration
+    bins = found.reliability
     summary = {
         "classes": str(classes),
         "labelled": str(labelled),
@@ -154,7 +154,7 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     said = sum(answer.probability for answer in found.known) / len(found.known)
     screen.print(
         f"calibration: mean probability {said:.1%}, accuracy {found.accuracy:.1%}; "
-        f"expected calibration error {100 * found.calibration.error:.1f} points"
+        f"expected calibration error {100 * found.reliability.error:.1f} points"
     )
     threshold, rejected = classifier.threshold, found.false_rejections
     told = f"unknown (typically below {threshold:.0%} explained): {rejected:.1%} of these photos"

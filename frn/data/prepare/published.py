@@ -15,7 +15,9 @@ CIFAR-100 by class. meta-iNat and tiered meta-iNat (Wertheimer and Hariharan, CV
 
 import io
 import re
+import tomllib
 from functools import partial
+from importlib.resources import files as package_files
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -23,19 +25,7 @@ import numpy as np
 from PIL import Image
 
 from frn.data.folders import SPLITS
-from frn.data.prepare.benchmark import (
-    Benchmark,
-    Box,
-    Counts,
-    Item,
-    Plan,
-    below,
-    interleaved,
-    lines,
-    read_boxes,
-    read_split,
-    ready_made,
-)
+from frn.data.prepare.benchmark import Benchmark, Box, Counts, Item, Plan
 from frn.data.prepare.sources import Found, Sources
 from frn.data.prepare.writer import encode_png
 from frn.errors import FrnError
@@ -160,16 +150,73 @@ def _png(image: np.ndarray[Any, np.dtype[np.uint8]]) -> io.BytesIO:
     return io.BytesIO(encode_png(Image.fromarray(image)))
 
 
-def plan_folders(sources: Sources, split: str, *, folders: tuple[str, ...], official: Counts) -> Plan:
-    """Use the class folders of one of the authors' archives unchanged."""
-    ready = ready_made(sources.files(), *folders)
-    if not ready:
-        raise FrnError(f"{sources}: has no train/ and test/ folders of classes in {' or '.join(folders)}/")
-    return Plan(ready, official)
-
-
 def _folders(*folders: str, archives: dict[str, str], official: Counts) -> Benchmark:
-    return Benchmark(plan=partial(plan_folders, folders=folders, official=official), checksums=archives)
+    """Use the class folders of one of the authors' archives unchanged."""
+
+    def plan(sources: Sources, split: str) -> Plan:
+        if ready := ready_made(sources.files(), *folders):
+            return Plan(ready, official)
+        raise FrnError(f"{sources}: has no train/ and test/ folders of classes in {' or '.join(folders)}/")
+
+    return Benchmark(plan=plan, checksums=archives)
+
+
+def interleaved(index: int) -> str:
+    """Return the split of a class by its number: train if even, alternately validation and test if odd."""
+    return "train" if index % 2 == 0 else "val" if index % 4 == 1 else "test"
+
+
+def read_split(name: str) -> dict[str, str]:
+    """Return the split of each class in `splits/NAME.toml`."""
+    labels = tomllib.loads((package_files("frn.data") / "splits" / f"{name}.toml").read_text(encoding="utf-8"))
+    return {label: part for part in SPLITS for label in labels[part]}
+
+
+def below(found: list[Found], marker: str) -> dict[str, Found]:
+    """Return files by their path relative to the folder of the file `marker`; empty if there is no such file.
+
+    If there are several such folders, the first is used: loose files come before archives.
+    """
+    home = next((file.parts[:-1] for file in found if file.parts[-1] == marker), None)
+    if home is None:
+        return {}
+    first: dict[str, Found] = {}
+    for file in found:
+        if file.parts[: len(home)] == home:
+            first.setdefault("/".join(file.parts[len(home) :]), file)
+    return first
+
+
+def lines(file: Found) -> list[str]:
+    """Return the non-empty lines of a text file, stripped."""
+    return [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+
+
+def read_boxes(file: Found, form: str) -> dict[str, Box]:
+    """Return four numbers per image, by its name. Raises FrnError if a line has a different format."""
+    boxes = {}
+    for line in lines(file):
+        try:
+            name, left, upper, right, lower = line.split()
+            boxes[name] = (float(left), float(upper), float(right), float(lower))
+        except ValueError as error:
+            raise FrnError(f"{file.where}: {line!r} is not a box ({form})") from error
+    return boxes
+
+
+def ready_made(found: list[Found], *names: str) -> list[Item]:
+    """Return the items of the authors' folder with one of the names, laid out as train/ and test/ of class folders.
+
+    Its `val_pre`, `test_pre`, `refr` and `query` are skipped: the evaluation transform resizes, and the paper does not
+    use the others. The first folder that has both train/ and test/ is used.
+    """
+    homes: dict[tuple[str, ...], dict[tuple[str, ...], Item]] = {}
+    for file in found:
+        if len(file.parts) > 3 and file.parts[-4] in names and file.parts[-3] in SPLITS:
+            split, label, name = file.parts[-3:]
+            homes.setdefault(file.parts[:-3], {}).setdefault(file.parts[-3:], Item(split, label, name, file))
+    items = (list(files.values()) for files in homes.values())
+    return next((files for files in items if {"train", "test"} <= {item.split for item in files}), [])
 
 
 CUB = {"CUB_200_2011.tgz": "97eceeb196236b17998738112f37df78"}

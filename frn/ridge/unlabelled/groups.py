@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.images.near_copies import are_near
-from frn.ridge.enrolment import Array, Floats, energy
-from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.enrolment import Array, Floats, leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior
 from frn.ridge.unlabelled.transductive import NEGLIGIBLE, mixture_errors
@@ -120,9 +119,7 @@ def _likeliest_count(maps: Floats, merges: list[tuple[int, int]], prior: Prior) 
         key = tuple(members.tolist())
         if key not in left_out:
             head = HeadParameters(prior.alpha + SHIFTS[-1], prior.beta)
-            left_out[key] = float(
-                (leave_one_out(maps[members], head) if len(members) > 1 else energy(maps[members])).sum()
-            )
+            left_out[key] = float(leave_one_out(maps[members], head).sum())
         return left_out[key]
 
     def clusters(count: int) -> Iterator[Order]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from frn.data.prepare import prepare
-from frn.data.prepare.benchmark import read_split
+from frn.data.prepare.published import read_split
 from frn.errors import FrnError
 from tests.frn.data.miniatures import (
     aircraft_files,

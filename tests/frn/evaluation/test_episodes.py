@@ -12,7 +12,7 @@ from torch import Tensor
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, as_result, summarise
 from frn.evaluation.episodes import CHUNK, episode_accuracies, episode_scorer
-from frn.evaluation.labelled import Calibration
+from frn.evaluation.labelled import ReliabilityDiagram
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
@@ -189,9 +189,9 @@ def test_second_moments_replace_maps_of_at_most_128_channels(d: int, by_moments:
 
 def test_calibration_has_fifteen_bins_and_certain_answers_are_in_the_last() -> None:
     said, right = np.array([0.0, 0.06, 0.07, 0.999, 1.0, 1.0]), np.array([True, False, True, True, True, False])
-    found = Calibration.of(said, right, 15)
+    found = ReliabilityDiagram.of(said, right, 15)
     assert found.counts.tolist() == [2, 1, *[0] * 11, 0, 3]
     assert found.confidence[[0, 1, 2, 14]] == pytest.approx([0.03, 0.07, 0, 2.999 / 3])
     assert found.accuracy[[0, 1, 2, 14]] == pytest.approx([0.5, 1, 0, 2 / 3])
     assert found.error == pytest.approx((2 * 0.47 + 0.93 + 0.999) / 6)
-    assert Calibration.of(np.zeros(0), np.zeros(0, bool), 15).error == 0
+    assert ReliabilityDiagram.of(np.zeros(0), np.zeros(0, bool), 15).error == 0

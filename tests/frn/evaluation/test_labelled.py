@@ -53,7 +53,7 @@ def test_every_number_equals_the_count_by_hand() -> None:
     assert COUNTED.per_class[0].recall == COUNTED.per_class[0].precision == pytest.approx(2 / 3)
     assert [error.probability for error in COUNTED.errors] == [0.95, 0.8]  # the most confident one is first
     # Bins: 0.7 is right; 0.8 is wrong; 0.9 and 0.95 are right in half.
-    assert COUNTED.calibration.error == pytest.approx((0.3 + 0.8 + 2 * (0.925 - 0.5)) / 4)
+    assert COUNTED.reliability.error == pytest.approx((0.3 + 0.8 + 2 * (0.925 - 0.5)) / 4)
     assert (COUNTED.false_rejections, COUNTED.true_positive_rate) == (0.25, 0.5)
     assert COUNTED.auroc == pytest.approx((3 + 3 + 0 + 1) / 8)
 
@@ -61,7 +61,7 @@ def test_every_number_equals_the_count_by_hand() -> None:
 def test_class_without_queries_has_no_recall_or_precision() -> None:
     one = LabelledScore(("a", "b"), (answer("a", 0.9),), (), (), ())
     empty = one.per_class[1]
-    assert one.calibration.error == pytest.approx(0.1)
+    assert one.reliability.error == pytest.approx(0.1)
     assert [math.isnan(n) for n in (empty.recall, empty.precision, one.true_positive_rate, one.auroc)]
 
 
@@ -241,7 +241,7 @@ def test_every_photo_is_answered_or_listed_with_the_reason() -> None:
         ("a1", "a", "a"), ("b1", "a", "b"), ("b3", "b", "b"), ("a2", "b", "a")
     ]  # fmt: skip
     assert [(str(each.path), each.truth, each.label) for each in found.unknown] == [("b2", "c", "b")]
-    assert (found.classes, found.examples) == (("a", "b"), (Path("example2"),))
+    assert (found.classes, found.examples) == (("a", "b"), [Path("example2")])
     assert [str(each) for each in found.broken] == ["broken4"]
     assert [str(each) for each in found.near_copies] == ["near3: skipped as a near copy of example.jpg (class 'a')"]
     assert seen == [(done, 8) for done in range(1, 9)]

@@ -12,12 +12,10 @@ from frn.inference.unknown import (
     explained,
     familiarity,
     rivals_error,
-    share_of,
     stride,
     without_itself,
 )
-from frn.ridge.enrolment import ClassScorer, energy, enroll
-from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters
 
 HEAD = HeadParameters(0.3, 0.1, 2.0)
@@ -26,7 +24,7 @@ HEAD = HeadParameters(0.3, 0.1, 2.0)
 def test_explained_share_is_one_minus_error_over_energy() -> None:
     queries = np.array([[[3.0, 4.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])  # the energies are (25 + 1) / 2 and 0
     errors = np.array([[0.0, 6.5, 13.0, 20.0], [0.0, 1.0, 2.0, 3.0]])
-    np.testing.assert_allclose(explained(errors, queries), [[1.0, 0.5, 0.0, 0.0], [0.0] * 4])
+    np.testing.assert_allclose(explained(errors, energy(queries)), [[1.0, 0.5, 0.0, 0.0], [0.0] * 4])
 
 
 def test_familiarity_is_one_minus_error_over_energy_and_the_five_runner_up_classes() -> None:
@@ -65,8 +63,8 @@ def test_explained_share_does_not_depend_on_the_scale_of_features() -> None:
     generator = np.random.default_rng(0)
     pool, queries = generator.standard_normal((3, 9, 32)), generator.standard_normal((4, 9, 32))
     grown = HeadParameters(HEAD.alpha + np.log(4), HEAD.beta, HEAD.gamma)
-    small = explained(ClassScorer([enroll(pool, HEAD)]).class_error(queries), queries)
-    large = explained(ClassScorer([enroll(2 * pool, grown)]).class_error(2 * queries), 2 * queries)
+    small = explained(ClassScorer([enroll(pool, HEAD)]).class_error(queries), energy(queries))
+    large = explained(ClassScorer([enroll(2 * pool, grown)]).class_error(2 * queries), energy(2 * queries))
     np.testing.assert_allclose(small, large, atol=1e-5)
 
 
@@ -121,7 +119,7 @@ def test_photo_of_another_class_is_unknown_but_a_similar_one_is_not() -> None:
     def unknown(asked: np.ndarray) -> float:
         found = bank.class_error(asked)
         limits = rule.thresholds(found, energy(asked), bank.centres.distance(asked))
-        return float((explained(found, asked).max(1) < limits).mean())
+        return float((explained(found, energy(asked)).max(1) < limits).mean())
 
     assert unknown(draw(centres[0], 50)) <= 0.1
     assert unknown(draw(centres[3], 50)) >= 0.9
@@ -254,7 +252,7 @@ def test_rivals_are_the_five_classes_after_the_best() -> None:
 
 
 def test_photos_of_little_energy_are_explained_like_others() -> None:
-    shares = share_of(np.array([0.5, 0.5]), np.array([[0.125, 0.25], [0.5, 0.75]]))
+    shares = explained(np.array([[0.125, 0.25], [0.5, 0.75]]), np.array([0.5, 0.5]))
     np.testing.assert_allclose(shares, np.array([[0.75, 0.5], [0.0, 0.0]]))
     one = np.ones((1, 2))
     assert familiarity(np.array([[0.1, 0.4]]), np.array([0.4]), one)[0] == pytest.approx(0.75)

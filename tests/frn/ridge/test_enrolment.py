@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from frn.errors import FrnError
-from frn.ridge.enrolment import Centres, ClassScorer, enroll
-from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.enrolment import Centres, ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters, probabilities
 from frn.ridge.reconstruction import class_error, location_error
 
@@ -97,6 +96,11 @@ def test_leave_one_out_equals_brute_force(k: int, r: int, d: int, beta: float) -
     np.testing.assert_allclose(leave_one_out(maps, head), expected, rtol=1e-9)
 
 
+def test_nothing_reconstructs_a_single_support() -> None:
+    maps = maps_of(1, 4, 8)
+    np.testing.assert_array_equal(leave_one_out(maps, HeadParameters()), energy(maps))
+
+
 def test_the_odd_one_out_has_the_largest_error() -> None:
     centre = maps_of(1, 9, 32)
     maps = centre + 0.3 * maps_of(6, 9, 32, seed=1)
@@ -150,8 +154,6 @@ def test_unusable_supports_are_refused() -> None:
     head = HeadParameters(0.0, 0.0, 1.0)
     with pytest.raises(ValueError, match=r"shape \(1, 2, 4\) must be finite"):
         enroll(np.full((1, 2, 4), np.nan), head)
-    with pytest.raises(ValueError, match="at least two supports, not 1"):
-        leave_one_out(maps_of(1, 2, 4), head)
     with pytest.raises(ValueError, match="at least one class"):
         ClassScorer([])
 

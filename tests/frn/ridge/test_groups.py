@@ -115,6 +115,8 @@ def likeliest(monkeypatch: pytest.MonkeyPatch, photos: int, error: Callable[[int
     """
 
     def leave_one_out(maps: Maps, head: HeadParameters) -> Array:
+        if len(maps) == 1:
+            return np.zeros(1)
         assert head == HeadParameters(PRIOR.alpha - 1.8, PRIOR.beta)
         return np.array([error(len(maps)) / 2, error(len(maps)) / 2])
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from frn.episodes import EpisodeShape
-from frn.ridge.enrolment import ClassScorer, enroll
-from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.enrolment import ClassScorer, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import (
     FEW,

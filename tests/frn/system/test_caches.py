@@ -55,8 +55,9 @@ def test_least_recently_used_split_is_removed_first(three: Path) -> None:
     assert kept()[0] == "a"
     used("b", 1.5)
     sizes = [split.size for split in caches.cached_splits()]
-    assert caches.trim(sum(sizes)) == 0
-    assert caches.trim(sum(sizes) - 1) == sizes[0]
+    caches.trim(sum(sizes))
+    assert kept() == ["a", "b", "c"]
+    caches.trim(sum(sizes) - 1)
     assert kept() == ["b", "c"]
     caches.trim(0)
     assert kept() == ["c"], "what was used within the hour stays: a run reads several splits"
@@ -99,7 +100,7 @@ def test_leftovers_of_a_killed_program_are_removed_and_files_in_use_are_kept(thr
         if home != recent:
             os.utime(home, (0, 0))
     with lock(beside(images() / ("c" * 24), LOCK), "c"):
-        caches.trim()
+        caches.trim(1 << 30)
     assert (left.exists(), recent.exists(), busy.exists()) == (False, True, True)
     assert kept() == ["b", "a", "c"]
 
@@ -116,9 +117,7 @@ def test_frn_cache_shows_and_clears(three: Path, private_cache: Path) -> None:
     shown = CliRunner().invoke(app, ["cache"]).stdout
     assert str(three / "a") in shown
     assert "of 10.0 GiB allowed" in shown
-    assert CliRunner().invoke(app, ["cache", "clear", "--unused", "0.1"]).stdout.startswith("freed 0.0 MiB")
-    assert kept() == ["a", "c"]
-    CliRunner().invoke(app, ["cache", "clear"])
+    assert CliRunner().invoke(app, ["cache", "clear"]).stdout.startswith("freed 0.")
     assert kept() == []
     assert [path.name for path in private_cache.iterdir() if path.is_file()] == [caches.TAG]
 
@@ -158,7 +157,7 @@ def test_no_cache_is_made_without_a_suitable_folder(tmp_path: Path, monkeypatch:
     assert tree(tmp_path / "photos").keys() == {"frn-cache/mine"}
 
 
-def test_unknown_files_in_the_cache_are_kept_and_reported(three: Path, private_cache: Path) -> None:
+def test_unknown_files_in_the_cache_are_kept(three: Path, private_cache: Path) -> None:
     theirs = {
         private_cache / "mine.txt",
         private_cache / caches.FEATURES,
@@ -173,15 +172,11 @@ def test_unknown_files_in_the_cache_are_kept_and_reported(three: Path, private_c
     (split.path / "note.txt").write_bytes(b"theirs")
     for path in images().iterdir():
         os.utime(path, (0, 0))
-    told = CliRunner().invoke(app, ["cache"]).stderr
     CliRunner().invoke(app, ["cache", "clear"])
     assert {path for path in private_cache.rglob("*") if path.is_file() and path.read_bytes() == b"theirs"} == {
         *theirs,
         split.path / "note.txt",
     }
-    assert f"{split.path}: was not written by frn, so it is kept" in told
-    assert "holiday: was not written by frn, so it is kept" in told
-    assert f"{caches.FEATURES}: was not written by frn, so it is kept" in told
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
@@ -195,7 +190,6 @@ def test_clearing_does_not_follow_links(tmp_path: Path, private_cache: Path, mon
     before = tree(tmp_path / "elsewhere")
     caches.trim(0)
     caches.clear()
-    assert images() in caches.others()
     assert tree(tmp_path / "elsewhere") == before
     images().unlink()
     images().mkdir()

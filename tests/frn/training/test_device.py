@@ -27,7 +27,7 @@ from frn.evaluation.features import TorchExtractor
 from frn.heads.frn import FRNHead
 from frn.models.model import Model, load_model
 from frn.training.loop import StepReport, ValidationReport, _Step, train
-from frn.training.objectives import build_objective
+from frn.training.objectives import EpisodicObjective, PretrainingObjective
 from frn.training.presets import Preset, Schedule, find_preset
 from frn.training.runs.run import RunSettings
 from frn.training.setup import build_optimizer, new_model
@@ -49,7 +49,8 @@ def test_step_does_not_wait_for_the_device(backbone: str, objective: Literal["ep
     preset = replace(find_preset(f"cub-cropped-{backbone}"), episode=SHAPE, objective=objective)
     preset = replace(preset, pretraining=replace(preset.pretraining, batch=12))
     model = new_model(preset, 0)
-    objectives = build_objective(preset, model, [4, 4, 4]).to("meta")
+    kind = EpisodicObjective if objective == "episodes" else PretrainingObjective
+    objectives = kind(preset, model, [4, 4, 4]).to("meta")
     step = _Step(model.to("meta").train(), objectives, RunSettings(device="meta"))
     optimizer = build_optimizer(step.parameters(), preset.schedule)
     sampled = np.arange(12) if objective == "frn-pretrain" else np.arange(12).reshape(3, 4)
@@ -76,7 +77,7 @@ def learned(model: Model, preset: Preset, images: torch.Tensor) -> dict[str, tor
     """Compute maps, loss and gradients of an episode on the processor in float64."""
     maps = model.train().feature_maps(images)
     sampled = np.arange(len(images)).reshape(preset.episode.way, -1)
-    loss, _, _ = build_objective(preset, model, [8] * 3).score(model, maps, sampled)
+    loss, _, _ = EpisodicObjective(preset, model, [8] * 3).score(model, maps, sampled)
     loss.backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return {name: value.detach().double().cpu() for name, value in ({"maps": maps, "loss": loss} | gradients).items()}

@@ -11,7 +11,7 @@ from frn.episodes import EpisodeShape
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.training.losses import AUX_WEIGHT, auxiliary_loss
-from frn.training.objectives import EpisodicObjective, PretrainingObjective, build_objective
+from frn.training.objectives import EpisodicObjective, PretrainingObjective
 from frn.training.presets import find_preset
 
 PRESET = replace(find_preset("demo"), episode=EpisodeShape(way=3, shot=2, queries=4), aux="off")
@@ -51,8 +51,7 @@ def test_classical_pretraining_uses_undivided_maps() -> None:
     model = Model(ModelConfig(backbone=preset.backbone, method=preset.method)).eval()
     images = torch.rand(4, 3, 32, 32)
     seen = []
-    objective = build_objective(replace(preset, pretraining=replace(preset.pretraining, batch=4)), model, [2, 2])
-    assert isinstance(objective, PretrainingObjective)
+    objective = PretrainingObjective(replace(preset, pretraining=replace(preset.pretraining, batch=4)), model, [2, 2])
     assert isinstance(objective.head, torch.nn.Linear)
     objective.head.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
     with torch.no_grad():

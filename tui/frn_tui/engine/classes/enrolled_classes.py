@@ -16,8 +16,7 @@ from frn.inference.enrolled_form import EnrolledForm, head_document, head_of
 from frn.inference.feature_cache import Maps
 from frn.inference.session import ClassEntry, State
 from frn.inference.unknown import Shares, explained, stride, without_itself
-from frn.ridge.enrolment import Array, Centres, EnrolledClass, energy, enroll
-from frn.ridge.leave_one_out import left_out_location_error
+from frn.ridge.enrolment import Array, Centres, EnrolledClass, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_by_leave_one_out
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
@@ -46,11 +45,9 @@ class ClassRecord:
 
 def enroll_class(maps: Maps, head: HeadParameters) -> ClassRecord:
     """Enroll the examples of a class, (k, r, d), and compute their leave-one-out errors."""
-    means = maps.mean(1, dtype=np.float64)
-    if len(maps) < 2:
-        return ClassRecord(enroll(maps, head), np.square(maps, dtype=np.float64).sum(-1), np.zeros(0), means)
     errors = left_out_location_error(maps, head)
-    return ClassRecord(enroll(maps, head), errors, explained(errors.mean(1)[:, None], maps)[:, 0], means)
+    shares = explained(errors.mean(1)[:, None], energy(maps))[:, 0] if len(maps) > 1 else np.zeros(0)
+    return ClassRecord(enroll(maps, head), errors, shares, maps.mean(1, dtype=np.float64))
 
 
 class EnrolledClasses:
