@@ -98,7 +98,8 @@ def test_folders_become_classes_in_one_edit(run: Run) -> None:
         assert seen[-1] == ("Adding 2 classes", 6, 6)
         assert set(controller.reports) == {entry.id for entry in controller.session.state.classes}
         assert controller.threshold == 0.4
-        await controller.edit(lambda session: session.undo())
+        controller.session.undo()
+        await controller.sync()
         assert names(controller) == {}
         await controller.add_classes({"jay": photos("jay", 4)})
         await controller.add_classes({"jay": photos("jay", 6)})
@@ -133,11 +134,13 @@ def test_classifying_shows_the_first_answer_and_edits_update_it(run: Run) -> Non
         assert controller.query.answer["path"] == "/q/jay-8.jpg"
         assert "maps" in controller.query.answer
         assert controller.query.rejected == 0
-        await controller.edit(lambda session: session.set_threshold(0.6))
+        controller.session.set_threshold(0.6)
+        await controller.sync()
         assert controller.query.rejected == 2
         assert controller.query.answer["path"] == "/q/jay-8.jpg"
         await controller.show("/q/jay-8.jpg")
-        await controller.edit(lambda session: session.delete(wren.id))
+        controller.session.delete(wren.id)
+        await controller.sync()
         assert all(score["id"] != wren.id for answer in controller.query.answers for score in answer.get("scores", []))
 
     run(test)
@@ -174,12 +177,15 @@ def test_undo_restores_answers_with_the_classes(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.add_classes({"jay": photos("jay", 1)})
         await controller.ask(["/q/jay-1.jpg", "/q/owl-1.jpg"])
-        await controller.edit(lambda session: session.undo())
+        controller.session.undo()
+        await controller.sync()
         assert [answer.get("reason") for answer in controller.query.answers] == ["no class has an example"] * 2
-        await controller.edit(lambda session: session.redo())
+        controller.session.redo()
+        await controller.sync()
         assert all("scores" in answer for answer in controller.query.answers)
         assert "maps" in (controller.query.answer or {})
-        await controller.edit(lambda session: session.undo())
+        controller.session.undo()
+        await controller.sync()
         with pytest.raises(FrnError, match="no photo to add"):
             controller.label(controller.query.answers, 1)
 
@@ -232,8 +238,10 @@ def test_changed_file_does_not_block_undo(run: Run) -> None:
         engine.content = {"/p/jay-1.jpg": "new"}
         await controller.load("/p/birds.frn.json")
         assert not controller.session.is_saved
-        await controller.edit(lambda session: session.create("owl"))
-        await controller.edit(lambda session: session.undo())
+        controller.session.create("owl")
+        await controller.sync()
+        controller.session.undo()
+        await controller.sync()
         assert names(controller) == {"jay": 1}
         assert not controller.session.can_undo
 
