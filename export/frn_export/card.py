@@ -79,15 +79,13 @@ def model_card(
     text = template.render(
         graphs={name: model.graph for name, model in models.items()},
         shape=_shape,
-        way=_way,
         types=TYPES,
         meanings=MEANINGS if config["method"] == "frn" else OTHER_MEANINGS,
         open_photo=OPEN_PHOTO,
         backbone=config["backbone"],
         method=config["method"],
+        transform=transform,
         size=transform.size,
-        geometry=_geometry(transform),
-        resized=_resized(transform),
         r=r,
         d=d,
         grid=" x ".join(map(str, grid)),
@@ -104,22 +102,3 @@ def model_card(
 
 def _shape(value: onnx.ValueInfoProto) -> list[int | str]:
     return [dimension.dim_param or dimension.dim_value for dimension in value.type.tensor_type.shape.dim]
-
-
-def _way(graph: onnx.GraphProto) -> int | str:
-    return next((_shape(value)[-1] for value in graph.output if value.name == "probability"), "way")
-
-
-def _geometry(transform: EvaluationTransform) -> str:
-    size = transform.size
-    how = f"{'both sides' if transform.square else 'the shorter side'} to {transform.length}"
-    exempt = "" if transform.resize else f" (unless the image is already {size} x {size})"
-    return f"{how}{exempt}, then the centre {size} x {size}"
-
-
-def _resized(transform: EvaluationTransform) -> str:
-    """Return the example's resize expression; without `resize`, images of the model's size are left unchanged."""
-    size, length = transform.size, transform.length
-    target = f"({length}, {length})" if transform.square else f"[{length} * n // min(image.size) for n in image.size]"
-    resized = f"image.resize({target}, Image.BILINEAR)"
-    return resized if transform.resize else f"image if image.size == ({size}, {size}) else {resized}"

@@ -16,7 +16,8 @@ from frn_export.difference import Difference
 
 Format = Literal["onnx", "ort", "openvino"]
 Values = Mapping[str, NDArray[Any]]
-Converter = Callable[[bytes, Path], tuple[dict[str, bytes], Callable[[Values], Values]]]
+Converted = tuple[dict[str, bytes], Callable[[Values], Values]]
+"""Files by their endings, and what runs them."""
 
 TOLERANCE = 2e-5
 """Tolerance, as a fraction of an output's largest value: other kernels sum in a different order."""
@@ -33,7 +34,7 @@ def converted(graphs: Mapping[str, bytes], kind: Format) -> tuple[dict[str, byte
     """
     if kind == "onnx":
         return {}, {}
-    converter = _to_ort if kind == "ort" else _openvino()
+    converter = _to_ort if kind == "ort" else _to_openvino
     files: dict[str, bytes] = {}
     differences: dict[str, Difference] = {}
     for name, data in graphs.items():
@@ -46,7 +47,7 @@ def converted(graphs: Mapping[str, bytes], kind: Format) -> tuple[dict[str, byte
     return files, differences
 
 
-def _to_ort(data: bytes, path: Path) -> tuple[dict[str, bytes], Callable[[Values], Values]]:
+def _to_ort(data: bytes, path: Path) -> Converted:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -62,26 +63,21 @@ def _to_ort(data: bytes, path: Path) -> tuple[dict[str, bytes], Callable[[Values
     return {".ort": content}, lambda inputs: dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
-def _openvino() -> Converter:
+def _to_openvino(data: bytes, path: Path) -> Converted:
     try:
         import openvino
     except ImportError as error:
         raise FrnError(f"--as openvino needs OpenVINO: {install_command('openvino')}") from error
-    core = openvino.Core()
+    source = path.with_suffix(".onnx")
+    source.write_bytes(data)
+    openvino.save_model(openvino.convert_model(str(source)), f"{path}.xml", compress_to_fp16=False)
+    compiled = openvino.Core().compile_model(f"{path}.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
 
-    def convert(data: bytes, path: Path) -> tuple[dict[str, bytes], Callable[[Values], Values]]:
-        source = path.with_suffix(".onnx")
-        source.write_bytes(data)
-        openvino.save_model(openvino.convert_model(str(source)), f"{path}.xml", compress_to_fp16=False)
-        compiled = core.compile_model(f"{path}.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    def run(inputs: Values) -> Values:
+        found = compiled(dict(inputs))
+        return {output.any_name: np.asarray(found[output]) for output in compiled.outputs}
 
-        def run(inputs: Values) -> Values:
-            found = compiled(dict(inputs))
-            return {output.any_name: np.asarray(found[output]) for output in compiled.outputs}
-
-        return {ending: Path(f"{path}{ending}").read_bytes() for ending in (".xml", ".bin")}, run
-
-    return convert
+    return {ending: Path(f"{path}{ending}").read_bytes() for ending in (".xml", ".bin")}, run
 
 
 def _compare(data: bytes, run: Callable[[Values], Values], what: str) -> Difference:

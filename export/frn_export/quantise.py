@@ -38,8 +38,7 @@ def half(features: bytes) -> bytes:
             name, stored = tensor.name, f"{tensor.name}_half"
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), stored))
             casts.append(helper.make_node("Cast", [stored], [name], name=f"Cast_{name}", to=TensorProto.FLOAT))
-    nodes = [*casts, *graph.node]
-    return _replace(model, nodes, list(graph.initializer))
+    return _replace(model, [*casts, *graph.node], list(graph.initializer))
 
 
 def int8(features: bytes, pixels: Pixels) -> bytes:

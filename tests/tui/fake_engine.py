@@ -95,7 +95,6 @@ class FakeEngine(EngineClient):
             "side": 84,
             "grid": [5, 5],
             "d": 64,
-            "device": "cpu",
             "bytes": 9_000_000,
         }
 
@@ -110,7 +109,7 @@ class FakeEngine(EngineClient):
             raise EngineError(f"{folder}: cannot be listed (No such file or directory)")
         kinds = {"jpg": "image", "json": "project", "onnx": "model", "zip": "bundle"}
         entries = [{"name": name, "kind": kinds.get(name.rpartition(".")[2], "folder")} for name in names]
-        return {"path": folder, "parent": folder.rpartition("/")[0] or "/", "entries": entries}
+        return {"path": folder, "entries": entries}
 
     def op_scan(self, tell: OnEvent, path: str) -> dict[str, Any]:
         found: dict[str, Any] = {"kind": "nothing", "files": [], "classes": {}}

@@ -5,12 +5,12 @@ import os
 from collections.abc import Iterable
 from functools import partial
 from time import monotonic
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from textual import events, on, work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
-from textual.color import Color
+from textual.color import BLACK, WHITE, Color
 from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import ThemeProvider
@@ -24,7 +24,7 @@ from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import settle
 from frn_tui.screens.workspace import Workspace
 from frn_tui.settings.keys import BOUND, read_own_keys
-from frn_tui.settings.settings import Settings, state_folder
+from frn_tui.settings.settings import Images, Settings, state_folder
 from frn_tui.terminal import gc_policy
 from frn_tui.terminal.modes import PIXELS, Mode, default_mode, palette_of
 from frn_tui.terminal.paths import absolute
@@ -37,7 +37,6 @@ from frn_tui.terminal.wire.input_queue import InputQueue
 from frn_tui.widgets.lists import Palette
 from frn_tui.widgets.preview import PicturesWanted
 
-BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
 BORDER_CONTRAST, TEXT_CONTRAST = 3.3, 5.0
 """Minimum contrasts on the surface; on panels, which are a little lighter or darker, they are then 3 and 4.5."""
 CHECK_INTERVAL = 2.0
@@ -65,7 +64,7 @@ class FrnApp(CellApp):
         place: str | None = None,
         *,
         model: str | None = None,
-        images: Mode | Literal["auto"] = "auto",
+        images: Images | Mode = "auto",
         tta: str = "",
         engine: EngineClient | None = None,
     ) -> None:
@@ -87,7 +86,7 @@ class FrnApp(CellApp):
         self.graphics.cell = cell_size() or self.graphics.cell
         self.graphics.plain = default_mode(os.environ, self.console.color_system)
         if images == "auto" and not self.graphics.in_page:  # settings for a terminal do not apply to a page
-            images = settings.images  # type: ignore[assignment]
+            images = settings.images
         self.workspace = Workspace(self.controller, settings, images, self.graphics.mode_of(images))
         self.context = self.workspace.context
         self.recovery = self.workspace.project_bar.recovery
@@ -160,7 +159,7 @@ class FrnApp(CellApp):
         """Query the terminal's features, unless it has no colours or cannot answer."""
         if self.no_color or self.graphics.in_page or not os.isatty(0):
             return
-        self._tell_terminal(QUESTIONS if self.has_true_colour else TRUE_COLOUR + QUESTIONS)
+        self._tell_terminal(QUESTIONS if self.console.color_system == "truecolor" else TRUE_COLOUR + QUESTIONS)
 
     @on(Answered)
     async def hear(self, answer: Answered) -> None:
@@ -205,7 +204,7 @@ class FrnApp(CellApp):
         if not self.is_headless:  # a headless host manages its own garbage collector
             self._ask_terminal()
             gc_policy.begin()
-            self.set_interval(gc_policy.IDLE, self._collect_garbage)
+            self.set_interval(gc_policy.IDLE, lambda: gc_policy.collect(monotonic() - self._last_input))
             if os.isatty(0):
                 self.set_interval(CHECK_INTERVAL, end_without_terminal)
         self.context.start(self._start)
@@ -213,9 +212,6 @@ class FrnApp(CellApp):
         self.set_interval(CHECK_INTERVAL, self._follow_keys)
         if self.context.settings.trouble:
             self.context.say(self.context.settings.trouble, severity="warning")
-
-    def _collect_garbage(self) -> None:
-        gc_policy.collect(monotonic() - self._last_input)
 
     async def _start(self) -> None:
         self.engine.on_restart = self._tell_of_restart
@@ -248,7 +244,6 @@ class FrnApp(CellApp):
     def _tell_of_restart(self) -> None:
         log = f"; more in {self.engine.log}" if self.engine.log else ""
         self.context.say(f"the engine stopped and was restarted{log}", severity="warning")
-        self.run_worker(self.controller.lock_again(), exit_on_error=False)
 
     async def _open_first_model(self) -> None:
         mirror = MIRROR if self.tta == "hflip" else ""
@@ -303,8 +298,9 @@ class FrnApp(CellApp):
 
     async def on_unmount(self) -> None:
         self._restore_signals()
-        self.context.change(theme=self.theme, tile_width=self.workspace.photos_pane.gallery.tile_width)
-        self.context.settings.beside(self.context.opened).write()
+        tile_width = self.workspace.photos_pane.gallery.tile_width
+        self.context.change(theme=self.theme, tile_width=tile_width, recent=self.context.recent)
+        self.context.settings.write()
         await self.engine.close()
 
     def action_command_palette(self) -> None:

@@ -43,23 +43,20 @@ def features_graph(model: Model) -> onnx.ModelProto:
         maps = graph.node("Mul", maps, graph.constant(1 / scale))
     flat = graph.node("Reshape", maps, graph.constant(np.array([0, model.d, h * w], dtype=np.int64)))
     graph.node("Transpose", flat, perm=[0, 2, 1], output="feature_map")
+    # the layers of a head stay with the torch model
+    scalars = {name: parameter.item() for name, parameter in model.head.named_parameters() if not parameter.dim()}
     return graph.model(
         inputs={"images": (FLOAT, ("n", 3, side, side))},
         outputs={"feature_map": (FLOAT, ("n", h * w, model.d))},
         metadata={
             "frn.config": json.dumps(asdict(model.config), sort_keys=True),
             "frn.grid": json.dumps([h, w]),
-            "frn.head": json.dumps(learned_scalars(model.head), sort_keys=True),
+            "frn.head": json.dumps(scalars, sort_keys=True),
         },
         name="features",
         kind=FEATURES_FORMAT,
         version=FEATURES_VERSION,
     )
-
-
-def learned_scalars(head: nn.Module) -> dict[str, float]:
-    """Return the scalar parameters of a head; its layers stay with the torch model."""
-    return {name: parameter.item() for name, parameter in head.named_parameters() if not parameter.dim()}
 
 
 def _normalise(graph: GraphBuilder, images: str, model: Model) -> str:

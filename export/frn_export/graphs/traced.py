@@ -30,7 +30,7 @@ def write_traced(graph: GraphBuilder, images: str, backbone: nn.Module, size: in
     """
     example = {"images": torch.zeros(2, 3, size, size, dtype=torch.float32)}
     traced = trace(backbone, example, "maps", {"images": {0: "n"}}, "this backbone")
-    return _Copy(graph, images, traced).maps()
+    return _Copy(graph, images, traced).value("maps")
 
 
 def trace(
@@ -75,8 +75,8 @@ class _Copy:
         self.weights = {tensor.name: tensor for tensor in traced.initializer}
         self.named: dict[str, str] = {"images": images}
         self.ready: dict[bytes, str] = {}
-        self.of_pixels = _depend_on_pixels(traced)
-        free = [name for node in traced.node for name in node.output if name not in self.of_pixels]
+        of_pixels = _depend_on_pixels(traced)
+        free = [name for node in traced.node for name in node.output if name not in of_pixels]
         side = [dimension.dim_value for dimension in traced.input[0].type.tensor_type.shape.dim[1:]]
         self.two, self.three = (
             evaluate(traced.node, traced.initializer, {"images": np.zeros((n, *side), np.float32)}, free)
@@ -84,11 +84,7 @@ class _Copy:
         )
         self.batch: str | None = None
 
-    def maps(self) -> str:
-        """Return the output's name in the graph."""
-        return self._value("maps")
-
-    def _value(self, name: str, reshapes: bool = False) -> str:
+    def value(self, name: str, reshapes: bool = False) -> str:
         """Return the new name of a value of the traced graph."""
         if not name:
             return ""
@@ -106,7 +102,7 @@ class _Copy:
 
     def _node(self, node: onnx.NodeProto) -> None:
         reshape = node.op_type == "Reshape"
-        inputs = [self._value(name, reshape and place == 1) for place, name in enumerate(node.input)]
+        inputs = [self.value(name, reshape and place == 1) for place, name in enumerate(node.input)]
         if node.op_type == "Identity":
             self.named[node.output[0]] = inputs[0]
             return

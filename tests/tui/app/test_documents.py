@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from frn_tui.app import FrnApp
 from frn_tui.dialogs.dialogs import AskText, Choose
+from frn_tui.terminal import paths
 
 from frn.models.zoo import DEFAULT_MODEL
 from tests.tui.conftest import Drive, Driver
@@ -241,7 +242,7 @@ def test_missing_photos_are_counted_reported_and_found_again(
 
 
 def test_project_is_opened_by_its_full_path(drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(paths, "AT_START", str(tmp_path))
 
     async def scenario(driver: Driver) -> None:
         app = driver.app

@@ -48,9 +48,11 @@ async def use(pilot):
         await asyncio.sleep(0.05)
     tell()
     for entry in controller.session.state.classes[:-1]:
-        await controller.edit(lambda session: session.delete(entry.id))
+        controller.session.delete(entry.id)
+        await controller.sync()
         tell()
-    await controller.edit(lambda session: session.create(fresh))
+    controller.session.create(fresh)
+    await controller.sync()
     tell()
     app.workspace.classes_pane.chosen = controller.session.state.named(fresh).id
     app.workspace.classes_pane.add([photos])

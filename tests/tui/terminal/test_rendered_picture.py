@@ -21,7 +21,5 @@ def test_an_image_is_read_from_a_message() -> None:
 
 
 def test_a_message_that_is_not_an_image_is_refused() -> None:
-    with pytest.raises(ValueError, match="3 bytes are not 2 x 1 cells"):
-        convert({**MESSAGE, "cells": "AAAA"}, Picture)
     with pytest.raises(ValueError, match="base64"):
         convert({**MESSAGE, "cells": "!!!!"}, Picture)

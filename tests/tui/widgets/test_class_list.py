@@ -15,15 +15,15 @@ Lines = Callable[[App[Any]], list[str]]
 Told = list[Message]
 
 BIRDS = [
-    ClassRow(4, "blue jay", 12, 0.95),
-    ClassRow(7, "house sparrow with a long name", 31, 0.7),
-    ClassRow(9, "wren", 2, 0.2, "too few photos"),
-    ClassRow(11, "robin", 1),
+    ClassRow(4, 1, "blue jay", 12, 0.95),
+    ClassRow(7, 2, "house sparrow with a long name", 31, 0.7),
+    ClassRow(9, 3, "wren", 2, 0.2, "too few photos"),
+    ClassRow(11, 4, "robin", 1),
 ]
 
 
 def rows(count: int) -> list[ClassRow]:
-    return [ClassRow(i, f"class {i}", i, 0.8) for i in range(count)]
+    return [ClassRow(i, i + 1, f"class {i}", i, 0.8) for i in range(count)]
 
 
 def test_each_class_has_a_line(play: Play, lines: Lines) -> None:
@@ -61,7 +61,7 @@ def test_rows_use_the_available_width(play: Play, lines: Lines, width: int) -> N
     classes = ClassList()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
-        classes.show([*BIRDS, ClassRow(99, "🦜" * 50, 123456, 1.0, "!")])
+        classes.show([*BIRDS, ClassRow(99, 5, "🦜" * 50, 123456, 1.0, "!")])
         await pilot.resize_terminal(width, 4)
         await pilot.resize_terminal(width, 10)
         assert len({len(line) for line in lines(pilot.app)[:4]}) == 1
@@ -86,7 +86,7 @@ def test_the_highlight_stays_with_its_class(play: Play) -> None:
         await pilot.pause()
         assert classes.chosen_id == 9
         assert classes.highlighted == 1
-        classes.show([ClassRow(9, "renamed", 3)])
+        classes.show([ClassRow(9, 1, "renamed", 3)])
         await pilot.pause()
         assert classes.chosen_id == 9
         classes.show([row for row in BIRDS if row.id != 9])
@@ -142,7 +142,7 @@ def test_updating_counts_does_not_scroll_the_list(play: Play) -> None:
         classes.scroll_to(y=40, animate=False)
         classes.highlighted = 45
         await pilot.pause()
-        classes.show([ClassRow(row.id, row.name, row.images + 1, row.quality) for row in rows(100)])
+        classes.show([ClassRow(row.id, row.number, row.name, row.images + 1, row.quality) for row in rows(100)])
         await pilot.pause()
         assert classes.scroll_offset.y == 40
         assert classes.chosen_id == 45
@@ -155,7 +155,7 @@ def test_unusual_names_stay_on_one_line(play: Play, lines: Lines) -> None:
     names = ["\x1b[2J", "a\nb", "\u202eb", "[bold red]x[/]", "\udcff", "[@click=app.quit]x"]
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
-        classes.show([ClassRow(i, name, 1) for i, name in enumerate(names)])
+        classes.show([ClassRow(i, i + 1, name, 1) for i, name in enumerate(names)])
         await pilot.pause()
         text = lines(pilot.app)
         assert all(char.isprintable() for line in text for char in line)
@@ -200,6 +200,8 @@ def test_two_hundred_classes_are_as_fast_as_plain_options(play: Play) -> None:
         return min(spent)
 
     classes, plain = ClassList(), OptionList(markup=False)
-    rows_took = quickest(classes, lambda step: classes.show([ClassRow(i, f"class {i}", step) for i in range(200)]))
+    rows_took = quickest(
+        classes, lambda step: classes.show([ClassRow(i, i + 1, f"class {i}", step) for i in range(200)])
+    )
     options_took = quickest(plain, lambda step: plain.set_options(f"class {i} {step}" for i in range(200)))
     assert rows_took < 2 * options_took

@@ -1,7 +1,7 @@
 """Client of the engine process, which survives the engine's crashes.
 
 A file, the system or the app may kill the engine. Calls then fail instead of waiting on a dead pipe. The next call
-starts another engine with the same model and classes, and the app is notified.
+starts another engine with the same lock, model and classes, and the app is notified.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from frn.system.processes.messages import Message, convert, decode, encode
+from frn_tui.client.file_requests import LockProject
 from frn_tui.client.protocol import (
     INTERNAL,
     AskClasses,
@@ -37,7 +38,7 @@ CANCEL_TIMEOUT = 2.0
 """Seconds that a cancelled request may continue before the engine is killed."""
 EXIT_TIMEOUT = 0.3
 """Seconds that the engine has to exit."""
-REPLAYED = (OpenModel, SetClasses)
+REPLAYED = (LockProject, OpenModel, SetClasses)
 """Requests that a new engine receives first: the last successful one of each type."""
 SUSPECTS = 16
 """Files that the engine reads together, one of which may have crashed it."""
@@ -123,7 +124,7 @@ class EngineClient:
             self._process = None
 
     async def start(self) -> None:
-        """Start an engine, with the model and classes of the last one. Raises EngineError if it cannot be started."""
+        """Start an engine with the last lock, model and classes. Raises EngineError if it cannot be started."""
         if self.state == "closed":
             raise EngineError("the engine is closed")
         self.state = "starting"

@@ -21,7 +21,6 @@ class Listing(TypedDict):
 
     path: str
     """Absolute path, with `~` and `..` resolved."""
-    parent: str
     entries: list[Entry]
 
 

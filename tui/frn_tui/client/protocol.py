@@ -75,7 +75,6 @@ class Model(TypedDict):
     grid: list[int]
     """Height and width of a feature map."""
     d: int
-    device: str
     bytes: int
     """Size of its file."""
 

@@ -143,14 +143,10 @@ class Choose(Dialog[int | None]):
             listing.highlighted = (listing.highlighted + step) % listing.option_count
 
     @on(Input.Submitted)
-    def take(self) -> None:
-        listing = self.query_one(OptionList)
-        if listing.highlighted is not None:
-            self.dismiss(int(listing.get_option_at_index(listing.highlighted).id or 0))
-
     @on(OptionList.OptionSelected)
-    def click(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(int(event.option.id or 0))
+    def take(self) -> None:
+        if (option := self.query_one(OptionList).highlighted_option) is not None:
+            self.dismiss(int(option.id or 0))
 
 
 class PressKey(Dialog[str | None]):

@@ -25,23 +25,23 @@ MAX_PROBLEMS = 500
 
 def help_page(key_of: Callable[[str], str]) -> Table:
     """Return a table of the current keys."""
-    lines: list[tuple[Text, Text]] = []
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(max_width=9)
+    table.add_column()
     group = ""
     for name, key in TABLE.items():
         if name.startswith("class-") and name != "class-1":
             continue
         if key.group != group:
-            lines += [(Text(""), Text("")), (Text(""), Text(group := key.group, style="underline"))]
+            table.add_row()
+            table.add_row("", Text(group := key.group, style="underline"))
         keys = shown(key.keys) if key.group == "Fixed" else key_of(name)
         if name == "class-1" and [key_of(f"class-{n}") for n in range(1, 10)] == list("123456789"):
             keys = "1-9"
-        lines.append((Text(keys, style="bold"), Text(key.meaning.replace("class 1", "class N"))))
-    lines += [(Text(""), Text("")), *((Text(sign, style="bold"), Text(meaning)) for sign, meaning in SIGNS)]
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(max_width=9)
-    table.add_column()
-    for line in lines:
-        table.add_row(*line)
+        table.add_row(Text(keys, style="bold"), Text(key.meaning.replace("class 1", "class N")))
+    table.add_row()
+    for sign, meaning in SIGNS:
+        table.add_row(Text(sign, style="bold"), meaning)
     return table
 
 

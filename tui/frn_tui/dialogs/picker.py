@@ -84,7 +84,7 @@ class Picker(Dialog[list[str] | None]):
     def __init__(self, engine: EngineClient, title: str, mode: Mode, recent: Sequence[str], start: str) -> None:
         super().__init__()
         self.engine, self.dialog_title, self.recent = engine, title, recent
-        self.folder = self.parent_folder = start
+        self.folder = start
         self.everything: list[Entry] = []
         self.entries: list[Entry] = []
         """All entries of the folder, and those that are listed."""
@@ -133,7 +133,7 @@ class Picker(Dialog[list[str] | None]):
         except EngineError as error:
             self.notify(display_name(str(error)), severity="error", markup=False)
             return
-        self.folder, self.parent_folder, self.everything = found["path"], found["parent"], found["entries"]
+        self.folder, self.everything = found["path"], found["entries"]
         box.border_subtitle = Text(display_name(shortened(self.folder), 70))
         if not self._is_first:
             with self.prevent(Input.Changed):
@@ -286,7 +286,7 @@ class Picker(Dialog[list[str] | None]):
         self._refresh()
 
     def action_up(self) -> None:
-        self.open(self.parent_folder, then=name_of(self.folder), rising=True)
+        self.open(os.path.dirname(self.folder), then=name_of(self.folder), rising=True)  # noqa: PTH120
 
     def action_enter_folder(self) -> None:
         entry = self.current

@@ -6,7 +6,6 @@ the session.
 
 import asyncio
 import dataclasses
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -44,10 +43,6 @@ class Added:
 
 PART = 64
 """Photos of a folder that are opened together."""
-ENROLLED_EVERY = 3.0
-"""Minimum seconds between two enrolments of the classes read so far, while a folder is being opened."""
-ENROLLING_SHARE = 0.2
-"""Maximum share of the time of opening a folder that enrolments take, because photos wait for them."""
 
 
 class Controller(SyncedDocument):
@@ -72,20 +67,11 @@ class Controller(SyncedDocument):
     async def holder(self, path: str) -> int | None:
         return await self.engine.call(file_requests.FindHolder(path))
 
-    async def lock_again(self) -> None:
-        """Lock the open project again, since its lock ended with the last engine."""
-        await self.engine.call(file_requests.LockProject(self.project))
-
-    async def start_anew(self) -> None:
-        await self.engine.call(file_requests.LockProject(None))
-        self.begin(State())
-        await self.sync()
-
     async def open_folder(self, path: str | None, classes: dict[str, list[str]]) -> Added:
-        """Open class folders in place of the document; not an edit, since they are on disk; None: the samples.
+        """Open class folders in place of the document, or without any a new one; not an edit, since they are on disk.
 
-        The classes appear at once, even before the model. Their photos follow in batches; those that arrived stay
-        if it is cancelled.
+        Without a path, they are the samples. The classes appear at once, even before the model. Their photos follow in
+        batches; those that arrived stay if it is cancelled.
         """
         self.begin(State())
         session, outcome = self.session, Added()
@@ -113,7 +99,7 @@ class Controller(SyncedDocument):
         """Read the photos of the classes that are being opened, in batches."""
         session = self.session
         photos = [(ids[name], path) for name, paths in classes.items() if name in ids for path in paths]
-        what, due = f"Opening {count_of(len(classes), 'class')}", time.monotonic() + ENROLLED_EVERY
+        what = f"Opening {count_of(len(classes), 'class')}"
         for first in range(0, len(photos), PART):
             part = photos[first : first + PART]
             supports, broken = await self._embed([path for _, path in part], what, (first, len(photos)))
@@ -125,10 +111,6 @@ class Controller(SyncedDocument):
             self._came.set()
             outcome.broken += broken
             self.problems += broken
-            if (began := time.monotonic()) > due:
-                await self.sync()
-                ended = time.monotonic()
-                due = ended + max(ENROLLED_EVERY, (ended - began) * (1 / ENROLLING_SHARE - 1))
         await self.sync()
         return outcome
 
@@ -260,11 +242,6 @@ class Controller(SyncedDocument):
             return self.query.shown
         at = paths.index(shown["path"]) + step if shown["path"] in paths else 0
         return paths[at % len(paths)]
-
-    async def edit(self, change: Callable[[Session], object]) -> None:
-        """Apply or undo an edit and update the engine; an FrnError means that nothing changed."""
-        change(self.session)
-        await self.sync()
 
     async def export(self, path: str, what: file_requests.Exported, *, replace: bool = False) -> None:
         await self.sync()

@@ -32,6 +32,8 @@ class Reviewed:
     is_seen: bool
     label_id: int | None = None
     """Id of the class that it is an example of."""
+    nearest: Support | None = None
+    """The most similar example of the most likely class."""
 
     @property
     def path(self) -> str:
@@ -93,29 +95,20 @@ def rival(answer: Answer, names: Mapping[int, str]) -> str:
     return f"{names.get(scores[1]['id'], '?')} {scores[1]['probability']:.2f}" if len(scores) > 1 else ""
 
 
-def examples(state: State) -> dict[str, Support]:
-    """All examples, by key."""
-    return {support.key: support for entry in state.classes for support in entry.supports}
-
-
-def example_names(state: State) -> dict[str, str]:
-    """Return the file names of all examples, by key."""
-    return {key: support.path.name for key, support in examples(state).items()}
-
-
 def reviewed(query: Query, state: State) -> list[Reviewed]:
     """Return all answers with their review state, in query order."""
     names = {entry.id: entry.name for entry in state.classes}
     unknown = NO_CLASS if UNKNOWN in map(str.casefold, names.values()) else UNKNOWN
     labels: dict[str, tuple[str | None, int | None]] = {other.key: (OTHER, None) for other in state.others}
     labels |= {support.key: (entry.name, entry.id) for entry in state.classes for support in entry.supports}
-    items = []
+    items, holders = [], state.holders()
     for answer in query.answers:
         label, label_id = labels.get(answer.get("key", ""), (None, None))
+        _, nearest = holders.get(answer.get("nearest", ""), (None, None))
         best = best_score(answer)
         said = UNREADABLE if best is None else names.get(best["id"], "?")
         verdict = unknown if answer.get("unknown") else said
-        items.append(Reviewed(answer, verdict, label, answer["path"] in query.seen, label_id))
+        items.append(Reviewed(answer, verdict, label, answer["path"] in query.seen, label_id, nearest))
     return items
 
 
@@ -201,7 +194,7 @@ class Arrangement:
 
 def as_csv(items: Sequence[Reviewed], state: State, model: str) -> str:
     """Return the answers as CSV, one row per photo."""
-    names, examples = {entry.id: entry.name for entry in state.classes}, example_names(state)
+    names = {entry.id: entry.name for entry in state.classes}
     columns = ["image", "verdict", "label", "probability", "explained", "error", "reason", "model"]
     columns += ["said_by_you", "rival", "nearest"]
     rows: list[dict[str, object]] = []
@@ -212,7 +205,7 @@ def as_csv(items: Sequence[Reviewed], state: State, model: str) -> str:
         if best := best_score(answer):
             numbers = best["probability"], best["explained"], best["error"]
             told = [names.get(best["id"], "?"), *(round(number, 6) for number in numbers)]
-        more = [item.label or "", rival(answer, names), examples.get(answer.get("nearest", ""), "")]
+        more = [item.label or "", rival(answer, names), item.nearest.path.name if item.nearest else ""]
         rows.append(
             dict(zip(columns, [path, item.verdict, *told, answer.get("reason", ""), model, *more], strict=True))
         )
@@ -221,7 +214,7 @@ def as_csv(items: Sequence[Reviewed], state: State, model: str) -> str:
 
 def as_json(items: Sequence[Reviewed], state: State, model: str, threshold: float) -> str:
     """Return the answers as JSON lines: the fields of `frn classify --json`, the model, and the user's label."""
-    names, examples = {entry.id: entry.name for entry in state.classes}, example_names(state)
+    names = {entry.id: entry.name for entry in state.classes}
     lines: list[dict[str, object]] = []
     for item in items:
         answer = item.answer
@@ -241,7 +234,7 @@ def as_json(items: Sequence[Reviewed], state: State, model: str, threshold: floa
                 "unknown": answer.get("unknown", False),
                 "model": model,
                 "said_by_you": item.label,
-                "nearest": examples.get(answer.get("nearest", ""), ""),
+                "nearest": item.nearest.path.name if item.nearest else "",
             }
         )
     return "".join(json.dumps(line) + "\n" for line in lines)

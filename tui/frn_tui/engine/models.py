@@ -32,7 +32,7 @@ class Models:
         self.name = ""
         self.opened: Extractor | None = None
         self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
-        self._looks: dict[str, bytes] = {}
+        self.looks: dict[str, bytes] = {}
         """Perceptual hashes of all images that were embedded or found."""
 
     @property
@@ -47,6 +47,7 @@ class Models:
         name = request.model.removesuffix(MIRROR)
         path, trusted = require_exported(name), resolve(name).shipped
         threads = max(1, cores() - 1)  # leave one core for the app
+        # not on CUDA, which takes a second to start
         extractor = Extractor.open(path, trusted=trusted, device="cpu", threads=threads)
         if name != request.model:
             from frn_export.graphs.mirror import mirrored  # imported here because few sessions need it
@@ -58,14 +59,13 @@ class Models:
                 "Use a model trained with --method frn."
             )
         self.name, self.opened = name, extractor
-        self._maps, self._looks = ByteLimitedCache(MAX_CACHED), {}
+        self._maps, self.looks = ByteLimitedCache(MAX_CACHED), {}
         return {
             "sha256": extractor.plain_sha256,
             "side": extractor.transform.size,
             "grid": list(extractor.grid),
             "d": extractor.shape[1],
             "bytes": len(extractor.data),
-            "device": "cpu",  # CUDA takes a second to start
         }
 
     def embed(self, request: EmbedImages, job: Job) -> None:
@@ -97,16 +97,12 @@ class Models:
         self._keep(key, *stored)
         return stored[0]
 
-    def look(self, key: str) -> bytes:
-        """Return the perceptual hash of an image that was found."""
-        return self._looks[key]
-
     @cached_property
     def store(self) -> FeatureStore:
         return FeatureStore()  # created late: SQLite requires the same thread
 
     def _keep(self, key: str, maps: Maps, look: bytes) -> None:
-        self._looks[key] = look
+        self.looks[key] = look
         if self._maps.get(key) is None:
             self._maps.put(key, maps.copy())  # a view would keep its whole batch in memory
 

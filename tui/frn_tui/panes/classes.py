@@ -1,6 +1,6 @@
 """The classes: created, renamed, filled with photos, tested."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 
 from rich.text import Text
 from textual import on
@@ -8,10 +8,9 @@ from textual.app import ComposeResult
 from textual.widgets import OptionList, Static
 
 from frn.inference.session import ClassEntry
-from frn_tui.client.protocol import ClassReport
 from frn_tui.dialogs.dialogs import AskText, Choose, Page
 from frn_tui.dialogs.pages import confusion_table
-from frn_tui.document.controller import Added
+from frn_tui.document.controller import Added, Controller
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.verdicts import choose_class
 from frn_tui.terminal.paths import absolute, name_of, natural_order
@@ -58,13 +57,7 @@ class ClassesPane(Pane):
         classes = self.controller.session.state.classes
         if self.entry is None:
             self.chosen = classes[0].id if classes else None
-        reports = self.controller.reports
-        missing = self.controller.missing
-        coming = self.controller.coming
-        rows = [
-            _row(number, entry, reports.get(entry.id), missing, coming.get(entry.id, 0))
-            for number, entry in enumerate(classes, 1)
-        ]
+        rows = [_row(number, entry, self.controller) for number, entry in enumerate(classes, 1)]
         if (key := ORDERS[self.order]) is not None:
             rows.sort(key=key)  # type: ignore[arg-type]  # the keys of one order are alike
         self.list.show(rows)
@@ -187,8 +180,6 @@ class Guide(Static):
         super().__init__(id="guide")
         self.context = context
         self._begun, self._done = False, 0
-        self._samples: set[str] = set()
-        """Photos that were queried before the user had a class."""
 
     def show(self) -> None:
         controller = self.context.controller
@@ -196,16 +187,10 @@ class Guide(Static):
         self.display = self._begun and not self.context.settings.guided
         if not self.display:
             return
-        answers = controller.query.answers
-        has_own = bool(controller.session.state.classes) and not controller.shows_samples
-        if not has_own:
-            self._samples.update(answer["path"] for answer in answers)
-        asked = any(answer["path"] not in self._samples for answer in answers)
-        reached = (controller.query.at > 0, has_own, has_own and asked)
-        while self._done < len(STEPS) and reached[self._done]:
-            self._done += 1
-        if has_own:  # users who are further along need no earlier step
-            self._done = max(self._done, 2)
+        if controller.session.state.classes and not controller.shows_samples:  # these replace the samples' answers
+            self._done = 3 if controller.query.answers else 2
+        elif controller.query.at > 0:
+            self._done = max(self._done, 1)
         if self._done == len(STEPS):
             self.context.change(guided=True)
             self.display = False
@@ -213,11 +198,12 @@ class Guide(Static):
         self.update(Text("\n".join(lines)))
 
 
-def _row(number: int, entry: ClassEntry, report: ClassReport | None, missing: Set[str], coming: int) -> ClassRow:
+def _row(number: int, entry: ClassEntry, controller: Controller) -> ClassRow:
+    report, missing, coming = controller.reports.get(entry.id), controller.missing, controller.coming.get(entry.id, 0)
     trouble = "" if coming else {0: "empty", 1: "one photo"}.get(len(entry.supports), "")
     if missing and (away := sum(str(support.path) in missing for support in entry.supports)):
         trouble = f"{away} missing"
     quality = None
     if report is not None and report["rank"]:  # leave-one-out accuracy of the class
         quality = sum(rank == 0 for rank in report["rank"].values()) / len(report["rank"])
-    return ClassRow(entry.id, entry.name, max(len(entry.supports), coming), quality, trouble, number)
+    return ClassRow(entry.id, number, entry.name, max(len(entry.supports), coming), quality, trouble)

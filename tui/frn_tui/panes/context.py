@@ -12,7 +12,6 @@ from textual.worker import Worker
 
 from frn.errors import FrnError
 from frn.inference.session import Moves, Session
-from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import Choose, Dialog
 from frn_tui.dialogs.picker import Picker
@@ -35,8 +34,6 @@ class Context:
     def __init__(self, screen: KeyedScreen[None], controller: Controller, settings: Settings, mode: Mode) -> None:
         self.screen, self.controller, self.settings = screen, controller, settings
         controller.progress = self.progress
-        self.opened: list[str] = []
-        """Projects and folders that were opened or saved, latest last."""
         self.mode: Mode = mode
         self.jobs = JobLine(id="jobs")
         self.lines = [self.jobs]
@@ -45,8 +42,6 @@ class Context:
         """Called after every change: screens over the workspace."""
         self.open: Callable[[str], object] = lambda path: None
         """Opens a project, a bundle or a folder."""
-        self.left: Recovered | None = None
-        """Unsaved work of an app that is no longer running."""
         self.browsed = "."
         self._job_began = 0.0
 
@@ -54,10 +49,15 @@ class Context:
         """Change settings, which are written when the app ends."""
         self.settings = replace(self.settings, **settings)
 
+    @property
+    def recent(self) -> list[str]:
+        """Return the recent projects and folders, also of other apps."""
+        return Settings.read().recent or self.settings.recent
+
     def remember(self, path: str) -> None:
-        """Add a project or folder to the recent ones."""
-        self.opened.append(absolute(path))
-        self.settings = self.settings.opened(absolute(path))
+        """Add a project or folder to the recent ones at once, because other apps may follow."""
+        self.settings = replace(self.settings, recent=self.recent).opened(absolute(path))
+        self.settings.write()
 
     def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[None]:
         """Run work in the background; a failure is shown as a message."""
@@ -101,7 +101,7 @@ class Context:
         if is_edit:
             self.start(self.controller.sync, group="edit")
 
-    def step_back(self, *, undo: bool = True) -> str:
+    def step_back(self, *, undo: bool) -> str:
         """Undo the last edit, or redo the last undone one; return a description of the outcome."""
         session = self.controller.session
         if not (session.can_undo if undo else session.can_redo):

@@ -1,17 +1,17 @@
 """The photos of the chosen class: sorted, filtered, selected, moved, removed."""
 
-from collections.abc import Container, Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container
+from dataclasses import replace
 from math import inf
 
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.message import Message
 
 from frn.inference.session import ClassEntry, Support
 from frn_tui.client.protocol import ClassReport
 from frn_tui.dialogs.dialogs import AskText, Choose
+from frn_tui.document.controller import Controller
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.verdicts import choose_class, class_of_number, view
 from frn_tui.terminal.paths import name_of
@@ -28,15 +28,10 @@ TITLES = {
 class PhotosPane(Pane):
     """Photos of one class, and how well each fits it."""
 
-    @dataclass
-    class Found(Message):
-        """A photo of a class should be shown."""
-
-        class_id: int
-        path: str
-
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, show_found: Callable[[int, str], object]) -> None:
+        """`show_found` shows a class, given by its id, and one of its photos, given by its path."""
         super().__init__(context, id="photos-pane")
+        self._show_found = show_found
         self.gallery = Gallery(mode=context.mode, id="gallery")
         self.entry: ClassEntry | None = None
         self.by_fit = False
@@ -84,8 +79,7 @@ class PhotosPane(Pane):
 
     def _items(self, entry: ClassEntry) -> list[GalleryItem]:
         report = self.controller.reports.get(entry.id)
-        names, calibrated, missing = self.controller.names, self.controller.calibrated, self.controller.missing
-        items = [_item(support, report, calibrated, missing, names) for support in entry.supports]
+        items = [_item(support, report, self.controller) for support in entry.supports]
         if not self.everywhere:
             return items
         is_list = self.gallery.view == "list"  # a small tile has room for the class only
@@ -176,7 +170,7 @@ class PhotosPane(Pane):
             self.gallery.cursor = place % len(paths)
         else:
             self.wanted_name = self.everywhere = ""
-            self.post_message(self.Found(misfits[place][0], paths[place]))
+            self._show_found(misfits[place][0], paths[place])
 
     @property
     def misfits(self) -> bool:
@@ -191,13 +185,11 @@ class PhotosPane(Pane):
         view(self.context, item.path if item else None)
 
 
-def _item(
-    support: Support, report: ClassReport | None, calibrated: float, missing: Set[str], names: Mapping[int, str]
-) -> GalleryItem:
+def _item(support: Support, report: ClassReport | None, controller: Controller) -> GalleryItem:
     """Return a photo with how well the rest of its class explains it."""
     path, key = str(support.path), support.key
     name = path.rpartition("/")[2]
-    if path in missing:
+    if path in controller.missing:
         return GalleryItem(path, name, key, "missing", "is missing; R finds it by its content")
     if report is None:
         return GalleryItem(path, name, key)
@@ -208,6 +200,7 @@ def _item(
         return GalleryItem(path, name, key)
     odd = ""
     if rival := report["rival"].get(key):
-        odd = f"; {display_name(names.get(rival[0], 'another class'), 24)} explains {percent(rival[1], 1)} more"
-    mark = "outlier" if rank > 0 or share < calibrated else ""
+        better = display_name(controller.names.get(rival[0], "another class"), 24)
+        odd = f"; {better} explains {percent(rival[1], 1)} more"
+    mark = "outlier" if rank > 0 or share < controller.calibrated else ""
     return GalleryItem(path, name, key, mark, f"its class explains {percent(share)}{odd}")  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,6 @@ from frn_tui.client.file_requests import DiscardJournal, LockProject, Recover, R
 from frn_tui.client.protocol import OPEN_ELSEWHERE, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.photo_files import relocate
-from frn_tui.document.recovered import contents, origin
 from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import absolute, name_of, shortened
 from frn_tui.terminal.text import count_of, display_name
@@ -47,7 +47,7 @@ class ProjectBar(Static):
         if (opened := controller.model) is not None:
             named, side = display_name(controller.model_name, 24), opened["side"]
             grid = "×".join(map(str, [*opened["grid"], opened["d"]]))
-            model = f"{named} · {opened['device']} · {side}×{side} · {grid}"
+            model = f"{named} · cpu · {side}×{side} · {grid}"
         width = max(self.screen.size.width - 2, 10)
         if self.screen.has_class("-narrow"):
             shown = next((name for name in PANES if self.screen.has_class(f"-show-{name}")), "")
@@ -59,23 +59,19 @@ class ProjectBar(Static):
         line.truncate(width)
         self.update(line)
 
-    def action_undo(self) -> None:
-        self.context.say(self.context.step_back())
-
-    def action_redo(self) -> None:
-        self.context.say(self.context.step_back(undo=False))
+    def action_step_back(self, undo: bool) -> None:
+        self.context.say(self.context.step_back(undo=undo))
 
     def action_save(self, then: Callable[[], Awaitable[object]] | None = None) -> None:
         """Save the project, asking for a name if it has none, and then call `then`."""
         if self.controller.project is not None:
             self.context.start(self._save, self.controller.project, then)
         else:
-            self._save_as("Save the project as", then)
+            self.action_save_as(then=then)
 
-    def action_save_as(self) -> None:
-        self._save_as("Save the project as", None)
-
-    def _save_as(self, title: str, then: Callable[[], Awaitable[object]] | None) -> None:
+    def action_save_as(
+        self, title: str = "Save the project as", then: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
         def named(path: str) -> None:
             if not self.context.is_named(path):
                 return
@@ -99,7 +95,7 @@ class ProjectBar(Static):
         except EngineError as error:
             if error.code != OPEN_ELSEWHERE:
                 raise
-            self._save_as("Another frn-tui has it open: save it as", then)
+            self.action_save_as("Another frn-tui has it open: save it as", then)
             return
         self.context.remember(path)
         self.context.say(f"saved {path}")
@@ -108,7 +104,7 @@ class ProjectBar(Static):
 
     def action_open(self) -> None:
         """Ask for a recent path, unsaved work after a crash, or another path, and open it."""
-        recent, left = self.context.settings.recent, self.context.left
+        recent, left = self.context.settings.recent, self.recovery.left
         options = [display_name(shortened(path)) for path in recent]
         if left:
             options.insert(0, f"unsaved work of {origin(left)}: {contents(left)}")
@@ -132,7 +128,7 @@ class ProjectBar(Static):
 
     async def _new_project(self) -> None:
         if await self.may_forget():
-            await self.controller.start_anew()
+            await self.controller.open_folder(None, {})
             self.context.say("new project: a adds photos, A creates a class")
 
     async def open_bundle(self, path: str) -> None:
@@ -221,6 +217,27 @@ class ProjectBar(Static):
         self.context.say(f"opened a copy of {path}" if copy else f"opened {path}")
 
 
+def origin(found: Recovered) -> str:
+    """Describe the origin of the work, and when it was saved."""
+    place = found.project or found.place
+    named = display_name(shortened(place), 40) if place else "an unnamed project"
+    when = datetime.fromtimestamp(found.time).astimezone()
+    day = "" if when.date() == datetime.now().astimezone().date() else f"{when:%Y-%m-%d} "
+    return f"{named}, {day}{when:%H:%M}"
+
+
+def contents(found: Recovered) -> str:
+    """Describe what would be recovered."""
+    classes = found.state.classes
+    names = ", ".join(display_name(entry.name, 16) for entry in classes[:3])
+    rest = ", …" if len(classes) > 3 else ""
+    photos = count_of(sum(len(entry.supports) for entry in classes), "photo")
+    begun = sum(map(len, found.adding.values()))
+    more = f", {begun:,} still being added" if begun else ""
+    said = count_of(len(classes), "class")
+    return f"{said} ({names}{rest}), {photos}{more}" if classes else f"{said}{more}"
+
+
 LAST_MOMENTS = 2.0
 """Seconds for the last journal; the process ends a second later at the latest."""
 
@@ -232,6 +249,7 @@ class Recovery:
         self.controller, self.context = context.controller, context
         self._written: tuple[object, ...] = (self.controller.session.state, True, [])
         """State in the last journal."""
+        self.left: Recovered | None = None
         self._writing: Worker[None] | None = None
         self._failed = False
 
@@ -272,8 +290,8 @@ class Recovery:
 
     async def find(self) -> Recovered | None:
         """Return the latest unsaved work of an app that is no longer running, if any."""
-        self.context.left = await self.controller.engine.call(Recover())
-        return self.context.left
+        self.left = await self.controller.engine.call(Recover())
+        return self.left
 
     async def offer(self, found: Recovered | None) -> bool:
         """Offer to continue unsaved work of earlier apps, one at a time; return whether one was opened."""

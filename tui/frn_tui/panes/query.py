@@ -16,7 +16,7 @@ from frn.errors import FrnError
 from frn_tui.client.file_requests import Found, ListFolder, StampFiles
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import Choose
-from frn_tui.document.review_state import Reviewed, example_names, rival
+from frn_tui.document.review_state import Reviewed, rival
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.review import Arranging, Review
@@ -81,9 +81,9 @@ class QueryPane(Judging, Arranging, Pane):
         if answer is not None and "scores" in answer:
             room = max((self.place.size.width or 44) - len("rival    nearest "), 8)
             other = rival(answer, names)
-            example = example_names(self.controller.session.state).get(answer.get("nearest", ""))
+            _, near = self.controller.session.state.holders().get(answer.get("nearest", ""), (None, None))
             parts = [f"rival {display_name(other, room - room // 2)}"] if other else []
-            parts += [f"nearest {display_name(example, room // 2)}"] if example else []
+            parts += [f"nearest {display_name(near.path.name, room // 2)}"] if near else []
             lines.append("   ".join(parts))
         if answer is not None and len(query.answers) > 1:
             self.controller.reviewed()
@@ -183,28 +183,25 @@ class QueryPane(Judging, Arranging, Pane):
 
     async def watch_folder(self, folder: str) -> None:
         """Classify new and changed photos in a folder and its subfolders until it is no longer watched."""
-        await self.controller.engine.call(ListFolder(folder))  # raises an error if it does not exist
         try:
-            await self._watch(folder)
+            await self.controller.engine.call(ListFolder(folder))  # raises an error if it does not exist
+            asked = before = await self._stamps(folder)
+            self.came = 0
+            self.show()
+            self.context.say(f"watching {folder}   w: stop")
+            while self.watched == folder:
+                await asyncio.sleep(1)
+                stamps = await self._stamps(folder)
+                # What has changed since then is still being copied; what pauses half-way is classified again.
+                whole = [file for file, now in stamps.items() if asked.get(file) != now == before.get(file)]
+                before = stamps
+                if whole and self.watched == folder:
+                    self.came += len([file for file in whole if file not in asked])
+                    asked = {**asked, **{file: stamps[file] for file in whole}}
+                    await self.controller.ask(whole)
         except FrnError as error:
             self.watched = None
             raise FrnError(f"{error}   stopped watching {folder}   w: watch again") from error
-
-    async def _watch(self, folder: str) -> None:
-        asked = before = await self._stamps(folder)
-        self.came = 0
-        self.show()
-        self.context.say(f"watching {folder}   w: stop")
-        while self.watched == folder:
-            await asyncio.sleep(1)
-            stamps = await self._stamps(folder)
-            # What has changed since the last look is still being copied; one that pauses half-way is classified again.
-            whole = [file for file, stamp in stamps.items() if stamp != asked.get(file) and stamp == before.get(file)]
-            before = stamps
-            if whole and self.watched == folder:
-                self.came += len([file for file in whole if file not in asked])
-                asked = {**asked, **{file: stamps[file] for file in whole}}
-                await self.controller.ask(whole)
 
     async def _stamps(self, folder: str) -> dict[str, tuple[int, int]]:
         files = everything_in(await self.controller.scan(folder))

@@ -12,11 +12,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from frn.inference.session import Support
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
 from frn_tui.document.queries import best_score
-from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, examples, margin, rival, summary
+from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, margin, rival, summary
 from frn_tui.panes.context import Context
 from frn_tui.panes.picture import LargeView
 from frn_tui.panes.verdicts import Judging, Threshold
@@ -102,7 +101,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.histogram = Histogram(id="histogram")
         self.jobs = JobLine(id="review-jobs")
         self.items: dict[str, Reviewed] = {}
-        self._examples: dict[str, Support] = {}
         self._doubted = ""
         """Path of the doubtful answer that `n` went to."""
 
@@ -128,8 +126,9 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.context.lines.append(self.jobs)
         self.histogram.display = self.size.height >= TALL
         self.show()
-        shown = self.controller.query.answer
-        self._go_to(shown["path"] if shown else "")
+        shown, paths = self.controller.query.answer, self.controller.arrangement.paths
+        if shown is not None and shown["path"] in paths:
+            self.gallery.cursor = paths.index(shown["path"])
         self.gallery.focus()
 
     def on_unmount(self) -> None:
@@ -147,7 +146,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             return
         items = self.controller.reviewed()
         self.items = {item.path: item for item in items}
-        self._examples = examples(self.controller.session.state)
         arrangement = self.controller.arrangement
         chosen = [self.items[path] for path in arrangement.paths]
         self.gallery.empty_text = f"no answers match: {arrangement.words}   f: filter   /: find"
@@ -187,11 +185,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         if best_score(item.answer) is None:
             return (item.said, "", "", "", "", "")
         share = percent(item.score["explained"]) if item.score else ""
-        numbers, near = (item.certainty, share, f"{margin(item.answer):.2f}"), self._near(item)
+        numbers, near = (item.certainty, share, f"{margin(item.answer):.2f}"), item.nearest
         return (item.said, *numbers, rival(item.answer, self.controller.names), near.path.name if near else "")
-
-    def _near(self, item: Reviewed) -> Support | None:
-        return self._examples.get(item.answer.get("nearest", ""))
 
     def _heads(self, sorted_by: str) -> str:
         """Return the names of the columns as markup: a click sorts by one."""
@@ -220,9 +215,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         """Show the whole answer under the cursor, and what the keys would do now."""
         cursor = self.gallery.cursor_item
         item = self.items.get(cursor.path) if cursor else None
-        near = self._near(item) if item else None
-        example = f"{near.path.parent.name}/{near.path.name}" if near else ""
-        self._update("detail", described(item, self.controller.names, example) if item else "")
+        near = item.nearest if item else None
+        self._update("detail", described(item, self.controller.names) if item else "")
         self.query_one("#review-keys", Static).update(self.footer(FOOTER.split()))
         count = len(self.gallery.selection)
         what = count_of(count, "photo") if count else "it"
@@ -250,10 +244,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             self.action_outlier(1)
         else:
             self.gallery.cursor += 1
-
-    def _go_to(self, path: str) -> None:
-        paths = self.controller.arrangement.paths
-        self.gallery.cursor = paths.index(path) if path in paths else 0
 
     def rearranged(self) -> None:
         self.show()
@@ -322,7 +312,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.threshold.set(event.value)
 
 
-def described(item: Reviewed, names: dict[int, str], example: str) -> str:
+def described(item: Reviewed, names: dict[int, str]) -> str:
     """Return a result in one line: prediction, rival, nearest example, label and first prediction."""
     best = best_score(item.answer)
     name = display_name(item.path.rpartition("/")[2], 30)
@@ -333,8 +323,8 @@ def described(item: Reviewed, names: dict[int, str], example: str) -> str:
     parts = [f"{name}: {display_name(item.verdict, 24)}{told}{f', {needed} needed' * item.is_unknown}"]
     if other := rival(item.answer, names):
         parts.append(f"rival {display_name(other, 24)}")
-    if example:
-        parts.append(f"nearest example {display_name(example, 24)}")
+    if near := item.nearest:
+        parts.append(f"nearest example {display_name('/'.join(near.path.parts[-2:]), 24)}")
     if item.label is not None:
         parts.append(f"your label {display_name(item.label, 24)}")
     return " · ".join(parts)

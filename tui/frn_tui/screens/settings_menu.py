@@ -4,7 +4,7 @@ from frn.models.zoo import DEFAULT_MODEL, named_extractors
 from frn_tui.dialogs.dialogs import AskText, PressKey
 from frn_tui.screens.workspace import Workspace
 from frn_tui.settings.keys import BOUND, change_key, keys_path, shown
-from frn_tui.settings.settings import IMAGES
+from frn_tui.terminal.modes import MODES
 from frn_tui.terminal.paths import absolute, shortened
 from frn_tui.terminal.text import display_name
 
@@ -32,9 +32,9 @@ async def _theme(workspace: Workspace) -> None:
 
 
 async def _images(workspace: Workspace) -> None:
-    options = ["auto: depends on the terminal", *IMAGES[1:]]
+    options = ["auto: depends on the terminal", *MODES]
     if (chosen := await workspace.context.chosen("Images", options)) is not None:
-        workspace.set_images(IMAGES[chosen])
+        workspace.set_images(("auto", *MODES)[chosen])
 
 
 async def _model(workspace: Workspace) -> None:

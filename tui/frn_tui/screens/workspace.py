@@ -60,7 +60,7 @@ class Workspace(KeyedScreen[None]):
         self.controller, self.images = controller, images
         self.context = Context(self, controller, settings, mode)
         self.project_bar = ProjectBar(self.context)
-        self.classes_pane, self.photos_pane = ClassesPane(self.context), PhotosPane(self.context)
+        self.classes_pane, self.photos_pane = ClassesPane(self.context), PhotosPane(self.context, self.show_found)
         self.query_pane = QueryPane(self.context)
         self.panes = {"classes": self.classes_pane, "photos": self.photos_pane, "query": self.query_pane}
         threshold = self.query_pane.threshold
@@ -81,7 +81,7 @@ class Workspace(KeyedScreen[None]):
 
     def on_mount(self) -> None:
         self.set_query_share(self.context.settings.query_share)
-        self.photos_pane.gallery.tile_width = self.context.settings.tile_width
+        self.photos_pane.gallery.tile_width = max(self.context.settings.tile_width, 0)
         self.read_keys()
         self.controller.listener = self.refresh_all
         self.refresh_all()
@@ -117,14 +117,13 @@ class Workspace(KeyedScreen[None]):
         self.show_pane("photos")
         self.photos_pane.gallery.focus()
 
-    @on(PhotosPane.Found)
-    def show_found(self, event: PhotosPane.Found) -> None:
-        self.classes_pane.chosen = event.class_id
-        self.classes_pane.list.choose(event.class_id)
+    def show_found(self, class_id: int, path: str) -> None:
+        self.classes_pane.chosen = class_id
+        self.classes_pane.list.choose(class_id)
         self.show_photos()
         self.show_pane("photos")
         gallery = self.photos_pane.gallery
-        gallery.cursor = gallery.paths.index(event.path)
+        gallery.cursor = gallery.paths.index(path)
         gallery.focus()
 
     @on(Gallery.Opened)

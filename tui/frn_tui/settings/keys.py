@@ -1,6 +1,7 @@
 """The table of all keys (`keys.toml`), and the user's own keys from a file in the same format."""
 
 import inspect
+import os
 import re
 import string
 import tomllib
@@ -17,7 +18,6 @@ from textual.screen import Screen, ScreenResultType
 
 from frn.errors import FrnError
 from frn.system.files import write_atomically
-from frn_tui.settings.settings import config_folder
 from frn_tui.terminal.text import display_name
 
 MODIFIERS = ("ctrl", "shift", "alt", "super", "hyper", "meta")
@@ -53,18 +53,12 @@ BOUND = {name: key for name, key in TABLE.items() if key.group != "Fixed"}
 FIXED = {key for each in TABLE.values() if each.group == "Fixed" for key in each.keys.split(",")}
 
 
-def bindings() -> list[BindingType]:
-    """Return the bindings of a `KeyedScreen`; users change their keys by these names."""
-    # Priority: asking the focused widget takes time, and the next key may be for a dialogue.
-    return [
-        Binding(key.keys, f"do({name!r})", key.label, show=False, id=name, priority=True) for name, key in BOUND.items()
-    ]
-
-
 class KeyedScreen(Screen[ScreenResultType]):
     """A screen with the keys of the table; the first handler that has an action runs it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings()
+    BINDINGS: ClassVar[list[BindingType]] = [  # priority: asking the focused widget takes time
+        Binding(key.keys, f"do({name!r})", key.label, show=False, id=name, priority=True) for name, key in BOUND.items()
+    ]
     own_keys: Mapping[str, str] = {}
     """The user's own keys by name."""
 
@@ -111,8 +105,12 @@ class KeyedScreen(Screen[ScreenResultType]):
 
 
 def keys_path() -> Path:
-    """Return the path of the user's own keys."""
-    return config_folder() / "keys.toml"
+    """Return the path of the user's own keys: beside the settings with $FRN_STATE, otherwise in ~/.config/frn."""
+    if override := os.environ.get("FRN_STATE"):
+        return Path(override) / "keys.toml"
+    from platformdirs import user_config_path
+
+    return user_config_path("frn", appauthor=False) / "keys.toml"
 
 
 def read_own_keys() -> tuple[dict[str, str], list[str]]:

@@ -12,12 +12,8 @@ except OSError:  # already deleted
 
 
 def absolute(path: str) -> str:
-    """Return a typed path as an absolute one, valid in any working directory, without reading the disk."""
-    expanded = os.path.expanduser(path)  # noqa: PTH111  # this never fails
-    try:
-        return os.path.abspath(expanded)  # noqa: PTH100
-    except OSError:  # the app's working directory is gone
-        return os.path.normpath(os.path.join(AT_START, expanded))  # noqa: PTH118
+    """Return a typed path as an absolute one, without reading the disk: the working directory may be gone."""
+    return os.path.normpath(os.path.join(AT_START, os.path.expanduser(path)))  # noqa: PTH111, PTH118
 
 
 def parse_paths(text: str) -> list[str]:

@@ -141,7 +141,9 @@ class Graphics:
 
     def _wrapped(self, keys: str, data: str = "") -> str:
         command = f"\x1b_G{keys};{data}\x1b\\" if data else f"\x1b_G{keys}\x1b\\"
-        return through_tmux(command) if self.in_tmux else command
+        if self.in_tmux:  # which passes it on to its terminal
+            return "\x1bPtmux;" + command.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+        return command
 
     def translated(self, text: str) -> str:
         """Return the text for the terminal, with Sixel in place of placeholders."""
@@ -160,11 +162,6 @@ PAGE_COMMAND = 8117
 def _kitty_id(number: int) -> int:
     colour, block = _split(number)
     return block << 24 | colour
-
-
-def through_tmux(command: str) -> str:
-    """Wrap a command so that tmux passes it to its terminal."""
-    return "\x1bPtmux;" + command.replace("\x1b", "\x1b\x1b") + "\x1b\\"
 
 
 NOTHING = Graphics()

@@ -30,12 +30,6 @@ class Picture:
     number: int = 0
     """Number of an image of pixels."""
 
-    def __post_init__(self) -> None:
-        if self.is_pixels:
-            return
-        if self.columns < 1 or self.rows < 1 or len(self.cells) != CELL * self.columns * self.rows:
-            raise ValueError(f"{len(self.cells)} bytes are not {self.columns} x {self.rows} cells")
-
     @property
     def is_pixels(self) -> bool:
         return self.mode in PIXELS

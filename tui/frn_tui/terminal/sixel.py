@@ -54,10 +54,8 @@ def translated(text: str, rows_of: Callable[[int, str], Rows | None]) -> str:
         picture = rows_of(int(colour[1]), run[3]) if colour else None
         cells = len(run) // 4
         blanks = f"\x1b[{codes}m" + " " * cells
-        if picture is None:
-            return blanks
         first, row = PLACES[run[2]], PLACES[run[1]]
-        if row >= len(picture.rows):
+        if picture is None or row >= len(picture.rows):
             return blanks
         (width, height), rendered = picture.cell, ""
         size = cells_of_piece(width)
@@ -65,12 +63,11 @@ def translated(text: str, rows_of: Callable[[int, str], Rows | None]) -> str:
             start, stop = number * size, min((number + 1) * size, picture.columns)
             left, right = max(first, start), min(first + cells, stop)
             if left < right:
-                part = (
-                    _part(piece, (left - start) * width, (right - start) * width)
-                    if right - left < stop - start
-                    else piece
-                )
-                rendered += f"\x1b8{_ahead(left - first)}{_rendered(part, (right - left) * width, height)}"
+                colours, _, bands = piece.partition("|")
+                if right - left < stop - start:
+                    bands = cut(bands, (left - start) * width, (right - start) * width)
+                begin = f"{BEGIN}{(right - left) * width};{height}"
+                rendered += f"\x1b8{_ahead(left - first)}{begin}{colours}{bands}{END}"
         return f"\x1b7{blanks}{rendered}\x1b8{_ahead(cells)}"
 
     return _RUN.sub(replaced, text)
@@ -80,18 +77,7 @@ def _ahead(cells: int) -> str:
     return f"\x1b[{cells}C" if cells else ""
 
 
-def _rendered(piece: str, width: int, height: int) -> str:
-    colours, _, bands = piece.partition("|")
-    return f"{BEGIN}{width};{height}{colours}{bands}{END}"
-
-
 @lru_cache(256)
-def _part(piece: str, first: int, last: int) -> str:
-    """Return a range of pixel columns of a piece."""
-    colours, _, bands = piece.partition("|")
-    return f"{colours}|{cut(bands, first, last)}"
-
-
 def cut(bands: str, first: int, last: int) -> str:
     """Return a range of pixel columns of bands."""
     return "-".join("$".join(_cut_colour(part, first, last) for part in band.split("$")) for band in bands.split("-"))

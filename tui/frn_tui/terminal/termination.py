@@ -40,14 +40,8 @@ def end_without_terminal() -> None:
 
     The signal only reaches processes that the terminal controls, and reading from a lost terminal never ends.
     """
-    if terminal_is_gone(0):
-        os.kill(os.getpid(), signal.SIGHUP)
-
-
-def terminal_is_gone(descriptor: int) -> bool:
-    """Return whether the other side of a terminal is closed; False on systems that cannot tell."""
-    if not hasattr(select, "poll"):
-        return False
-    poll = select.poll()
-    poll.register(descriptor, 0)
-    return any(flags & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, flags in poll.poll(0))
+    if hasattr(select, "poll"):  # other systems cannot tell
+        poll = select.poll()
+        poll.register(0, 0)
+        if any(flags & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, flags in poll.poll(0)):
+            os.kill(os.getpid(), signal.SIGHUP)

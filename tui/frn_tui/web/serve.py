@@ -13,15 +13,11 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from frn.errors import FrnError
 from frn.system.extras import install_command
 from frn_tui.terminal.marks import MARKS
 from frn_tui.terminal.pixels import PAGE_COMMAND
-
-if TYPE_CHECKING:
-    from textual_serve.server import Server
 
 HOST = "127.0.0.1"
 PORT = 8000
@@ -33,12 +29,6 @@ def serve(options: Sequence[str], port: int) -> None:
     Port 0 selects a free one. Raises FrnError if textual-serve is not installed or the port is taken.
     """
     port = _free(port)
-    server = _server(shlex.join([sys.executable, "-P", "-m", "frn_tui.main", *options]), port)
-    print(f"frn-tui: http://{HOST}:{port}   press Ctrl-C to stop", flush=True)
-    server.serve()
-
-
-def _server(command: str, port: int) -> "Server":
     try:
         import aiohttp_jinja2
         from aiohttp import web
@@ -73,7 +63,10 @@ def _server(command: str, port: int) -> "Server":
                 visit.cancel()
 
     os.environ["FRN_PAGE"] = "1"  # inherited by every visit's app
-    return Local(command, host=HOST, port=port, title="frn-tui", templates_path=Path(__file__).with_name("page"))
+    command = shlex.join([sys.executable, "-P", "-m", "frn_tui.main", *options])
+    server = Local(command, host=HOST, port=port, title="frn-tui", templates_path=Path(__file__).with_name("page"))
+    print(f"frn-tui: http://{HOST}:{port}   press Ctrl-C to stop", flush=True)
+    server.serve()
 
 
 def _free(port: int) -> int:

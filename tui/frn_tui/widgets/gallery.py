@@ -1,6 +1,6 @@
 """Many images in a grid or a list."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal
@@ -40,8 +40,6 @@ USUAL = 3 / 8
 CACHED_PICTURES = 512
 """Maximum number of images in memory."""
 Mark = Literal["", "broken", "missing", "near", "outlier"]
-StyleOf = Callable[[str], Style]
-"""Function from "name", "cursor", "selected" or "mark" to a style."""
 
 NO_PICTURE = ("broken", "missing")
 """Marks of files that cannot be drawn."""
@@ -124,7 +122,7 @@ def tiled(count: int, room: Size, wanted: int = 0, least: int = MIN_TILE) -> Gri
     most = max((room.width + 1) // (least + 1), 1)
     scrolled = _in_columns(most, count, room)
     in_view = [_in_columns(columns, count, room, scrolls=False) for columns in range(1, most + 1)]
-    return max([scrolled, *in_view], key=_seen_rows)
+    return max([scrolled, *in_view], key=lambda grid: min(grid.pitch.height - 1, (grid.pitch.width - 1) * USUAL))
 
 
 def _in_columns(columns: int, count: int, room: Size, *, scrolls: bool = True) -> Grid:
@@ -133,11 +131,6 @@ def _in_columns(columns: int, count: int, room: Size, *, scrolls: bool = True) -
     most = room.height - 1 if scrolls else min(room.height // lines - 1, width // 2)
     height = max(min(round((width - 1) * SHAPE), most) if scrolls else most, 1)
     return Grid(count, columns, Size(width, height + 1))
-
-
-def _seen_rows(grid: Grid) -> float:
-    """Return the height of a usual photo in a tile."""
-    return min(grid.pitch.height - 1, (grid.pitch.width - 1) * USUAL)
 
 
 class Gallery(ScrollView, can_focus=True):
@@ -286,8 +279,7 @@ class Gallery(ScrollView, can_focus=True):
             self.scroll_to_region(place, animate=False, force=True, immediate=True)
 
     def on_resize(self, _: events.Resize) -> None:
-        self._lay_out()
-        self._show_cursor()
+        self.watch_view()
 
     def validate_cursor(self, cursor: int) -> int:
         return max(min(cursor, len(self._items) - 1), 0)
@@ -379,10 +371,19 @@ class Gallery(ScrollView, can_focus=True):
         return picture_line(picture, row, self._tile, self.visual_style.rich_style)
 
     def _words(self, index: int, room: int) -> list[Segment]:
-        item = self._items[index]
-        note = "" if self._is_grid else item.note
+        """Return the glyphs, the name and in a list the note of an item, over the full width."""
+        item, note = self._items[index], ""
         is_selected = item.path in self._selected
-        return words(item, room, self._style, cursor=index == self.cursor, selected=is_selected, note=note)
+        if item.note and not self._is_grid:  # cut the name, not the note
+            note = f"  {display_name(item.note, max(room - SHORTEST_NAME - 2, room // 2))}"
+        lead, mark = f"{'›' if index == self.cursor else ' '}{'✓' if is_selected else ''}", GLYPHS[item.mark]
+        left = max(room - cell_len(note) - len(lead) - len(mark), 0)
+        name = display_name(item.name, left)
+        name += " " * (left - cell_len(name))
+        if index == self.cursor:
+            return [Segment(lead + mark + name + note, self._style("cursor"))]
+        plain, muted = self._style("selected" if is_selected else "name"), self._style("mark")
+        return [Segment(lead, plain), Segment(mark, muted), Segment(name, plain), Segment(note, muted)]
 
     def _style(self, component: str) -> Style:
         return self.get_visual_style(f"gallery--{component}").rich_style
@@ -436,17 +437,3 @@ class Gallery(ScrollView, can_focus=True):
 
     def _flip(self, path: str) -> None:
         self.select(self._selected ^ {path})
-
-
-def words(item: GalleryItem, width: int, style: StyleOf, *, cursor: bool, selected: bool, note: str) -> list[Segment]:
-    """Return the glyphs, the name and a note of an item, over the full width."""
-    if note:
-        note = f"  {display_name(note, max(width - SHORTEST_NAME - 2, width // 2))}"  # cut the name, not the note
-    lead, mark = f"{'›' if cursor else ' '}{'✓' if selected else ''}", GLYPHS[item.mark]
-    room = max(width - cell_len(note) - len(lead) - len(mark), 0)
-    name = display_name(item.name, room)
-    name += " " * (room - cell_len(name))
-    if cursor:
-        return [Segment(lead + mark + name + note, style("cursor"))]
-    plain = style("selected" if selected else "name")
-    return [Segment(lead, plain), Segment(mark, style("mark")), Segment(name, plain), Segment(note, style("mark"))]

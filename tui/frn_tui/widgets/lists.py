@@ -75,23 +75,23 @@ class ClassRow:
     """Data of a class in the list."""
 
     id: int
+    number: int
+    """Position among the classes, whose first nine have number keys."""
     name: str
     images: int
     quality: float | None = None
     """Fraction of its examples that leave-one-out classifies correctly; None if unknown."""
     trouble: str = ""
     """Problem with the class; the list marks classes that have one."""
-    number: int = 0
-    """Position among the classes, whose first nine have number keys; 0 uses the position in the list."""
 
 
 class _Line(OneLine):
-    def __init__(self, row: ClassRow, number: int) -> None:
-        self.row, self.number = row, number
+    def __init__(self, row: ClassRow) -> None:
+        self.row = row
 
     def segment(self, width: int, style: RichStyle) -> Segment:
         row = self.row
-        key = f"{self.number} " if self.number < 10 else "  "
+        key = f"{row.number} " if row.number < 10 else "  "
         quality = _dots(row.quality)
         tail = f" {row.images:>3} {quality:<3}{'!' if row.trouble else ' '}"
         if width < 18:  # the name is more important than the count
@@ -126,7 +126,7 @@ class ClassList(Options):
             return
         place, chosen, scroll = self.highlighted or 0, self.chosen_id, self.scroll_y
         self._class_rows = rows
-        self.set_options(Option(_Line(row, row.number or at), id=str(row.id)) for at, row in enumerate(rows, 1))
+        self.set_options(Option(_Line(row), id=str(row.id)) for row in rows)
         if not rows:
             return
         ids = [row.id for row in rows]

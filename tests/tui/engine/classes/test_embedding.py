@@ -31,7 +31,7 @@ def test_512_mib_of_maps_stay_in_memory(monkeypatch: pytest.MonkeyPatch, more: i
         embedding._keep(key, Nominal(size), key.encode())  # type: ignore[arg-type]
     assert (embedding.find("a") is not None) == found
     assert embedding.find("b") is not None
-    assert embedding.look("a") == b"a"
+    assert embedding.looks["a"] == b"a"
 
 
 def test_maps_from_the_store_are_kept_in_memory_as_copies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def test_maps_from_the_store_are_kept_in_memory_as_copies(monkeypatch: pytest.Mo
     assert found is not None
     assert (found == 1).all()
     assert reads == ["a", "b"]
-    assert embedding.look("a") == b"look"
+    assert embedding.looks["a"] == b"look"
 
 
 @pytest.mark.parametrize(("count", "steps"), [(3, [3]), (4, [4]), (5, [4, 5]), (8, [4, 8])])

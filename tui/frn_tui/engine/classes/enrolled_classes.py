@@ -154,7 +154,7 @@ class EnrolledClasses:
         self, state: State, records: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, distances: Array
     ) -> list[ClassReport]:
         keys = list(maps)
-        twins = nearest_copies([self.models.look(key) for key in keys])
+        twins = nearest_copies([self.models.looks[key] for key in keys])
         near = {key: keys[twin] for key, twin in zip(keys, twins, strict=True) if twin is not None}
         ids = [entry.id for entry in state.classes]
         ends = np.cumsum([len(entry.supports) for entry in state.classes])[:-1]

@@ -43,7 +43,9 @@ class MoveJournal:
         self._lock = beside(self.path, LOCK)
         if not path:
             make_folder(self.path.parent)
-            _remove_oldest(self.path.parent)
+            for oldest in _journals(self.path.parent)[: -KEPT + 1]:
+                with contextlib.suppress(OSError):
+                    oldest.unlink()
 
     @contextmanager
     def moving(self, source: Path, target: Path) -> Iterator[None]:
@@ -162,9 +164,3 @@ def _checksum(entry: dict[str, Any]) -> int:
 def _journals(folder: Path) -> list[Path]:
     """Return the journals, oldest first; their names start with the time."""
     return sorted(path for path in folder.glob("[0-9]*-*-* *.*.* ????????.jsonl") if path.is_file())
-
-
-def _remove_oldest(folder: Path) -> None:
-    for path in _journals(folder)[: -KEPT + 1]:
-        with contextlib.suppress(OSError):
-            path.unlink()

@@ -101,10 +101,9 @@ def scan_folder(root: str, check: Check) -> Found:
     for name, folder in zip(names, folders, strict=True):
         if images := list(images_below(folder, visited, check)):
             classes[name] = sorted(images, key=natural_order)
-    if classes:
-        return {"kind": "classes", "files": sorted(files, key=natural_order), "classes": classes}
-    if files:
-        return {"kind": "folder", "files": sorted(files, key=natural_order), "classes": {}}
+    if classes or files:
+        files.sort(key=natural_order)
+        return {"kind": "classes" if classes else "folder", "files": files, "classes": classes}
     if not folders:
         raise FrnError(f"{root}: has no images")
     raise FrnError(f"{root}: contains no images, and neither do its folders ({', '.join(names[:8])})")
@@ -168,7 +167,7 @@ def list_folder(request: ListFolder, job: Job) -> Listing:
         raise FrnError(f"{folder}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
     order = ["folder", *KINDS]
     entries.sort(key=lambda entry: (order.index(entry["kind"]), natural_order(entry["name"])))
-    return {"path": folder, "parent": os.path.dirname(folder), "entries": entries}  # noqa: PTH120
+    return {"path": folder, "entries": entries}
 
 
 def find_folders(request: FindFolders, job: Job) -> list[str]:

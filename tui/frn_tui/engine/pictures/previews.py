@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from frn.errors import FrnError
 from frn.images.opening import decode_whole, read_file
 from frn.images.ramp import RAMP
 from frn.images.transforms import EvaluationTransform, Pixels
@@ -44,8 +43,6 @@ class Previews:
         self._sizes: dict[object, tuple[int, int]] = {}
 
     def render(self, request: RenderPreview, job: Job) -> Picture:
-        if request.mode == "none":
-            raise FrnError("preview: unknown drawing mode 'none'")
         room, is_pixels = (request.columns, request.rows), request.mode in PIXELS
         across, down = request.cell if is_pixels else (1, 2)
         longest = round(max(room[0] * across, room[1] * down) * request.zoom)

@@ -37,10 +37,6 @@ class CellApp(App[None]):
         self.cells.forget()
         self.refresh()
 
-    @property
-    def has_true_colour(self) -> bool:
-        return self.console._color_system == ColorSystem.TRUECOLOR
-
     def use_true_colour(self) -> None:
         self.console._color_system = ColorSystem.TRUECOLOR
         self.repaint()
