@@ -64,11 +64,12 @@ def _rows_by_cholesky(pool: Array, lam: float, rho: float) -> tuple[Array, Array
 
 
 def _rows_by_eigh(pool: Array, lam: float, rho: float) -> tuple[Array, Array]:
-    """Return sqrt|w_j| v_j and the signs of w_j, from the eigenvectors v_j of S^T S."""
+    """Return sqrt|w_j| v_j and the signs of w_j, from the m last eigenvectors v_j of S^T S."""
     squares, vectors = np.linalg.eigh(pool.T @ pool)
-    kept = squares.clip(0) / (squares.clip(0) + lam)
+    squares, v = squares[-len(pool) :].clip(0), vectors.T[-len(pool) :]
+    kept = squares / (squares + lam)
     weight = rho * kept * (2 - rho * kept)
-    return np.sqrt(np.abs(weight))[:, None] * vectors.T, np.where(weight < 0, -1, 1)
+    return np.sqrt(np.abs(weight))[:, None] * v, np.where(weight < 0, -1, 1)
 
 
 BLOCK = 1 << 19

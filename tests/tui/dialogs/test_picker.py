@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from frn_tui.dialogs.dialogs import Choose, matching
+from frn_tui.dialogs.dialogs import AskText, Choose, matching
 from frn_tui.dialogs.picker import Picker
 from frn_tui.panes.picture import LOOKS
 from frn_tui.terminal.paths import natural_order
@@ -334,5 +334,19 @@ def test_subfolder_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngi
         await driver.until(lambda: getattr(driver.app.screen, "dialog_title", "") == "Folders below")
         await driver.pilot.press(*"obnight", "enter")
         await driver.until(lambda: picker.folder == "/photos/owl/barn/night")
+
+    drive(scenario)
+
+
+def test_a_field_shows_the_end_of_a_long_pasted_text(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        await driver.pilot.press("A")
+        await driver.until(lambda: isinstance(driver.app.screen, AskText))
+        field = driver.app.screen.query_one(Input)
+        field.post_message(events.Paste("a" * 200 + "/end"))
+        await driver.until(lambda: field.render_line(0).text.rstrip().endswith("/end"))
+        field.post_message(events.Paste("b" * 200))  # and closing at once is harmless
+        await driver.pilot.press("escape")
+        await driver.idle()
 
     drive(scenario)

@@ -70,6 +70,11 @@ class Dialog(ModalScreen[ScreenResultType]):
 class Line(Input):
     """A text field for untrusted text: characters that could control the terminal are shown as dots."""
 
+    @on(Input.Changed)
+    def show_cursor(self) -> None:
+        """Scroll to the cursor, since Textual does so before the field can scroll as far as a pasted text needs."""
+        self.call_after_refresh(self._watch_selection, self.selection)
+
     def render_line(self, y: int) -> Strip:
         strip = super().render_line(y)
         if strip.text.isprintable():
