@@ -1,7 +1,7 @@
 import unicodedata
 
 import pytest
-from frn_tui.terminal.text import count_of, display_name
+from frn_tui.terminal.text import class_keys, count_of, display_name
 from rich.cells import cell_len
 
 EVIL = [
@@ -60,3 +60,12 @@ def test_escapes_are_not_cut() -> None:
 def test_singular_and_plural_follow_the_count() -> None:
     counts = [count_of(1, "photo"), count_of(0, "photo"), count_of(1, "class"), count_of(1200, "class")]
     assert counts == ["1 photo", "0 photos", "1 class", "1,200 classes"]
+
+
+def test_keys_of_classes_fit_and_say_which_are_hidden() -> None:
+    names = ["jay", "owl", "wren", "black-footed albatross"]
+    assert class_keys(names, 80) == "1 jay  2 owl  3 wren  4 black-fo…batross"
+    assert class_keys(names, 30) == "1 jay  2 owl  3 wren  …4-9"
+    assert class_keys(names, 5) == "1-9 of class"
+    for width in range(12, 60):
+        assert cell_len(class_keys(names, width)) <= width

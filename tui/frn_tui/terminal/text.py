@@ -58,12 +58,11 @@ def count_of(count: int, what: str) -> str:
 
 def class_keys(names: Iterable[str], width: int) -> str:
     """Return the digits with their classes, such as "1 jay  2 owl", as many as fit into `width` cells."""
-    shown: list[str] = []
-    for number, name in enumerate(islice(names, 9), 1):
-        shown.append(f"{number} {display_name(name, 16)}")
-        if cell_len("  ".join(shown)) > width:
-            return "  ".join([*shown[:-1], f"…{len(shown)}-9"]) if len(shown) > 1 else "1-9 of class"
-    return "  ".join(shown)
+    keys = [f"{number} {display_name(name, 16)}" for number, name in enumerate(islice(names, 9), 1)]
+    if cell_len("  ".join(keys)) <= width:
+        return "  ".join(keys)
+    shown = [place for place in range(1, len(keys)) if cell_len("  ".join([*keys[:place], "…9-9"])) <= width]
+    return "  ".join([*keys[: shown[-1]], f"…{shown[-1] + 1}-9"]) if shown else "1-9 of class"
 
 
 def _escaped(char: str) -> str:
