@@ -108,9 +108,10 @@ def moments_pay(way: int, p: int, queries: int, r: int, d: int) -> bool:
     Work is counted in multiplications of large float32 products on one core, as measured by assets/benchmarks/head.py.
     Products whose result is as large as their factors count twice, because they wait for memory.
     """
-    n = queries * r
-    by_location = n * way * (p * (p + d) if whitened_pays(p, d) else d * d)
-    return 2 * d**2 * (n + queries * way) + way * d**3 < by_location
+    by_location, squaring = d * d, d**3
+    if whitened_pays(p, d):  # the operator is then squared in float64, where a product takes twice as long
+        by_location, squaring = p * (p + d), max(d**3, 2 * p * d * (2 * p + d))
+    return 2 * d**2 * (queries * r + queries * way) + way * squaring < queries * r * way * by_location
 
 
 def moment_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:

@@ -228,14 +228,15 @@ def test_episodes_use_the_formulation_with_the_least_work() -> None:
 @pytest.mark.parametrize(
     ("way", "p", "r", "d", "queries"),
     [
-        (5, 25, 25, 64, 41),
+        (5, 25, 25, 64, 57),
         (5, 125, 25, 64, 5),
-        (20, 25, 25, 64, 8),
+        (20, 25, 25, 64, 10),
         (5, 500, 25, 640, 50),
         (20, 500, 25, 640, 32),
+        (10, 320, 16, 640, 189),
         (3, 20, 10, 32, 25),
         (7, 20, 5, 24, 16),
-        (4, 1, 9, 2, 9),  # both forms need the same amount of work for 8 queries
+        (4, 1, 9, 2, 17),  # both forms need the same amount of work for 16 queries
     ],
 )
 def test_moments_are_used_from_the_recorded_number_of_queries_on(
