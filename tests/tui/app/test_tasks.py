@@ -62,7 +62,7 @@ async def classes(user: User) -> None:
 
 async def three_folders(user: User) -> None:
     """Enroll five classes from three folders of class folders."""
-    await user.press("a right space space left down right space space left down right space f2")
+    await user.press("a right space space ctrl+down space space ctrl+down space f2")
     assert user.driver.counts == dict.fromkeys(CLASSES, 5)
 
 

@@ -64,6 +64,8 @@ class Picker(Dialog[list[str] | None]):
         Binding("left", "up", "Up", show=False, priority=True),
         Binding("backspace", "up", "Up", show=False, priority=True),
         Binding("right", "enter_folder", "Open", show=False, priority=True),
+        Binding("ctrl+down", "open_sibling(1)", "Next folder", show=False, priority=True),
+        Binding("ctrl+up", "open_sibling(-1)", "Previous folder", show=False, priority=True),
         Binding("ctrl+j,f2", "accept", "Choose", priority=True),
         Binding("ctrl+t", "go_to", "Go to", priority=True),
         Binding("ctrl+f", "jump", "Find a folder", priority=True),
@@ -105,8 +107,8 @@ class Picker(Dialog[list[str] | None]):
             yield Static(
                 Text(
                     "f2: choose the marked or highlighted   enter: open a folder, choose a photo   space: mark   "
-                    "ctrl+a: mark all photos   ← →: parent, open   tab: complete a path   "
-                    "ctrl+t: recent folders and projects   ctrl+f: find a folder   esc: back"
+                    "ctrl+a: mark all photos   ← →: parent, open   ctrl+↑ ↓: folder before, after   "
+                    "tab: complete a path   ctrl+t: recent folders and projects   ctrl+f: find a folder   esc: back"
                 ),
                 classes="hint",
             )
@@ -140,6 +142,17 @@ class Picker(Dialog[list[str] | None]):
                 field.value = ""
         self._is_first = False  # keep text typed before the first folder was listed
         self._list("" if _is_path(field.value) else field.value, then)
+
+    @work(exclusive=True, group="sibling")
+    async def action_open_sibling(self, step: int) -> None:
+        """Open the folder after or before this one in its parent folder."""
+        with suppress(EngineError):
+            found = await self._listed(os.path.dirname(self.folder), rising=False)  # noqa: PTH120
+            folders = [
+                f"{found['path'].rstrip('/')}/{each['name']}" for each in found["entries"] if each["kind"] == "folder"
+            ]
+            if self.folder in folders and 0 <= (place := folders.index(self.folder) + step) < len(folders):
+                self.open(folders[place])
 
     async def _listed(self, folder: str, *, rising: bool) -> Listing:
         while True:
