@@ -41,7 +41,7 @@ class Locations:
         return self.runs / run.name
 
     def result(self, run: RunSpec | None) -> str:
-        """Return the path of the run's result; empty if there is no run."""
+        """Return the path of the run's result; empty without a run."""
         return str(self.folder(run) / "best.safetensors") if run else ""
 
     def answer(self, measurement: Measurement) -> Path:

@@ -173,7 +173,7 @@ def read_split(name: str) -> dict[str, str]:
 
 
 def below(found: list[Found], marker: str) -> dict[str, Found]:
-    """Return files by their path relative to the folder of the file `marker`; empty if there is no such file.
+    """Return files by their path relative to the folder of the file `marker`; nothing without such a file.
 
     If there are several such folders, the first is used: loose files come before archives.
     """

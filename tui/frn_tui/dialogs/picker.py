@@ -147,7 +147,7 @@ class Picker(Dialog[list[str] | None]):
     async def action_open_sibling(self, step: int) -> None:
         """Open the folder after or before this one in its parent folder."""
         with suppress(EngineError):
-            found = await self._listed(os.path.dirname(self.folder), rising=False)  # noqa: PTH120
+            found = await self.engine.call(ListFolder(os.path.dirname(self.folder)))  # noqa: PTH120
             folders = [
                 f"{found['path'].rstrip('/')}/{each['name']}" for each in found["entries"] if each["kind"] == "folder"
             ]

@@ -68,10 +68,10 @@ class Controller(SyncedDocument):
         return await self.engine.call(file_requests.FindHolder(path))
 
     async def open_folder(self, path: str | None, classes: dict[str, list[str]]) -> Added:
-        """Open class folders in place of the document, or without any a new one; not an edit, since they are on disk.
+        """Replace the document by class folders. This is not an edit, since they are on disk.
 
-        Without a path, they are the samples. The classes appear at once, even before the model. Their photos follow in
-        batches; those that arrived stay if it is cancelled.
+        No folders give an empty document; folders without a path are the samples. The classes appear at once, even
+        before the model. Their photos follow in batches; those that arrived stay if it is cancelled.
         """
         self.begin(State())
         session, outcome = self.session, Added()

@@ -232,8 +232,8 @@ def contents(found: Recovered) -> str:
     names = ", ".join(display_name(entry.name, 16) for entry in classes[:3])
     rest = ", …" if len(classes) > 3 else ""
     photos = count_of(sum(len(entry.supports) for entry in classes), "photo")
-    begun = sum(map(len, found.adding.values()))
-    more = f", {begun:,} still being added" if begun else ""
+    adding = sum(map(len, found.adding.values()))
+    more = f", {adding:,} still being added" if adding else ""
     said = count_of(len(classes), "class")
     return f"{said} ({names}{rest}), {photos}{more}" if classes else f"{said}{more}"
 
