@@ -9,6 +9,7 @@ from functools import partial
 
 from frn.backbones.backbone import Backbone, build_registered, registered
 from frn.backbones.conv4 import Conv4
+from frn.backbones.litenet import LiteNet
 from frn.backbones.pretrained import ADAPTERS, Pretrained
 from frn.backbones.resnet12 import PATCHES, SMALL, WIDE_PATCHES, ResNet12
 from frn.errors import FrnError
@@ -20,6 +21,7 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
     "resnet9-patch4": partial(ResNet12, PATCHES, stem=4),
     "resnet9-patch4-wide": partial(ResNet12, WIDE_PATCHES, stem=4),
     "resnet9-patch6-wide": partial(ResNet12, WIDE_PATCHES, stem=6),
+    "litenet": LiteNet,
 }
 
 

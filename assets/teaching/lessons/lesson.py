@@ -26,6 +26,7 @@ from frn.training.losses import distillation_loss
 from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun
 from frn.training.setup import describe_images
 from lessons.matching import (
+    CLIP,
     SOFTENED,
     Student,
     Whitening,
@@ -39,8 +40,6 @@ from lessons.teaching_recipe import TeachingRecipe
 
 SAMPLE = 3000
 """Number of photos on which the distribution of a teacher's features is estimated."""
-CLIP = 2.0
-"""Norm to which the gradient of a step is clipped."""
 
 Indices = NDArray[np.int64]
 
@@ -49,13 +48,16 @@ def start(recipe: TeachingRecipe, init: Model) -> Model:
     """Return the initial student, which computes the same as `init` but has the recipe's backbone and patches."""
     size = EvaluationTransform(size=recipe.evaluation_size, resize=recipe.evaluation_resize)
     config = ModelConfig(
-        backbone=recipe.backbone, method="frn", last_pool=False, transform=size,
+        backbone=recipe.backbone, method="frn", last_pool=init.config.last_pool, transform=size,
         mean=init.config.mean, std=init.config.std,
     )  # fmt: skip
     model = Model(config)
-    if not isinstance(init.backbone, ResNet12) or not isinstance(model.backbone, ResNet12):
+    if isinstance(init.backbone, ResNet12) and isinstance(model.backbone, ResNet12):
+        refine_stem(init.backbone, model.backbone)
+    elif init.config.backbone == recipe.backbone:
+        model.backbone.load_state_dict(init.backbone.state_dict())
+    else:
         raise FrnError(f"{init.config.backbone} cannot be the start of {recipe.backbone}")
-    refine_stem(init.backbone, model.backbone)
     model.head.load_state_dict(init.head.state_dict())
     return model
 

@@ -13,6 +13,8 @@ SOFTENED = 1.5
 """Temperature of the class probabilities of teacher and student."""
 SHARPENED = 0.1
 """Temperature of the similarities between the views in a batch."""
+CLIP = 2.0
+"""Norm to which the gradient of a step is clipped."""
 
 
 class Student(nn.Module):
@@ -26,12 +28,17 @@ class Student(nn.Module):
             nn.init.eye_(self.own.weight)
         self.averaged = copy.deepcopy(backbone).requires_grad_(False)
 
-    @torch.no_grad()
     def average(self, backbone: nn.Module, kept: float) -> None:
         """Move the running mean of weights and statistics towards the current ones of the backbone."""
-        own, other = self.averaged.state_dict(), backbone.state_dict()
-        for name, value in own.items():
-            value.lerp_(other[name], 1 - kept) if value.is_floating_point() else value.copy_(other[name])
+        move_average(self.averaged, backbone, kept)
+
+
+@torch.no_grad()
+def move_average(averaged: nn.Module, network: nn.Module, kept: float) -> None:
+    """Move a running mean of weights and statistics towards the current ones, of which it keeps a share."""
+    other = network.state_dict()
+    for name, value in averaged.state_dict().items():
+        value.lerp_(other[name], 1 - kept) if value.is_floating_point() else value.copy_(other[name])
 
 
 class Whitening(nn.Module):

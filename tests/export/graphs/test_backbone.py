@@ -44,6 +44,7 @@ def session(graph: onnx.ModelProto) -> onnxruntime.InferenceSession:
         ("resnet12", True, 32),
         ("resnet12-small", False, 32),
         ("resnet9-patch4", False, 84),
+        ("litenet", True, 96),
     ],
 )
 def test_feature_maps_equal_those_of_torch_for_any_number_of_images(

@@ -27,7 +27,7 @@ def norms(network: nn.Module) -> int:
     return sum(isinstance(module, nn.BatchNorm2d) for module in network.modules())
 
 
-@pytest.mark.parametrize("name", ["conv4", "resnet12-small"])
+@pytest.mark.parametrize("name", ["conv4", "resnet12-small", "litenet"])
 def test_folding_keeps_maps_and_removes_normalisations(name: str) -> None:
     backbone = trained(build_backbone(name, last_pool=True, size=32)).double()
     lean = folded(backbone, 32)

@@ -1,0 +1,77 @@
+"""LiteNet: inverted residual blocks (Sandler et al., MobileNetV2, 2018) for photos of about 160 pixels on a processor.
+
+The first expansions are full convolutions, which a processor computes faster than depthwise ones on large maps. As in
+EfficientNet-Lite, there is no squeeze-and-excitation.
+"""
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from frn.backbones.backbone import Backbone
+
+
+def normed(channels_in: int, channels_out: int, side: int = 1, *, stride: int = 1, groups: int = 1) -> nn.Sequential:
+    """Return a convolution with a kernel of side x side, and its batch normalisation."""
+    convolution = nn.Conv2d(
+        channels_in, channels_out, side, stride=stride, padding=side // 2, groups=groups, bias=False
+    )
+    return nn.Sequential(convolution, nn.BatchNorm2d(channels_out))
+
+
+class InvertedResidual(nn.Module):
+    """Expand the channels, filter each of them alone, and project to few channels without an activation."""
+
+    def __init__(self, channels_in: int, channels_out: int, side: int, *, expand: int, stride: int, full: bool) -> None:
+        """Create the block; `full` merges expansion and filter into one full convolution."""
+        super().__init__()
+        wide = channels_in * expand
+        self.expand = normed(channels_in, wide, side, stride=stride) if full else normed(channels_in, wide)
+        self.filter = nn.Identity() if full else normed(wide, wide, side, stride=stride, groups=wide)
+        self.project = normed(wide, channels_out)
+        self.residual = stride == 1 and channels_in == channels_out
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (b, channels_in, h, w) to (b, channels_out, h / stride, w / stride), rounded up."""
+        y = self.project(F.relu(self.filter(F.relu(self.expand(x)))))
+        return x + y if self.residual else y
+
+
+STEM = 24
+"""Channels after the first convolution, which halves the image."""
+BLOCKS = (
+    # channels, kernel, expansion, stride, full
+    (24, 3, 3, 2, True), (24, 3, 4, 1, False), (40, 5, 6, 2, False), (40, 5, 4, 1, False),
+    (80, 3, 6, 2, True), (80, 3, 6, 1, False), (80, 3, 6, 1, False), (112, 5, 6, 1, False), (112, 5, 6, 1, False),
+    (192, 5, 6, 2, False), (192, 5, 6, 1, False), (192, 5, 6, 1, False), (192, 5, 6, 1, False), (320, 3, 6, 1, False),
+)  # fmt: skip
+LAST = 9
+"""Position of the last block that halves the map."""
+
+
+class LiteNet(Backbone):
+    """A convolution and 14 inverted residuals: 160 x 160 images become 5 x 5 maps of 320 channels."""
+
+    def __init__(self, *, last_pool: bool = True) -> None:
+        """Create the network; without `last_pool`, the last blocks keep the size of the map."""
+        super().__init__()
+        self.d = BLOCKS[-1][0]
+        self.map_scale = math.sqrt(self.d)
+        parts: list[nn.Module] = [nn.Sequential(*normed(3, STEM, 3, stride=2), nn.ReLU())]
+        self.stride, channels_in = 2, STEM
+        for place, (channels, side, expand, halving, full) in enumerate(BLOCKS):
+            stride = halving if last_pool or place < LAST else 1
+            parts.append(InvertedResidual(channels_in, channels, side, expand=expand, stride=stride, full=full))
+            self.stride, channels_in = self.stride * stride, channels
+        self.blocks = nn.Sequential(*parts)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map normalised images (b, 3, H, W) to feature maps (b, d, h, w), each with a mean square of one."""
+        maps = self.blocks(images)
+        return maps / maps.square().mean((1, 2, 3), keepdim=True).sqrt().clamp_min(1e-6)
+
+    def grid(self, size: int) -> tuple[int, int]:
+        """Return the height and width of the feature map of a square image of `size` pixels."""
+        side = -(-size // self.stride)
+        return side, side
