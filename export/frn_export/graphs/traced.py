@@ -43,7 +43,7 @@ def trace(
     file = io.BytesIO()
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # it is one fused operator, which ONNX lacks
-    torch._C._jit_set_onnx_log_enabled(False)  # an unsupported node would print the whole graph
+    torch._C._jit_set_onnx_log_output_stream("stderr")  # unsupported nodes are otherwise printed to stdout
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations, and values fixed by tracing (parity checks them)

@@ -308,6 +308,13 @@ def test_a_single_class_explains_everything_but_its_only_example() -> None:
         asked(on_a_line(), 7)
 
 
+def test_head_that_cannot_reject_says_so() -> None:
+    classifier = on_a_line(a=[0, 0.1], b=[0.2, 0.3], c=[0.4, 0.5])  # each error is about log 3, which is above 1
+    assert classifier.threshold == 0
+    assert classifier.calibration.describe().startswith("no photo is rejected as unknown")
+    assert not on_a_line(a=[0, 2], b=[40, 42], c=[80, 82]).calibration.describe().startswith("no photo")
+
+
 def test_smaller_classes_repeat_their_photos_in_order() -> None:
     pools = [np.arange(count).reshape(count, 1, 1).astype(np.float32) for count in (1, 2, 5)]
     assert as_shots(pools)[..., 0, 0].tolist() == [[0] * 5, [0, 1, 0, 1, 0], [0, 1, 2, 3, 4]]
