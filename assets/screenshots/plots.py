@@ -1,4 +1,4 @@
-"""Draw the plots in docs/background from the tables on the same pages: `python assets/screenshots/plots.py`."""
+"""Draw the plots in the documentation from the tables on the same pages: `python assets/screenshots/plots.py`."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,11 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
-PAGES = HERE.parents[1] / "docs" / "background"
+PAGES = HERE.parents[1] / "docs"
 FRN, OTHER = "#00796b", "#b0bec5"
+LABELS = dict.fromkeys(("proto", "covariance"), ((0, -11), "center"))
+LABELS |= {"frn-tdm": ((-5, -2), "right"), "ctx": ((5, -2), "left")}
+"""Places of labels that would cover others above their point."""
 
 plt.rcParams |= {"svg.hashsalt": "frn", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9}
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False}
@@ -41,7 +44,7 @@ def save(figure: plt.Figure, name: str) -> None:
 
 def accuracy() -> None:
     """Plot the accuracy of FRN and ProtoNet at 1 and 5 shots, on classes that neither has seen."""
-    rows = table("results.md", "## Photos")
+    rows = table("background/results.md", "## Photos")
     figure, sides = plt.subplots(1, 2, figsize=(7, 2.4), sharey=True)
     for side, title, columns in zip(sides, ("1-shot", "5-shot"), ((1, 3), (2, 4)), strict=True):
         for offset, column, label, colour, text in (
@@ -62,7 +65,7 @@ def accuracy() -> None:
 
 def speed() -> None:
     """Plot the speed-up over the paper's formulations and the authors' loops, on a logarithmic axis."""
-    rows = table("speed.md", "# Speed and memory")
+    rows = table("background/speed.md", "# Speed and memory")
     figure, axes = plt.subplots(figsize=(7, 2.4))
     values = [number(row[2])[0] for row in rows]
     axes.barh(range(len(rows)), values, color=FRN)
@@ -75,6 +78,23 @@ def speed() -> None:
     save(figure, "speed.svg")
 
 
+def heads() -> None:
+    """Plot the accuracy of the trained heads against their time and against the size of a class."""
+    rows = [row for row in table("lab/speed.md", "## What each head costs") if row[3] != "not measured"]
+    figure, sides = plt.subplots(1, 2, figsize=(7, 2.6), sharey=True)
+    for side, column, label in zip(sides, (1, 2), ("microseconds of a photo", "bytes of a class"), strict=True):
+        for row in rows:
+            place = float(row[column].replace(",", "")), float(row[3])
+            side.scatter(*place, color=FRN if row[0] == "frn" else OTHER)
+            offset, align = LABELS.get(row[0], ((0, 5), "center"))
+            side.annotate(row[0], place, offset, textcoords="offset points", ha=align, fontsize=7)
+        side.set(xscale="log", xlabel=label)
+        side.margins(0.15)
+    sides[0].set_ylabel("5-shot accuracy in percent")
+    save(figure, "heads.svg")
+
+
 if __name__ == "__main__":
     accuracy()
     speed()
+    heads()

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from frn.backbones.pretrained import find_weights, packaged_weights
 from frn.errors import FrnError
+from frn.heads.frn import FRNHead
 from frn.inference.extractor import Extractor
 from frn.models.header import MAX_WEIGHTS
 from frn.models.model import Model, import_pretrained, load_model, save_model
 from frn.models.zoo import (
     EXTRACTOR,
+    HEAD_FILE,
     NOTES,
     WEIGHTS,
     ModelFiles,
@@ -27,7 +29,7 @@ from frn.system.files import read_regular, write_atomically
 from frn.system.transfers import Progress
 from frn.training.presets import find_preset
 from frn_export.graphs.backbone import features_graph
-from frn_export.parity import compare_features
+from frn_export.parity import compare_features, verified_head
 
 
 def add_file(model: str, *, name: str | None = None, preset: str | None = None) -> tuple[str, ModelFiles]:
@@ -93,13 +95,25 @@ def _keep(model: Model, name: str, notes: Mapping[str, object]) -> tuple[str, Mo
     folder = place_for(name, model.config.backbone)
     graph = features_graph(model).SerializeToString(deterministic=True)
     compare_features(model, graph).require()
+    files = {EXTRACTOR: graph, **_head(model)}
     spent = Extractor(graph, name, trusted=True).milliseconds()
     notes = {**notes, "milliseconds": round(spent, 1), "added": time.strftime("%Y-%m-%d")}
     with new_folder(folder) as work:
         save_model(model, work / WEIGHTS)
-        write_atomically(work / EXTRACTOR, graph)
+        for file, data in files.items():
+            write_atomically(work / file, data)
         write_atomically(work / NOTES, json.dumps(notes, indent=2) + "\n")
     return name, ModelFiles(folder / WEIGHTS, folder / EXTRACTOR)
+
+
+def _head(model: Model) -> dict[str, bytes]:
+    """Return the file of a head other than FRN's, or nothing if it cannot be exported and runs in torch."""
+    if isinstance(model.head, FRNHead):
+        return {}
+    try:
+        return {HEAD_FILE: verified_head(model)[0]}
+    except FrnError:
+        return {}
 
 
 def _weights(wanted: str, network: Network, file: Path | None, progress: Progress | None) -> Path:

@@ -130,7 +130,7 @@ def export_model(
         except FrnError as error:
             if classes is not None:
                 raise
-            warn([str(error)])
+            warn([f"{error}. frn runs it in torch, from the model file or from model.safetensors (--weights)."])
     if classes is not None:
         extractor = Extractor(features, "the extractor", trusted=True)
         classifier = Classifier(extractor) if extractor.head else classifier_with(extractor, graphs["head"])

@@ -2,10 +2,11 @@
 
 The error of a class is its negative log-probability, and a photo's energy is 1. A class explains one minus its error,
 at least 0, and the threshold is calibrated on these values. The head of an exported model is the `head.onnx` next to
-it; the head of a model file runs in torch.
+it. A head without that file runs in torch, from the model file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,12 @@ from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.onnx_runtime import MAX_BYTES, ForeignModel, Session
 from frn.inference.session import State
 from frn.inference.unknown import Shares
-from frn.models.zoo import is_exported
+from frn.models.zoo import HEAD_FILE, WEIGHTS, is_exported
 from frn.ridge.enrolment import Array, EnrolledClass, Floats
 from frn.ridge.parameters import HeadParameters
+from frn.system.extras import needs_torch
 from frn.system.files import read_regular
 
-HEAD_FILE = "head.onnx"
 Logits = Callable[[Maps, Maps], Floats]
 """A head: logits (n, way) from supports (way, k, r, d) and queries (n, r, d)."""
 
@@ -35,18 +36,23 @@ def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> 
     """
     if extractor.head is not None:
         return Classifier(extractor, store)
-    if not is_exported(Path(extractor.where)):
-        from frn.models.model import head_logits  # torch has just exported the extractor
-
-        return OtherHeadClassifier(extractor, head_logits(Path(extractor.where)), store)
-    path = Path(extractor.where).with_name(HEAD_FILE)
-    if not path.is_file():
+    where = Path(extractor.where)
+    graph, weights = where.with_name(HEAD_FILE), where.with_name(WEIGHTS) if is_exported(where) else where
+    if is_exported(where) and graph.is_file():
+        data = read_regular(graph, MAX_BYTES)
+        return OtherHeadClassifier(extractor, ForeignModel(data, str(graph), "cpu", extractor.threads), store, data)
+    if not weights.is_file():
         raise FrnError(
-            f"{extractor.where}: its {extractor.method} head must be in the same folder, as {HEAD_FILE}. Export the "
-            "model again, or pass the model file or the run folder."
+            f"{where}: its {extractor.method} head must be in the same folder, as {HEAD_FILE}. Export the model again "
+            "(with --weights if this head cannot be exported), or pass the model file or the run folder."
         )
-    graph = read_regular(path, MAX_BYTES)
-    return OtherHeadClassifier(extractor, ForeignModel(graph, str(path), "cpu", extractor.threads), store, graph)
+    try:
+        from frn.models.model import head_logits
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise FrnError(needs_torch(f"{where}: its {extractor.method} head is only in {WEIGHTS}, which")) from error
+    return OtherHeadClassifier(extractor, head_logits(weights), store)
 
 
 def as_shots(pools: Sequence[Maps]) -> Maps:
@@ -84,6 +90,16 @@ class OtherHeadClassifier(Classifier):
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
         """Enroll the classes of a state, with feature maps (r, d) by content key."""
+        self.hold(state, feature_maps)
+        self.left_out = self._leave_out(feature_maps)
+        errors, labels, *_ = self.left_out
+        own = 1 - errors[np.arange(len(labels)), labels]
+        self.leave_one_out = {
+            name: own[labels == label].clip(0) for label, name in enumerate(self.pools) if (labels == label).any()
+        }
+
+    def hold(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
+        """Take the classes of a state like `adopt`, without the leave-one-out errors, which take a run per example."""
         self.state = state
         self.pools = {c.name: np.stack([feature_maps[s.key] for s in c.supports]) for c in state.classes}
         nothing = np.array([], np.float32)
@@ -91,12 +107,6 @@ class OtherHeadClassifier(Classifier):
         self._own_errors = {s.key: (c.name, np.array([])) for c in state.classes for s in c.supports}
         self.others = self.maps = None
         self._places = {s.key: place for c in state.classes for place, s in enumerate(c.supports)}
-        self.left_out = self._leave_out(feature_maps)
-        errors, labels, *_ = self.left_out
-        own = 1 - errors[np.arange(len(labels)), labels]
-        self.leave_one_out = {
-            name: own[labels == label].clip(0) for label, name in enumerate(self.pools) if (labels == label).any()
-        }
 
     def error_maps(self, feature_maps: Maps, key: str | None = None) -> Floats:
         """Raise FrnError: only FRN can show which parts of a photo are badly reconstructed."""
@@ -120,8 +130,12 @@ class OtherHeadClassifier(Classifier):
         errors = self._compare(list(self.pools.values()), maps)
         for row, key in enumerate(keys):
             if key in self._own_errors:
-                errors[row] = self._errors_without(maps[row], key)
+                errors[row] = self.errors_without(maps[row], key)
         return errors
+
+    def comparison(self, pools: Sequence[Maps]) -> Callable[[Maps], Array]:
+        """Return a function from maps (n, r, d) to their errors (n, way) by classes of these examples, (k, r, d)."""
+        return partial(self._compare, pools)
 
     def _compare(self, pools: Sequence[Maps], maps: Maps) -> Array:
         """Return negative log-probabilities (n, way) of maps (n, r, d) from the supports of each class."""
@@ -137,7 +151,7 @@ class OtherHeadClassifier(Classifier):
             "--method frn."
         )
 
-    def _errors_without(self, query: Maps, key: str) -> Array:
+    def errors_without(self, query: Maps, key: str) -> Array:
         """Return errors (way,) of an example; if its class has no other example, that class explains nothing."""
         own, _ = self._own_errors[key]
         rest = np.delete(self.pools[own], self._places[key], axis=0)

@@ -110,6 +110,8 @@ class Calibration:
     false_rejections: float = FALSE_REJECTIONS
     others: Shares = field(default_factory=lambda: np.zeros(0))
     """Familiarity of photos that the user marked as none of the classes."""
+    rejects: bool = True
+    """Whether the threshold of at least one support is above 0."""
 
     @cached_property
     def rule(self) -> RejectRule:
@@ -138,6 +140,8 @@ class Calibration:
         """Return the expected error rates in one line."""
         if not len(self.strangers):
             return "unknown photos cannot be detected: this needs two classes, one of them with two photos"
+        if not self.rejects:
+            return "no photo is rejected as unknown, because this model gives all classes similar probabilities"
         if self.caught < 2 * self.false_rejections:
             return (
                 f"unknown photos can hardly be distinguished from these classes: rejecting {self.false_rejections:.0%} "
@@ -171,8 +175,8 @@ def calibrate(
     strangers = familiarity(foreign, whole, away) if foreign.shape[1] else np.zeros(0)
     known = familiarity(errors, whole, distances)
     found = Calibration(known, strangers, false_rejections=false_rejections, others=others)
-    typical = float(np.median(found.rule.thresholds(errors, whole, distances)))
-    return replace(found, typical=typical)
+    thresholds = found.rule.thresholds(errors, whole, distances)
+    return replace(found, typical=float(np.median(thresholds)), rejects=bool(thresholds.any()))
 
 
 def without_itself(distances: Shares, labels: Iterable[int | None], counts: Sequence[int] | NDArray[np.intp]) -> Shares:

@@ -21,7 +21,7 @@ DEFAULT_MODEL = "frn-photo"
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Pattern of an added model's name."""
-WEIGHTS, EXTRACTOR, NOTES = "model.safetensors", "features.onnx", "notes.json"
+WEIGHTS, EXTRACTOR, HEAD_FILE, NOTES = "model.safetensors", "features.onnx", "head.onnx", "notes.json"
 """Files of an added model."""
 
 _PACKAGE = Path(__file__).parents[1]
@@ -177,7 +177,7 @@ def remove_model(name: str) -> None:
             f"{folder}: is a link to {folder.readlink()}. Remove the link yourself; the model itself is kept."
         )
     try:
-        if others := {entry.name for entry in folder.iterdir()} - {WEIGHTS, EXTRACTOR, NOTES}:
+        if others := {entry.name for entry in folder.iterdir()} - {WEIGHTS, EXTRACTOR, HEAD_FILE, NOTES}:
             raise FrnError(f"{folder}: also holds {min(others)}, which `frn models` did not write. Move it away first.")
         with lock(beside(folder, LOCK), folder):
             part = beside(folder, PART)

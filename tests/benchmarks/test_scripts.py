@@ -117,6 +117,14 @@ def test_a_missing_solver_is_reported_before_timing(monkeypatch: pytest.MonkeyPa
     assert "needs POT" in result.stderr
 
 
+def test_heads_are_measured_and_those_without_a_graph_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heads.TURNS", 2)
+    result = invoke("heads", "frn", "simpleshot", "deepemd")
+    frn, simpleshot = (row.strip("| ").split(" | ") for row in result.stdout.splitlines()[2:])
+    assert (frn[0], simpleshot[0], simpleshot[2:]) == ("`frn`", "`simpleshot`", ["256", "75.0"])
+    assert "deepemd: the head of deepemd cannot be exported as ONNX" in result.stderr
+
+
 def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
     megabytes = {"ctx": 900.0, "paper, Eq. 8": 800.0, "paper, Eq. 10": 700.0, "frn, torch": 600.0}
     monkeypatch.setattr("memory.measure_memory", lambda case, name, device: megabytes[name])

@@ -90,7 +90,17 @@ def ncnn(graph: Path, inputs: Arrays, names: list[str]) -> Arrays:
     return {name: np.stack(found)}
 
 
+def onnxruntime(graph: Path, inputs: Arrays, names: list[str]) -> Arrays:
+    """Run another version of onnxruntime."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(graph), providers=["CPUExecutionProvider"])
+    return dict(zip(names, session.run(names, inputs), strict=True))
+
+
 RUNTIMES = {
+    "oldest": ("onnxruntime", onnxruntime),
+    "newest": ("onnxruntime", onnxruntime),
     "reference": ("onnx", reference),
     "openvino": ("openvino", openvino),
     "tract": ("tract", tract),

@@ -1,6 +1,5 @@
 """Photos with profiles and EXIF tags give the same pixels in sharp as in frn. `pytest -m runtimes`."""
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from PIL import Image
 
 from frn.images.opening import open_image
 from tests.profiles import ADOBE_RGB, DISPLAY_P3, SRGB, cmyk_profile, grey_profile, rgb_profile
-from tests.runtimes.environments import node_with
+from tests.runtimes.environments import node_with, place_of
 
 pytestmark = pytest.mark.runtimes
 
@@ -37,11 +36,11 @@ def write_photos(folder: Path) -> list[Path]:
 
 
 def test_sharp_reads_the_same_pixels(tmp_path: Path) -> None:
-    place = Path(os.environ.get("FRN_RUNTIMES", tmp_path)) / "sharp"
+    place = place_of("sharp", tmp_path)
     command = node_with(place, "sharp", "pixels.mjs")
     (tmp_path / "photos").mkdir()
     photos = write_photos(tmp_path / "photos")
-    subprocess.run([*command, *photos], cwd=place, check=True, capture_output=True)
+    subprocess.run([*command, *photos], cwd=place, check=True, capture_output=True, timeout=300)
     for path in photos:
         here = np.asarray(open_image(path)).astype(int)
         there = np.fromfile(f"{path}.raw", dtype=np.uint8).reshape(here.shape)

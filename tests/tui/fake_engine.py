@@ -96,6 +96,8 @@ class FakeEngine(EngineClient):
             "grid": [5, 5],
             "d": 64,
             "bytes": 9_000_000,
+            "head": "frn",
+            "has_maps": True,
         }
 
     def op_list(self, tell: OnEvent, path: str) -> dict[str, Any]:

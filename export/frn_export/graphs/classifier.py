@@ -80,8 +80,6 @@ def classifier_graph(
     extractor = Extractor(features, "the extractor", device="cpu", threads=1)
     if gamma is None:
         gamma = extractor.head.gamma if extractor.head else 1.0
-    if extractor.head is None and not isinstance(classes, HeadClasses):
-        raise FrnError(f"this model was trained as {extractor.method}; its classes need that model's head")
     graph = GraphBuilder("k_")
     prepare(graph, extractor.transform)
     graph.include(onnx.load_model_from_string(features).graph)

@@ -46,7 +46,10 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
     Raises FrnError if the folder contains another page, or the graphs differ; then nothing is written.
     """
     if classifier.extractor.head is None:
-        raise FrnError(f"this model was trained as {classifier.extractor.method}; a page needs an FRN head")
+        raise FrnError(
+            f"a web page needs an FRN head, but this model has {classifier.extractor.method}. Use a model trained with "
+            "--method frn, or export ONNX files instead."
+        )
     require_writable_page(out, replace=replace)
     require_text(classifier.classes)
     content = _graphs(classifier)

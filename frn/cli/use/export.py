@@ -130,13 +130,13 @@ def _web(
     from frn_export.web.write import require_writable_page, write_page
 
     from frn.estimator.loading import load_extractor
-    from frn.inference.classifier import Classifier
+    from frn.inference.any_head import classifier_over
     from frn.inference.feature_cache import FeatureStore
 
     require_writable_page(out, replace=replace)
     found = find_runtime(runtime)
     if classes is None:
-        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", tta), FeatureStore())
+        classifier = classifier_over(load_extractor(model or DEFAULT_MODEL, "cpu", tta), FeatureStore())
     else:
         classifier = open_classes(classes, model, "cpu", tta)
     if threshold is not None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from frn_export.parity import verified_head
+from frn_export.web.write import write_page
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
@@ -29,6 +30,7 @@ from frn.inference.session import Support, build_state
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 
+NO_RUNTIME: Any = None
 METHODS = [name for name in HEADS if name not in ("frn", "deepemd")]
 """DeepEMD needs the solvers in the extra `emd`, and its SGD takes seconds per photo."""
 
@@ -201,6 +203,33 @@ finally:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("method", ["proto", "lccrn"])
+def test_head_without_an_onnx_form_runs_in_torch(method: str, classes: Path, photo: Path, tmp_path: Path) -> None:
+    path, out = save(method, tmp_path), tmp_path / "out"
+    done = frn("export", "--model", path, "--out", out, "--weights")
+    (out / "head.onnx").unlink(missing_ok=True)
+    assert ("its sizes are fixed" in done.stderr) == (method == "lccrn")
+    assert answer(classes, out / "features.onnx", photo) == answer(classes, path, photo)
+
+
+def test_added_model_classifies_with_its_own_head(
+    classes: Path, photo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FRN_MODELS", str(tmp_path / "models"))
+    path = save("proto", tmp_path)
+    assert frn("models", "add", path, "--name", "mine").exit_code == 0
+    found = answer(classes, Path("mine"), photo)
+    assert found.probabilities == pytest.approx(answer(classes, path, photo).probabilities, abs=1e-5)
+    assert (tmp_path / "models" / "mine" / "head.onnx").is_file()
+    assert frn("models", "remove", "mine").exit_code == 0
+
+
+def test_page_refuses_other_heads(classes: Path, tmp_path: Path) -> None:
+    classifier, _ = load_classifier(classes, str(save("proto", tmp_path)))
+    with pytest.raises(FrnError, match=r"a web page needs an FRN head, but this model has proto\. Use a model trained"):
+        write_page(classifier, tmp_path / "page", NO_RUNTIME, replace=False)
+
+
 def test_extractor_needs_the_head_it_was_exported_with(
     exported: tuple[Path, Path], classes: Path, photo: Path, tmp_path: Path
 ) -> None:
@@ -277,6 +306,13 @@ def test_a_single_class_explains_everything_but_its_only_example() -> None:
     assert asked(on_a_line(a=[0]), 0, "0") == [1]
     with pytest.raises(FrnError, match="no classes yet: enroll some first"):
         asked(on_a_line(), 7)
+
+
+def test_head_that_cannot_reject_says_so() -> None:
+    classifier = on_a_line(a=[0, 0.1], b=[0.2, 0.3], c=[0.4, 0.5])  # each error is about log 3, which is above 1
+    assert classifier.threshold == 0
+    assert classifier.calibration.describe().startswith("no photo is rejected as unknown")
+    assert not on_a_line(a=[0, 2], b=[40, 42], c=[80, 82]).calibration.describe().startswith("no photo")
 
 
 def test_smaller_classes_repeat_their_photos_in_order() -> None:

@@ -77,6 +77,10 @@ class Model(TypedDict):
     d: int
     bytes: int
     """Size of its file."""
+    head: str
+    """Name of its head."""
+    has_maps: bool
+    """Whether its head gives error maps."""
 
 
 MIRROR = "+mirror"
@@ -154,7 +158,10 @@ class Answer(TypedDict):
     scores: NotRequired[list[ClassScore]]
     """Scores, the most likely class first."""
     maps: NotRequired[dict[str, list[list[float]]]]
-    """Error map (h, w) by class id, of the `MAPPED` most likely classes; only if a single path was given."""
+    """Error map (h, w) by class id, of the `MAPPED` most likely classes; only if a single path was given.
+
+    It is empty if the head has no error maps.
+    """
     nearest: NotRequired[str]
     """Key of the most similar example of the most likely class."""
     threshold: NotRequired[float]

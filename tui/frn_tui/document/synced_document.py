@@ -114,8 +114,9 @@ class SyncedDocument:
             await self._open_model(name)
 
     async def _open_model(self, name: str) -> None:
-        self.model = await self.engine.call(protocol.OpenModel(name))
+        self.model = model = await self.engine.call(protocol.OpenModel(name))
         self.model_name = name
+        self.query.jointly = self.query.jointly and model["head"] == "frn"
         self._synced = None
         self.listener()
 
@@ -170,11 +171,14 @@ class SyncedDocument:
 
     async def rank(self) -> None:
         """Compare the examples with all classes, in batches, as long as the classes stay the same."""
-        state = self.session.state
+        state, threshold = self.session.state, self.threshold
         while self.unranked and state is self._synced and state is self.session.state:
             async with self._syncing:
                 await self._tell_classes()
             self.listener()
+        if self.threshold != threshold and state is self.session.state:
+            self._renewed = None
+            await self.sync()
 
     async def _tell_classes(self) -> None:
         """Send the classes to the engine, embed missing examples, and store the reports."""

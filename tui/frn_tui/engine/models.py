@@ -9,6 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from frn.errors import FrnError
+from frn.inference.any_head import classifier_over
+from frn.inference.classifier import Classifier
 from frn.inference.extractor import Embedded as Found
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
@@ -31,6 +33,8 @@ class Models:
     def __init__(self) -> None:
         self.name = ""
         self.opened: Extractor | None = None
+        self.head: Classifier | None = None
+        """A classifier without classes that holds the head of the open model."""
         self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
         self.looks: dict[str, bytes] = {}
         """Perceptual hashes of all images that were embedded or found."""
@@ -53,11 +57,7 @@ class Models:
             from frn_export.graphs.mirror import mirrored  # imported here because few sessions need it
 
             extractor = Extractor(mirrored(extractor.data), str(path), trusted=trusted, device="cpu", threads=threads)
-        if extractor.head is None:
-            raise FrnError(
-                f"{name}: was trained as {extractor.method}, but classes are enrolled by reconstruction. "
-                "Use a model trained with --method frn."
-            )
+        self.head = classifier_over(extractor)
         self.name, self.opened = name, extractor
         self._maps, self.looks = ByteLimitedCache(MAX_CACHED), {}
         return {
@@ -66,6 +66,8 @@ class Models:
             "grid": list(extractor.grid),
             "d": extractor.shape[1],
             "bytes": len(extractor.data),
+            "head": extractor.method,
+            "has_maps": extractor.head is not None,
         }
 
     def embed(self, request: EmbedImages, job: Job) -> None:

@@ -45,7 +45,7 @@ class PicturePane(Vertical):
 
     def show(self) -> None:
         answer = self.controller.query.answer
-        self.set_class(answer is None or "maps" not in answer, "-no-map")
+        self.set_class(answer is None or not answer.get("maps"), "-no-map")
         self.query_one("#caption", Static).update(self._caption(answer))
         self._draw(answer)
 
@@ -69,7 +69,9 @@ class PicturePane(Vertical):
             return Text(display_name(answer.get("reason", "")), style="bold")
         shown = self._shown_class(answer)
         if shown is None:
-            return Text("the whole photo")
+            model = self.controller.model
+            why = "" if model is None or model["has_maps"] else f"\nno error map: {model['head']} is not an FRN head"
+            return Text(f"the whole photo{why}")
         name = display_name(self.controller.names[shown], max(self.size.width - 32, 6))
         if self.look == "photo" and not self.has_map:
             return Text(f"frame: the part that the network sees\nH: error map of ‹ {name} ›")
@@ -155,7 +157,7 @@ class LargeView(Horizontal):
         self.photo.show(answer["path"] if answer and scores else "")
         self.map.show(answer["path"] if answer and heat else "", "blend", heat)
         self.near.show(nearest if scores else "")
-        map_title, near_title = f"error map of {best}" * bool(best), f"nearest: {'/'.join(nearest.split('/')[-2:])}"
+        map_title, near_title = f"error map of {best}" * bool(heat), f"nearest: {'/'.join(nearest.split('/')[-2:])}"
         for name, title in (("map", map_title), ("near", near_title)):
             text = Text(display_name(title, 60), no_wrap=True, overflow="ellipsis")
             self.query_one(f"#large-{name}-title", Static).update(text)

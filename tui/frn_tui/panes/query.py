@@ -208,6 +208,9 @@ class QueryPane(Judging, Arranging, Pane):
         return await self.controller.engine.call(StampFiles(files)) if files else {}
 
     def action_jointly(self) -> None:
+        if (model := self.controller.model) is not None and model["head"] != "frn":
+            self.context.say(f"joint classification needs an FRN head, but this model has {model['head']}")
+            return
         self.controller.query.jointly = not self.controller.query.jointly
         self.context.start(self.controller.judge_again)
 

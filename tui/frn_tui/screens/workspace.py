@@ -214,7 +214,7 @@ class Workspace(KeyedScreen[None]):
             "save": not session.is_saved,
             "review": query.answers,
             "next-answer": len(query.answers) > 1,
-            "map": answer is not None and "maps" in answer,
+            "map": answer is not None and answer.get("maps"),
             **dict.fromkeys(("right", "none-of-these"), answer is not None and "scores" in answer),
             **dict.fromkeys(("rename", "sort", "find", "ask"), session.state.classes),
             **dict.fromkeys(("next-outlier", "misfits"), self.photos_pane.misfits),

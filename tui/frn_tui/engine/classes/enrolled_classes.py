@@ -3,6 +3,7 @@
 Shape letters: way classes, n examples of all classes together, k examples of a class, r locations, d channels.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.images.near_copies import nearest_copies
+from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
 from frn.inference.enrolled_form import EnrolledForm, head_document, head_of
 from frn.inference.feature_cache import Maps
@@ -26,6 +28,8 @@ from frn_tui.engine.worker_queues import Check, Job
 
 Keys = tuple[str, ...]
 LeaveOneOut = tuple[Array, NDArray[np.intp], Shares, Array]
+SECONDS = 1.0
+"""Seconds per call for the leave-one-out errors of heads other than FRN's; further examples wait for the next call."""
 DISTANCE_WEIGHT = 0.5
 """Weight of the distances between mean locations in the order of misfits."""
 
@@ -59,6 +63,8 @@ class EnrolledClasses:
         self._head: HeadParameters | None = None
         """Head with which they were enrolled."""
         self._class_errors = ClassErrors()
+        self._rows: dict[str, Array] = {}
+        """Leave-one-out errors (way,) of the examples of the classes in use, for heads other than FRN's."""
         self._current: Classifier | None = None
         self.kept_head: object = None
         """The head stored in the open project; it is used as long as the classes are the project's."""
@@ -66,7 +72,9 @@ class EnrolledClasses:
     def head_document(self, state: State) -> object:
         """Return the head to store in a project with these classes; None if different classes are in use."""
         current = self._current
-        if current is None or _groups(current.state) != [keys for keys in _groups(state) if keys]:
+        if current is None or current.extractor.head is None:
+            return None
+        if _groups(current.state) != [keys for keys in _groups(state) if keys]:
             return None
         return head_document(current.head, state, self.models.extractor.prior)
 
@@ -93,6 +101,7 @@ class EnrolledClasses:
         extractor, before = self.models.extractor, self._current
         if before is not None and before.extractor.sha256 != extractor.sha256:
             self._current = self._head = before = None
+            self._records = {}
         state = replace(request.state, classes=tuple(entry for entry in request.state.classes if entry.supports))
         groups = _groups(state)
         found: dict[str, Maps | None] = {}
@@ -108,13 +117,22 @@ class EnrolledClasses:
                 reports=[], threshold=state.threshold or 0.0, calibrated=0.0, expected="", missing=missing, unranked=0
             )
         same = before is not None and _groups(before.state) == groups
-        head = before.head if before and same else self._choose_head(request.state, groups, maps)
-        records = self._enroll(groups, maps, head, job.check)
-        errors = self._class_errors.errors(groups, [record.enrolled for record in records], maps, job.check)
-        distances = _distances(records)
-        classifier = Classifier(extractor, self.models.store, head)
-        form = _form(head, state, records, _left_out(groups, records, maps, errors, distances))
-        classifier.use(state, form, before.scorer if before and same else None)
+        classifier: Classifier
+        if isinstance(other := self.models.head, OtherHeadClassifier):
+            classifier = OtherHeadClassifier(extractor, other.logits, self.models.store, other.graph)
+            classifier.hold(state, maps)
+            self._rows = self._rows if same else {}
+            records, errors = self._compare_all(classifier, groups, maps, job.check)
+            distances = np.ones(errors.shape)
+            classifier.left_out = _left_out(groups, records, maps, errors, distances, classifier)
+        else:
+            head = before.head if before and same else self._choose_head(request.state, groups, maps)
+            records = self._enroll(groups, maps, head, job.check)
+            errors = self._class_errors.errors(groups, [record.enrolled for record in records], maps, job.check)
+            distances = _distances(records)
+            classifier = Classifier(extractor, self.models.store, head)
+            left_out = _left_out(groups, records, maps, errors, distances, classifier)
+            classifier.use(state, _form(head, state, records, left_out), before.scorer if before and same else None)
         classifier.threshold_override = state.threshold
         if others:
             classifier.others = classifier.familiarity(np.stack(others))
@@ -150,6 +168,28 @@ class EnrolledClasses:
         self._records = {keys: self._records[keys] for keys in groups}
         return list(self._records.values())
 
+    def _compare_all(
+        self, classifier: OtherHeadClassifier, groups: Sequence[Keys], maps: dict[str, Maps], check: Check
+    ) -> tuple[list[ClassRecord], Array]:
+        """Return the classes and the leave-one-out errors (n, way) of examples; those that must wait are NaN.
+
+        The first examples of all classes come first, so that the threshold is calibrated on all classes.
+        """
+        until, keys = time.monotonic() + SECONDS, [key for group in groups for key in group]
+        for key in sorted(keys, key={key: place for group in groups for place, key in enumerate(group)}.__getitem__):
+            if key not in self._rows and time.monotonic() < until:
+                check()
+                self._rows[key] = classifier.errors_without(maps[key], key)
+        waiting, nothing = np.full(len(groups), np.nan), np.array([], np.float32)
+        errors = np.stack([self._rows.get(key, waiting) for key in keys])
+        records = []
+        for column, (group, rows) in enumerate(zip(groups, np.split(errors, _ends(groups)), strict=True)):
+            own, means = rows[:, column], np.stack([maps[key].mean(0, dtype=np.float64) for key in group])
+            shares = (1 - own).clip(0) if len(group) > 1 else np.zeros(0)
+            records.append(ClassRecord(EnrolledClass(nothing, nothing, nothing), own[:, None], shares, means))
+        self._records = dict(zip(groups, records, strict=True))
+        return records, errors
+
     def _report(
         self, state: State, records: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, distances: Array
     ) -> list[ClassReport]:
@@ -157,7 +197,7 @@ class EnrolledClasses:
         twins = nearest_copies([self.models.looks[key] for key in keys])
         near = {key: keys[twin] for key, twin in zip(keys, twins, strict=True) if twin is not None}
         ids = [entry.id for entry in state.classes]
-        ends = np.cumsum([len(entry.supports) for entry in state.classes])[:-1]
+        ends = _ends(_groups(state))
         parts = zip(np.split(errors, ends), np.split(distances, ends), strict=True)
         reports: list[ClassReport] = []
         for column, (entry, record, part) in enumerate(zip(state.classes, records, parts, strict=True)):
@@ -166,7 +206,7 @@ class EnrolledClasses:
             reports.append(
                 {
                     "id": entry.id,
-                    "explained": dict(zip(own, record.left_out_shares.tolist(), strict=False)),
+                    "explained": {k: x for k, x in zip(own, record.left_out_shares.tolist(), strict=False) if x == x},
                     "rank": ranks,
                     "rival": rivals,
                     "near": {key: near[key] for key in own if key in near},
@@ -184,6 +224,11 @@ def _groups(state: State) -> list[Keys]:
     return [keys_of(entry) for entry in state.classes]
 
 
+def _ends(groups: Sequence[Keys]) -> NDArray[np.intp]:
+    """Return the numbers of the first examples of all classes but the first."""
+    return np.cumsum([len(group) for group in groups])[:-1]
+
+
 def _distances(records: Sequence[ClassRecord]) -> Array:
     """Return distances (n, way) of all examples to all classes, to the own class by leave-one-out."""
     counts = [len(record.means) for record in records]
@@ -193,7 +238,12 @@ def _distances(records: Sequence[ClassRecord]) -> Array:
 
 
 def _left_out(
-    groups: Sequence[Keys], records: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, distances: Array
+    groups: Sequence[Keys],
+    records: Sequence[ClassRecord],
+    maps: dict[str, Maps],
+    errors: Array,
+    distances: Array,
+    classifier: Classifier,
 ) -> LeaveOneOut:
     """Return what `Classifier.left_out` holds, from errors and distances (n, way) of all examples to all classes."""
     keys = [(label, key) for label, group in enumerate(groups) for key in group]
@@ -203,7 +253,7 @@ def _left_out(
     labels = np.array([keys[row][0] for row in rows], dtype=np.intp)
     without = errors[rows]
     without[np.arange(len(rows)), labels] = [owns[row] for row in rows]
-    energies = np.concatenate([np.zeros(0), *(energy(maps[keys[row][1]][None]) for row in rows)])
+    energies = np.concatenate([np.zeros(0), *(classifier.energy(maps[keys[row][1]][None]) for row in rows)])
     return without, labels, energies, distances[rows]
 
 

@@ -12,8 +12,6 @@ from frn.evaluation.labelled import wilson
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Embedded as Found
 from frn.inference.feature_cache import Maps
-from frn.ridge.enrolment import ClassScorer, enroll
-from frn.ridge.tuning import tune_by_leave_one_out
 from frn.ridge.unlabelled.groups import group
 from frn_tui.client.protocol import (
     MAPPED,
@@ -74,7 +72,9 @@ def _answers(
             "threshold": told.threshold,
             "unknown": told.unknown,
         }
-        if with_maps:
+        if with_maps and classifier.extractor.head is None:
+            answer["maps"] = {}
+        elif with_maps:
             heat = dict(zip(classifier.classes, classifier.error_maps(each.maps, each.key), strict=True))
             answer["maps"] = {str(entry.id): heat[entry.name].tolist() for entry in entries[:MAPPED]}
         yield answer
@@ -111,14 +111,13 @@ def hide_and_test(classes: EnrolledClasses, request: HideAndTest, job: Job) -> C
         keys = [keys_of(entry)[i] for i in generator.permutation(len(entry.supports))]
         pools.append(np.stack([maps[key] for key in keys[:shot]]))
         hidden += [(true, key) for key in sorted(keys[shot:])]
-    head = tune_by_leave_one_out(pools, classifier.extractor.prior)
+    errors = classifier.comparison(pools)
     job.check()
-    scorer = ClassScorer([enroll(pool, head) for pool in pools])
     counts = np.zeros((len(entries), len(entries)), dtype=np.int64)
     for first in range(0, len(hidden), CHUNK):
         job.check()
         chunk = hidden[first : first + CHUNK]
-        named = scorer.class_error(np.stack([maps[key] for _, key in chunk])).argmin(1)
+        named = errors(np.stack([maps[key] for _, key in chunk])).argmin(1)
         for (true, _), name in zip(chunk, named.tolist(), strict=True):
             counts[true, name] += 1
         job.progress(min(first + CHUNK, len(hidden)), len(hidden))

@@ -14,10 +14,11 @@ from typing import IO
 from frn.data.folders import looks_like_image
 from frn.errors import FrnError, shorten
 from frn.images.opening import read_file
+from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.feature_cache import content_key
 from frn.inference.project import SUFFIX, ModelReference, Project, is_project, load_project, save_project
 from frn.inference.session import ClassEntry, State, Support
-from frn.models.zoo import EXTRACTOR, is_exported, shipped_extractors
+from frn.models.zoo import EXTRACTOR, HEAD_FILE, is_exported, shipped_extractors
 from frn.system.archives import DAMAGE, MAX_ARCHIVE, Limits, open_zip
 from frn.system.file_sets import new_folder
 from frn.system.files import replacing, require_regular, write_atomically
@@ -93,7 +94,9 @@ def unpack(request: UnpackBundle, job: Job) -> str:
 def _members(project: Project, home: Path, archive: zipfile.ZipFile, top: PurePosixPath) -> list[PurePosixPath]:
     """Return the entries that a bundle's project uses: photos, also by name, and a model; never hidden entries."""
     photos = [Path(support.path) for entry in project.state.classes for support in entry.supports]
-    named = [*(photo for photo in photos if looks_like_image(photo.name)), Path(project.model.locate(home))]
+    model = Path(project.model.locate(home))
+    heads = [model.with_name(HEAD_FILE)] if is_exported(model) else []
+    named = [*(photo for photo in photos if looks_like_image(photo.name)), *heads, model]
     inside = [Path(os.path.normpath(path)) for path in named]
     names = [path.relative_to(home) for path in inside if path.is_relative_to(home)]
     if not is_exported(inside[-1]):
@@ -131,6 +134,8 @@ def _carry(models: Models, folder: Path) -> ModelReference:
     if models.name in shipped_extractors():
         return ModelReference.of(models.name, extractor, folder)
     write_atomically(folder / EXTRACTOR, extractor.data)
+    if isinstance(models.head, OtherHeadClassifier) and models.head.graph:
+        write_atomically(folder / HEAD_FILE, models.head.graph)
     return ModelReference(EXTRACTOR, extractor.plain_sha256, extractor.transform, extractor.tta)
 
 

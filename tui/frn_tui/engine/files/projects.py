@@ -7,6 +7,7 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.images.opening import open_image
+from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.inference.project import ModelReference, Project, load_project, save_project
@@ -87,6 +88,7 @@ def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> None:
 def _classifier_file(classifier: Classifier, precision: Exported) -> bytes:
     """Return the classifier as one file; for int8, its examples calibrate it and are enrolled again with it."""
     from frn_export.graphs.classifier import classifier_graph
+    from frn_export.graphs.enrolled_head import HeadClasses, classifier_with, enrolled
     from frn_export.quantise import half, int8
 
     features = classifier.extractor.data
@@ -97,22 +99,27 @@ def _classifier_file(classifier: Classifier, precision: Exported) -> bytes:
         paths = [path for photos in members.values() for path in photos]
         some = paths[:: -(-len(paths) // CALIBRATED)]
         features = int8(features, np.stack([classifier.extractor.transform(open_image(path)) for path in some]))
-        small = Classifier(Extractor(features, "classifier.onnx in int8", trusted=True, device="cpu"))
+        held, extractor = enrolled(classifier), Extractor(features, "in int8", trusted=True, device="cpu")
+        small = classifier_with(extractor, held.head) if isinstance(held, HeadClasses) else Classifier(extractor)
         if broken := small.enroll(members):
             raise broken[0]
         small.threshold_override = classifier.threshold_override
         classifier = small
-    graph = classifier_graph(features, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
+    graph = classifier_graph(features, enrolled(classifier), rule=classifier.rule, gamma=classifier.head.gamma)
     return bytes(graph.SerializeToString(deterministic=True))
 
 
 def _arrays(classifier: Classifier) -> bytes:
-    enrolled = list(classifier.classes.values())
-    rows = np.concatenate([each.rows for each in enrolled])
-    signs = np.concatenate([each.signs for each in enrolled])
-    starts = np.cumsum([0, *(len(each.rows) for each in enrolled[:-1])])
+    if isinstance(classifier, OtherHeadClassifier):  # its classes are the feature maps of their examples
+        parts = list(classifier.pools.values())
+        arrays = {"maps": np.concatenate(parts)}
+    else:
+        parts = [each.rows for each in classifier.classes.values()]
+        signs = [each.signs for each in classifier.classes.values()]
+        arrays = {"rows": np.concatenate(parts), "signs": np.concatenate(signs)}
+    starts = np.cumsum([0, *map(len, parts[:-1])])
     file = io.BytesIO()
-    np.savez(file, rows=rows, signs=signs, starts=starts, names=np.array(list(classifier.classes)))
+    np.savez(file, allow_pickle=False, **arrays, starts=starts, names=np.array(list(classifier.classes)))
     return file.getvalue()
 
 

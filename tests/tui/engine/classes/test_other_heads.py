@@ -1,0 +1,141 @@
+"""Models with a head other than FRN's in the engine: the same answers as the library, without error maps."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from frn_export.graphs.backbone import features_graph
+from frn_export.parity import verified_head
+from frn_tui.engine.classes import enrolled_classes
+
+from frn.estimator.loading import load_classifier, load_extractor
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform
+from frn.inference.any_head import classifier_over
+from frn.inference.classifier import Prediction
+from frn.inference.onnx_runtime import open_session, run_session
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+from tests.tui.engine.conftest import Engine, first
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Extractor of an untrained SRM model; its head is next to it."""
+    torch.manual_seed(0)
+    transform = EvaluationTransform(size=32)
+    model = Model(ModelConfig(backbone="conv4", method="srm", last_pool=False, transform=transform)).eval()
+    folder = tmp_path_factory.mktemp("srm")
+    (folder / "features.onnx").write_bytes(features_graph(model).SerializeToString())
+    (folder / "head.onnx").write_bytes(verified_head(model)[0])
+    return folder / "features.onnx"
+
+
+@pytest.fixture
+def few(members: dict[str, list[Path]]) -> dict[str, list[Path]]:
+    return first(dict(list(members.items())[:3]), 3)
+
+
+@pytest.fixture
+def srm(bare: Engine, exported: Path) -> Engine:
+    opened = bare.done("open_model", model=str(exported))
+    assert (opened["head"], opened["has_maps"]) == ("srm", False)
+    return bare
+
+
+def asked(engine: Engine, *paths: Path, **options: Any) -> list[dict[str, Any]]:
+    return engine.ask("query", paths=list(map(str, paths)), **options).told("answer")
+
+
+def test_answers_are_those_of_the_library_without_maps(
+    srm: Engine, few: dict[str, list[Path]], members: dict[str, list[Path]], exported: Path
+) -> None:
+    done = srm.done("classes", state=srm.state(few))
+    library = classifier_over(load_extractor(exported))
+    library.enroll(few)
+    assert done["threshold"] == pytest.approx(library.threshold, abs=1e-6)
+    assert done["unranked"] == 0
+    for report, shares in zip(done["reports"], library.leave_one_out.values(), strict=True):
+        assert list(report["explained"].values()) == pytest.approx(shares.tolist(), abs=1e-6)
+    query = members[next(iter(few))][9]
+    (answer,) = asked(srm, query)
+    ((_, expected),) = library.classify([query])
+    assert isinstance(expected, Prediction)
+    names = list(few)
+    told = {names[score["id"] - 1]: score["probability"] for score in answer["scores"]}
+    assert told == pytest.approx(expected.probabilities, abs=1e-6)
+    assert (answer["unknown"], answer["maps"]) == (expected.unknown, {})
+    keys = [support["key"] for entry in srm.state(few)["classes"] for support in entry["supports"]]
+    assert answer["nearest"] in keys
+    assert "does not support transductive" in srm.ask("query", paths=[str(query), str(query)], jointly=True).reason
+
+
+def test_ranks_equal_those_by_leave_one_out(srm: Engine, few: dict[str, list[Path]], exported: Path) -> None:
+    reports = srm.done("classes", state=srm.state(few))["reports"]
+    library = classifier_over(load_extractor(exported))
+    library.enroll(few)
+    assert library.left_out is not None
+    errors, labels, *_ = library.left_out
+    expected = (errors < errors[np.arange(len(labels)), labels][:, None]).sum(1)
+    assert [rank for report in reports for rank in report["rank"].values()] == expected.tolist()
+
+
+def test_examples_that_take_too_long_are_compared_by_the_next_call(
+    srm: Engine, few: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = srm.state(few)
+    expected = srm.done("classes", state=state)
+    srm.done("classes", state={**state, "classes": state["classes"][:2]})
+    monkeypatch.setattr(enrolled_classes, "SECONDS", 0.0)
+    first_call = srm.done("classes", state=state)
+    assert first_call["unranked"] == 9
+    assert [report["explained"] for report in first_call["reports"]] == [{}, {}, {}]
+    assert first_call["calibrated"] == 0
+    monkeypatch.setattr(enrolled_classes, "SECONDS", 100.0)
+    assert srm.done("classes", state=state) == expected
+
+
+def test_hidden_examples_are_classified_by_the_head(srm: Engine, few: dict[str, list[Path]]) -> None:
+    srm.done("classes", state=srm.state(few))
+    found = srm.done("hide_and_test", shot=2)
+    assert np.sum(found["counts"], axis=1).tolist() == [1, 1, 1]
+
+
+def test_exports_contain_the_head(srm: Engine, few: dict[str, list[Path]], tmp_path: Path) -> None:
+    srm.done("classes", state=srm.state(few))
+    photo = next(iter(few.values()))[0]
+    srm.done("export", path=str(tmp_path / "srm.onnx"), what="classifier")
+    session = open_session((tmp_path / "srm.onnx").read_bytes(), "srm.onnx")
+    assert json.loads(session.get_modelmeta().custom_metadata_map["frn.classes"]) == list(few)
+    (probability,) = run_session(session, ["probability"], {"image": np.asarray(open_image(photo))})
+    assert probability.argmax() == 0
+    srm.done("export", path=str(tmp_path / "srm.npz"), what="arrays")
+    arrays = np.load(io.BytesIO((tmp_path / "srm.npz").read_bytes()))
+    assert arrays["starts"].tolist() == [0, 3, 6]
+    assert arrays["maps"].shape == (9, 16, 64)
+
+
+def test_bundle_and_project_open_with_the_head(srm: Engine, few: dict[str, list[Path]], tmp_path: Path) -> None:
+    state = srm.state(few)
+    srm.done("classes", state=state)
+    srm.done("save", path=str(tmp_path / "srm.frn.json"), state=state)
+    assert "head" not in json.loads((tmp_path / "srm.frn.json").read_text())
+    srm.done("bundle", path=str(tmp_path / "packed.zip"), state=state)
+    project = srm.done("unpack", path=str(tmp_path / "packed.zip"), folder=str(tmp_path / "unpacked"))
+    photo = next(iter(few.values()))[0]
+    answers = []
+    for path in (tmp_path / "srm.frn.json", Path(project)):
+        ((_, found),) = load_classifier(path)[0].classify([photo])
+        assert isinstance(found, Prediction)
+        answers.append(found.probabilities)
+    assert answers[0] == pytest.approx(answers[1])
+
+
+def test_extractor_without_its_head_is_refused(bare: Engine, exported: Path, tmp_path: Path) -> None:
+    (tmp_path / "features.onnx").write_bytes(exported.read_bytes())
+    reason = bare.ask("open_model", model=str(tmp_path / "features.onnx")).reason
+    assert "its srm head must be in the same folder, as head.onnx. Export the model again" in reason
