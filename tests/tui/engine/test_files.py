@@ -150,7 +150,7 @@ def test_hiding_tunes_an_untrained_head_without_the_hidden_photos(
         seen.append([len(pool) for pool in pools])
         return HeadParameters(0.0, 0.0, 1.0)
 
-    monkeypatch.setattr("frn_tui.engine.classes.scoring.tune_by_leave_one_out", choose)
+    monkeypatch.setattr("frn.inference.classifier.tune_by_leave_one_out", choose)
     bare.done("hide_and_test", shot=2)
     assert seen == [[2] * 5]
 
