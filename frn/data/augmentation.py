@@ -4,7 +4,7 @@ The module does not need torch. The paper's augmentation is a crop, colour jitte
 authors' code.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -47,10 +47,6 @@ class Augmentation:
     def __post_init__(self) -> None:
         if self.size < 8 or self.padding < 0 or not 0 <= self.jitter < 1 or not 0 < self.scale[0] <= self.scale[1] <= 1:
             raise FrnError(f"invalid augmentation settings: {self}")
-
-    def whole(self, size: int, least: float) -> "Augmentation":
-        """Return an augmentation to `size` that keeps at least that fraction of the image, without colour jitter."""
-        return replace(self, size=size, scale=(least, 1.0), jitter=0.0)
 
     def draw(self, extents: NDArray[np.int64], generator: np.random.Generator) -> Draw:
         """Draw random numbers for images with the given (height, width), (b, 2)."""

@@ -73,6 +73,8 @@ class Model(nn.Module):
         self.d = self.backbone.d
         sizes = self.backbone.sizes if isinstance(self.backbone, Stages) else ()
         self.head: Head = build_head(config.method, self.d, sizes)
+        self.adapter: nn.Linear | None = None
+        """Map of the channels behind the backbone, of a fine-tuned model."""
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
 
@@ -91,7 +93,18 @@ class Model(nn.Module):
         maps: Tensor = self.backbone(normalised)
         maps = maps.to(torch.promote_types(maps.dtype, torch.float32)).flatten(2).mT  # b, r, d
         scale = self.map_scale(self.head)
-        return maps if scale == 1.0 else maps / scale
+        maps = maps if scale == 1.0 else maps / scale
+        if self.adapter is None:
+            return maps
+        with torch.autocast(maps.device.type, enabled=False):
+            adapted: Tensor = self.adapter(maps)
+        return adapted
+
+    def adapt(self, channels: Maps) -> None:
+        """Apply a map of the channels, (d, d), to all feature maps, after an earlier one if there is any."""
+        weight, earlier = torch.from_numpy(channels.T), self.adapter
+        self.adapter = nn.Linear(self.d, self.d, bias=False).requires_grad_(False)
+        self.adapter.weight.copy_(weight if earlier is None else weight @ earlier.weight)
 
     def folded(self) -> "Model":
         """Return this model in evaluation mode with a backbone that extracts features faster; the rest is shared."""
@@ -260,6 +273,8 @@ def _filled(model: Model, weights: Mapping[str, Tensor], path: Path, record: dic
 
 
 def _fill(model: Model, weights: Mapping[str, Tensor], path: Path, *, assign: bool = False) -> None:
+    if "adapter.weight" in weights:
+        model.adapter = nn.Linear(model.d, model.d, bias=False)
     try:
         model.load_state_dict(dict(weights), assign=assign)
     except RuntimeError as error:

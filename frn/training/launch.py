@@ -19,7 +19,6 @@ from frn.models.model import Model, load_model
 from frn.system.distributed import ALONE, ProcessGroup, restarted
 from frn.system.hardware import own_cores, own_rank, processor
 from frn.system.precision import choose_device, choose_precision, set_threads
-from frn.training.finetuning.recipe import finetuning_data, finetuning_folders, finetuning_preset
 from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.presets import Preset
 from frn.training.runs.run import RunFolder, RunResult, RunSettings, read_classifier
@@ -121,26 +120,6 @@ def prepare_run(
     if preset.pretraining.distil and options.init is not None:
         classifier = read_classifier(Path(options.init), describe_images(images))
     return PreparedRun(options, preset, settings, images, val_images, init, classifier)
-
-
-def prepare_finetuning(options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars) -> PreparedRun:
-    """Load the images for fine-tuning `options.init` on `options.data`; the preset follows from both.
-
-    Raises FrnError if there are too few photos or the model cannot be trained.
-    """
-    assert options.init is not None
-    assert options.data is not None
-    (data,) = options.data
-    folders, val_folders = finetuning_folders(data, options.seed)  # first, to report a wrong folder at once
-    settings = _settings(options, command)
-    start = load_model(options.init)
-    kept, _ = finetuning_data(start.config, start.record)
-    images = _decoded("train", folders, kept.max_side, bars)
-    val_images = _decoded("val", val_folders, start.config.transform, bars)
-    sizes = (images.sizes, val_images.sizes)
-    preset = options.override(finetuning_preset(start.config, start.record, *sizes, options.epochs))
-    facts = {**settings.facts, "preset": start.record.get("preset"), "finetuned_from": options.init}
-    return PreparedRun(options, preset, replace(settings, facts=facts), images, val_images, start)
 
 
 def _settings(options: RunOptions, command: str) -> RunSettings:

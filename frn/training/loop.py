@@ -1,6 +1,6 @@
 """The training loop: one forward pass per episode, validation on cached features, crash-safe checkpoints."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,14 +22,6 @@ from frn.models.model import Model, save_model
 from frn.ridge.reconstruction import SingularError
 from frn.ridge.tuning import FLAT, TUNING_EPISODES, TuningEpisode, tune
 from frn.system.precision import autocast, keep_freed_memory, seed_torch
-from frn.training.finetuning.statistics import (
-    SHARES,
-    begin_training,
-    class_means,
-    measure_statistics,
-    norms,
-    statistics_of,
-)
 from frn.training.losses import distillation_loss
 from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective
 from frn.training.presets import Preset
@@ -37,7 +29,6 @@ from frn.training.presets.preset import deciding_fields
 from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun
 from frn.training.setup import (
     build_optimizer,
-    checksum,
     describe_images,
     fix_regularisers,
     new_model,
@@ -167,38 +158,19 @@ class _Trainer:
         tunes = init is not None and (self.preset.pretraining.tune_head_at_start or other_head)
         if tunes and not settings.resume and self.preset.trains_on_episodes:
             self.tune_head()
-        self.begun = [weight.detach().clone() for weight in self.model.parameters()]
         self.optimizer = build_optimizer([*self.model.parameters(), *self.objective.parameters()], self.preset.schedule)
         decides: dict[str, object] = {"seed": settings.seed, "precision": settings.precision}
         decides["images"] = describe_images(self.images)
-        if self.preset.validation.interpolation_weights:  # the checkpoint lacks the initial weights
-            decides["init"] = checksum(init)
         decides |= deciding_fields(self.preset)
         run = TrainingRun(folder, self.model, self.objective, self.optimizer, decides, settings)
         uses_all = self.preset.trains_on_episodes and self.preset.method == "frn"
         step = _Step(self.model, self.objective, settings, self.preset.pretraining.distil)
         self.step = settings.ranks.together(step, uses_all=uses_all)
         self.position = run.position
-        if self.preset.validation.start and not run.position.has_begun:
-            self.look_first()
-            run.save()
         try:
             return run.run_epochs(self.preset.schedule.epochs, self.draw, self.train_on, stop, self.validate_if_due)
         except SingularError as error:
             raise self.diverged(str(error)) from error
-
-    def look_first(self) -> None:
-        """Validate the initial model, then fit everything that needs no training steps to the photos."""
-        self.position.start = self.validate().mean
-        if self.preset.validation.start and self.position.start >= 100:
-            raise FrnError(
-                "the initial model has no validation errors, so training cannot improve it. Use "
-                "it unchanged, or add classes that are more similar."
-            )
-        if self.preset.freeze_batchnorm and norms(self.model):
-            self.fit_statistics()
-        if isinstance(self.objective, EpisodicObjective) and self.objective.classifier is not None:
-            self.objective.classifier.begin_with(class_means(self.model, self.images, self.preset, self.settings))
 
     def tune_head(self) -> None:
         """Initialise an FRN head on the first episodes for a backbone that was trained with another objective.
@@ -223,25 +195,8 @@ class _Trainer:
         head.set_parameters(tune(trials, FLAT, 1))
         fix_regularisers(self.model, self.preset)
 
-    def fit_statistics(self) -> None:
-        """Mix the photos' statistics into batch normalisation, with the fraction that validates best, possibly zero."""
-        photos = measure_statistics(self.model, self.images, self.preset, self.settings)
-        buffers, best = statistics_of(self.model), 0.0
-        own = [value.clone() for value in buffers]
-        for share in SHARES:
-            before = self.position.best
-            self.mix(buffers, own, photos, share)
-            self.validate()
-            best = share if self.position.best > before else best
-        self.mix(buffers, own, photos, best)
-
-    @staticmethod
-    def mix(tensors: Sequence[Tensor], before: Sequence[Tensor], after: Sequence[Tensor], share: float) -> None:
-        for tensor, first, last in zip(tensors, before, after, strict=True):
-            tensor.copy_(first.lerp(last, share))
-
     def draw(self) -> list[Episode]:
-        begin_training(self.model, self.preset)
+        self.model.train()
         sets = [part.sizes for part in self.images.parts]
         return self.objective.epoch(sets, seed=self.settings.seed, epoch=self.position.epoch)
 
@@ -293,17 +248,6 @@ class _Trainer:
             self.save_best()
         if last or position.epoch % protocol.every == 0:
             self.validate()
-            self.validate_shares()
-
-    @torch.no_grad()
-    def validate_shares(self) -> None:
-        """Validate mixtures with the initial weights, which generalise better if there are few classes."""
-        weights = list(self.model.parameters())
-        learned = [weight.clone() for weight in weights]
-        for share in self.preset.validation.interpolation_weights:
-            self.mix(weights, self.begun, learned, share)
-            self.validate()
-        self.mix(weights, self.begun, learned, 1.0)
 
     def validate(self) -> Accuracy:
         """Validate now; keep the model if it is strictly better than every earlier one and the split may select."""

@@ -12,7 +12,7 @@ from frn.episodes import Balance, Episode, balanced_shares, concat_epoch
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
-from frn.heads.pretrain import CosineHead, DummyMapHead
+from frn.heads.pretrain import DummyMapHead
 from frn.models.model import Model
 from frn.training.losses import episode_loss
 from frn.training.presets import Preset
@@ -24,12 +24,10 @@ class EpisodicObjective(nn.Module):
     teacher = None
 
     def __init__(self, preset: Preset, model: Model, sizes: Sequence[int]) -> None:
-        """Add the preset's auxiliary heads, and its classifier among all classes; `sizes` are the images per class."""
+        """Add the preset's auxiliary heads."""
         super().__init__()
         self.shape, self.aux, self.balance = preset.episode, preset.aux, preset.data.balance
         self.aux_heads = nn.ModuleList(build_head(method, model.d) for method in preset.aux_heads)
-        self.weight, self.labels = preset.classifier_weight, np.repeat(np.arange(len(sizes)), sizes)
-        self.classifier = CosineHead(len(sizes), model.d) if self.weight else None
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Return episodes of image indices (way, shot + queries); `sets` gives the images per class of each set."""
@@ -46,11 +44,7 @@ class EpisodicObjective(nn.Module):
         for head in self.aux_heads:
             ratio = model.map_scale(model.head) / model.map_scale(head)
             loss = loss + F.cross_entropy(head(support * ratio, query * ratio), target)
-        loss = loss / (1 + len(self.aux_heads))
-        if self.classifier is not None:
-            classes = torch.from_numpy(self.labels[sampled.ravel()]).to(logits.device)
-            loss = loss + self.weight * F.cross_entropy(self.classifier(maps), classes)
-        return loss, logits, target
+        return loss / (1 + len(self.aux_heads)), logits, target
 
 
 class PretrainingObjective(nn.Module):

@@ -29,16 +29,6 @@ def describe_images(images: StoredImages | ConcatImages) -> list[str]:
     return said
 
 
-def checksum(model: Model | None) -> str | None:
-    """Return a checksum of a model's weights."""
-    if model is None:
-        return None
-    digest = hashlib.sha256()
-    for weight in model.parameters():
-        digest.update(weight.detach().cpu().numpy().tobytes())
-    return digest.hexdigest()[:8]
-
-
 def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
     """Return the initial model of a preset."""
     config = ModelConfig(
@@ -60,6 +50,8 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
                 f"--init is a {init.config.method} model, and {preset.method} uses the maps of different networks or "
                 "blocks. Remove --init."
             )
+        if init.adapter is not None:
+            raise FrnError("--init was adapted by `frn finetune`. Give the model that it started from.")
         model.backbone.load_state_dict(init.backbone.state_dict())
         if init.config.method == preset.method:
             model.head.load_state_dict(init.head.state_dict())

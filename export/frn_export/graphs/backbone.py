@@ -42,7 +42,11 @@ def features_graph(model: Model) -> onnx.ModelProto:
     if (scale := model.map_scale(model.head)) != 1.0:
         maps = graph.node("Mul", maps, graph.constant(1 / scale))
     flat = graph.node("Reshape", maps, graph.constant(np.array([0, model.d, h * w], dtype=np.int64)))
-    graph.node("Transpose", flat, perm=[0, 2, 1], output="feature_map")
+    if model.adapter is None:
+        graph.node("Transpose", flat, perm=[0, 2, 1], output="feature_map")
+    else:
+        maps = graph.node("Transpose", flat, perm=[0, 2, 1])
+        graph.node("MatMul", maps, graph.constant(model.adapter.weight.mT.detach().numpy()), output="feature_map")
     # the layers of a head stay with the torch model
     scalars = {name: parameter.item() for name, parameter in model.head.named_parameters() if not parameter.dim()}
     return graph.model(

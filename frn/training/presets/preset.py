@@ -116,16 +116,10 @@ class ValidationProtocol:
     shot: int | None = None
     """Validation shot; None uses the training shot. The authors validate pre-training at 1 shot."""
     episodes: int = 1000
-    start: bool = False
-    """Whether the initial model is also validated and counts as the first best."""
-    interpolation_weights: tuple[float, ...] = ()
-    """Fractions of the way from initial to current weights; these mixtures are validated and may become the best."""
     split: Literal["val", "test"] = "val"
     """Split for validation. With "test", accuracy is only logged and the last weights are the result."""
 
     def __post_init__(self) -> None:
-        mixes = all(0 < share < 1 for share in self.interpolation_weights)
-        _require(mixes, "interpolation_weights must be between 0 and 1", self)
         measures = self.every >= 1 and self.episodes >= 1 and (self.shot is None or self.shot >= 1)
         _require(measures, "validation needs at least one epoch, one episode and one shot", self)
 
@@ -162,8 +156,6 @@ class Preset:
     aux: Literal["reference", "paper", "off"] = "reference"
     aux_heads: tuple[str, ...] = ()
     """Methods whose heads also score each episode and are dropped after training. The paper has none."""
-    classifier_weight: float = 0.0
-    """Loss weight of a classifier over all classes; it is dropped after training. The paper has none."""
     fixed: tuple[Regulariser, ...] = ()
     """FRN parameters that keep their initial value: alpha = 0 for lambda, beta = 0 for rho (as in the ablations)."""
     data: TrainingData
@@ -172,8 +164,6 @@ class Preset:
     augmentation: Augmentation
     progressive_resizing: tuple[int, int] | None = None
     """Number of initial epochs on smaller images, and the side of these in pixels. The paper does not do this."""
-    freeze_batchnorm: bool = False
-    """Whether batch normalisation keeps its initial means and variances. The paper's does not."""
     transform: EvaluationTransform
     validation: ValidationProtocol = field(default_factory=ValidationProtocol)
     pretraining: Pretraining = field(default_factory=Pretraining)
@@ -181,7 +171,6 @@ class Preset:
     published: Published | None = None
 
     def __post_init__(self) -> None:
-        _require(0 <= self.classifier_weight < math.inf, "a loss weight must be 0 or more", self.classifier_weight)
         epochs, side = self.progressive_resizing or (0, self.augmentation.size)
         fits = f"progressive_resizing must be a number of epochs and a side of 8 to {self.augmentation.size} pixels"
         _require(epochs >= 0 and 8 <= side <= self.augmentation.size, fits, [epochs, side])
@@ -214,6 +203,8 @@ class Preset:
 MAX_BYTES = 1 << 20
 DESCRIPTION = ("about", "published")
 """Fields of a preset that only describe it."""
+RETIRED = ("classifier_weight", "freeze_batchnorm", "start", "interpolation_weights")
+"""Settings that runs of earlier versions wrote to `config.toml`; ignored."""
 LENGTHENING = ("schedule.epochs", "schedule.milestones", "validation.every")
 """Settings that may change if a run is extended."""
 
@@ -241,6 +232,8 @@ def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: 
     if whole:
         changed = {name: None for name in names if name not in table and type(None) in get_args(hints[name])}
     for name, value in table.items():
+        if whole and name in RETIRED:
+            continue
         if name not in names:
             raise FrnError(f"{where}: unknown setting {name!r}; choose from {', '.join(names)}")
         before = getattr(settings, name)

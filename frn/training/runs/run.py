@@ -44,15 +44,8 @@ class TrainState:
     """Finished episodes in total."""
     best: float = 0.0
     """Best validation accuracy so far, in percent."""
-    start: float | None = None
-    """Validation accuracy of the initial model, if measured."""
     seconds: float = 0.0
     """Training time, summed over all sessions of the run."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Return whether a step or the validation of the initial model has been done."""
-        return self.total_steps > 0 or self.start is not None
 
 
 _held: dict[Path, Lock] = {}
@@ -164,11 +157,11 @@ class RunFolder:
     def rewind_metrics(self, position: TrainState) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint.
 
-        The validation of an unfinished epoch, or of an unsaved start, is also dropped because it will be repeated.
+        The validation of an unfinished epoch is also dropped because it will be repeated.
         """
         if not self.metrics.exists():
             return
-        kept, validated = [], position.has_begun and not position.step
+        kept, validated = [], position.total_steps > 0 and not position.step
         for line in read_regular(self.metrics, MAX_LINES).decode(errors="replace").splitlines():
             try:
                 values = json.loads(line)

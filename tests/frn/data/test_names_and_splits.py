@@ -13,7 +13,6 @@ from frn.data.folders import find_splits, scan, split_folder
 from frn.data.names import loose, match_names
 from frn.errors import FrnError
 from frn.inference.session import Session, Support, build_state
-from frn.training.finetuning.recipe import finetuning_folders
 
 NFC, NFD = unicodedata.normalize("NFC", "Épervier"), unicodedata.normalize("NFD", "Épervier")
 
@@ -124,9 +123,6 @@ def test_splits_are_found_by_common_names(tmp_path: Path, train: str, val: str) 
             photos(tmp_path / split / f"{split} {index}", 10)
     assert find_splits(tmp_path) == {"train": tmp_path / train, "val": tmp_path / val, "test": tmp_path / "testing"}
     assert split_folder(tmp_path, "test") == tmp_path / "testing"
-    learned, held_out = finetuning_folders(tmp_path, seed=0)
-    assert (learned.root, held_out.root) == (tmp_path / train, tmp_path / val)
-    assert len(learned.names) == 8
 
 
 @pytest.mark.parametrize(
@@ -166,14 +162,6 @@ def test_two_folders_for_the_same_split_are_refused(tmp_path: Path) -> None:
         photos(tmp_path / split / "jay")
     with pytest.raises(FrnError, match="both val/ and valid/ are names of the split 'val'"):
         find_splits(tmp_path)
-
-
-def test_five_classes_of_five_photos_are_too_few_for_fine_tuning(tmp_path: Path) -> None:
-    for name in "abcde":
-        photos(tmp_path / name, 5)
-    told = frn("finetune", tmp_path, "--out", tmp_path / "run")
-    assert told.exit_code == 1
-    assert "has 5 classes, most with 5 photos or more; fine-tuning needs 10 classes of 10 photos" in told.stderr
 
 
 @pytest.mark.parametrize("name", ["__MACOSX", "@eaDir", "#recycle", ".thumbnails", "$RECYCLE.BIN"])

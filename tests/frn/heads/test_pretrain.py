@@ -1,4 +1,4 @@
-"""Heads over all classes at once."""
+"""The head over all classes at once."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from frn.heads.frn import FRNHead
-from frn.heads.pretrain import CosineHead, DummyMapHead
+from frn.heads.pretrain import DummyMapHead
 from frn.images.transforms import EvaluationTransform
 from frn.models.model import import_reference
 
@@ -17,15 +17,6 @@ def test_dummy_map_reconstructs_like_a_pool_of_one_image() -> None:
     head, pretraining = FRNHead().double(), DummyMapHead(7, 4, 12).double()
     maps = torch.randn(5, 4, 12, dtype=torch.float64)
     torch.testing.assert_close(pretraining(maps, head), head(pretraining.dummy_maps[:, None], maps))
-
-
-def test_cosine_classifier_starts_with_class_means_of_any_length() -> None:
-    head = CosineHead(3, 8)
-    means = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
-    head.begin_with(means * torch.tensor([[1.0], [5.0], [0.2]]))
-    logits = head(means[:, None].expand(3, 4, 8) * 7)
-    torch.testing.assert_close(logits.diagonal(), torch.full((3,), 10.0))
-    assert logits.argmax(1).tolist() == [0, 1, 2]
 
 
 def test_log_probabilities_equal_the_recorded_ones(golden: Path) -> None:

@@ -238,10 +238,6 @@ def test_a_preset_refuses_settings_that_conflict() -> None:
         replace(TINY, transform=EvaluationTransform(size=84), objective="frn-pretrain")
     with pytest.raises(FrnError, match="at least one epoch, one episode and one shot"):
         ValidationProtocol(every=0)
-    with pytest.raises(FrnError, match="interpolation_weights must be between 0 and 1"):
-        ValidationProtocol(interpolation_weights=(0.5, 1.0))
-    with pytest.raises(FrnError, match=r"a loss weight must be 0 or more, not -0\.5"):
-        replace(TINY, classifier_weight=-0.5)
     with pytest.raises(FrnError, match="a share of the loss from 0 to 1, not 2"):
         Pretraining(distil=2)
     with pytest.raises(FrnError, match="distil is for classical pre-training"):

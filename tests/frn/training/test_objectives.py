@@ -32,18 +32,6 @@ def test_the_auxiliary_loss_uses_the_vectors_of_the_method(method: str, whole: b
     assert (pairs - auxiliary_loss(support)).abs() < 1e-6 or whole
 
 
-def test_all_class_classifier_is_trained_together_with_the_episodes() -> None:
-    model = Model(ModelConfig(backbone="conv4", method="frn"))
-    maps = torch.randn(18, 25, 64, generator=torch.Generator().manual_seed(0))
-    alone = EpisodicObjective(PRESET, model, [10, 4, 6])
-    both = EpisodicObjective(replace(PRESET, classifier_weight=0.5), model, [10, 4, 6])
-    assert both.classifier is not None
-    sampled = np.arange(18).reshape(3, 6)  # images 0 to 9 are of the first class, 10 to 13 of the second
-    labels = torch.tensor([0] * 10 + [1] * 4 + [2] * 4)
-    weighted = 0.5 * F.cross_entropy(both.classifier(maps), labels)
-    torch.testing.assert_close(both.score(model, maps, sampled)[0], alone.score(model, maps, sampled)[0] + weighted)
-
-
 def test_classical_pretraining_uses_undivided_maps() -> None:
     """The run in Table 9 uses FRN, whose maps are divided by 25, so a linear classifier would learn slowly."""
     preset = find_preset("mini-imagenet-resnet12-average")

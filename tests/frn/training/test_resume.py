@@ -6,7 +6,6 @@ import tomllib
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from torch import nn
 from frn.data.pixel_cache import ConcatImages
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError, FrnWarning
-from frn.models.header import read_header
 from frn.training.loop import StepReport, train
 from frn.training.presets.preset import Pretraining
 from frn.training.runs.run import RunFolder, RunSettings, TrainState
@@ -56,13 +54,6 @@ PIECES = {
     "a head beside": replace(TINY, aux_heads=("proto",)),
     "dropout": replace(TINY, method="bifrn", aux="off"),
     "noise": replace(TINY, method="frn-tdm", **CLEAR),
-    "fine-tuning": replace(
-        TINY,
-        classifier_weight=0.5,
-        freeze_batchnorm=True,
-        schedule=replace(TINY.schedule, learning_rate=1e-3),
-        validation=replace(TINY.validation, start=True, interpolation_weights=(0.5,)),
-    ),
 }
 
 
@@ -159,34 +150,6 @@ def test_validation_recorded_before_a_kill_is_recorded_once(tmp_path: Path) -> N
     metrics.write_text("".join(whole[: steps + 1]))
     quick(tmp_path / "killed", resume=True)
     assert metrics.read_text() == "".join(whole)
-
-
-@pytest.mark.parametrize("step", ["fit_statistics", "train_on"])
-def test_fine_tuning_killed_before_its_first_step_validates_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    preset = PIECES["fine-tuning"]
-    quick(tmp_path / "whole", preset)
-    with monkeypatch.context() as patched:
-        patched.setattr(f"frn.training.loop._Trainer.{step}", Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            quick(tmp_path / "killed", preset)
-    quick(tmp_path / "killed", preset, resume=True)
-    for name in ("last", "best"):
-        assert_same(tmp_path / "killed" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
-    records = [read_header(tmp_path / run / "last.safetensors")[1] for run in ("whole", "killed")]
-    assert records[0]["training"]["place"]["start"] == records[1]["training"]["place"]["start"]
-    assert (tmp_path / "killed" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
-
-
-def test_mixtures_after_a_resume_use_the_original_initial_weights(tmp_path: Path) -> None:
-    preset = PIECES["fine-tuning"]
-    one, other = (new_model(preset, seed) for seed in (1, 2))
-    quick(tmp_path / "run", preset, init=one, stop=lambda: True)
-    for init in (other, None):
-        with pytest.raises(FrnError, match="started with different settings \\(init was"):
-            quick(tmp_path / "run", preset, init=init, resume=True)
-    assert quick(tmp_path / "run", preset, init=one, resume=True)[1]
 
 
 def test_unknown_fields_in_a_checkpoint_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

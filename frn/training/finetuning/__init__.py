@@ -1,1 +1,0 @@
-"""Fine-tuning on the user's photos."""

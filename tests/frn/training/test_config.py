@@ -1,0 +1,83 @@
+"""Settings from a `config.toml`, and error messages for unsuitable ones."""
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from frn.errors import FrnError
+from frn.training.launch import prepare_run
+from frn.training.presets import find_preset
+from frn.training.presets.preset import deciding_fields, overlay
+from frn.training.runs.run import RunFolder
+from frn.training.runs.run_options import RunOptions
+
+
+def test_config_of_a_run_can_configure_a_new_run(tmp_path: Path) -> None:
+    """Settings from the `config.toml` of a run override any preset, and options override these settings."""
+    changed = find_preset("cifar-fs-conv4")
+    RunFolder(tmp_path).write_config(["frn train x"], {"seed": 7, "images": ["a"], **deciding_fields(changed)})
+    config = tmp_path / "config.toml"
+    options = RunOptions(preset="cub-cropped-conv4", config=config).configured()
+    assert options.seed == 7
+    other = options.overridden()
+    assert replace(other, about=changed.about, published=changed.published) == changed
+    fewer = RunOptions(preset="cub-cropped-conv4", config=config, lr=0.002, way=7, seed=1).configured()
+    assert (fewer.seed, fewer.overridden().schedule.learning_rate, fewer.overridden().episode.way) == (1, 0.002, 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("lr = 3", "unknown setting 'lr'; choose from method, backbone"),
+        ("backbone = 3", "backbone is 3, but must have the type of 'conv4'"),
+        ("[schedule]\nepochs = 'two'", r"\[schedule\]: epochs is 'two', but must have the type of 30"),
+        ("[schedule]\nmilestones = [1, 'x']", r"milestones is \[1, 'x'\]"),
+        ("[augmentation]\ncrop = 'round'", "crop is 'round', but must have the type of 'resized' or 'padded'"),
+        ("[schedule]\nlearning_rate = -1", "a positive learning rate"),
+        ("[schedule]\nlearning_rate = nan", "a positive learning rate"),
+        ("[schedule]\nlr_decay = -0.1", "a positive lr_decay"),
+        ("[schedule]\nmomentum = -1.0", "momentum from 0 to 1"),
+        ("[schedule]\nmomentum = 0.0", "set nesterov = false"),
+        ("[schedule]\nweight_decay = -1.0", "no negative weight decay"),
+        ("progressive_resizing = [1, 64]", r"a side of 8 to 32 pixels, not \[1, 64\]"),
+        ("progressive_resizing = [1, 4]", r"a side of 8 to 32 pixels, not \[1, 4\]"),
+        ("progressive_resizing = [-1, 16]", r"progressive_resizing must be a number of epochs"),
+        ("test_shots = [5, 0]", r"test_shots must be 1 or more, not \[5, 0\]"),
+        ("test_shots = []", r"test_shots must be 1 or more, not \[\]"),
+        ("precision = 'bf61'", "precision is 'bf61', but must be one of auto, fp32, bf16"),
+        ("x", "is not a TOML file"),
+    ],
+)
+def test_an_unsuitable_config_gives_a_one_line_error(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(FrnError, match=reason):
+        RunOptions(preset="demo", config=tmp_path / "run.toml").configured().overridden()
+
+
+@pytest.mark.parametrize("text", ["method = 'nosuch'", "backbone = 'nosuch'", "aux_heads = ['proto', 'nosuch']"])
+def test_an_unknown_name_is_reported_before_images_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "run.toml").write_text(text)
+    monkeypatch.setattr("frn.training.launch.load_splits", lambda *_: pytest.fail("images were decoded"))
+    with pytest.raises(FrnError, match=r"unknown (method|backbone) 'nosuch'; choose one of"):
+        prepare_run(RunOptions(preset="demo", out=tmp_path / "run", config=tmp_path / "run.toml", device="cpu"))
+
+
+def test_config_accepts_none_integers_and_floats() -> None:
+    preset = overlay(find_preset("demo"), tomllib.loads("[validation]\nshot = 1\n[schedule]\nlearning_rate = 1"), "x")
+    assert (preset.validation.shot, preset.schedule.learning_rate) == (1, 1)
+
+
+def test_retired_settings_of_an_earlier_run_are_ignored(tmp_path: Path) -> None:
+    changed = find_preset("cifar-fs-conv4")
+    RunFolder(tmp_path).write_config(
+        ["frn train x"], {"seed": 7, "images": ["a"], **deciding_fields(changed), "freeze_batchnorm": False}
+    )
+    options = RunOptions(preset="cifar-fs-conv4", config=tmp_path / "config.toml").configured()
+    assert options.overridden() == changed
+    (tmp_path / "own.toml").write_text("freeze_batchnorm = false")
+    with pytest.raises(FrnError, match="unknown setting 'freeze_batchnorm'"):
+        RunOptions(preset="cifar-fs-conv4", config=tmp_path / "own.toml").configured().overridden()
