@@ -372,7 +372,7 @@ class Classifier:
         if key in self._own_errors:
             name, own = self._own_errors[key]
             error[:, list(self.classes).index(name)] = own
-        return error.T.reshape(-1, *self.extractor.grid)
+        return self.extractor.on_grid(error.T)
 
     def energy(self, maps: Maps) -> Shares:
         """Return the energies (n,) of maps (n, r, d)."""

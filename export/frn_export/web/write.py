@@ -47,6 +47,8 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
     """
     if classifier.extractor.head is None:
         raise FrnError(f"this model was trained as {classifier.extractor.method}; a page needs an FRN head")
+    if classifier.extractor.tta == "views":
+        raise FrnError("a page cannot classify with --tta views. Use --tta hflip, or --out for ONNX files.")
     require_writable_page(out, replace=replace)
     require_text(classifier.classes)
     content = _graphs(classifier)
