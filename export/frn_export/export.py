@@ -28,7 +28,7 @@ from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import batch_graph, classifier_graph, require_text
 from frn_export.graphs.enrolled_head import classifier_with, enrolled
 from frn_export.graphs.head import head_graph
-from frn_export.graphs.mirror import mirrored
+from frn_export.graphs.mirror import augmented
 from frn_export.graphs.prepare import preprocess_graph
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 
@@ -57,7 +57,7 @@ class ExportOptions:
     replace: bool = False
     """Also overwrite files that frn did not write."""
     tta: Tta = "none"
-    """`hflip` builds test-time augmentation into features.onnx and the files made from it."""
+    """Test-time augmentation to build into features.onnx and the files made from it."""
     format: Format = "onnx"
     """Another format to write in addition to ONNX."""
 
@@ -114,13 +114,13 @@ def export_model(
     elif options.calibrate is not None:
         features, cost = _int8(model, features, options.calibrate, bars, warn)
         cost.require(options.max_drop)
-    if options.tta == "hflip":
-        features = mirrored(features)
+    features = augmented(features, options.tta)
+    transform = model.config.transform.whole() if options.tta == "views" else model.config.transform
     graphs = {
         "features": features,
-        "preprocess": preprocess_graph(model.config.transform).SerializeToString(deterministic=True),
+        "preprocess": preprocess_graph(transform).SerializeToString(deterministic=True),
     }
-    differences["preprocess_difference"] = _compare_preprocess(model.config.transform, graphs["preprocess"]).require()
+    differences["preprocess_difference"] = _compare_preprocess(transform, graphs["preprocess"]).require()
     if isinstance(model.head, FRNHead):
         graphs["head"] = head_graph(HeadParameters.of(model.head)).SerializeToString(deterministic=True)
         differences["head_difference"] = parity.compare_head(model, graphs["head"]).require()

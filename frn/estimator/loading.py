@@ -37,12 +37,12 @@ def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none"
     files = resolve(model)
     where, trusted = files.extractor or files.weights, files.shipped or files.extractor is None
     data = read_regular(files.extractor, MAX_BYTES) if files.extractor else _features_file(files.weights)
-    if tta == "hflip":
+    if tta != "none":
         if not trusted:
             Extractor(data, str(where), device=device)  # an untrusted file is read only after its checks
-        from frn_export.graphs.mirror import mirrored
+        from frn_export.graphs.mirror import augmented
 
-        data = mirrored(data)
+        data = augmented(data, tta)
     return Extractor(data, str(where), trusted=trusted, device=device)
 
 
@@ -161,8 +161,8 @@ def load_classifier(
     """
     found = class_files(classes)  # before loading the model, to report a wrong path at once
     name, project = model or found.model or DEFAULT_MODEL, found.project
-    if project and model is None and project.model.tta == "hflip":
-        tta = "hflip"  # the project's own setting
+    if project and model is None and project.model.tta != "none":
+        tta = project.model.tta
     classifier = classifier_over(load_extractor(name, device, tta), FeatureStore())
     if project is None:
         return classifier, classifier.enroll(found.members) + list(map(FrnError, found.skipped))

@@ -198,12 +198,14 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
                 "pass the torch model."
             )
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
-        return OnnxExtractor(exported, mirror=options.tta == "hflip")
+        return OnnxExtractor(exported, tta=options.tta)
     model = load_model(options.model, transform=options.transform)
     if method:
         model = with_method(model, method)
+    if options.tta == "views" and model.config.method != "frn":
+        raise FrnError(f"--tta views joins feature maps, but this is a {model.config.method} model. Use --tta hflip.")
     untrained = method is not None or model.config.untrained_head
-    return TorchExtractor(model, precision, device, untrained_head=untrained, mirror=options.tta == "hflip")
+    return TorchExtractor(model, precision, device, untrained_head=untrained, tta=options.tta)
 
 
 def with_method(model: Model, method: str) -> Model:

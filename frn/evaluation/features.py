@@ -1,7 +1,7 @@
 """Feature maps of every image of a split, each computed once, with torch or onnxruntime."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -11,7 +11,8 @@ from frn.data.pixel_cache import Progress, StoredImages
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.head import Head
-from frn.inference.extractor import Extractor
+from frn.images.transforms import EvaluationTransform
+from frn.inference.extractor import Extractor, Tta
 from frn.models.model import Model
 from frn.system.precision import Precision, autocast
 
@@ -20,10 +21,7 @@ BATCH, GPU_BATCH = 64, 256
 
 
 class TorchExtractor:
-    """A torch model in evaluation mode, which is moved to `device`.
-
-    With `mirror`, a map is the mean of the maps of the image and its mirror image, flipped back.
-    """
+    """A torch model in evaluation mode, which is moved to `device`; `tta` is test-time augmentation."""
 
     def __init__(
         self,
@@ -32,11 +30,11 @@ class TorchExtractor:
         device: torch.device | str = "cpu",
         *,
         untrained_head: bool = False,
-        mirror: bool = False,
+        tta: Tta = "none",
     ) -> None:
         self.model, self.precision, self.device = model.to(device), precision, device
-        self.transform, self.method = model.config.transform, model.config.method
-        self.untrained_head, self.mirror = untrained_head, mirror
+        self.transform, self.method = seen_by(model.config.transform, tta), model.config.method
+        self.untrained_head, self.tta = untrained_head, tta
 
     @torch.inference_mode()
     def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
@@ -57,9 +55,7 @@ class TorchExtractor:
             piece = torch.from_numpy(np.array(pixels[start : start + batch])).to(self.device)
             with autocast(self.device, self.precision):
                 upright = piece.permute(0, 3, 1, 2).float() / 255
-                feature_maps = model.feature_maps(upright)
-                if self.mirror:
-                    feature_maps = (feature_maps + turned_back(model.feature_maps(upright.flip(-1)), model.grid)) / 2
+                feature_maps = augmented_maps(model.feature_maps, upright, model.grid, self.tta)
             yield feature_maps
             if progress:
                 progress(min(start + batch, len(images)), len(images))
@@ -72,22 +68,22 @@ class TorchExtractor:
 class OnnxExtractor:
     """An exported model, run in onnxruntime."""
 
-    def __init__(self, extractor: Extractor, *, mirror: bool = False) -> None:
-        self.extractor, self.mirror = extractor, mirror
-        self.transform, self.method = extractor.transform, extractor.method
+    def __init__(self, extractor: Extractor, *, tta: Tta = "none") -> None:
+        self.extractor, self.tta = extractor, tta
+        self.transform, self.method = seen_by(extractor.transform, tta), extractor.method
         self.untrained_head = extractor.untrained_head
 
     def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
         """Return feature maps (n, r, d), float32, on the processor."""
-        pixels = images.images()
-        feature_maps = torch.empty((len(images), *self.extractor.shape))
+        pixels, (r, d) = images.images(), self.extractor.shape
+        feature_maps = torch.empty((len(images), 4 * r if self.tta == "views" else r, d))
+
+        def run(planes: Tensor) -> Tensor:
+            return torch.tensor(self.extractor.feature_maps(planes.permute(0, 2, 3, 1).numpy()))
+
         for start in range(0, len(images), BATCH):
-            upright = pixels[start : start + BATCH]
-            piece = torch.tensor(self.extractor.feature_maps(upright))
-            if self.mirror:
-                other = torch.tensor(self.extractor.feature_maps(upright[:, :, ::-1]))
-                piece = (piece + turned_back(other, self.extractor.grid)) / 2
-            feature_maps[start : start + BATCH] = piece
+            upright = torch.from_numpy(np.array(pixels[start : start + BATCH])).permute(0, 3, 1, 2).float()
+            feature_maps[start : start + BATCH] = augmented_maps(run, upright, self.extractor.grid, self.tta)
             if progress:
                 progress(min(start + BATCH, len(images)), len(images))
         return feature_maps
@@ -110,6 +106,26 @@ class OnnxExtractor:
 
 FeatureExtractor = TorchExtractor | OnnxExtractor
 """A model for evaluation, independent of its runtime."""
+
+
+def seen_by(transform: EvaluationTransform, tta: Tta) -> EvaluationTransform:
+    """Return the transform of the images for test-time augmentation of a model with this transform."""
+    return transform.whole() if tta == "views" else transform
+
+
+def augmented_maps(run: Callable[[Tensor], Tensor], images: Tensor, grid: tuple[int, int], tta: Tta) -> Tensor:
+    """Return the maps (n, r, d) of images (n, 3, S, S), or (n, 4 r, d) of views of images (n, 3, 1.5 S, 1.5 S).
+
+    The order of the views is that of `frn_export.graphs.mirror`.
+    """
+    if tta == "views":
+        whole = images.shape[-1]
+        side = -(-whole * 2 // 3)
+        ends = (slice(side), slice(whole - side, whole))
+        maps = run(torch.cat([images[..., y, x] for y in ends for x in ends]))
+        return maps.unflatten(0, (4, -1)).transpose(0, 1).flatten(1, 2)
+    maps = run(images)
+    return (maps + turned_back(run(images.flip(-1)), grid)) / 2 if tta == "hflip" else maps
 
 
 def turned_back(feature_maps: Tensor, grid: tuple[int, int]) -> Tensor:

@@ -43,6 +43,11 @@ class EvaluationTransform:
         """Length that images are resized to."""
         return self.resize or round(self.size * 92 / 84)
 
+    def whole(self) -> "EvaluationTransform":
+        """Return a transform to 3/2 of the size that squeezes the whole image into a square, for `--tta views`."""
+        side = self.size * 3 // 2
+        return EvaluationTransform(size=side, resize=side, square=True)
+
     def _geometry(self, size: tuple[int, int]) -> tuple[Box, tuple[int, int]]:
         """Return the part of an image of this (width, height) that is resized, and its new (width, height)."""
         left, top, right, bottom = box = aspect_box(size)

@@ -372,7 +372,7 @@ class Classifier:
         if key in self._own_errors:
             name, own = self._own_errors[key]
             error[:, list(self.classes).index(name)] = own
-        return error.T.reshape(-1, *self.extractor.grid)
+        return self.extractor.on_grid(error.T)
 
     def comparison(self, pools: Sequence[Maps]) -> Callable[[Maps], NDArray[np.floating]]:
         """Return a function from maps (n, r, d) to their errors (n, way) by classes of these examples, (k, r, d)."""

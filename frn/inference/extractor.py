@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from frn.errors import FrnError, shorten
 from frn.images.near_copies import look
@@ -28,8 +29,14 @@ from frn.system.hardware import own_cores
 FEATURES_VERSION = "1"
 PLAIN = "frn.plain"
 """Metadata key of an extractor with test-time augmentation; its value is the SHA-256 of the plain extractor."""
-Tta = Literal["none", "hflip"]
-"""Test-time augmentation: none, or the mean of the maps of a photo and its mirror image."""
+TTA = "frn.tta"
+"""Metadata key of the test-time augmentation, if it is not `hflip`."""
+Tta = Literal["none", "hflip", "views"]
+"""Test-time augmentation: none, the mean of the maps of a photo and its mirror image, or the joined maps of its views.
+
+The views are four overlapping crops, each of 2/3 of the photo's width and height, so a map has four times as many
+locations.
+"""
 BATCH = 16
 """Images per run: enough to be fast, few enough for an early first answer."""
 AHEAD = 3
@@ -79,7 +86,12 @@ class Extractor:
         self.transform, self.method = config.transform, config.method
         self.untrained_head = config.untrained_head
         """Whether the head is untrained, so that its parameters carry no information."""
+        self.tta: Tta = "none"
+        """Test-time augmentation built into this extractor."""
+        if self.sha256 != self.plain_sha256:
+            self.tta = "views" if metadata.get(TTA) == "views" else "hflip"
         self.grid = parse_json(metadata, "frn.grid", where, tuple[int, int])
+        """Rows and columns of an error map."""
         self.learned = parse_json(metadata, "frn.head", where, dict[str, float])
         try:
             self.head = HeadParameters.from_metadata(self.learned) if self.method == "frn" else None
@@ -93,7 +105,7 @@ class Extractor:
         return cls(read_regular(path, MAX_BYTES), str(path), trusted=trusted, device=device, threads=threads)
 
     def _check_signature(self, where: str) -> None:
-        side, r = self.transform.size, self.grid[0] * self.grid[1]
+        side, r = self.transform.size, self.grid[0] * self.grid[1] * (4 if self.tta == "views" else 9) // 9
         both = self.session.inputs, self.session.outputs
         found = [[(name, kind, shape[1:]) for name, kind, shape in values] for values in both]
         d = found[1][0][2][-1] if found[1] and found[1][0][2] else None
@@ -103,10 +115,18 @@ class Extractor:
         self.shape: tuple[int, int] = (r, d)
         """Locations r and channels d of a feature map."""
 
-    @property
-    def tta(self) -> Tta:
-        """Return the test-time augmentation built into this extractor."""
-        return "none" if self.sha256 == self.plain_sha256 else "hflip"
+    def on_grid(self, errors: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Arrange errors of a map's locations (n, r) on the grid (n, h, w); where views overlap, it has their mean."""
+        h, w = self.grid
+        if self.tta != "views":
+            return errors.reshape(-1, h, w)
+        views = errors.reshape(-1, 2, 2, h // 3, w // 3).repeat(2, 3).repeat(2, 4)
+        total, count = np.zeros((len(errors), h, w), errors.dtype), np.zeros((h, w), errors.dtype)
+        for y, x in np.ndindex(2, 2):
+            place = slice(y * h // 3, (y + 2) * h // 3), slice(x * w // 3, (x + 2) * w // 3)
+            total[:, *place] += views[:, y, x]
+            count[place] += 1
+        return total / count
 
     @property
     def prior(self) -> Prior:

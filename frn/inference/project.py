@@ -164,7 +164,7 @@ def _document(project: Project, folder: Path) -> Document:
             "id": project.model.id,
             "sha256": project.model.sha256,
             "preprocess": asdict(project.model.preprocess),
-            **({"tta": "hflip"} if project.model.tta == "hflip" else {}),
+            **({"tta": project.model.tta} if project.model.tta != "none" else {}),
         },
         "threshold": project.state.threshold,
         "next_id": project.state.next_id,

@@ -18,7 +18,7 @@ from textual.theme import ThemeProvider
 from frn.models.zoo import DEFAULT_MODEL, assets_folder, named_extractors
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Recovered
-from frn_tui.client.protocol import MIRROR, EngineError, RenderPreview
+from frn_tui.client.protocol import MIRROR, SUFFIXES, VIEWS, EngineError, RenderPreview, split_suffix
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import settle
@@ -43,6 +43,10 @@ CHECK_INTERVAL = 2.0
 """Seconds between checks for unsaved work and for the terminal."""
 FIRST_SAMPLE = "eyed footman 7.jpg"
 """Sample shown first: every shipped model classifies it correctly."""
+AUGMENTATIONS = (
+    ("Mirror images", "also classify mirror images: more accurate, slower", MIRROR),
+    ("Crops of photos", "classify four crops, for small or off-centre subjects: much slower", VIEWS),
+)
 UNLISTED = ("class-", "cancel", "next-pane", "previous-pane")
 """Prefixes of names that the palette omits, because they have no effect there."""
 
@@ -246,14 +250,14 @@ class FrnApp(CellApp):
         self.context.say(f"the engine stopped and was restarted{log}", severity="warning")
 
     async def _open_first_model(self) -> None:
-        mirror = MIRROR if self.tta == "hflip" else ""
+        suffix = SUFFIXES[self.tta or "none"]
         if self.model is None and self.context.settings.model:
             try:
-                await self.controller.open_model(self.context.settings.model + mirror)
+                await self.controller.open_model(self.context.settings.model + suffix)
                 return
             except EngineError as error:
                 self.context.say(f"{error}; using {DEFAULT_MODEL} instead", severity="warning")
-        await self.controller.open_model((self.model or DEFAULT_MODEL) + mirror)
+        await self.controller.open_model((self.model or DEFAULT_MODEL) + suffix)
 
     @on(PicturesWanted)
     def want_pictures(self, event: PicturesWanted) -> None:
@@ -321,12 +325,12 @@ class FrnApp(CellApp):
                 what = f"key {self.workspace.shown_key(name)}: {key.meaning}"
                 yield SystemCommand(name.replace("-", " ").capitalize(), what, run)
         yield SystemCommand("Model", "classify with another model", self._choose_model)
-        name = self.controller.model_name
-        if name.endswith(MIRROR):
-            mirror = "Mirror images: off", "classify each photo once", name.removesuffix(MIRROR)
-        else:
-            mirror = "Mirror images: on", "also classify mirror images: more accurate, slower", name + MIRROR
-        yield SystemCommand(*mirror[:2], partial(self.context.start, self._change_model, mirror[2]))
+        plain, tta = split_suffix(self.controller.model_name)
+        for title, what, suffix in AUGMENTATIONS:
+            on = SUFFIXES[tta] == suffix
+            told, name = ("off", plain) if on else ("on", plain + suffix)
+            change = partial(self.context.start, self._change_model, name)
+            yield SystemCommand(f"{title}: {told}", "classify each photo once" if on else what, change)
 
     def action_settings(self) -> None:
         if self.screen is self.workspace:
@@ -339,7 +343,7 @@ class FrnApp(CellApp):
 
         def chosen(index: int) -> None:
             now = self.controller.model_name
-            name = names[index] + (MIRROR if now.endswith(MIRROR) else "")
+            name = names[index] + SUFFIXES[split_suffix(now)[1]]
             if name != now:
                 self.context.start(self._change_model, name)
 

@@ -43,7 +43,7 @@ def scores_graph(extractor: Extractor, classes: Mapping[str, EnrolledClass], gam
     Raises FrnError if there are no classes.
     """
     graph = GraphBuilder("s_")
-    outputs = _score(graph, classes, extractor.grid, gamma)
+    outputs = _score(graph, classes, extractor, gamma)
     inputs: Outputs = {"feature_map": (FLOAT, ("n", *extractor.shape))}
     return graph.model(inputs, outputs, _names(classes), name="scores", kind=SCORES_FORMAT)
 
@@ -57,7 +57,7 @@ def batch_graph(extractor: Extractor, classes: Classes, *, rule: RejectRule, gam
     """
     graph = GraphBuilder("s_")
     graph.include(onnx.load_model_from_string(extractor.data).graph)
-    outputs = _score(graph, classes, extractor.grid, gamma, rule)
+    outputs = _score(graph, classes, extractor, gamma, rule)
     side = extractor.transform.size
     inputs: Outputs = {"images": (FLOAT, ("n", 3, side, side))}
     return graph.model(inputs, outputs, _names(classes), name="batch_classifier", kind=BATCH_FORMAT)
@@ -83,7 +83,7 @@ def classifier_graph(
     graph = GraphBuilder("k_")
     prepare(graph, extractor.transform)
     graph.include(onnx.load_model_from_string(features).graph)
-    of_batch = _score(graph, classes, extractor.grid, gamma, rule, prefix="batch_")
+    of_batch = _score(graph, classes, extractor, gamma, rule, prefix="batch_")
     for name in of_batch:
         graph.node("Squeeze", f"batch_{name}", graph.ints(0), output=name)
     outputs: Outputs = {name: (kind, shape[1:]) for name, (kind, shape) in of_batch.items()}
@@ -102,7 +102,7 @@ def _names(classes: Classes) -> dict[str, str]:
 def _score(
     graph: GraphBuilder,
     classes: Classes,
-    grid: tuple[int, int],
+    extractor: Extractor,
     gamma: float,
     rule: RejectRule | None = None,
     prefix: str = "",
@@ -111,7 +111,7 @@ def _score(
 
     For heads other than FRN's, the energy of each image is 1 (`inference.any_head`).
     """
-    names, (h, w), class_error = _listed(classes), grid, f"{prefix}class_error"
+    names, (h, w), class_error = _listed(classes), extractor.grid, f"{prefix}class_error"
     outputs: Outputs = {"label": (STRING, ("n",))}
     outputs |= dict.fromkeys(("probability", "class_error", "explained"), (FLOAT, ("n", len(names))))
     if isinstance(classes, HeadClasses):
@@ -124,10 +124,16 @@ def _score(
         # Locations in one row: onnxruntime would fuse the product with the Transpose before it, and fails at n = 0.
         locations = graph.node("Reshape", "feature_map", graph.ints(-1, joined.rows.shape[1]))
         seen = graph.node("MatMul", locations, graph.constant(np.ascontiguousarray(joined.rows.T)))
-        taken = _class_sums(graph, joined, graph.node("Reshape", seen, graph.ints(-1, h * w, len(joined.rows))))
+        taken = _class_sums(
+            graph, joined, graph.node("Reshape", seen, graph.ints(-1, extractor.shape[0], len(joined.rows)))
+        )
         length = graph.node("ReduceSumSquare", "feature_map", graph.ints(2), keepdims=1)  # n, r, 1
         error = graph.node("Transpose", graph.node("Sub", length, taken), perm=[0, 2, 1])  # n, way, r
-        graph.node("Reshape", error, graph.ints(0, len(names), h, w), output=f"{prefix}error_map")
+        cells = error
+        if extractor.tta == "views":
+            weights = extractor.on_grid(np.eye(extractor.shape[0], dtype=np.float32)).reshape(-1, h * w)
+            cells = graph.node("MatMul", error, graph.constant(weights))
+        graph.node("Reshape", cells, graph.ints(0, len(names), h, w), output=f"{prefix}error_map")
         graph.node("ReduceMean", error, graph.ints(2), keepdims=0, output=class_error)
         energy = graph.node("ReduceMean", length, graph.ints(1), keepdims=0)
         logits = graph.node("Mul", class_error, graph.constant(-gamma))

@@ -50,6 +50,8 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
             f"a web page needs an FRN head, but this model has {classifier.extractor.method}. Use a model trained with "
             "--method frn, or export ONNX files instead."
         )
+    if classifier.extractor.tta == "views":
+        raise FrnError("a page cannot classify with --tta views. Use --tta hflip, or --out for ONNX files.")
     require_writable_page(out, replace=replace)
     require_text(classifier.classes)
     content = _graphs(classifier)

@@ -72,7 +72,7 @@ ClassifierModel = Annotated[
     ),
 ]
 TtaName = Annotated[
-    Literal["none", "hflip"], typer.Option(help="hflip: also classify the mirror image (twice the time).")
+    Literal["none", "hflip", "views"], typer.Option(help="hflip: mirror image (2x the time). views: 4 crops (4x).")
 ]
 Transductive = Annotated[
     bool, typer.Option("--transductive", help="Use all photos of this call to refine the classes.")

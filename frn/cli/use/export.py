@@ -78,7 +78,7 @@ def export(
         reference, own = found.project.model, found.project.state.threshold
         if not model:
             reference.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
-            tta = "hflip" if reference.tta == "hflip" else tta
+            tta = reference.tta if reference.tta != "none" else tta
         if threshold is None and own is not None:
             is_own_model = not model or load_extractor(model, "cpu").plain_sha256 == reference.sha256
             threshold = own if is_own_model else None
@@ -121,7 +121,7 @@ def _web(
     model: str | None,
     classes: Path | None,
     threshold: float | None,
-    tta: Literal["none", "hflip"],
+    tta: Literal["none", "hflip", "views"],
     as_json: bool,
     replace: bool,
 ) -> None:

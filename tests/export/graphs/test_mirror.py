@@ -2,19 +2,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from frn_export.export import ExportOptions, export_model
-from frn_export.graphs.mirror import mirrored
+from frn_export.graphs.mirror import augmented
 from PIL import Image
 
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
-from frn.estimator.loading import load_extractor
+from frn.errors import FrnError
+from frn.estimator.loading import load_classifier, load_extractor
 from frn.evaluation.features import OnnxExtractor, TorchExtractor
+from frn.images.transforms import EvaluationTransform
+from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import Maps
-from frn.inference.project import ModelReference
+from frn.inference.project import ModelReference, Project, save_project
 from frn.models.model import load_model
 from frn.models.zoo import assets_folder
 
@@ -53,7 +57,9 @@ def test_mirror_images_change_the_hash_and_are_noted_in_projects(plain: Extracto
     noted = ModelReference.of("conv4", both, Path())
     assert noted.tta == "hflip"
     assert replace(noted, tta="none") == ModelReference.of("conv4", plain, Path())
-    assert mirrored(both.data) == both.data
+    assert augmented(both.data, "hflip") == both.data
+    with pytest.raises(FrnError, match="already contains --tta hflip"):
+        augmented(both.data, "views")
 
 
 def test_exported_mirror_classifier_gives_the_same_answer_for_a_mirrored_photo(
@@ -72,11 +78,77 @@ def test_exported_mirror_classifier_gives_the_same_answer_for_a_mirrored_photo(
 
 def test_torch_gives_the_same_maps_with_mirror_images(both: Extractor) -> None:
     images = load_images(scan(MOTHS), both.transform)
-    maps = TorchExtractor(load_model("conv4"), mirror=True).extract(images).numpy()
+    maps = TorchExtractor(load_model("conv4"), tta="hflip").extract(images).numpy()
     np.testing.assert_allclose(maps, both.feature_maps(images.images()[:]), atol=1e-3)
-    exported = OnnxExtractor(load_extractor("conv4", "cpu"), mirror=True).extract(images).numpy()
+    exported = OnnxExtractor(load_extractor("conv4", "cpu"), tta="hflip").extract(images).numpy()
     np.testing.assert_allclose(maps, exported, atol=1e-3)
     plain = load_extractor("conv4", "cpu")
     for extractor in (TorchExtractor(load_model("conv4")), OnnxExtractor(plain)):  # without mirror images by default
         expected = plain.feature_maps(images.images()[:])
         np.testing.assert_allclose(extractor.extract(images).numpy(), expected, atol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def views() -> Extractor:
+    return load_extractor("conv4", "cpu", "views")
+
+
+def test_views_are_four_overlapping_crops(plain: Extractor, views: Extractor) -> None:
+    side, (h, w), (r, d) = plain.transform.size, plain.grid, plain.shape
+    whole, first = side * 3 // 2, side // 2
+    photos = np.random.default_rng(1).integers(0, 256, (2, whole, whole, 3), dtype=np.uint8)
+    assert views.transform == EvaluationTransform(size=whole, resize=whole, square=True)
+    assert (views.tta, views.grid, views.shape) == ("views", (3 * h, 3 * w), (4 * r, d))
+    crops = [photos[:, y : y + side, x : x + side] for y in (0, first) for x in (0, first)]
+    expected = np.concatenate([plain.feature_maps(crop) for crop in crops], 1)
+    np.testing.assert_allclose(views.feature_maps(photos), expected, atol=1e-4)
+
+
+def test_error_maps_of_views_average_the_crops_at_each_place(views: Extractor) -> None:
+    h, w = views.grid
+    np.testing.assert_allclose(views.on_grid(np.ones((3, views.shape[0]))), 1)
+    lit = np.zeros((1, views.shape[0]))
+    lit[0, [0, -1]] = 1  # the first location of the first crop, which no other crop sees, and the last of the last
+    heat = views.on_grid(lit)[0]
+    assert np.argwhere(heat).tolist() == [[y, x] for k in (0, h - 2) for y in (k, k + 1) for x in (k, k + 1)]
+    assert heat[0, 0] == heat[h - 1, w - 1] == 1
+    lit = np.zeros((1, 4, views.shape[0] // 4))
+    lit[0, 3, 0] = 1  # the first location of the last crop is in the middle third, which four crops see
+    assert views.on_grid(lit.reshape(1, -1))[0, h // 3, w // 3] == 0.25
+
+
+def test_a_project_with_views_gives_the_same_answers_in_onnx(views: Extractor, tmp_path: Path) -> None:
+    members, query = scan(MOTHS).members, assets_folder() / "samples" / "queries" / "eyed footman 6.jpg"
+    classifier = Classifier(views)
+    classifier.enroll(members)
+    path = tmp_path / "moths.frn.json"
+    save_project(path, Project(ModelReference.of("conv4", views, tmp_path), classifier.state))
+    loaded, _ = load_classifier(path)
+    assert loaded.extractor.tta == "views"
+    ((_, answer),) = loaded.classify([query])
+    assert isinstance(answer, Prediction)
+    export_model(load_model("conv4"), tmp_path / "out", ExportOptions(tta="views"), members)
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "classifier.onnx")
+    photo = np.asarray(Image.open(query).convert("RGB"))
+    shares, errors, heat = session.run(["probability", "class_error", "error_map"], {"image": photo})
+    np.testing.assert_allclose(shares, list(answer.probabilities.values()), atol=2e-3)
+    np.testing.assert_allclose(errors, list(answer.errors.values()), atol=2e-3)
+    pixels = views.transform(Image.open(query).convert("RGB"))
+    np.testing.assert_allclose(heat, loaded.error_maps(views.feature_maps(pixels[None])[0]), rtol=1e-2, atol=1e-2)
+
+
+def test_torch_gives_the_same_maps_with_views(views: Extractor) -> None:
+    images = load_images(scan(MOTHS), views.transform)
+    expected = views.feature_maps(images.images()[:])
+    exported = OnnxExtractor(load_extractor("conv4", "cpu"), tta="views")
+    for extractor in (TorchExtractor(load_model("conv4"), tta="views"), exported):
+        assert extractor.transform == views.transform
+        np.testing.assert_allclose(extractor.extract(images).numpy(), expected, atol=1e-3)
+
+
+def test_views_need_the_head_of_frn(plain: Extractor) -> None:
+    model = onnx.load_model_from_string(plain.data)
+    config = next(entry for entry in model.metadata_props if entry.key == "frn.config")
+    config.value = config.value.replace('"frn"', '"proto"')
+    with pytest.raises(FrnError, match=r"this is a proto model\. Use --tta hflip"):
+        augmented(model.SerializeToString(), "views")

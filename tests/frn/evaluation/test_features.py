@@ -35,9 +35,9 @@ def noise(count: int) -> Any:
 def extractors(request: pytest.FixtureRequest) -> tuple[Any, Any]:
     """The same model without and with mirror images."""
     if request.param == "torch":
-        return TorchExtractor(small()), TorchExtractor(small(), mirror=True)
+        return TorchExtractor(small()), TorchExtractor(small(), tta="hflip")
     exported = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
-    return OnnxExtractor(exported), OnnxExtractor(exported, mirror=True)
+    return OnnxExtractor(exported), OnnxExtractor(exported, tta="hflip")
 
 
 def test_maps_are_computed_in_batches_with_progress(
@@ -82,7 +82,7 @@ def test_a_new_head_is_a_copy_and_defaults_are_plain() -> None:
     assert isinstance(head, FRNHead)
     head.alpha.data.fill_(3)
     assert extractor.model.head.get_parameter("alpha").item() == 0
-    assert (extractor.untrained_head, extractor.mirror, extractor.precision) == (False, False, "fp32")
+    assert (extractor.untrained_head, extractor.tta, extractor.precision) == (False, "none", "fp32")
 
 
 def test_mean_feature_averages_locations_and_images() -> None:

@@ -83,15 +83,22 @@ class Model(TypedDict):
     """Whether its head gives error maps."""
 
 
-MIRROR = "+mirror"
-"""Suffix of a model's name that turns on test-time augmentation."""
+MIRROR, VIEWS = "+mirror", "+views"
+SUFFIXES: dict[str, str] = {"none": "", "hflip": MIRROR, "views": VIEWS}
+"""Suffix of a model's name for each test-time augmentation."""
+
+
+def split_suffix(model: str) -> tuple[str, str]:
+    """Split the name of a model into the name without suffix, and the test-time augmentation."""
+    tta = next((tta for tta, suffix in SUFFIXES.items() if suffix and model.endswith(suffix)), "none")
+    return model.removesuffix(SUFFIXES[tta]), tta
 
 
 class OpenModel(Request[Model], op="open_model", queue="compute"):
     """Open a model, replacing the last one."""
 
     model: str
-    """A shipped name, or the path of a features.onnx, optionally followed by `MIRROR`."""
+    """A shipped name, or the path of a features.onnx, optionally followed by one of `SUFFIXES`."""
 
 
 class EmbedImages(Request[None], op="embed", queue="compute"):

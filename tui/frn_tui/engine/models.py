@@ -7,18 +7,19 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 from frn.errors import FrnError
 from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Embedded as Found
-from frn.inference.extractor import Extractor
+from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.session import Support
 from frn.models.zoo import require_exported, resolve
 from frn.system.hardware import cores
 from frn.system.lru import ByteLimitedCache
-from frn_tui.client.protocol import MIRROR, EmbedImages, Model, OpenModel
+from frn_tui.client.protocol import EmbedImages, Model, OpenModel, split_suffix
 from frn_tui.engine.worker_queues import Job
 
 BATCH = 4
@@ -48,15 +49,16 @@ class Models:
 
     def open(self, request: OpenModel, job: Job) -> Model:
         """Open a model in place of the current one, which stays open if the new one is rejected."""
-        name = request.model.removesuffix(MIRROR)
+        name, tta = split_suffix(request.model)
         path, trusted = require_exported(name), resolve(name).shipped
         threads = max(1, cores() - 1)  # leave one core for the app
         # not on CUDA, which takes a second to start
         extractor = Extractor.open(path, trusted=trusted, device="cpu", threads=threads)
-        if name != request.model:
-            from frn_export.graphs.mirror import mirrored  # imported here because few sessions need it
+        if tta != "none":
+            from frn_export.graphs.mirror import augmented  # imported here because few sessions need it
 
-            extractor = Extractor(mirrored(extractor.data), str(path), trusted=trusted, device="cpu", threads=threads)
+            data = augmented(extractor.data, cast(Tta, tta))
+            extractor = Extractor(data, str(path), trusted=trusted, device="cpu", threads=threads)
         self.head = classifier_over(extractor)
         self.name, self.opened = name, extractor
         self._maps, self.looks = ByteLimitedCache(MAX_CACHED), {}

@@ -14,7 +14,7 @@ from frn.inference.project import ModelReference, Project, load_project, save_pr
 from frn.system.file_sets import write_set
 from frn.system.files import require_writable, write_atomically
 from frn_tui.client.file_requests import ExportClasses, Exported, Loaded, LoadProject, SaveProject, WriteText
-from frn_tui.client.protocol import MIRROR, OPEN_ELSEWHERE
+from frn_tui.client.protocol import OPEN_ELSEWHERE, SUFFIXES
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.files.journal import RunningApp
 from frn_tui.engine.models import Models
@@ -37,7 +37,7 @@ class Projects:
         project = load_project(path)
         self._note(path, project)
         self._classes.kept_head = project.document.get("head")
-        model = project.model.locate(path.parent) + (MIRROR if project.model.tta == "hflip" else "")
+        model = project.model.locate(path.parent) + SUFFIXES[project.model.tta]
         return Loaded(project.state, model, project.model.sha256)
 
     def save(self, request: SaveProject, job: Job) -> None:
