@@ -7,7 +7,7 @@ import onnx
 import pytest
 from frn_export.graphs.classifier import batch_graph, classifier_graph, scores_graph
 from frn_export.graphs.head import head_graph
-from frn_export.graphs.mirror import mirrored
+from frn_export.graphs.mirror import augmented
 from frn_export.graphs.prepare import preprocess_graph
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
@@ -82,7 +82,7 @@ def graphs(classifier: Classifier) -> dict[str, onnx.ModelProto]:
     extractor, classes, gamma = classifier.extractor, classifier.classes, classifier.head.gamma
     return {
         "features": onnx.load_model_from_string(extractor.data),
-        "mirrored": onnx.load_model_from_string(mirrored(extractor.data)),
+        "mirrored": onnx.load_model_from_string(augmented(extractor.data, "hflip")),
         "scores": scores_graph(extractor, classes, gamma),
         "batch": batch_graph(extractor, classes, rule=classifier.rule, gamma=gamma),
         "head": head_graph(classifier.head),

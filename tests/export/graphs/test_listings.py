@@ -14,7 +14,7 @@ import pytest
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import batch_graph, classifier_graph, scores_graph
 from frn_export.graphs.head import head_graph
-from frn_export.graphs.mirror import mirrored
+from frn_export.graphs.mirror import augmented
 from frn_export.graphs.prepare import preprocess_graph
 from onnx import helper, numpy_helper
 
@@ -93,7 +93,7 @@ TRAINED, NEGATIVE = HeadParameters(0.3, 0.2, 5.0), HeadParameters(-5.0, 1.2, 5.0
 GRAPHS: dict[str, Callable[[], onnx.ModelProto]] = {
     "features-conv4": lambda: features_graph(load_model("conv4")),
     "features-patches": lambda: features_graph(load_model("resnet9-photo")),
-    "features-mirrored": lambda: onnx.load_model_from_string(mirrored(conv4().data)),
+    "features-mirrored": lambda: onnx.load_model_from_string(augmented(conv4().data, "hflip")),
     "preprocess-shorter": lambda: preprocess_graph(EvaluationTransform(size=84, resize=92)),
     "preprocess-square": lambda: preprocess_graph(EvaluationTransform(size=84, resize=92, square=True)),
     "preprocess-large": lambda: preprocess_graph(EvaluationTransform(size=160, resize=184)),
