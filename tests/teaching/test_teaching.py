@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from lessons.lesson import teach, views
+from lessons.lesson import start, teach, views
 from lessons.matching import SOFTENED, Whitening, neighbour_divergence, seen_through
 from lessons.teacher_answers import record_answers
 from lessons.teaching_recipe import TeachingRecipe, read_recipe
@@ -86,6 +86,17 @@ def test_the_result_contains_a_share_of_the_initial_weights(tmp_path: Path) -> N
         run(tmp_path / str(kept), replace(RECIPE, kept=kept))
         moved.append(weights(tmp_path / str(kept) / "best.safetensors")[name] - began)
     torch.testing.assert_close(moved[1], moved[0] / 2)
+
+
+def test_a_student_of_the_same_backbone_starts_from_its_weights() -> None:
+    size = EvaluationTransform(size=64)
+    init = Model(ModelConfig(backbone="litenet", method="frn", transform=size, mean=(0.5,) * 3, std=(0.5,) * 3)).eval()
+    recipe = replace(RECIPE, backbone="litenet", evaluation_size=64, evaluation_resize=70)
+    student, images = start(recipe, init).eval(), torch.rand(2, 3, 64, 64)
+    assert student.config == replace(init.config, transform=EvaluationTransform(size=64, resize=70))
+    assert torch.equal(student.feature_maps(images), init.feature_maps(images))
+    with pytest.raises(FrnError, match="litenet cannot be the start of resnet9-patch6-wide"):
+        start(RECIPE, init)
 
 
 def test_teacher_outputs_are_computed_once_per_photo(tmp_path: Path) -> None:
