@@ -6,7 +6,7 @@ test. Both models enroll the same photos as `frn classify` does, with lambda and
 
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -102,7 +102,7 @@ def main(
                 show(len(gains), len(pools))
     mean = sum(gain.gain.mean for gain in gains) / len(gains)
     if as_json:
-        print_json({"model": model, "draws": gains, "gain": mean})
+        print_json({"model": model, "draws": [asdict(gain) for gain in gains], "gain": mean})
         return
     print_table(("pool", "seed", "test", "gain", "expected", "worth it", "seconds"), (gain.row for gain in gains))
     stdout().print(f"{model}, {classes} classes of {photos} photos; mean gain {mean:+.1f} points")

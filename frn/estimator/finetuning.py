@@ -73,7 +73,8 @@ def finetune(model: str, classes: Mapping[str, Sequence[Path]], device: Device =
             "photos, or use the model unchanged: `frn classify` needs no training."
         )
     before, after = cross_validate(pools, extractor.prior)
-    return FineTuning(whitening(pools), summarise(before), summarise(after), summarise(after - before), broken)
+    start, validation, gain = (summarise(right) for right in (before, after, after - before))
+    return FineTuning(whitening(pools), start, validation, gain, broken)
 
 
 def whitening(pools: Sequence[Maps]) -> Floats:
