@@ -61,7 +61,8 @@ def classes_graph(model: Model, head: bytes, way: int) -> bytes:
     shape = ("n", h * w, model.d)
     if isinstance(model.head, FRNHead):
         own = HeadParameters.of(model.head)
-        sizes: Any = SimpleNamespace(grid=model.grid, shape=(h * w, model.d))  # only an extractor has this field
+        # these are the fields of an extractor that the graph needs
+        sizes: Any = SimpleNamespace(grid=model.grid, shape=(h * w, model.d), tta="none")
         return scores_graph(
             sizes, {str(i): enroll(each, own) for i, each in enumerate(maps)}, own.gamma
         ).SerializeToString()
