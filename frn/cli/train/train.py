@@ -91,7 +91,7 @@ def finetune(
     device: options.Device = "auto",
     as_json: options.AsJson = False,
 ) -> None:
-    """Adapt any model to your classes in seconds, if this makes it more accurate.
+    """Adapt any model to your classes, if this makes it more accurate.
 
     The command measures the gain on held-out photos of your classes: each quarter of the photos is classified by the
     others, with the unchanged model and with the adapted one. It writes a model only if the gain is 2 points or more.
