@@ -14,7 +14,7 @@ from frn.evaluation.evaluate_model import ProgressBars, no_bars
 from frn.heads.frn import FRNHead
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor, Tta
+from frn.inference.extractor import Extractor, Tta, seen_by
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.model import Model, serialise
 from frn.ridge.parameters import HeadParameters
@@ -115,7 +115,7 @@ def export_model(
         features, cost = _int8(model, features, options.calibrate, bars, warn)
         cost.require(options.max_drop)
     features = augmented(features, options.tta)
-    transform = model.config.transform.whole() if options.tta == "views" else model.config.transform
+    transform = seen_by(model.config.transform, options.tta)
     graphs = {
         "features": features,
         "preprocess": preprocess_graph(transform).SerializeToString(deterministic=True),

@@ -11,8 +11,7 @@ from frn.data.pixel_cache import Progress, StoredImages
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.head import Head
-from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor, Tta
+from frn.inference.extractor import Extractor, Tta, seen_by
 from frn.models.model import Model
 from frn.system.precision import Precision, autocast
 
@@ -82,7 +81,7 @@ class OnnxExtractor:
             return torch.tensor(self.extractor.feature_maps(planes.permute(0, 2, 3, 1).numpy()))
 
         for start in range(0, len(images), BATCH):
-            upright = torch.from_numpy(np.array(pixels[start : start + BATCH])).permute(0, 3, 1, 2).float()
+            upright = torch.from_numpy(np.array(pixels[start : start + BATCH])).permute(0, 3, 1, 2)
             feature_maps[start : start + BATCH] = augmented_maps(run, upright, self.extractor.grid, self.tta)
             if progress:
                 progress(min(start + BATCH, len(images)), len(images))
@@ -106,11 +105,6 @@ class OnnxExtractor:
 
 FeatureExtractor = TorchExtractor | OnnxExtractor
 """A model for evaluation, independent of its runtime."""
-
-
-def seen_by(transform: EvaluationTransform, tta: Tta) -> EvaluationTransform:
-    """Return the transform of the images for test-time augmentation of a model with this transform."""
-    return transform.whole() if tta == "views" else transform
 
 
 def augmented_maps(run: Callable[[Tensor], Tensor], images: Tensor, grid: tuple[int, int], tta: Tta) -> Tensor:

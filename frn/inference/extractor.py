@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError, shorten
 from frn.images.near_copies import look
 from frn.images.opening import decode_crop, read_file
-from frn.images.transforms import Pixels
+from frn.images.transforms import EvaluationTransform, Pixels
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
 from frn.inference.onnx_runtime import MAX_BYTES, Device, ForeignModel, OwnModel, Session, parse_json
 from frn.models.header import ModelConfig
@@ -238,3 +238,8 @@ class Prepared:
 
     key: str
     pixels: Pixels
+
+
+def seen_by(transform: EvaluationTransform, tta: Tta) -> EvaluationTransform:
+    """Return the transform of the images for test-time augmentation of a model with this transform."""
+    return transform.whole() if tta == "views" else transform

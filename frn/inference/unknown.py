@@ -111,7 +111,7 @@ class Calibration:
     others: Shares = field(default_factory=lambda: np.zeros(0))
     """Familiarity of photos that the user marked as none of the classes."""
     rejects: bool = True
-    """Whether the threshold of at least one support is above 0."""
+    """True if the threshold of at least one support is above 0."""
 
     @cached_property
     def rule(self) -> RejectRule:

@@ -80,7 +80,7 @@ class Model(TypedDict):
     head: str
     """Name of its head."""
     has_maps: bool
-    """Whether its head gives error maps."""
+    """True if its head gives error maps."""
 
 
 MIRROR, VIEWS = "+mirror", "+views"
