@@ -8,6 +8,7 @@ from pathlib import Path
 
 from frn.data.names import normal
 from frn.errors import FrnError
+from frn.images.boxes import split_box
 from frn.images.kinds import RAW, RAW_NAMES
 from frn.images.opening import EXTENSIONS
 from frn.system.archives import find_zip
@@ -156,8 +157,8 @@ def is_ignored(entry: "os.DirEntry[str]") -> bool:
 
 
 def looks_like_image(name: str) -> bool:
-    """Return whether a file name looks like that of an image."""
-    return Path(name).suffix.lower() in EXTENSIONS
+    """Return whether a file name looks like that of an image, or of a box of one."""
+    return split_box(name)[0].suffix.lower() in EXTENSIONS
 
 
 def why_skipped(name: str) -> str:

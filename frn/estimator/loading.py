@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -9,6 +10,7 @@ from typing import get_args
 from frn.data.folders import looks_like_image, scan, why_skipped
 from frn.data.names import normal
 from frn.errors import FrnError
+from frn.images.boxes import Box, box_name
 from frn.inference.any_head import OtherHeadClassifier, classifier_over
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, Tta
@@ -22,6 +24,8 @@ from frn.system.files import read_regular
 PATHS = ("path", "image", "file", "filename", "photo")
 LABELS = ("truth", "label", "class", "category")
 """Accepted column names, in order of preference: `frn score --csv` writes `truth` next to its own `label`."""
+BOX = ("x", "y", "width", "height")
+"""Columns of a box in pixels of the upright photo (`frn.images.boxes`); empty ones mean the whole photo."""
 DELIMITERS = ",;\t"
 MAX_TABLE = 256 << 20
 
@@ -96,7 +100,8 @@ def is_table(path: Path) -> bool:
 def _read_table(path: Path) -> tuple[dict[str, list[Path]], list[str]]:
     """Return the files of each class in a CSV, relative to its folder, and the reasons for skipped rows.
 
-    The first row names the columns; without names, the first column contains the paths and the second the labels.
+    The first row names the columns; without names, the first column contains the paths and the second the labels. The
+    columns x, y, width and height select a part of a photo.
     Raises FrnError if the CSV cannot be read, lacks these columns, or no row has both a photo and a label.
     """
     try:
@@ -114,17 +119,22 @@ def _read_table(path: Path) -> tuple[dict[str, list[Path]], list[str]]:
         files, labels, rows = 0, 1, [[], *rows]
     if files is None or labels is None:
         raise FrnError(f"{path}: needs the columns path and label; its first row is: {', '.join(heads) or 'empty'}")
+    edges = [heads.index(name) for name in BOX] if set(BOX) <= set(heads) else []
     members: dict[str, list[Path]] = {}
     skipped = []
     for number, row in enumerate(rows[1:], 2):
         if not any(row):
             continue
-        name, label = (row[column].strip() if column < len(row) else "" for column in (files, labels))
-        if name and label and looks_like_image(name):
-            members.setdefault(normal(label), []).append(path.parent / Path(name).expanduser())
-        else:
+        name, label, *box = (row[column].strip() if column < len(row) else "" for column in (files, labels, *edges))
+        if not (name and label and looks_like_image(name)):
             why = why_skipped(name) if name and label else "it has no label" if name else "it has no photo"
-            skipped.append(f"{path}: row {number} is skipped: {why}")
+        elif any(box) and not all(map(re.compile(r"\d{1,6}(\.\d*)?").fullmatch, box)):
+            why = f"its box is {', '.join(box)}; x, y, width and height must be pixels"
+        else:
+            name = box_name(name, Box(*(round(float(edge)) for edge in box))) if any(box) else name
+            members.setdefault(normal(label), []).append(path.parent / Path(name).expanduser())
+            continue
+        skipped.append(f"{path}: row {number} is skipped: {why}")
     if not members:
         raise FrnError(f"{path}: has no row with a photo and a label")
     return dict(sorted(members.items())), skipped

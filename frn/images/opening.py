@@ -4,6 +4,7 @@ This module does not need torch. All images that it returns are sRGB, upright, a
 """
 
 import functools
+import io
 import os
 import queue
 import threading
@@ -14,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from frn.errors import FrnError
+from frn.images.boxes import Box, split_box
 from frn.images.decoding import DecodeRequest, decode_in_process
 from frn.images.depth import ShallowDataWarning, say
 from frn.images.kinds import HEIF_EXTENSIONS
@@ -56,15 +58,29 @@ def open_image(path: Path) -> Image.Image:
 
 
 def read_file(path: Path) -> bytes:
-    """Read the bytes of an image file, which may be in a zip. Pipes and devices, which may never end, are not read.
+    """Read the bytes of an image file, which may be in a zip, or of a box of one (`frn.images.boxes`), as a PNG.
+
+    Pipes and devices, which may never end, are not read.
 
     Raises FrnError if the file is missing, not a regular file, empty, or larger than `MAX_BYTES`.
     """
+    file, box = split_box(path)
+    if box is not None:
+        return _cut(open_image(file), box, path)
     inside = find_zip(path)
     data = inside[0].read(inside[1], path, MAX_BYTES) if inside and inside[1] else read_regular(path, MAX_BYTES)
     if not data:
         raise FrnError(f"{path}: is empty (0 bytes)")
     return data
+
+
+def _cut(image: Image.Image, box: Box, where: Path) -> bytes:
+    right, bottom = min(box.left + box.width, image.width), min(box.top + box.height, image.height)
+    if box.left >= right or box.top >= bottom:
+        raise FrnError(f"{where}: the box has no pixel of the photo, which is {image.width} x {image.height}")
+    data = io.BytesIO()
+    image.crop((box.left, box.top, right, bottom)).save(data, "PNG", compress_level=1)
+    return data.getvalue()
 
 
 def decode(data: bytes, where: Path) -> Image.Image:

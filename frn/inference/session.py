@@ -12,6 +12,7 @@ from pathlib import Path
 
 from frn.data.names import normal
 from frn.errors import FrnError
+from frn.images.boxes import split_box
 
 MAX_NAME = 200
 MAX_CLASSES = 10_000
@@ -25,7 +26,7 @@ class Support:
     key: str
     """Hash of the file's bytes (`feature_cache.content_key`)."""
     size: int
-    """Size of the file in bytes when it was added."""
+    """Size of the file in bytes when it was added; a box has that of its photo."""
     mtime_ns: int
     """Modification time of the file when it was added."""
 
@@ -33,7 +34,7 @@ class Support:
     def of(cls, path: Path, key: str) -> "Support":
         """Describe a file whose content is known; a missing file has no size or time."""
         try:
-            status = path.stat()
+            status = split_box(path)[0].stat()
         except OSError:
             return cls(path, key, 0, 0)
         return cls(path, key, status.st_size, status.st_mtime_ns)

@@ -162,7 +162,7 @@ class FakeEngine(EngineClient):
             cells = base64.b64encode(zlib.compress(colour.to_bytes(4, "big")[:3] * (pixels[0] * pixels[1]))).decode()
         elif mode == "sixel":
             cells = "\n".join([f"#0;2;{colour % 100};0;0|#0!{pixels[0]}~"] * rows)
-        about = {"mode": mode, "columns": columns, "rows": rows, "pixels": pixels}
+        about = {"mode": mode, "columns": columns, "rows": rows, "pixels": pixels, "photo": [400, 300]}
         about |= {"data": cells, "cells": ""} if mode in ("kitty", "sixel") else {"cells": cells}
         return {**about, "view": [left, top, left + part, top + part]}
 

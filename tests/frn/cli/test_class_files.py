@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
@@ -55,6 +56,25 @@ def test_a_zip_gives_the_same_answers_as_its_folder(folder: Path, top: str) -> N
     expected = frn("classify", folder, PHOTO, "--json")
     told = frn("classify", path, PHOTO, "--json")
     assert (told.exit_code, told.stdout, told.stderr) == (0, expected.stdout, "")
+
+
+def test_boxes_in_a_csv_and_in_names_give_the_same_answers_as_cropped_photos(folder: Path) -> None:
+    box, query = (20, 10, 60, 50), folder.parent / "query.png"
+    rows = rows_of(folder)
+    told_of = [[*row, *map(str, box)] for row in rows[:1]] + [[*row, "", "", "", ""] for row in rows[1:]]
+    odd = [*rows[0], "1", "2", "wide", "4"]
+    boxed = table(folder, [["path", "label", "x", "y", "width", "height"], *told_of, odd])
+    told = frn("classify", boxed, f"{PHOTO}#xywh=20,10,60,50", "--json")
+    assert "row 17 is skipped: its box is 1, 2, wide, 4; x, y, width and height must be pixels" in told.stderr
+    first = folder.parent / rows[0][0]
+    for photo, target in ((PHOTO, query), (first, first.with_suffix(".png"))):
+        Image.open(photo).convert("RGB").crop((20, 10, 80, 60)).save(target)
+    first.unlink()
+    expected = json.loads(frn("classify", folder, query, "--json").stdout)
+    found = json.loads(told.stdout)
+    assert found.pop("image") == f"{PHOTO}#xywh=20,10,60,50"
+    expected.pop("image")
+    assert found == expected
 
 
 @pytest.mark.parametrize(

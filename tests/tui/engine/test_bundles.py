@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from frn.models.zoo import shipped_extractors
 from tests.tui.engine.conftest import Engine
@@ -180,3 +181,24 @@ def test_moved_photos_are_found_by_content_under_any_name(
     assert found.keys() == sizes.keys()
     assert all(Path(one["path"]).is_relative_to(new) for one in found.values())
     assert "is not a folder" in engine.ask("relocate", folder="/nowhere", sizes=sizes).reason
+
+
+def test_a_box_is_bundled_as_a_photo_and_found_again_after_a_move(
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    (tmp_path / "old").mkdir()
+    photo = Path(shutil.copy(next(iter(members.values()))[0], tmp_path / "old" / "one.png"))
+    state = engine.state({"jay": [Path(f"{photo}#xywh=2,3,20,10")]})
+    (support,) = state["classes"][0]["supports"]
+    engine.done("bundle", path=str(tmp_path / "b"), state=state)
+    copy = tmp_path / "b" / "jay" / "one.png"
+    with Image.open(copy) as image:
+        assert image.size == (20, 10)
+    assert content(engine.done("load", path=str(tmp_path / "b" / "b.frn.json"))["state"]) == content(state)
+    new = tmp_path / "new" / "two.png"
+    new.parent.mkdir()
+    photo.rename(new)
+    assert not engine.done("stamp", paths=[support["path"]])
+    sizes = {support["key"]: support["size"]}
+    found = engine.done("relocate", folder=str(new.parent), sizes=sizes, boxes=["#xywh=2,3,20,10"])
+    assert found[support["key"]]["path"] == f"{new}#xywh=2,3,20,10"

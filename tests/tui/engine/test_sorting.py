@@ -26,6 +26,18 @@ from tests.killing import killed_at
 from tests.tui.engine.conftest import Engine, first
 
 
+def test_of_a_box_the_whole_photo_is_moved_and_moved_back(bare: Engine, tmp_path: Path) -> None:
+    photo, name = tmp_path / "x.jpg", f"{tmp_path / 'x.jpg'}#xywh=1,2,3,4"
+    photo.write_text("1")
+    done = bare.sort(folder=str(tmp_path / "out"), photos=[[name, "jay"]], move=True)
+    place = tmp_path / "out" / "jay" / "x.jpg"
+    assert done["places"] == {name: f"{place}#xywh=1,2,3,4"}
+    assert (place.read_text(), photo.exists()) == ("1", False)
+    journal = done["journal"]
+    bare.done("move", journal=journal, source=done["places"][name], target=name, is_twin=False, back=True)
+    assert (photo.read_text(), place.exists()) == ("1", False)
+
+
 def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine, tmp_path: Path) -> None:
     home, out = tmp_path / "home", tmp_path / "out"
     for folder, text in (("a", "1"), ("b", "2")):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.tui.fake_engine import FakeEngine
 
 Lines = Callable[[Any], list[str]]
+CROPPED = "/queries/owl-10.jpg#xywh=225,112,100,76"
 
 
 def test_example_is_enlarged_and_the_next_one_shown(drive: "Drive", lines: Lines) -> None:
@@ -51,6 +52,43 @@ def test_query_photo_can_be_enlarged(drive: "Drive") -> None:
         assert (preview.zoom, workspace.has_class("-zoomed")) == (1.0, False)
         await driver.keys("z", "z", "escape")
         assert (preview.zoom, workspace.has_class("-zoomed")) == (1.0, False)
+
+    drive(scenario)
+
+
+def test_query_photo_is_cropped_to_the_visible_part_and_back(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace, query = driver.app.workspace, driver.app.workspace.query_pane.controller.query
+        workspace.ask(["/queries/owl-10.jpg"])
+        await driver.idle()
+        await driver.keys("B")  # the whole photo is in view
+        assert query.answer is not None
+        assert query.answer["path"] == "/queries/owl-10.jpg"
+        await driver.keys("z", "z", "z", "right", "right", "right", "B")
+        await driver.idle()
+        assert [answer["path"] for answer in query.answers] == [CROPPED]
+        assert workspace.query_pane.picture.preview.zoom == 1.0
+        await driver.keys("B")
+        await driver.idle()
+        assert [answer["path"] for answer in query.answers] == ["/queries/owl-10.jpg"]
+
+    drive(scenario)
+
+
+def test_example_is_cropped_to_the_visible_part_in_one_step(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace = driver.app.workspace
+        workspace.focus_pane("photos")
+        first = workspace.photos_pane.gallery.paths[0]
+        await driver.keys("z", "z", "z", "B")
+        await driver.idle()
+        assert driver.app.screen is workspace
+        cropped, *rest = workspace.photos_pane.gallery.paths
+        assert cropped.startswith(f"{first}#xywh=")
+        assert not [path for path in rest if "#" in path]
+        await driver.keys("u")
+        await driver.idle()
+        assert workspace.photos_pane.gallery.paths[0] == first
 
     drive(scenario)
 

@@ -110,6 +110,8 @@ class RelocatePhotos(Request[dict[str, Support]], op="relocate", queue="files"):
     folder: str
     sizes: dict[str, int]
     """Size of each file in bytes, by key: only files of these sizes are read."""
+    boxes: tuple[str, ...] = ()
+    """Ends of the names of missing boxes, which are also looked for in these files."""
 
 
 class WriteBundle(Request[None], op="bundle", queue="compute"):

@@ -1,6 +1,6 @@
 """Small dialogs: a line of text, a choice from a list, a page to read, a photo to look at."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -17,6 +17,7 @@ from textual.strip import Strip
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from frn.images.boxes import split_box
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets.preview import STEP, Preview
@@ -196,13 +197,15 @@ class Closeup(ModalScreen[int]):
         Binding("escape,q,enter", "leave", "Back"),
         Binding("z,plus", "zoom(1)", "Zoom in"),
         Binding("Z,minus", "zoom(-1)", "Zoom out"),
+        Binding("B", "crop", "Crop"),
         Binding("left,up,h,k,pageup,comma", "step(-1)", "Previous photo"),
         Binding("right,down,l,j,pagedown,full_stop", "step(1)", "Next photo"),
     ]
 
-    def __init__(self, paths: Sequence[str], at: int, mode: Mode) -> None:
+    def __init__(self, paths: Sequence[str], at: int, mode: Mode, crop: Callable[[str, str], object]) -> None:
+        """`crop` takes the path of a photo, and the name of the part to use instead."""
         super().__init__()
-        self.paths, self.at = paths, at
+        self.paths, self.at, self.crop = paths, at, crop
         self.preview = Preview(mode=mode, id="closeup")
 
     def compose(self) -> ComposeResult:
@@ -219,12 +222,19 @@ class Closeup(ModalScreen[int]):
         place = f"{self.at + 1}/{len(self.paths)}  " if len(self.paths) > 1 else ""
         keys = "arrows: move   " if self.preview.zoom > 1 else "‹ › other photos   " if len(self.paths) > 1 else ""
         name = display_name(path.rpartition("/")[2], max(self.size.width - 60, 12))
-        caption = f"{place}{name}   {keys}z Z: zoom in, out   esc: back"
+        can = "B: crop to this   " if self.preview.zoom > 1 else "B: whole photo   " if split_box(path)[1] else ""
+        caption = f"{place}{name}   {keys}z Z: zoom in, out   {can}esc: back"
         self.query_one("#closeup-caption", Static).update(Text(caption, no_wrap=True))
 
     def action_zoom(self, step: int) -> None:
         self.preview.look_at(self.preview.zoom * STEP**step, self.preview.centre)
         self.show()
+
+    def action_crop(self) -> None:
+        path, part = self.paths[self.at], self.preview.part()
+        if part != path:
+            self.dismiss(self.at)
+            self.crop(path, part)
 
     def action_step(self, step: int) -> None:
         """Show the next or previous photo; when zoomed in, the arrows move the photo instead."""

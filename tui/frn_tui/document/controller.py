@@ -290,6 +290,33 @@ class Controller(SyncedDocument):
         self.listener()
         await self.query.add_maps()
 
+    async def crop_query(self, path: str, part: str) -> None:
+        """Classify a part of a queried photo in its place, given by its name."""
+        self.query.moved({path: part})
+        await self.ask([part])
+
+    async def crop_example(self, path: str, part: str) -> None:
+        """Use a part of an example in its place, given by its name, as one edit."""
+        holders = self.session.state.holders().values()
+        entry, support = next((entry, support) for entry, support in holders if str(support.path) == path)
+        fresh, broken = await self._embed_new({entry.name: [part]}, f"to {entry.name}")
+        state = self.session.state
+        if broken or fresh[0].key in state.holders():
+            raise FrnError(broken[0].reason if broken else f"{part}: is already an example")
+        self.session.edit(
+            dataclasses.replace(
+                state,
+                classes=tuple(
+                    dataclasses.replace(
+                        each, supports=tuple(fresh[0] if s.key == support.key else s for s in each.supports)
+                    )
+                    for each in state.classes
+                ),
+            )
+        )
+        self.session.name_act(f"cropped {path.rpartition('/')[2]}")
+        await self.sync()
+
     def label(self, answers: Sequence[Answer], class_id: int) -> Added:
         """Label photos with a class and add them as examples, in one edit; `sync` updates the engine.
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from frn.images.boxes import split_box
 from frn.inference.session import Moves, State, Support
 from frn_tui.client import file_requests
 from frn_tui.client.protocol import NOT_PLACED, EngineError
@@ -19,7 +20,8 @@ async def relocate(controller: Controller, folder: str) -> tuple[int, int]:
     """Find missing examples by content in a folder and its subfolders; return how many were found and missing."""
     state, missing = controller.session.state, controller.missing
     sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
-    request = file_requests.RelocatePhotos(folder, sizes)
+    boxes = {path.removeprefix(str(split_box(path)[0])) for path in missing} - {""}
+    request = file_requests.RelocatePhotos(folder, sizes, tuple(boxes))
     found = await controller.engine.call(request, controller.told_to("Looking for photos"))
     if found:
         session = controller.session

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from frn.images.boxes import split_box
 from frn.inference.session import ClassEntry, Session
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose
@@ -166,7 +167,9 @@ def view(context: Context, path: str | None) -> None:
         return
     nothing = subprocess.DEVNULL
     try:
-        subprocess.Popen([viewer, path], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+        subprocess.Popen(
+            [viewer, split_box(path)[0]], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+        )
     except OSError as error:
         reason = f"{viewer}: cannot be started ({error.strerror}); set $FRN_VIEWER to another program"
         context.say(reason, severity="warning")

@@ -1,6 +1,7 @@
 """The main screen: classes, the photos of one class, and the query."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from rich.cells import cell_len
 from textual import events, on
@@ -233,15 +234,27 @@ class Workspace(KeyedScreen[None]):
         gallery, preview = self.photos_pane.gallery, self.query_pane.picture.preview
         if self.focused_pane == "photos" and gallery.cursor_item is not None and not self.has_class("-zoomed"):
             if step > 0:
-                closeup = Closeup(gallery.paths, gallery.cursor, self.context.mode)
+                crop = partial(self.context.start, self.controller.crop_example)
+                closeup = Closeup(gallery.paths, gallery.cursor, self.context.mode, crop)
                 self.app.push_screen(closeup, lambda at: gallery.action_go(at or 0))
         elif not self.has_class("-zoomed"):
             self.set_class(step > 0, "-zoomed")
             preview.focus()
         elif step > 0 or preview.zoom > 1:
             preview.look_at(preview.zoom * STEP**step, preview.centre)
+            if preview.zoom > 1:
+                self.context.say("arrows: move the view   B: crop the photo to it   Z: zoom out")
         else:
             self.remove_class("-zoomed")
+
+    def action_crop(self) -> None:
+        """Crop the queried photo to its visible part, or take back its crop."""
+        answer, preview = self.controller.query.answer, self.query_pane.picture.preview
+        if answer is None or (part := preview.part()) == answer["path"]:
+            self.context.say("z and the arrows show a part of the photo; B then crops the photo to it")
+            return
+        preview.look_at(1.0)
+        self.context.start(self.controller.crop_query, answer["path"], part)
 
     def set_images(self, images: str) -> None:
         """Choose how images are drawn; the next terminal chooses its own pixels."""

@@ -29,6 +29,8 @@ class Picture:
     """Pixels in the terminal's format."""
     number: int = 0
     """Number of an image of pixels."""
+    photo: tuple[int, int] = (0, 0)
+    """Width and height of the photo in pixels."""
 
     @property
     def is_pixels(self) -> bool:

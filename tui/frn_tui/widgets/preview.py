@@ -13,10 +13,11 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from frn.images.boxes import Box, box_name, split_box
 from frn_tui.client.protocol import Heat, Look, RenderPreview
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import MAX_CELLS, graphics_of
-from frn_tui.terminal.rendered_picture import Picture
+from frn_tui.terminal.rendered_picture import WHOLE, Picture
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets.cells import picture_line
 
@@ -111,6 +112,19 @@ class Preview(Widget, can_focus=True):
         self._want()
         if self.follower is not None:
             self.follower.look_at(zoom, centre)
+
+    def part(self) -> str:
+        """Return the name of the visible part of the photo (`frn.images.boxes`), or of its file if all is visible."""
+        file, box = split_box(self._path)
+        if self.picture is None or self.picture.view == WHOLE:
+            return str(file)
+        across, down = self.picture.photo
+        left, top, right, bottom = (
+            round(share * side) for share, side in zip(self.picture.view, (across, down) * 2, strict=True)
+        )
+        start = (box.left, box.top) if box else (0, 0)
+        seen = Box(start[0] + left, start[1] + top, max(right - left, 1), max(bottom - top, 1))
+        return box_name(str(file), seen)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable panning if the whole photo is in view, which leaves the keys to others."""

@@ -13,6 +13,7 @@ from typing import IO
 
 from frn.data.folders import looks_like_image
 from frn.errors import FrnError, shorten
+from frn.images.boxes import split_box
 from frn.images.opening import read_file
 from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.feature_cache import content_key
@@ -122,7 +123,8 @@ def _copy(entry: ClassEntry, home: Path, job: Job) -> ClassEntry:
         data = read_file(support.path)
         if content_key(data) != support.key:
             raise FrnError(f"{support.path}: has changed since it was added. Remove it and add it again.")
-        copy = home / fresh_name(safe_name(support.path.name), names)
+        file, box = split_box(support.path)  # of a box, only the box is copied
+        copy = home / fresh_name(safe_name(f"{file.stem}.png" if box else file.name), names)
         copy.write_bytes(data)
         copies.append(Support.of(copy, support.key))
     return replace(entry, supports=tuple(copies))

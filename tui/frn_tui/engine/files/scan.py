@@ -10,6 +10,7 @@ from pathlib import Path
 from frn.data.folders import SPLIT_NAMES, is_ignored, looks_like_image
 from frn.errors import FrnError
 from frn.estimator.loading import is_table
+from frn.images.boxes import split_box
 from frn.images.opening import EXTENSIONS, read_file
 from frn.inference.feature_cache import content_key
 from frn.inference.project import SUFFIX, is_project
@@ -58,7 +59,7 @@ def scan(request: ScanPath, job: Job) -> Found:
 
 def _contents(path: str, check: Check) -> Found:
     """Return the contents of a path; classes in a zip or CSV are those that the commands read."""
-    mode = os.stat(path).st_mode  # noqa: PTH116
+    mode = split_box(path)[0].stat().st_mode
     if stat.S_ISDIR(mode):
         return scan_folder(path, check)
     if not stat.S_ISREG(mode):
@@ -147,7 +148,7 @@ def stamp(request: StampFiles, job: Job) -> dict[str, tuple[int, int]]:
     for name in request.paths:
         job.check()
         path = Path(name)
-        if is_file(path) or find_zip(path):
+        if is_file(split_box(path)[0]) or find_zip(path):
             support = Support.of(path, "")
             stamps[name] = support.size, support.mtime_ns
     return stamps
@@ -200,10 +201,12 @@ def relocate(request: RelocatePhotos, job: Job) -> dict[str, Support]:
     found: dict[str, Support] = {}
     for path in images_below(request.folder, set(), job.check):
         with suppress(OSError, FrnError):  # it vanished, or cannot be read
-            if os.stat(path).st_size in sizes and (key := content_key(read_file(Path(path)))) in wanted:  # noqa: PTH116
-                wanted.discard(key)
-                found[key] = Support.of(Path(path), key)
-                job.progress(len(found), len(request.sizes))
+            for end in ("", *request.boxes) if os.stat(path).st_size in sizes else ():  # noqa: PTH116
+                named = Path(path + end)
+                if (key := content_key(read_file(named))) in wanted:
+                    wanted.discard(key)
+                    found[key] = Support.of(named, key)
+                    job.progress(len(found), len(request.sizes))
         if not wanted:
             break
     return found

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from frn.errors import FrnError
+from frn.images.boxes import box_name, split_box
 from frn.system.files import remove_unfinished
 from frn_tui.client.file_requests import MovePhoto, Placed, SortPhoto
 from frn_tui.client.protocol import NOT_PLACED
@@ -33,13 +34,15 @@ def sort_photo(request: SortPhoto, job: Job) -> Placed:
     folders = {verdict: root / fresh_name(safe_name(verdict), taken) for verdict in request.verdicts}
     journal = _journal(request.journal) if request.move else None
     with _reported():
-        place, is_twin = put(Path(request.path), folders[request.verdict], journal)
-    return {"place": str(place), "is_twin": is_twin, "journal": str(journal.path) if journal else ""}
+        file, box = split_box(request.path)  # a box keeps its whole photo
+        place, is_twin = put(file, folders[request.verdict], journal)
+    named = box_name(str(place), box) if box else str(place)
+    return {"place": named, "is_twin": is_twin, "journal": str(journal.path) if journal else ""}
 
 
 def move_photo(request: MovePhoto, job: Job) -> None:
     """Move a sorted photo back to its original path, or forward again."""
-    journal, source, target = _journal(request.journal), Path(request.source), Path(request.target)
+    journal, (source, _), (target, _) = _journal(request.journal), split_box(request.source), split_box(request.target)
     with _reported():
         step_over(source, target, journal, back=request.back, is_twin=request.is_twin)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from frn.images.boxes import split_box
 from frn.images.opening import decode_whole, read_file
 from frn.images.ramp import RAMP
 from frn.images.transforms import EvaluationTransform, Pixels
@@ -70,7 +71,7 @@ class Previews:
             data = "\n".join(map("\t".join, sixel_rows(pixels, rows, request.cell[0], request.colours)))
         else:
             cells = encode(pixels)
-        return Picture(request.mode, columns, rows, cells, view, (width, height), data)
+        return Picture(request.mode, columns, rows, cells, view, (width, height), data, photo=size)
 
     def photo(self, name: str, longest: int) -> tuple[Pixels, tuple[int, int]]:
         """Return the pixels (h, w, 3) of a photo, and the width and height of the file's upright image.
@@ -80,7 +81,7 @@ class Previews:
         path = Path(name)
         wanted = [side for side in SIDES if side >= longest] or SIDES[-1:]
         try:
-            status = path.stat()
+            status = split_box(path)[0].stat()
         except (OSError, ValueError):  # reading reports the reason
             return decode_whole(read_file(path), path, wanted[0])
         version = name, status.st_size, status.st_mtime_ns

@@ -1,0 +1,35 @@
+"""A box of a photo is named like a photo: `bird.jpg#xywh=120,80,300,200` (W3C, Media Fragments URI 1.0, 4.2.2).
+
+The numbers are the left and top edge, the width and the height in pixels of the upright photo. Wherever a photo can be
+named, so can a box, which is then read as if it were a file of its own. This module does not need Pillow.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from frn.system.files import is_file
+
+BOX = re.compile(r"(.+)#xywh=(\d{1,6}),(\d{1,6}),(\d{1,6}),(\d{1,6})", re.DOTALL)
+
+
+class Box(NamedTuple):
+    """A part of a photo, in pixels of the upright photo."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+
+
+def box_name(path: str, box: Box) -> str:
+    """Return the name of a box of a photo."""
+    return f"{path}#xywh={','.join(map(str, box))}"
+
+
+def split_box(name: str | Path) -> tuple[Path, Box | None]:
+    """Return the file of a photo and the box in its name, if any. A file that really has such a name has no box."""
+    path = Path(name)
+    if "#xywh=" not in path.name or not (found := BOX.fullmatch(str(path))) or is_file(path):
+        return path, None
+    return Path(found[1]), Box(*map(int, found.groups()[1:]))

@@ -1,0 +1,69 @@
+"""Boxes: a part of a photo is named and used like a photo of its own."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from frn.data.folders import looks_like_image
+from frn.errors import FrnError
+from frn.images.boxes import Box, box_name, split_box
+from frn.images.opening import open_image
+from frn.inference.feature_cache import content_key
+from frn.inference.session import Support
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a b ☕.png")
+    return tmp_path / "a b ☕.png"
+
+
+def test_a_box_is_read_as_a_photo_of_its_pixels(photo: Path) -> None:
+    name = box_name(str(photo), Box(10, 5, 20, 30))
+    assert name == f"{photo}#xywh=10,5,20,30"
+    assert split_box(name) == (photo, Box(10, 5, 20, 30))
+    assert looks_like_image(name)
+    whole, part = np.asarray(open_image(photo)), np.asarray(open_image(Path(name)))
+    assert np.array_equal(part, whole[5:35, 10:30])
+
+
+def test_a_box_is_limited_to_the_photo(photo: Path) -> None:
+    assert open_image(Path(f"{photo}#xywh=50,30,999,999")).size == (10, 10)
+
+
+@pytest.mark.parametrize("box", ["60,0,5,5", "0,40,5,5", "3,3,0,5"])
+def test_a_box_without_pixels_is_an_error(photo: Path, box: str) -> None:
+    with pytest.raises(FrnError, match=r"xywh=.*: the box has no pixel of the photo, which is 60 x 40"):
+        open_image(Path(f"{photo}#xywh={box}"))
+
+
+def test_the_box_is_in_the_upright_photo(tmp_path: Path) -> None:
+    image, exif = Image.new("RGB", (40, 20), "red"), Image.Exif()
+    image.paste("blue", (0, 0, 10, 20))
+    exif[0x0112] = 6  # to be turned by 90 degrees: the blue side is then on top
+    image.save(tmp_path / "x.png", exif=exif)
+    part = np.asarray(open_image(tmp_path / "x.png#xywh=0,0,20,10"))
+    assert part.shape == (10, 20, 3)
+    assert (part == (0, 0, 255)).all()
+
+
+def test_a_file_with_such_a_name_is_not_cut(photo: Path) -> None:
+    odd = photo.rename(f"{photo}#xywh=1,1,2,2")
+    assert split_box(odd) == (odd, None)
+    assert open_image(odd).size == (60, 40)
+
+
+@pytest.mark.parametrize("name", ["x.png#xywh=1,2,3", "x.png#xywh=1,2,3,-4", "x.png", "#xywh=1,2,3,4", "x#y.png"])
+def test_other_names_have_no_box(name: str) -> None:
+    assert split_box(name) == (Path(name), None)
+
+
+def test_an_example_changes_with_its_photo(photo: Path) -> None:
+    support = Support.of(Path(f"{photo}#xywh=0,0,9,9"), content_key(b""))
+    assert support.size == photo.stat().st_size
+    assert support.is_unchanged()
+    photo.write_bytes(b"x")
+    assert not support.is_unchanged()
