@@ -198,3 +198,17 @@ def test_documented_command_parses(text: str) -> None:
     except Exception as error:
         if type(error).__name__ != "MissingParameter":  # a mention in a sentence may be incomplete
             raise
+
+
+def test_small_subjects_are_recognised_better_in_a_box(tmp_path: Path) -> None:
+    for kind in range(14):
+        (tmp_path / "data" / "val" / f"{kind}").mkdir(parents=True)
+        for photo in range(10):
+            moth = draw_moth(species(kind), np.random.default_rng(100 * kind + photo), 96)
+            moth.save(tmp_path / "data" / "val" / f"{kind}" / f"{photo}.png")
+    words = ("small", tmp_path / "data", "--backgrounds", SAMPLES, "--model", "conv4", "--episodes", 20)
+    rows = [line.rsplit("  ", 2) for line in output(*words).splitlines()[1:]]
+    one_shot = {name.strip(): float(shot.split("±")[0]) for name, shot, _ in rows}
+    assert list(one_shot) == ["photos", "pasted", "pasted, views", "pasted, boxes"]
+    assert one_shot["pasted, boxes"] == pytest.approx(one_shot["photos"], abs=6)
+    assert one_shot["pasted, boxes"] > one_shot["pasted"] + 10
