@@ -79,6 +79,12 @@ def maps_for(name: str) -> tuple[int, tuple[int, ...]]:
     return getattr(head, "networks", Head.networks), tuple(getattr(head, "maps", Head.maps))
 
 
+def has_auxiliary_loss(name: str) -> bool:
+    """Return whether a method is trained with the auxiliary loss by default. Raises as `build_head` does."""
+    networks, blocks = maps_for(name)
+    return build_head(name, networks * SMALL, ((1, SMALL),) * len(blocks) if len(blocks) > 1 else ()).has_auxiliary_loss
+
+
 def _factory(name: str) -> Callable[[Any], object]:
     if name in HEADS:
         return HEADS[name]

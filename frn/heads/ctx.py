@@ -16,6 +16,8 @@ class CTXHead(Head):
     Logits are divided by d and multiplied by the temperature gamma.
     """
 
+    has_auxiliary_loss = True
+
     def __init__(self, d: int) -> None:
         """Use keys and values of d channels."""
         super().__init__()

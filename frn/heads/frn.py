@@ -20,6 +20,7 @@ class FRNHead(Head):
     """
 
     scaled_maps = True
+    has_auxiliary_loss = True
 
     def __init__(self) -> None:
         super().__init__()

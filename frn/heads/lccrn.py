@@ -30,6 +30,7 @@ class LCCRNHead(Head):
     """
 
     networks = 2
+    has_auxiliary_loss = True
 
     def __init__(self, d: int) -> None:
         """Take maps with d channels in total: half from the first network, half from the second."""

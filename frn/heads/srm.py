@@ -20,6 +20,7 @@ class SRMHead(Head):
     """Scores a query by the distance from each class's reconstruction to it and to its self-reconstruction."""
 
     scaled_maps = True
+    has_auxiliary_loss = True
 
     def __init__(self) -> None:
         super().__init__()

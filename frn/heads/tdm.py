@@ -79,6 +79,7 @@ class TDMFRNHead(Head):
     """FRN with weighted reconstruction errors. The reconstruction itself is FRN's (Eq. 10)."""
 
     scaled_maps = True
+    has_auxiliary_loss = True
 
     def __init__(self, d: int) -> None:
         super().__init__()

@@ -21,6 +21,8 @@ class DSNHead(Head):
     lam = 0.01
     """Lambda: "for sufficiently small regularizer lambda; we use 0.01" (supplement)."""
 
+    has_auxiliary_loss = True
+
     def __init__(self, *, pooled: bool) -> None:
         """Compare average-pooled maps (ResNet-12) or whole flattened ones (Conv-4)."""
         super().__init__()

@@ -20,7 +20,6 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.zoo import assets_folder
 from frn.training.presets.preset import (
-    WITH_AUXILIARY_LOSS,
     Preset,
     Published,
     Schedule,
@@ -29,7 +28,7 @@ from frn.training.presets.preset import (
     read_settings,
 )
 
-__all__ = ["PAPER", "PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Schedule", "find_preset"]
+__all__ = ["PAPER", "PRESETS", "Preset", "Published", "Schedule", "find_preset"]
 
 STANDARD = Preset(
     about="the paper's settings",

@@ -16,9 +16,6 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.system.files import read_regular
 
-WITH_AUXILIARY_LOSS = frozenset({"frn", "frn-tdm", "dsn", "ctx", "srm", "lccrn"})
-"""Methods that are trained with Eq. 11: those of the paper's supplement, and those built on FRN's code."""
-
 Regulariser = Literal["lambda", "rho"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from frn.errors import FrnError
-from frn.training.presets import PAPER, WITH_AUXILIARY_LOSS, Preset, find_preset
+from frn.training.presets import PAPER, Preset, find_preset
 from frn.training.presets.preset import Regulariser, overlay, read_settings
 
 PRECISIONS = ("auto", "fp32", "bf16")
@@ -91,11 +91,16 @@ class RunOptions:
         if self.lr is not None:
             schedule = replace(schedule, learning_rate=self.lr)
         other = self.method not in (None, preset.method)
+        aux = self.aux or preset.aux
+        if self.method and not self.aux:
+            from frn.heads import has_auxiliary_loss  # imported here because it needs torch
+
+            aux = preset.aux if has_auxiliary_loss(self.method) else "off"
         fixed = tuple(name for name in get_args(Regulariser) if self.freeze in (name, "both"))
         return replace(
             preset,
             method=self.method or preset.method,
-            aux=self.aux or ("off" if self.method and self.method not in WITH_AUXILIARY_LOSS else preset.aux),
+            aux=aux,
             aux_heads=() if other else preset.aux_heads,
             fixed=preset.fixed if self.freeze is None else fixed,
             backbone=self.backbone or preset.backbone,

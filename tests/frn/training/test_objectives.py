@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from frn.episodes import EpisodeShape
+from frn.heads import HEADS, has_auxiliary_loss
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.training.losses import AUX_WEIGHT, auxiliary_loss
@@ -48,3 +49,8 @@ def test_classical_pretraining_uses_undivided_maps() -> None:
         scored = model.feature_maps(images).mean(1)
     torch.testing.assert_close(seen[0], unscaled, rtol=1e-4, atol=1e-5)
     assert seen[0].std() > 20 * scored.std()  # sqrt(640) = 25.3; FRN itself is scored on divided maps
+
+
+def test_methods_of_the_paper_and_on_its_code_have_the_auxiliary_loss_by_default() -> None:
+    names = {name for name in HEADS if has_auxiliary_loss(name)}
+    assert names == {"frn", "frn-tdm", "dsn", "ctx", "srm", "lccrn"}
