@@ -49,6 +49,8 @@ def add_model(
     weights: Path | None = None,
     size: int | None = None,
     method: str = "frn",
+    about: str | None = None,
+    licence: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[str, ModelFiles]:
     """Add a pretrained backbone to the user's models if its export agrees with torch.
@@ -59,6 +61,8 @@ def add_model(
         weights: weights file; downloaded by default.
         size: side of the images; by default that in the catalogue, or that of the weights.
         method: name of the head, which is not trained.
+        about: description of the model; by default that in the catalogue.
+        licence: licence of the weights; by default that in the catalogue.
         progress: called with the number of downloaded bytes.
 
     Returns:
@@ -83,8 +87,8 @@ def add_model(
         raise
     notes = {
         "backbone": network.backbone,
-        "about": network.about,
-        "licence": network.licence,
+        "about": about or network.about,
+        "licence": licence or network.licence,
         "weights": found.name,
     }
     return _keep(model, name, notes)

@@ -55,6 +55,12 @@ def add(
         str | None,
         typer.Option(help="Head for a pretrained backbone.", show_default="frn"),
     ] = None,
+    about: Annotated[
+        str | None, typer.Option(help="Description of the model.", show_default="that of the name")
+    ] = None,
+    licence: Annotated[
+        str | None, typer.Option(help="Licence of the weights.", show_default="that of the name")
+    ] = None,
     preset: options.ImportPreset = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -68,8 +74,8 @@ def add(
     from frn.models.zoo import catalogue, is_bare
 
     is_file = network not in catalogue() and (is_bare(Path(network)) or Path(network).exists())
-    if is_file and (weights or size or method):
-        raise FrnError(f"{network}: already contains a whole model. Remove --weights, --size and --method.")
+    if is_file and (weights or size or method or about or licence):
+        raise FrnError(f"{network}: already contains a whole model. Only --name and --preset apply to it.")
     if not is_file and preset:
         raise FrnError("--preset only applies to the authors' .pth files")
     from frn_export.added import add_file, add_model
@@ -83,7 +89,10 @@ def add(
                 say(f"downloading the weights: {done / 1e6:.1f} MB")
 
             head = method or "frn"
-            added, files = add_model(network, name=name, weights=weights, size=size, method=head, progress=progress)
+            told = {"about": about, "licence": licence}
+            added, files = add_model(
+                network, name=name, weights=weights, size=size, method=head, progress=progress, **told
+            )
     facts = _facts(files)
     if as_json:
         console.print_json({added: facts})
