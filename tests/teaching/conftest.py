@@ -1,6 +1,18 @@
-"""Add the scripts' folder to the import path, as Python does when it runs a script."""
+"""Add the scripts' folder to the import path, as Python does when it runs a script, and make lessons small."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "assets" / "teaching"))
+
+
+@pytest.fixture(autouse=True)
+def small_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lessons import teacher, whole
+
+    for module in (teacher, whole):
+        monkeypatch.setattr(module, "VIEW", replace(teacher.VIEW, size=64))
+    monkeypatch.setattr(whole, "EPISODES", ((3, 1, 1), (2, 2, 1)))

@@ -1,42 +1,24 @@
-"""The student's losses: it matches a teacher's maps, pooled features, classes and neighbours, and learns FRN episodes.
+"""How a student's features are compared with a teacher's, and the running mean of weights.
 
-Shape letters: b views, r locations of the student's map, d its channels, c the teacher's, f its pooled features.
+Shape letters: b views, d channels of the student, f features of the teacher, c channels of both.
 """
-
-import copy
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-SOFTENED = 1.5
-"""Temperature of the class probabilities of teacher and student."""
 SHARPENED = 0.1
 """Temperature of the similarities between the views in a batch."""
 CLIP = 2.0
 """Norm to which the gradient of a step is clipped."""
-
-
-class Student(nn.Module):
-    """Layers that are needed only to train the backbone, and the running mean of the backbone, which is kept."""
-
-    def __init__(self, backbone: nn.Module, d: int, c: int, f: int, classes: int, own_d: int) -> None:
-        super().__init__()
-        self.maps, self.pooled = nn.Linear(d, c), nn.Linear(d, f)
-        self.classes, self.own = nn.Linear(d, classes), nn.Linear(d, own_d)
-        if own_d == d:
-            nn.init.eye_(self.own.weight)
-        self.averaged = copy.deepcopy(backbone).requires_grad_(False)
-
-    def average(self, backbone: nn.Module, kept: float) -> None:
-        """Move the running mean of weights and statistics towards the current ones of the backbone."""
-        move_average(self.averaged, backbone, kept)
+AVERAGING = 0.998
+"""Fraction of the running mean of the weights that is kept in each step."""
 
 
 @torch.no_grad()
-def move_average(averaged: nn.Module, network: nn.Module, kept: float) -> None:
-    """Move a running mean of weights and statistics towards the current ones, of which it keeps a share."""
-    other = network.state_dict()
+def move_average(averaged: nn.Module, network: nn.Module, step: int) -> None:
+    """Move a running mean of weights and statistics towards the current ones, faster in the first steps."""
+    other, kept = network.state_dict(), min(AVERAGING, (1 + step) / (10 + step))
     for name, value in averaged.state_dict().items():
         value.lerp_(other[name], 1 - kept) if value.is_floating_point() else value.copy_(other[name])
 
@@ -56,16 +38,17 @@ class Whitening(nn.Module):
         scales = (values + 0.02 * values.mean()).pow(-0.25)
         self.register_buffer("mean", mean)
         self.register_buffer("directions", vectors * scales @ vectors.mT)
+        self.spread = self(sample).square().mean().item()
 
     def forward(self, locations: Tensor) -> Tensor:
         """Whiten locations (..., c)."""
         whitened: Tensor = (locations - self.mean) @ self.directions
         return whitened
 
-
-def unlike(student: Tensor, teacher: Tensor) -> Tensor:
-    """Return one minus the mean cosine similarity of features (..., c)."""
-    return 1 - F.cosine_similarity(student.float(), teacher, dim=-1).mean()
+    def loss(self, found: Tensor, told: Tensor) -> Tensor:
+        """Return the error of maps (..., c) as a share of the teacher's variance, plus one minus their cosine."""
+        found, told = self(found), self(told)
+        return (found - told).square().mean() / self.spread + 1 - F.cosine_similarity(found, told, dim=-1).mean()
 
 
 def neighbour_divergence(student: Tensor, teacher: Tensor) -> Tensor:
@@ -78,11 +61,3 @@ def neighbour_divergence(student: Tensor, teacher: Tensor) -> Tensor:
 def _likeness(features: Tensor) -> Tensor:
     unit = F.normalize(features - features.mean(0), dim=1)
     return unit @ unit.mT
-
-
-def seen_through(maps: Tensor, views: Tensor, side: int) -> Tensor:
-    """Return the parts (b, side * side, c) of square maps (b, r, c) inside views, which are affine maps (b, 2, 3)."""
-    b, r, c = maps.shape
-    grid = F.affine_grid(views, [b, c, side, side], align_corners=False)
-    square = maps.mT.unflatten(2, (round(r**0.5), -1))
-    return F.grid_sample(square, grid, padding_mode="border", align_corners=False).flatten(2).mT
