@@ -6,9 +6,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from frn.backbones.pretrained import find_weights, packaged_weights
 from frn.errors import FrnError
 from frn.heads.frn import FRNHead
+from frn.images.opening import open_image
 from frn.inference.extractor import Extractor
 from frn.models.header import MAX_WEIGHTS
 from frn.models.model import Model, import_pretrained, load_model, save_model
@@ -19,6 +22,7 @@ from frn.models.zoo import (
     WEIGHTS,
     ModelFiles,
     Network,
+    assets_folder,
     catalogue,
     place_for,
     remove_unfinished_models,
@@ -30,6 +34,10 @@ from frn.system.transfers import Progress
 from frn.training.presets import find_preset
 from frn_export.graphs.backbone import features_graph
 from frn_export.parity import compare_features, verified_head
+
+SAMPLES = ("eyed footman 6.jpg", "tailed footman 6.jpg")
+DRIFT = 0.01
+"""Largest difference between similarities; rounding differs by less than 0.001."""
 
 
 def add_file(model: str, *, name: str | None = None, preset: str | None = None) -> tuple[str, ModelFiles]:
@@ -91,16 +99,24 @@ def add_model(
         "licence": licence or network.licence,
         "weights": found.name,
     }
-    return _keep(model, name, notes)
+    return _keep(model, name, notes, network.similarity if size in (None, network.size) else None)
 
 
-def _keep(model: Model, name: str, notes: Mapping[str, object]) -> tuple[str, ModelFiles]:
+def _keep(
+    model: Model, name: str, notes: Mapping[str, object], similarity: float | None = None
+) -> tuple[str, ModelFiles]:
     """Export a model, check it against torch and store it under a name."""
     folder = place_for(name, model.config.backbone)
     graph = features_graph(model).SerializeToString(deterministic=True)
     compare_features(model, graph).require()
     files = {EXTRACTOR: graph, **_head(model)}
-    spent = Extractor(graph, name, trusted=True).milliseconds()
+    extractor = Extractor(graph, name, trusted=True)
+    if similarity is not None and abs(found := sample_similarity(extractor) - similarity) > DRIFT:
+        raise FrnError(
+            f"{name}: the similarity of two sample photos differs by {found:+.3f} from the expected {similarity}. "
+            "Another version of the library may compute this network differently."
+        )
+    spent = extractor.milliseconds()
     notes = {**notes, "milliseconds": round(spent, 1), "added": time.strftime("%Y-%m-%d")}
     with new_folder(folder) as work:
         save_model(model, work / WEIGHTS)
@@ -108,6 +124,14 @@ def _keep(model: Model, name: str, notes: Mapping[str, object]) -> tuple[str, Mo
             write_atomically(work / file, data)
         write_atomically(work / NOTES, json.dumps(notes, indent=2) + "\n")
     return name, ModelFiles(folder / WEIGHTS, folder / EXTRACTOR)
+
+
+def sample_similarity(extractor: Extractor) -> float:
+    """Return the cosine similarity of the mean features of two sample photos."""
+    photos = [assets_folder() / "samples" / "queries" / name for name in SAMPLES]
+    pixels = np.stack([extractor.transform(open_image(photo)) for photo in photos])
+    one, other = extractor.feature_maps(pixels).mean(1)
+    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
 
 
 def _head(model: Model) -> dict[str, bytes]:

@@ -52,6 +52,8 @@ class Network:
     """Installed package that contains the weights; None looks in the library's cache and on its hub."""
     sha256: str | None = None
     """Hash of the weight file; any other file is rejected."""
+    similarity: float | None = None
+    """Cosine similarity of the features of two sample photos: it shows that the library still computes the same."""
 
 
 @cache

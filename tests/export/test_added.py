@@ -145,6 +145,18 @@ def test_file_other_than_the_catalogues_is_refused(
     assert str(refused.value) == expected
 
 
+def test_network_that_computes_other_features_than_the_catalogue_expects_is_refused(
+    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = added.sample_similarity(Extractor(graph().SerializeToString(), "known", trusted=True))
+    for similarity, size in ((found, None), (found + 0.1, 64)):  # another size has other features
+        network = Network(backbone="timm:known", about="a network", size=48, similarity=similarity)
+        monkeypatch.setattr(added, "catalogue", lambda network=network: {"known": network})
+        add_model("known", name=f"good-{size}", size=size)
+    with pytest.raises(FrnError, match=r"the similarity of two sample photos differs by -0\.100 from the expected"):
+        add_model("known")
+
+
 def test_weights_in_a_package_are_used_unless_a_file_is_given(
     asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
