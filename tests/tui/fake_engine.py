@@ -258,7 +258,7 @@ class FakeEngine(EngineClient):
     def op_lock(self, tell: OnEvent, path: str | None) -> None:
         self.locked = path
 
-    def op_relocate(self, tell: OnEvent, folder: str, sizes: dict[str, int]) -> dict[str, Any]:
+    def op_relocate(self, tell: OnEvent, folder: str, sizes: dict[str, int], boxes: tuple[str, ...]) -> dict[str, Any]:
         there = {Path(name).name: f"{folder}/{name}" for name in self.FOLDERS.get(folder, ())}
         return {key: {"path": there[key], "key": key, "size": 1, "mtime_ns": 3} for key in sizes if key in there}
 
