@@ -223,6 +223,12 @@ class Session:
             self.edit(replace(_changed(self.state, replace(entry, supports=(*entry.supports, *added))), others=others))
         return duplicates
 
+    def exchange(self, key: str, support: Support) -> None:
+        """Put another example in the place of one, as one edit."""
+        entry, _ = self.state.holders()[key]
+        supports = tuple(support if each.key == key else each for each in entry.supports)
+        self.edit(_changed(self.state, replace(entry, supports=supports)))
+
     def set_aside(self, supports: Iterable[Support]) -> None:
         """Record that photos belong to none of the classes; those that are examples are removed from their classes."""
         known = {other.key for other in self.state.others}

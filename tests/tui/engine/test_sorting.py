@@ -38,6 +38,17 @@ def test_of_a_box_the_whole_photo_is_moved_and_moved_back(bare: Engine, tmp_path
     assert (photo.read_text(), place.exists()) == ("1", False)
 
 
+def test_a_photo_that_is_named_like_a_box_keeps_its_name(bare: Engine, tmp_path: Path) -> None:
+    photo = tmp_path / "x.jpg#xywh=1,2,3,4"
+    photo.write_text("1")
+    done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
+    (place,) = done["places"].values()
+    assert Path(place).read_text() == "1"
+    journal = done["journal"]
+    bare.done("move", journal=journal, source=place, target=str(photo), is_twin=False, back=True)
+    assert (photo.read_text(), sorted(path.name for path in tmp_path.glob("x*"))) == ("1", [photo.name])
+
+
 def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine, tmp_path: Path) -> None:
     home, out = tmp_path / "home", tmp_path / "out"
     for folder, text in (("a", "1"), ("b", "2")):

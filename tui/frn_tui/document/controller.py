@@ -300,20 +300,9 @@ class Controller(SyncedDocument):
         holders = self.session.state.holders().values()
         entry, support = next((entry, support) for entry, support in holders if str(support.path) == path)
         fresh, broken = await self._embed_new({entry.name: [part]}, f"to {entry.name}")
-        state = self.session.state
-        if broken or fresh[0].key in state.holders():
+        if broken or fresh[0].key in self.session.state.holders():
             raise FrnError(broken[0].reason if broken else f"{part}: is already an example")
-        self.session.edit(
-            dataclasses.replace(
-                state,
-                classes=tuple(
-                    dataclasses.replace(
-                        each, supports=tuple(fresh[0] if s.key == support.key else s for s in each.supports)
-                    )
-                    for each in state.classes
-                ),
-            )
-        )
+        self.session.exchange(support.key, fresh[0])
         self.session.name_act(f"cropped {path.rpartition('/')[2]}")
         await self.sync()
 

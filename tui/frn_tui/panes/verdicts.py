@@ -168,7 +168,7 @@ def view(context: Context, path: str | None) -> None:
     nothing = subprocess.DEVNULL
     try:
         subprocess.Popen(
-            [viewer, split_box(path)[0]], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+            [viewer, str(split_box(path)[0])], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
         )
     except OSError as error:
         reason = f"{viewer}: cannot be started ({error.strerror}); set $FRN_VIEWER to another program"

@@ -116,7 +116,7 @@ class Preview(Widget, can_focus=True):
     def part(self) -> str:
         """Return the name of the visible part of the photo (`frn.images.boxes`), or of its file if all is visible."""
         file, box = split_box(self._path)
-        if self.picture is None or self.picture.view == WHOLE:
+        if self.picture is None or self.zoom <= 1 or self.picture.view == WHOLE:
             return str(file)
         across, down = self.picture.photo
         left, top, right, bottom = (

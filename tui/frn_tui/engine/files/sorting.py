@@ -42,7 +42,8 @@ def sort_photo(request: SortPhoto, job: Job) -> Placed:
 
 def move_photo(request: MovePhoto, job: Job) -> None:
     """Move a sorted photo back to its original path, or forward again."""
-    journal, (source, _), (target, _) = _journal(request.journal), split_box(request.source), split_box(request.target)
+    journal, (source, box) = _journal(request.journal), split_box(request.source)
+    target = split_box(request.target)[0] if box else Path(request.target)  # a file may really have such a name
     with _reported():
         step_over(source, target, journal, back=request.back, is_twin=request.is_twin)
 
