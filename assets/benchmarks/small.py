@@ -76,6 +76,11 @@ def accuracy(classes: Maps, extractor: Extractor, shot: int, episodes: int) -> N
     return np.array(right)
 
 
+def summary(accuracies: NDArray[np.float64]) -> str:
+    """Return the mean of the episodes with its 95 % interval."""
+    return f"{accuracies.mean():.1f} ± {1.96 * accuracies.std() / len(accuracies) ** 0.5:.1f}"
+
+
 def main(
     data: Annotated[list[Path], typer.Argument(help="Data set with val/. Repeatable.")],
     backgrounds: Annotated[Path, typer.Option(help="Folder of folders of photos to paste into.")],
@@ -117,13 +122,8 @@ def main(
                             accuracy(maps, extractor, shot, episodes)
                         )
                 progress(number + 1, len(data))
-        table = {}
-        for name, shots in found.items():
-            spread = {shot: np.concatenate(each) for shot, each in shots.items()}
-            table[name] = [
-                f"{each.mean():.1f} ± {1.96 * each.std() / len(each) ** 0.5:.1f}" for each in spread.values()
-            ]
-        print_table(["", "1 shot", "5 shots"], [[name, *cells] for name, cells in table.items()])
+        table = [[name, *(summary(np.concatenate(each)) for each in shots.values())] for name, shots in found.items()]
+        print_table(["", "1 shot", "5 shots"], table)
         note(f"{model}: mean over {len(data)} data sets, {episodes} episodes each")
 
 

@@ -2,7 +2,7 @@
 
     python assets/teaching/teach.py --data data/cub --data data/dogs --photos data/scenes --out runs/taught
 
-The teacher's outputs are computed once, for one view of each photo, and stored in half precision (about 230 KB per
+The teacher's outputs are computed once, for one view of each photo, and stored in half precision (about 150 KB per
 photo). The stages of the network first learn the teacher's stages one after another (`lessons/stages.py`). The whole
 network then learns from the teacher's last maps and from FRN episodes of the labelled data (`lessons/whole.py`).
 """

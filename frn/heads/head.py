@@ -18,7 +18,7 @@ class Head(nn.Module):
     """Whether the head expects maps divided by the backbone's `map_scale` (supplement, Hyperparameters)."""
 
     has_auxiliary_loss = False
-    """Whether training adds Eq. 11 by default: for the methods of the paper's supplement and those on FRN's code."""
+    """Whether training adds the auxiliary loss (Eq. 11) by default."""
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d).
