@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from frn.backbones.pretrained import find_weights, packaged_weights
+from frn.backbones.pretrained import find_weights, own_name, packaged_weights
 from frn.errors import FrnError
 from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
@@ -56,6 +56,7 @@ def add_model(
     name: str | None = None,
     weights: Path | None = None,
     size: int | None = None,
+    layer: int | None = None,
     method: str = "frn",
     about: str | None = None,
     licence: str | None = None,
@@ -68,6 +69,7 @@ def add_model(
         name: name of the model; by default the catalogue's name, or NAME up to its first dot.
         weights: weights file; downloaded by default.
         size: side of the images; by default that in the catalogue, or that of the weights.
+        layer: stage whose map is used, counted from the end; by default the last one.
         method: name of the head, which is not trained.
         about: description of the model; by default that in the catalogue.
         licence: licence of the weights; by default that in the catalogue.
@@ -83,23 +85,24 @@ def add_model(
     if network is None and ":" not in wanted:
         raise FrnError(f"{wanted}: unknown. Choose {', '.join(catalogue())}, torchvision:NAME or timm:NAME.")
     network = network or Network(backbone=wanted, about=wanted)
-    name = name or (wanted if wanted in catalogue() else wanted.partition(":")[2].partition(".")[0])
+    backbone = f"{network.backbone}@{layer}" if layer else network.backbone
+    name = name or (wanted if wanted in catalogue() else own_name(wanted).partition(".")[0])
     place_for(name, network.backbone)
     remove_unfinished_models()
     found = _weights(wanted, network, weights, progress)
     try:
-        model = import_pretrained(network.backbone, found, size=size or network.size, method=method)
+        model = import_pretrained(backbone, found, size=size or network.size, method=method)
     except FrnError as error:
         if weights is None:  # otherwise the damaged file in the cache would be used again
             raise FrnError(f"{error}. Delete {found} and add the backbone again to fetch it.") from error
         raise
     notes = {
-        "backbone": network.backbone,
+        "backbone": backbone,
         "about": about or network.about,
         "licence": licence or network.licence,
         "weights": found.name,
     }
-    return _keep(model, name, notes, network.similarity if size in (None, network.size) else None)
+    return _keep(model, name, notes, network.similarity if size in (None, network.size) and not layer else None)
 
 
 def _keep(

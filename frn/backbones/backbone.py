@@ -38,6 +38,15 @@ class Backbone(nn.Module):
         return side, side
 
 
+def with_unit_energy(maps: Tensor) -> Tensor:
+    """Scale each map (b, d, h, w) to a mean square of one.
+
+    A sum rather than a mean, and no clamp: onnx2torch lacks ONNX's `ReduceMean` of opset 18 and one-sided `Clip`.
+    """
+    energy = maps.square().sum((1, 2, 3), keepdim=True) / maps[0].numel()
+    return maps / (energy + 1e-12).sqrt()
+
+
 class Several(Backbone):
     """Several networks of one architecture with separate weights, applied to the same images."""
 
@@ -131,7 +140,8 @@ class ForeignBackbone(Backbone):
             raise
         except (RuntimeError, ValueError, TypeError, AssertionError, IndexError) as error:
             raise FrnError(
-                f"{name}: returns no feature map for {size} x {size} images ({shorten(error)}). Give another --size."
+                f"{name}: returns no feature map for {size} x {size} images ({shorten(error)}). Give another --size "
+                "or --layer."
             ) from error
         network.train(training)
         if not isinstance(maps, Tensor) or maps.ndim != 4:

@@ -9,7 +9,7 @@ import math
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from frn.backbones.backbone import Backbone
+from frn.backbones.backbone import Backbone, with_unit_energy
 
 
 def normed(channels_in: int, channels_out: int, side: int = 1, *, stride: int = 1, groups: int = 1) -> nn.Sequential:
@@ -69,7 +69,7 @@ class LiteNet(Backbone):
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (b, 3, H, W) to feature maps (b, d, h, w), each with a mean square of one."""
         maps = self.blocks(images)
-        return maps / maps.square().mean((1, 2, 3), keepdim=True).sqrt().clamp_min(1e-6)
+        return with_unit_energy(maps)
 
     def grid(self, size: int) -> tuple[int, int]:
         """Return the height and width of the feature map of a square image of `size` pixels."""

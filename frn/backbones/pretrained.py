@@ -1,7 +1,8 @@
 """Networks from other libraries as frozen extractors: `torchvision:NAME` (classification) and `timm:NAME`.
 
 A convolutional network returns the map before its pooling. A vision transformer returns its patch tokens after the last
-norm, without class and register tokens. Nothing is trained, and downloads happen only on request.
+norm, without class and register tokens. `timm:NAME@2` is the stage (or transformer block) before the last, and so on.
+Nothing is trained, and downloads happen only on request.
 
 Shape letters: b images, S their side, d channels, (h, w) the map.
 """
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from frn.backbones.backbone import ForeignBackbone
+from frn.backbones.backbone import ForeignBackbone, with_unit_energy
 from frn.errors import FrnError, shorten
 from frn.system.extras import install_command
 from frn.system.files import PART, remove_unfinished, sha256
@@ -50,7 +51,7 @@ class Pretrained(ForeignBackbone):
         Raises FrnError if the network does not exist, has no map, or does not accept images of that size.
         """
         super().__init__()
-        self.maps = self.probe(lambda: adapter(name)(name.partition(":")[2], size), name, size)
+        self.maps = self.probe(lambda: adapter(name)(own_name(name), size, stage(name)), name, size)
         self.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> "Pretrained":
@@ -64,7 +65,7 @@ class Pretrained(ForeignBackbone):
         examples would reconstruct every query.
         """
         maps: Tensor = self.maps(images)
-        return maps / maps.square().mean((1, 2, 3), keepdim=True).sqrt().clamp_min(1e-6)
+        return with_unit_energy(maps)
 
     def fill(self, weights: Mapping[str, Tensor], where: Path) -> None:
         """Load the pretrained weights, except those of the classifier.
@@ -85,11 +86,13 @@ FAMILIES = ("ResNet", "RegNet", "VGG", "ConvNeXt", "EfficientNet", "MobileNetV2"
 class TorchvisionMaps(nn.Module):
     """Feature maps of a torchvision classification network, for images of any size."""
 
-    def __init__(self, name: str, size: int) -> None:
+    def __init__(self, name: str, size: int, layer: int = 1) -> None:
         from torchvision import models
 
         super().__init__()
         _torchvision_entries(name)  # rejects an unknown name
+        if layer != 1:
+            raise FrnError(f"torchvision:{name}: only its last map is supported. For other layers, use timm:NAME.")
         self.net = models.get_model(name, weights=None)
         if type(self.net).__name__ not in FAMILIES:
             raise FrnError(
@@ -158,9 +161,9 @@ def _torchvision_weights(name: str, file: Path | None) -> Any:
 class TimmMaps(nn.Module):
     """Feature maps of a timm network."""
 
-    def __init__(self, name: str, size: int) -> None:
+    def __init__(self, name: str, size: int, layer: int = 1) -> None:
         super().__init__()
-        self.name = name
+        self.name, self.layer = name, layer
         config = _timm_config(name)
         sized = {"img_size": size} if config["fixed_input_size"] else {}
         self.net = _timm().create_model(name, pretrained=False, num_classes=0, **sized)
@@ -171,10 +174,10 @@ class TimmMaps(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (b, 3, S, S) to (b, d, h, w)."""
-        last: Tensor = self.net.forward_intermediates(
-            images, indices=1, norm=True, output_fmt="NCHW", intermediates_only=True
-        )[-1]
-        return last
+        maps: list[Tensor] = self.net.forward_intermediates(
+            images, indices=self.layer, norm=True, output_fmt="NCHW", intermediates_only=True
+        )
+        return maps[0]
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the weights under timm's names without the classifier, with positions resampled to the image size."""
@@ -241,10 +244,23 @@ ADAPTERS: dict[str, type[TorchvisionMaps] | type[TimmMaps]] = {"torchvision": To
 
 def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
     """Return the class that handles networks of `SOURCE:NAME`. Raises FrnError if the name does not have this form."""
-    source, colon, rest = name.partition(":")
-    if source not in ADAPTERS or not colon or not rest:
+    source, colon, _ = name.partition(":")
+    if source not in ADAPTERS or not colon or not own_name(name):
         raise FrnError(f"{name}: a pretrained backbone is named {' or '.join(f'{s}:NAME' for s in ADAPTERS)}")
     return ADAPTERS[source]
+
+
+def own_name(name: str) -> str:
+    """Return NAME of `SOURCE:NAME@STAGE`."""
+    return name.partition(":")[2].partition("@")[0]
+
+
+def stage(name: str) -> int:
+    """Return STAGE of `SOURCE:NAME@STAGE`, counted from the end; 1 if it is not given."""
+    given = name.partition("@")[2]
+    if given and not (given.isdecimal() and int(given)):
+        raise FrnError(f"{name}: the part after @ is not a positive number")
+    return int(given or 1)
 
 
 def packaged_weights(package: str) -> Path | None:
@@ -256,7 +272,7 @@ def packaged_weights(package: str) -> Path | None:
 
 def find_weights(name: str, file: Path | None, *, download: bool = False, progress: Progress | None = None) -> Path:
     """Return the given weights file, or the one in the cache of torchvision or timm. Raises FrnError without either."""
-    source, own = adapter(name), name.partition(":")[2]
+    source, own = adapter(name), own_name(name)
     if file is not None:
         if not file.is_file():
             raise FrnError(f"{file}: no such file")
@@ -281,4 +297,4 @@ def find_weights(name: str, file: Path | None, *, download: bool = False, progre
 
 def recipe(name: str, weights: Path) -> Recipe:
     """Return the image preparation for a network with the weights of that file."""
-    return adapter(name).recipe(name.partition(":")[2], weights)
+    return adapter(name).recipe(own_name(name), weights)

@@ -91,6 +91,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> list
         ("known", {"size": 64}, "known", 64),
         ("timm:tiny.a1_in1k", {}, "tiny", None),
         ("torchvision:resnet18", {"name": "mine"}, "mine", None),
+        ("timm:tiny.a1_in1k", {"layer": 2}, "tiny", None),
     ],
 )
 def test_backbone_is_added_under_its_name_up_to_the_first_dot(
@@ -98,6 +99,7 @@ def test_backbone_is_added_under_its_name_up_to_the_first_dot(
 ) -> None:
     assert add_model(wanted, **options)[0] == name
     backbone = KNOWN.backbone if wanted == "known" else wanted
+    backbone += f"@{options['layer']}" if "layer" in options else ""
     assert (asked[0]["backbone"], asked[0]["size"], asked[0]["method"]) == (backbone, size, "frn")
     notes = json.loads((folder / name / "notes.json").read_text())
     assert (notes["backbone"], notes["about"]) == (backbone, "a network" if wanted == "known" else wanted)

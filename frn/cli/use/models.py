@@ -51,6 +51,10 @@ def add(
         int | None,
         typer.Option(min=8, help="Width and height of the images, in pixels.", show_default="that of the weights"),
     ] = None,
+    layer: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stage to use, counted from the end (timm only).", show_default="1, the last"),
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(help="Head for a pretrained backbone.", show_default="frn"),
@@ -74,7 +78,7 @@ def add(
     from frn.models.zoo import catalogue, is_bare
 
     is_file = network not in catalogue() and (is_bare(Path(network)) or Path(network).exists())
-    if is_file and (weights or size or method or about or licence):
+    if is_file and (weights or size or layer or method or about or licence):
         raise FrnError(f"{network}: already contains a whole model. Only --name and --preset apply to it.")
     if not is_file and preset:
         raise FrnError("--preset only applies to the authors' .pth files")
@@ -91,7 +95,7 @@ def add(
             head = method or "frn"
             told = {"about": about, "licence": licence}
             added, files = add_model(
-                network, name=name, weights=weights, size=size, method=head, progress=progress, **told
+                network, name=name, weights=weights, size=size, layer=layer, method=head, progress=progress, **told
             )
     facts = _facts(files)
     if as_json:

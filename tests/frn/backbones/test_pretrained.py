@@ -106,6 +106,8 @@ def test_message_about_missing_weights_names_the_searched_cache(
         ("torchvision:resnet19", "torchvision has no such classification network"),
         ("torchvision:googlenet", "not supported.*For other networks, use timm:NAME"),
         ("torchvision:", "a pretrained backbone is named"),
+        ("torchvision:resnet18@2", "only its last map is supported"),
+        ("torchvision:resnet18@0", "not a positive number"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:The default weight initialization")
@@ -127,6 +129,23 @@ def test_timm_networks_return_maps(name: str, side: int, grid: tuple[int, int], 
         expected = whole.forward_features((images - model.mean) / model.std).flatten(2).mT.detach()
         levelled = expected / expected.square().mean((1, 2), keepdim=True).sqrt()
         torch.testing.assert_close(model.feature_maps(images) * model.d**0.5, levelled, rtol=1e-4, atol=1e-5)
+
+
+def test_earlier_stage_of_a_timm_network_gives_its_map(tmp_path: Path) -> None:
+    timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
+    whole = timm.create_model("resnet18", pretrained=False).eval()
+    torch.save(whole.state_dict(), tmp_path / "weights.pth")
+    model = import_pretrained("timm:resnet18@2", tmp_path / "weights.pth", size=64)
+    save_model(model, tmp_path / "model.safetensors")
+    images = torch.rand(2, 3, 64, 64)
+    maps = whole.layer3(whole.layer2(whole.layer1(whole.maxpool(whole.act1(whole.bn1(whole.conv1(
+        (images - model.mean) / model.std
+    )))))))  # fmt: skip
+    expected = normalize(maps.flatten(1)).unflatten(1, (256, 16)).mT.detach()
+    found = load_model(tmp_path / "model.safetensors").feature_maps(images)
+    torch.testing.assert_close(found / 16**0.5, expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(FrnError, match=r"resnet18@9: returns no feature map.*--layer"):
+        Pretrained("timm:resnet18@9", 64)
 
 
 def test_small_file_naming_a_huge_network_is_refused_cheaply(tmp_path: Path) -> None:
