@@ -1,7 +1,8 @@
 """Measure the gain from choosing alpha and gamma at enrolment, and compare with other classifiers on the same features.
 
     python assets/benchmarks/tune.py DATA... --split val --model resnet9-photo
-    python assets/benchmarks/tune.py DATA... --split val test --way 5 20 50 --unknown
+    python assets/benchmarks/tune.py DATA... --split val test --way 5 20 50 --method
+    python assets/benchmarks/tune.py DATA... --split . --method logreg       DATA/CLASS/photo, and one other classifier
     python assets/benchmarks/tune.py                  measures how long the choice takes
 
 Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random. Photos that are not enrolled are
@@ -9,16 +10,16 @@ queries. If there are enough classes, the same number of further classes are unk
 and then over data sets, in percent:
 
     trained, tuned      top-1 with the model's own alpha, and as in `frn classify`
-    logreg, ...         top-1 of `CLASSICAL` on pooled features of the same model, as in `frn eval --method`
+    logreg, ...         top-1 of `CLASSICAL`, or of the --method, on pooled features of the same model, as in `frn eval --method`
     ece                 expected calibration error of `tuned`
     rejected, caught    share of known and of unknown photos rejected; `stated` is the expected share
-                        (--unknown measures only these and the AUROC)
     share, auroc        AUROC of the explained share with the trained alpha, and of the familiarity
 """
 
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ def features(extractor: Extractor, roots: list[Path]) -> list[Floats]:
 
 
 def measure(
-    extractor: Extractor, classes: list[Floats], way: int, shot: int, seed: int, *, unknown_only: bool
+    extractor: Extractor, classes: list[Floats], way: int, shot: int, seed: int, methods: Sequence[str]
 ) -> dict[str, object]:
     """Return the results for one draw, as fractions."""
     generator = np.random.default_rng(seed)
@@ -72,7 +73,7 @@ def measure(
     row: dict[str, object] = {
         "trained": float((before.argmin(1) == labels).mean()),
         "tuned": float((errors.argmin(1) == labels).mean()),
-        **({} if unknown_only else others(pools, queries, labels)),
+        **others(pools, queries, labels, methods),
         "sure": shares.max(1).tolist(),
         "right": (shares.argmax(1) == labels).tolist(),
         "seconds": took,
@@ -104,10 +105,12 @@ def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters) -> 
     return calibrate(errors, labels, energy(photos), without_itself(scorer.centres.distance(photos), labels, counts))
 
 
-def others(pools: list[Floats], queries: Floats, labels: NDArray[np.int64]) -> dict[str, float]:
+def others(
+    pools: list[Floats], queries: Floats, labels: NDArray[np.int64], methods: Sequence[str]
+) -> dict[str, float]:
     """Return top-1 accuracy of classifiers on pooled features."""
     support, asked = (torch.from_numpy(np.asarray(maps, dtype=np.float32)) for maps in (np.stack(pools), queries))
-    found = {name: ClassicalHead(fit)(support, asked).argmax(1).numpy() for name, fit in CLASSICAL.items()}
+    found = {name: ClassicalHead(CLASSICAL[name])(support, asked).argmax(1).numpy() for name in methods}
     return {name: float((answers == labels).mean()) for name, answers in found.items()}
 
 
@@ -137,7 +140,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("data", type=Path, nargs="*", help="Data sets; none measures the time of the choice.")
     parser.add_argument("--split", nargs="+", default=["val"])
     parser.add_argument("--way", type=int, nargs="+", default=WAYS)
-    parser.add_argument("--unknown", action="store_true")
+    parser.add_argument("--method", nargs="*", choices=CLASSICAL, default=[*CLASSICAL])
     parser.add_argument("--model", default="resnet9-photo")
     parser.add_argument("--json", action="store_true")
     return parser
@@ -159,7 +162,7 @@ def main() -> None:
                 enough = [maps for maps in classes if len(maps) >= shot + 5]
                 size = min(way or len(enough), len(enough))
                 draws = range(DRAWS.get(way, 1))
-                rows = [measure(extractor, enough, size, shot, seed, unknown_only=options.unknown) for seed in draws]
+                rows = [measure(extractor, enough, size, shot, seed, options.method) for seed in draws]
                 means = {key: float(np.mean([row[key] for row in rows])) for key in NAMES if key in rows[0]}
                 table.append(means | {"ece": calibration_error(rows)})
                 if options.json:

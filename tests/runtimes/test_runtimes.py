@@ -129,7 +129,7 @@ def test_other_runtimes_give_the_same_labels(runtime: str, exported: Path, tmp_p
 KINDS = {"photos": "classifier.onnx", "batch": "classifier-batch.onnx"}
 
 
-ALLOWED = {"fp32": 5e-3, "fp16": 5e-3, "int8": 2e-2}
+ALLOWED = {"fp32": 5e-3, "fp16": 5e-3, "int8": 5e-2}
 """Allowed difference of a probability. In int8, one grey level can change an activation by one step."""
 
 
