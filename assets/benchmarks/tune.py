@@ -10,7 +10,7 @@ queries. If there are enough classes, the same number of further classes are unk
 and then over data sets, in percent:
 
     trained, tuned      top-1 with the model's own alpha, and as in `frn classify`
-    logreg, ...         top-1 of `CLASSICAL`, or of the --method, on pooled features of the same model, as in `frn eval --method`
+    logreg, ...         top-1 of `CLASSICAL` (or of each --method) on pooled features, as in `frn eval --method`
     ece                 expected calibration error of `tuned`
     rejected, caught    share of known and of unknown photos rejected; `stated` is the expected share
     share, auroc        AUROC of the explained share with the trained alpha, and of the familiarity
@@ -105,9 +105,7 @@ def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters) -> 
     return calibrate(errors, labels, energy(photos), without_itself(scorer.centres.distance(photos), labels, counts))
 
 
-def others(
-    pools: list[Floats], queries: Floats, labels: NDArray[np.int64], methods: Sequence[str]
-) -> dict[str, float]:
+def others(pools: list[Floats], queries: Floats, labels: NDArray[np.int64], methods: Sequence[str]) -> dict[str, float]:
     """Return top-1 accuracy of classifiers on pooled features."""
     support, asked = (torch.from_numpy(np.asarray(maps, dtype=np.float32)) for maps in (np.stack(pools), queries))
     found = {name: ClassicalHead(CLASSICAL[name])(support, asked).argmax(1).numpy() for name in methods}

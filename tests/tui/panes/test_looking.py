@@ -75,6 +75,36 @@ def test_query_photo_is_cropped_to_the_visible_part_and_back(drive: "Drive") -> 
     drive(scenario)
 
 
+def test_box_drawn_with_the_mouse_crops_the_photo(drive: "Drive", lines: Lines) -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace, query = driver.app.workspace, driver.app.workspace.query_pane.controller.query
+        preview = workspace.query_pane.picture.preview
+        workspace.ask(["/queries/owl-10.jpg"])
+        await driver.idle()
+        assert preview.picture is not None
+        picture = preview.picture
+        left, top = (preview.size.width - picture.columns) // 2, (preview.size.height - picture.rows) // 2
+        await driver.pilot.mouse_down(preview, (left + 8, top + 2))
+        await driver.pilot.mouse_up(preview, (left + 8, top + 2))  # a click
+        await driver.idle()
+        assert query.answer is not None
+        assert query.answer["path"] == "/queries/owl-10.jpg"
+        await driver.pilot.mouse_down(preview, (left + 8, top + 2))
+        await driver.pilot.hover(preview, (left + 2, top + 5))
+        assert [line for line in lines(driver.app) if "+─────+" in line]
+        await driver.pilot.mouse_up(preview, (left + 2, top + 5))
+        await driver.idle()
+        across, down = picture.photo[0] / picture.columns, picture.photo[1] / picture.rows
+        edges = [round(edge) for edge in (2 * across, 2 * down, 9 * across, 6 * down)]
+        box = f"{edges[0]},{edges[1]},{edges[2] - edges[0]},{edges[3] - edges[1]}"
+        assert [answer["path"] for answer in query.answers] == [f"/queries/owl-10.jpg#xywh={box}"]
+        await driver.keys("B")
+        await driver.idle()
+        assert [answer["path"] for answer in query.answers] == ["/queries/owl-10.jpg"]
+
+    drive(scenario)
+
+
 def test_example_is_cropped_to_the_visible_part_in_one_step(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace

@@ -231,8 +231,14 @@ class Closeup(ModalScreen[int]):
         self.show()
 
     def action_crop(self) -> None:
-        path, part = self.paths[self.at], self.preview.part()
-        if part != path:
+        self._crop_to(self.preview.part())
+
+    @on(Preview.Drawn)
+    def crop_to_box(self, event: Preview.Drawn) -> None:
+        self._crop_to(event.part)
+
+    def _crop_to(self, part: str) -> None:
+        if part != (path := self.paths[self.at]):
             self.dismiss(self.at)
             self.crop(path, part)
 

@@ -28,7 +28,7 @@ from frn_tui.terminal.paths import parse_paths
 from frn_tui.terminal.pixels import graphics_of
 from frn_tui.terminal.text import class_keys, count_of, percent
 from frn_tui.widgets.gallery import Gallery
-from frn_tui.widgets.preview import STEP
+from frn_tui.widgets.preview import STEP, Preview
 
 TINY = (40, 10)
 """Columns and rows below which only a one-line notice is shown."""
@@ -251,10 +251,16 @@ class Workspace(KeyedScreen[None]):
         """Crop the queried photo to its visible part, or take back its crop."""
         answer, preview = self.controller.query.answer, self.query_pane.picture.preview
         if answer is None or (part := preview.part()) == answer["path"]:
-            self.context.say("z and the arrows show a part of the photo; B then crops the photo to it")
+            self.context.say("z and the arrows show a part of the photo, and B crops it; or draw a box with the mouse")
             return
-        preview.look_at(1.0)
-        self.context.start(self.controller.crop_query, answer["path"], part)
+        self.crop_to_box(Preview.Drawn(part))
+
+    @on(Preview.Drawn)
+    def crop_to_box(self, event: Preview.Drawn) -> None:
+        answer = self.controller.query.answer
+        if answer is not None:
+            self.query_pane.picture.preview.look_at(1.0)
+            self.context.start(self.controller.crop_query, answer["path"], event.part)
 
     def set_images(self, images: str) -> None:
         """Choose how images are drawn; the next terminal chooses its own pixels."""

@@ -1,4 +1,4 @@
-"""A single photo as large as possible, with zoom and panning."""
+"""A single photo as large as possible, with zoom, panning and a box drawn with the mouse."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,10 @@ from textwrap import wrap
 from typing import ClassVar
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.geometry import Offset
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -40,7 +42,16 @@ class PicturesWanted(Message):
 
 
 class Preview(Widget, can_focus=True):
-    """Shows a photo, and requests another image of it whenever its size, mode or view changes."""
+    """Shows a photo, and requests another image of it whenever its size, mode or view changes.
+
+    With the mouse, a box can be drawn on a photo that can have the focus.
+    """
+
+    @dataclass
+    class Drawn(Message):
+        """A box was drawn; `part` is its name (`frn.images.boxes`)."""
+
+        part: str
 
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -68,6 +79,8 @@ class Preview(Widget, can_focus=True):
         self._heat: Heat | None = None
         self._wanted: RenderPreview | None = None
         self._wanting = False
+        self._drawn: tuple[Offset, Offset] | None = None
+        """Cells where the mouse button was pressed and where the mouse is now, relative to the picture."""
 
     def show(self, path: str, look: Look = "photo", heat: Heat | None = None, *, framed: bool = False) -> None:
         """Show a photo; without a path, show nothing.
@@ -78,6 +91,8 @@ class Preview(Widget, can_focus=True):
             heat: error map, if `look` shows one.
             framed: draw a line around the model's input.
         """
+        if path != self._path:
+            self._drawn = None
         self._path, self._look, self._heat, self._framed = path, look, heat, framed
         if not path:
             self.picture = None
@@ -115,13 +130,14 @@ class Preview(Widget, can_focus=True):
 
     def part(self) -> str:
         """Return the name of the visible part of the photo (`frn.images.boxes`), or of its file if all is visible."""
-        file, box = split_box(self._path)
         if self.picture is None or self.zoom <= 1 or self.picture.view == WHOLE:
-            return str(file)
-        across, down = self.picture.photo
-        left, top, right, bottom = (
-            round(share * side) for share, side in zip(self.picture.view, (across, down) * 2, strict=True)
-        )
+            return str(split_box(self._path)[0])
+        return self._named(self.picture, self.picture.view)
+
+    def _named(self, picture: Picture, view: Sequence[float]) -> str:
+        """Return the name of a part of the photo: left, top, right, bottom in fractions of its sides."""
+        file, box = split_box(self._path)
+        left, top, right, bottom = (round(share * side) for share, side in zip(view, picture.photo * 2, strict=True))
         start = (box.left, box.top) if box else (0, 0)
         seen = Box(start[0] + left, start[1] + top, max(right - left, 1), max(bottom - top, 1))
         return box_name(str(file), seen)
@@ -136,6 +152,52 @@ class Preview(Widget, can_focus=True):
         )
         self.look_at(self.zoom, (across, down))
 
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if self.can_focus and self.picture is not None and event.button == 1:
+            self.capture_mouse()
+            at = self._cell(self.picture, event)
+            self._drawn = at, at
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._drawn is not None and self.picture is not None:
+            self._drawn = self._drawn[0], self._cell(self.picture, event)
+            self.refresh()
+
+    def on_mouse_up(self) -> None:
+        self.release_mouse()
+        if self._drawn is None or self.picture is None:
+            return
+        left, top, right, bottom = _corners(*self._drawn)
+        self._drawn = None
+        self.refresh()
+        if left == right or top == bottom:  # a click
+            return
+        x, y, end_x, end_y = self.picture.view
+        across, down = (end_x - x) / self.picture.columns, (end_y - y) / self.picture.rows
+        view = x + left * across, y + top * down, x + (right + 1) * across, y + (bottom + 1) * down
+        self.post_message(self.Drawn(self._named(self.picture, view)))
+
+    def _room(self, picture: Picture) -> Offset:
+        """Return the empty columns and rows before the picture, which is in the middle."""
+        return Offset(max(self.size.width - picture.columns, 0) // 2, max(self.size.height - picture.rows, 0) // 2)
+
+    def _cell(self, picture: Picture, event: events.MouseEvent) -> Offset:
+        x, y = event.offset - self._room(picture)
+        return Offset(min(max(x, 0), picture.columns - 1), min(max(y, 0), picture.rows - 1))
+
+    def _with_box(self, strip: Strip, y: int, picture: Picture, style: Style) -> Strip:
+        """Draw the part of a line that belongs to the frame of the box."""
+        if self._drawn is None:
+            return strip
+        x, down = self._room(picture)
+        left, top, right, bottom = _corners(*self._drawn)
+        if left == right or not top <= (row := y - down) <= bottom:
+            return strip
+        inner, bar = strip.crop(x + left + 1, x + right), Strip([Segment("│", style)])
+        if row in (top, bottom):
+            inner, bar = Strip([Segment("─" * (right - left - 1), style)]), Strip([Segment("+", style)])
+        return Strip.join([strip.crop(0, x + left), bar, inner, bar, strip.crop(x + right + 1)])
+
     def on_resize(self, _: events.Resize) -> None:
         self._want()
 
@@ -146,7 +208,8 @@ class Preview(Widget, can_focus=True):
         width, height = self.size
         base = self.visual_style.rich_style
         if self.picture is not None and self.mode != "none":
-            return Strip(picture_line(self.picture, y, self.size, base), width)
+            strip = Strip(picture_line(self.picture, y, self.size, base), width)
+            return self._with_box(strip, y, self.picture, base)
         style = self.get_visual_style("preview--empty").rich_style
         text = self.empty_text if self.picture is None else "images are off"
         lines = [part for line in text.splitlines() for part in wrap(line, max(width, 1)) or [""]][:height]
@@ -166,3 +229,9 @@ class Preview(Widget, can_focus=True):
         if request != self._wanted:
             self._wanted = request
             self.app.post_message(PicturesWanted(self, [] if request is None else [request], self.provide))
+
+
+def _corners(one: Offset, other: Offset) -> tuple[int, int, int, int]:
+    """Return left, top, right and bottom of the cells between two corners, these included."""
+    (left, right), (top, bottom) = sorted((one.x, other.x)), sorted((one.y, other.y))
+    return left, top, right, bottom
