@@ -10,6 +10,7 @@ from textual.containers import Horizontal
 from textual.widgets import OptionList, Static
 from textual.worker import WorkerState
 
+from frn.images.boxes import split_box
 from frn.models.zoo import named_extractors
 from frn_tui.client.protocol import ModelScore
 from frn_tui.dialogs.dialogs import Closeup, Page
@@ -260,6 +261,8 @@ class Workspace(KeyedScreen[None]):
         answer = self.controller.query.answer
         if answer is not None:
             self.query_pane.picture.preview.look_at(1.0)
+            if split_box(event.part)[1]:
+                self.context.say("cropped   B: whole photo")
             self.context.start(self.controller.crop_query, answer["path"], event.part)
 
     def set_images(self, images: str) -> None:
