@@ -119,7 +119,7 @@ class FrnApp(CellApp):
     async def on_event(self, event: events.Event) -> None:
         """Pass keys through a queue; record the time of the last key or mouse event."""
         if isinstance(event, events.InputEvent | events.Paste):
-            if not self.screen_stack:  # at the end no screen can handle events, and Textual fails
+            if not self.is_running:  # at the end the screens are removed, and Textual fails
                 return
             self._last_input = monotonic()
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:

@@ -101,13 +101,23 @@ def test_random_events_do_not_break_the_app(
             await do_something(driver, chance)
             check(driver)
         fake_engine.chance = None
-        for _ in range(50):
+
+        quiet = 0
+
+        def is_quiet() -> bool:
+            """Close the open dialog; return whether nothing has been open for a while, as late keys open more."""
+            nonlocal quiet
+            quiet += 1
             if driver.app.screen is not driver.app.workspace:
                 driver.app.screen.dismiss(None)
+                quiet = 0
             driver.app.workspace.query_pane.watched = None
             driver.app.workspace.workers.cancel_group(driver.app.workspace, "watch")
-            await driver.pilot.pause()
-        await driver.idle()
+            if any(worker.is_running for worker in driver.app.workspace.workers):
+                quiet = 0
+            return quiet > 25
+
+        await driver.until(is_quiet)
         for _ in range(10 * EVENTS):
             if not driver.app.controller.session.can_undo:
                 break

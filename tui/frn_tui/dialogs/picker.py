@@ -129,6 +129,8 @@ class Picker(Dialog[list[str] | None]):
     @work(exclusive=True, group="list")
     async def open(self, folder: str, then: str = "", *, rising: bool = False) -> None:
         """List a folder; if `rising`, the nearest readable parent, since folders may be deleted meanwhile."""
+        if not self.query(Input):  # the screen was closed before it began
+            return
         box, field = self.query_one("#picker", Vertical), self.query_one(Input)  # now: the screen may close later
         try:
             found = await self._listed(folder, rising=rising)
