@@ -122,22 +122,23 @@ def test_other_runtimes_give_the_same_labels(runtime: str, exported: Path, tmp_p
         found: dict[str, Any] = json.loads(answer.stdout)
         if runtime == "oldest":
             assert found["version"].startswith(OLDEST_RUNTIME)
-        print(runtime, found["version"], precision, *(f"{kind} {_compare(found[kind], folder):.1e}" for kind in KINDS))
+        allowed = (ALLOWED_OLDEST if runtime == "oldest" else ALLOWED)[precision]
+        differences = (f"{kind} {_compare(found[kind], folder, allowed):.1e}" for kind in KINDS)
+        print(runtime, found["version"], precision, *differences)
         assert found["nearest"] == [0, 1]
 
 
 KINDS = {"photos": "classifier.onnx", "batch": "classifier-batch.onnx"}
 
 
-ALLOWED = {"fp32": 5e-3, "fp16": 5e-3, "int8": 0.15}
-"""Allowed difference of a probability. In int8, one grey level or the rounding of onnxruntime 1.17 can change an
-activation by one step.
-"""
+ALLOWED = {"fp32": 5e-3, "fp16": 5e-3, "int8": 3e-2}
+"""Allowed difference of a probability. In int8, one grey level can change an activation by one step."""
+ALLOWED_OLDEST = ALLOWED | {"int8": 0.15}
+"""The oldest onnxruntime rounds activations in int8 differently."""
 
 
-def _compare(found: list[list[Any]], folder: Path) -> float:
+def _compare(found: list[list[Any]], folder: Path, allowed: float) -> float:
     """Return the largest difference of a probability; labels must be equal, except of photos between two classes."""
-    allowed = ALLOWED[folder.name]
     expected = json.loads((folder / "photos.json").read_text())["expected"]
     for (label, _), (wanted, row) in zip(found, expected, strict=True):
         best, second = sorted(row, reverse=True)[:2]

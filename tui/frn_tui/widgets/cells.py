@@ -8,7 +8,7 @@ from rich.color import Color, ColorType
 from rich.color_triplet import ColorTriplet
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Size
+from textual.geometry import Offset, Size
 
 from frn_tui.terminal.modes import HALF_BLOCK
 from frn_tui.terminal.pixels import placeholders
@@ -17,11 +17,16 @@ from frn_tui.terminal.rendered_picture import CELL, Picture
 
 def picture_line(picture: Picture, y: int, room: Size, base: Style) -> list[Segment]:
     """Return a line of an image in the middle of some room; a larger one is cropped until the right one arrives."""
-    row = y - max(room.height - picture.rows, 0) // 2
+    margin = margins(picture, room)
+    row = y - margin.y
     cells = _row(picture, row, base)[: room.width] if 0 <= row < picture.rows else []
-    left = (room.width - len(cells)) // 2
     joined = [Segment("".join(char for char, _ in run), style) for style, run in groupby(cells, itemgetter(1))]
-    return [Segment(" " * left, base), *joined, Segment(" " * (room.width - left - len(cells)), base)]
+    return [Segment(" " * margin.x, base), *joined, Segment(" " * (room.width - margin.x - len(cells)), base)]
+
+
+def margins(picture: Picture, room: Size) -> Offset:
+    """Return the empty columns and rows before an image in the middle of some room."""
+    return Offset(max(room.width - picture.columns, 0) // 2, max(room.height - picture.rows, 0) // 2)
 
 
 def _row(picture: Picture, row: int, base: Style) -> list[tuple[str, Style]]:

@@ -21,7 +21,7 @@ from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import MAX_CELLS, graphics_of
 from frn_tui.terminal.rendered_picture import WHOLE, Picture
 from frn_tui.terminal.text import display_name
-from frn_tui.widgets.cells import picture_line
+from frn_tui.widgets.cells import margins, picture_line
 
 STEP = 2.0
 """Zoom factor of a key."""
@@ -177,19 +177,15 @@ class Preview(Widget, can_focus=True):
         view = x + left * across, y + top * down, x + (right + 1) * across, y + (bottom + 1) * down
         self.post_message(self.Drawn(self._named(self.picture, view)))
 
-    def _room(self, picture: Picture) -> Offset:
-        """Return the empty columns and rows before the picture, which is in the middle."""
-        return Offset(max(self.size.width - picture.columns, 0) // 2, max(self.size.height - picture.rows, 0) // 2)
-
     def _cell(self, picture: Picture, event: events.MouseEvent) -> Offset:
-        x, y = event.offset - self._room(picture)
+        x, y = event.offset - margins(picture, self.size)
         return Offset(min(max(x, 0), picture.columns - 1), min(max(y, 0), picture.rows - 1))
 
     def _with_box(self, strip: Strip, y: int, picture: Picture, style: Style) -> Strip:
         """Draw the part of a line that belongs to the frame of the box."""
         if self._drawn is None:
             return strip
-        x, down = self._room(picture)
+        x, down = margins(picture, self.size)
         left, top, right, bottom = _corners(*self._drawn)
         if left == right or not top <= (row := y - down) <= bottom:
             return strip
