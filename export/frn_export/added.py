@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from frn.backbones.pretrained import find_weights, own_name, packaged_weights
+from frn.backbones.pretrained import find_weights, packaged_weights, split_name
 from frn.errors import FrnError
 from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
@@ -86,7 +86,7 @@ def add_model(
         raise FrnError(f"{wanted}: unknown. Choose {', '.join(catalogue())}, torchvision:NAME or timm:NAME.")
     network = network or Network(backbone=wanted, about=wanted)
     backbone = f"{network.backbone}@{layer}" if layer else network.backbone
-    name = name or (wanted if wanted in catalogue() else own_name(wanted).partition(".")[0])
+    name = name or (wanted if wanted in catalogue() else split_name(wanted)[1].partition(".")[0])
     place_for(name, network.backbone)
     remove_unfinished_models()
     found = _weights(wanted, network, weights, progress)

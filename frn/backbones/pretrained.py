@@ -51,7 +51,8 @@ class Pretrained(ForeignBackbone):
         Raises FrnError if the network does not exist, has no map, or does not accept images of that size.
         """
         super().__init__()
-        self.maps = self.probe(lambda: adapter(name)(own_name(name), size, stage(name)), name, size)
+        source, own, stage = split_name(name)
+        self.maps = self.probe(lambda: source(own, size, stage), name, size)
         self.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> "Pretrained":
@@ -242,25 +243,18 @@ def _timm_config(name: str) -> dict[str, Any]:
 ADAPTERS: dict[str, type[TorchvisionMaps] | type[TimmMaps]] = {"torchvision": TorchvisionMaps, "timm": TimmMaps}
 
 
-def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
-    """Return the class that handles networks of `SOURCE:NAME`. Raises FrnError if the name does not have this form."""
-    source, colon, _ = name.partition(":")
-    if source not in ADAPTERS or not colon or not own_name(name):
+def split_name(name: str) -> tuple[type[TorchvisionMaps] | type[TimmMaps], str, int]:
+    """Return the class for SOURCE, NAME, and STAGE (1, the last, if it is not given) of `SOURCE:NAME@STAGE`.
+
+    Raises FrnError if the name does not have this form.
+    """
+    source, _, rest = name.partition(":")
+    own, _, stage = rest.partition("@")
+    if source not in ADAPTERS or not own:
         raise FrnError(f"{name}: a pretrained backbone is named {' or '.join(f'{s}:NAME' for s in ADAPTERS)}")
-    return ADAPTERS[source]
-
-
-def own_name(name: str) -> str:
-    """Return NAME of `SOURCE:NAME@STAGE`."""
-    return name.partition(":")[2].partition("@")[0]
-
-
-def stage(name: str) -> int:
-    """Return STAGE of `SOURCE:NAME@STAGE`, counted from the end; 1 if it is not given."""
-    given = name.partition("@")[2]
-    if given and not (given.isdecimal() and int(given)):
+    if stage and not (stage.isdecimal() and int(stage)):
         raise FrnError(f"{name}: the part after @ is not a positive number")
-    return int(given or 1)
+    return ADAPTERS[source], own, int(stage or 1)
 
 
 def packaged_weights(package: str) -> Path | None:
@@ -272,7 +266,7 @@ def packaged_weights(package: str) -> Path | None:
 
 def find_weights(name: str, file: Path | None, *, download: bool = False, progress: Progress | None = None) -> Path:
     """Return the given weights file, or the one in the cache of torchvision or timm. Raises FrnError without either."""
-    source, own = adapter(name), own_name(name)
+    source, own, _ = split_name(name)
     if file is not None:
         if not file.is_file():
             raise FrnError(f"{file}: no such file")
@@ -297,4 +291,5 @@ def find_weights(name: str, file: Path | None, *, download: bool = False, progre
 
 def recipe(name: str, weights: Path) -> Recipe:
     """Return the image preparation for a network with the weights of that file."""
-    return adapter(name).recipe(own_name(name), weights)
+    source, own, _ = split_name(name)
+    return source.recipe(own, weights)
