@@ -26,7 +26,7 @@ from frn.data.synthetic import draw_moth, species
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parent / "samples"
-MODEL = "resnet9-photo"
+MODEL = "frn-photo"
 WIDE, PHONE, HEIGHT, GAP = 1000, 390, 844, 16
 COLOURS = 192
 WAIT = 300
@@ -60,7 +60,7 @@ def _page(browser: Any, folder: Path) -> None:
     _wait(browser, "Ready")
     queries = sorted((SAMPLES / "queries").iterdir())[::2]
     browser.find_element("id", "files").send_keys("\n".join(map(str, queries)))
-    _wait(browser, "photos answered")
+    _wait(browser, "photos classified")
     _picture(browser, None, "page.png", dark_script=_click("maps"))
     server.shutdown()
 
