@@ -23,10 +23,10 @@ from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
 from frn.data.synthetic import draw_moth, species
+from frn.models.zoo import DEFAULT_MODEL
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parent / "samples"
-MODEL = "frn-photo"
 WIDE, PHONE, HEIGHT, GAP = 1000, 390, 844, 16
 COLOURS = 192
 WAIT = 300
@@ -37,17 +37,17 @@ def main(runtime: Path) -> None:
     browser = _browser()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        words = [SAMPLES / "moths", SAMPLES / "queries", "--model", MODEL, "--report", place / "photos.html"]
+        words = [SAMPLES / "moths", SAMPLES / "queries", "--model", DEFAULT_MODEL, "--report", place / "photos.html"]
         _frn("classify", *words)
         _picture(browser, (place / "photos.html").as_uri(), "report-photos.png", dark_script=_click("maps"))
         _draw_data(place / "data")
         words = ["--data", place / "data", "--episodes", "100", "--shot", "5", "--out", place / "eval.html"]
         script = HERE.parent / "reports" / "evaluate.py"
-        subprocess.run([sys.executable, script, MODEL, *words], check=True)
+        subprocess.run([sys.executable, script, DEFAULT_MODEL, *words], check=True)
         lower = "document.getElementById('shot-5').nextElementSibling.nextElementSibling.scrollIntoView()"
         _picture(browser, (place / "eval.html").as_uri(), "report-eval.png", dark_script=lower)
         page = place / "page"
-        _frn("export", "--web", page, "--classes", SAMPLES / "moths", "--model", MODEL, "--runtime", runtime)
+        _frn("export", "--web", page, "--classes", SAMPLES / "moths", "--model", DEFAULT_MODEL, "--runtime", runtime)
         _page(browser, page)
     browser.quit()
 
