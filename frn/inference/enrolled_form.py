@@ -21,7 +21,7 @@ from frn.inference.unknown import Shares
 from frn.ridge.enrolment import Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters
 
-FORM_VERSION = 1
+FORM_VERSION = 2
 """Version of a form's content: increase it if enrolment, tuning or the perceptual hash compute something else."""
 
 

@@ -1,11 +1,11 @@
 """Choose alpha and gamma for the given classes, without torch.
 
-Training fixes a single alpha for one episode shape, and lambda = p / d exp(alpha) then grows with every further shot,
-although the best lambda hardly grows. So both parameters are chosen again on enrolment: each support is scored by
-leave-one-out against its own class and the others, and the likelihood of the correct classes is maximised (Eq. 9). The
-prior is the model's lambda for one photo (with rho > 1, more: see `Prior.head`), and its gamma times the square root of
-the shots. The prior counts as much as a few photos, so that one-shot classes keep the trained values and a hundred
-photos outweigh it.
+Training fixes a single alpha for one episode shape, and lambda = p / d exp(alpha) then grows in proportion to the shots,
+although the best lambda grows only with about their square root. So both parameters are chosen again on enrolment: each
+support is scored by leave-one-out against its own class and the others, and the likelihood of the correct classes is
+maximised (Eq. 9). The prior is the model's lambda for one photo and its gamma, both times the square root of the shots
+(with rho > 1, lambda grows faster: see `Prior.head`). The prior counts as much as a few photos, so that one-shot classes
+keep the trained values and a hundred photos outweigh it.
 
 Beta is not tuned: choosing it as well gained nothing on validation classes (docs/lab/recipes.md).
 
@@ -70,11 +70,11 @@ class Prior:
     def head(self, shots: float) -> HeadParameters:
         """Return the most likely parameters for classes with this many photos.
 
-        Lambda stays that of one photo. With rho > 1 it grows, at rho = 2 in proportion to the shots: otherwise, the
-        reconstructions would be too long in the directions in which the photos have much energy.
+        Lambda grows with the shots to the power of rho / 2, at least 1/2 and at most 1. With rho > 1, a smaller lambda
+        would make the reconstructions too long in the directions in which the photos have much energy.
         """
-        share = min(1.0, max(0.0, 2 - math.exp(self.beta)))
-        return HeadParameters(self.alpha - share * math.log(shots), self.beta, temperature(self.gamma, shots))
+        power = min(1.0, max(0.5, math.exp(self.beta) / 2))
+        return HeadParameters(self.alpha - (1 - power) * math.log(shots), self.beta, temperature(self.gamma, shots))
 
     def surprise(self, head: HeadParameters, shots: float) -> float:
         """Return the negative log-density of parameters for this many photos, up to a constant."""
@@ -116,7 +116,7 @@ def tune_by_leave_one_out(pools: Sequence[Maps], prior: Prior) -> HeadParameters
         return prior.head(typical)
     others = statistics.median(left_out)
     found = tune([TuningEpisode(pools[:: -(-len(pools) // MAX_CLASSES)])], prior, others)
-    # The prior's dependence on shots also applies to the result: lambda stays, gamma grows.
+    # The prior's dependence on shots also applies to the result.
     more, fewer = prior.head(typical), prior.head(others)
     return replace(found, alpha=found.alpha + more.alpha - fewer.alpha, gamma=found.gamma * more.gamma / fewer.gamma)
 
