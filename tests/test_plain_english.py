@@ -1,4 +1,4 @@
-"""Nine patterns of odd English stay rare in docs, help and docstrings. Passing does not prove that a text is clear."""
+"""Ten patterns of odd English stay rare in docs, help and docstrings. Passing does not prove that a text is clear."""
 
 import ast
 import re
@@ -22,6 +22,7 @@ PATTERNS = {
     "What ... is": r"(?:^|[.:;] )What (?!to\b)[^.?:;|]* (?:is|are|has|have|does|do|was|were)\b(?![^.:;|]*\?)",
     "goes on": r"\b(?:go|goes|went|gone) on\b",
     "Of a ...": r"^(?:Of|As what|In what)\b",
+    "95 %": r"\d %",
     "left out": r"\b(?:left out|leaves out|rebuil(?:d|ds|t)|strangers?)\b",
 }
 """Names of the patterns and their regular expressions. The project's style says what to write instead."""

@@ -3,7 +3,7 @@
     python assets/benchmarks/small.py DATA... --backgrounds data/scenes --model frn-photo
 
 Photos of each data set (DATA/val/CLASS/photo) are pasted at a random place into a larger background photo, so that they
-cover 45 % of its shorter side. Examples and queries are both pasted. Episodes have 5 classes, 1 or 5 shots and 5
+cover 45% of its shorter side. Examples and queries are both pasted. Episodes have 5 classes, 1 or 5 shots and 5
 queries per class, with alpha chosen at enrolment. Rows:
 
     photos          the photos as they are, before they are pasted
@@ -77,7 +77,7 @@ def accuracy(classes: Maps, extractor: Extractor, shot: int, episodes: int) -> N
 
 
 def summary(accuracies: NDArray[np.float64]) -> str:
-    """Return the mean of the episodes with its 95 % interval."""
+    """Return the mean of the episodes with its 95% interval."""
     return f"{accuracies.mean():.1f} ± {1.96 * accuracies.std() / len(accuracies) ** 0.5:.1f}"
 
 

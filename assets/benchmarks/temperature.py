@@ -142,7 +142,7 @@ def main(
     print_table(
         ("pool", "way", "shot", "accuracy", "error, learned gamma", "error, tempered"),
         (
-            (c.pool, str(c.way), str(c.shot), f"{c.accuracy:.1f} %", f"{c.learned:.1f}", f"{c.tempered:.1f}")
+            (c.pool, str(c.way), str(c.shot), f"{c.accuracy:.1f}%", f"{c.learned:.1f}", f"{c.tempered:.1f}")
             for c in found
         ),
     )

@@ -210,7 +210,7 @@ def main(
                 f"{t.backbone}, {t.shape}",
                 name,
                 f"{ms:,.0f}",
-                f"{t.shares_of_peak[name]:.0f} %",
+                f"{t.shares_of_peak[name]:.0f}%",
                 f"{t.times_as_fast[name]:.1f} times as fast" if name in t.times_as_fast else "",
             )
             for t in timings
@@ -220,7 +220,7 @@ def main(
     for t in timings:
         share = 100 * t.augmentation / t.milliseconds["frn train"]
         reached = f"{t.operations / 1e9:,.0f} GFLOP a step; products in {t.precision} reach {t.peak / 1e9:,.0f} GFLOP/s"
-        stdout().print(f"{t.backbone}: {reached}; augmentation {t.augmentation:,.0f} ms, {share:.0f} % of the step")
+        stdout().print(f"{t.backbone}: {reached}; augmentation {t.augmentation:,.0f} ms, {share:.0f}% of the step")
 
 
 if __name__ == "__main__":

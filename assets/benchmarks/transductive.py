@@ -7,7 +7,7 @@ many queries. In the second, these numbers follow a Dirichlet distribution (2, V
 third, 30 more queries come from five unknown classes, so no answer is right for them. Columns:
 
     alone       as in `frn classify`, top-1 in percent
-    together    with `--transductive`, and the gain in points with the 95 % interval of the paired difference
+    together    with `--transductive`, and the gain in points with the 95% interval of the paired difference
     bd-cspn     Liu et al., ECCV 2020: prototypes rectified by the queries, after a shift of their mean
     laplacian   LaplacianShot (Ziko et al., ICML 2020): similar queries get similar answers
     ece         expected calibration error, alone and together
@@ -130,7 +130,7 @@ def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes:
 
 
 def fewer_channels(classes: list[Floats], channels: int, prior: Prior) -> tuple[list[Floats], Prior]:
-    """Return the maps' principal channels (96 of 384 hold 96 % of the energy), and a prior for the same lambda."""
+    """Return the maps' principal channels (96 of 384 hold 96% of the energy), and a prior for the same lambda."""
     every = np.concatenate(classes)
     d = every.shape[-1]
     rows = every.reshape(-1, d)[::4]

@@ -54,7 +54,7 @@ class Cost:
 
     def __str__(self) -> str:
         return (
-            f"{self.shape} accuracy {self.before:.2f} % in fp32, {self.after:.2f} % in int8, "
+            f"{self.shape} accuracy {self.before:.2f}% in fp32, {self.after:.2f}% in int8, "
             "on images like the calibration images"
         )
 
@@ -68,7 +68,7 @@ class Cost:
         if not self.drop <= max_drop:
             raise FrnError(
                 f"int8 loses {self.drop:.2f} points of {self.shape} accuracy on {self.folder} ({self.before:.2f} to "
-                f"{self.after:.2f} %); at most {max_drop:g} is allowed. Use --precision fp16, calibrate on "
+                f"{self.after:.2f}%); at most {max_drop:g} is allowed. Use --precision fp16, calibrate on "
                 "photos like those you will classify, or allow more with --max-drop. Nothing was written."
             )
 

@@ -32,7 +32,7 @@ class ModelComparison:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval of the accuracy, from 0 to 1."""
+        """Return the 95% interval of the accuracy, from 0 to 1."""
         return wilson(self.right, self.photos)
 
 

@@ -19,7 +19,7 @@ class Accuracy:
     episodes: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f} ± {self.ci95:.2f} %"
+        return f"{self.mean:.2f} ± {self.ci95:.2f}%"
 
 
 def summarise(correct: Sequence[float] | np.typing.NDArray[np.float64]) -> Accuracy:

@@ -23,7 +23,7 @@ from frn.inference.unknown import auroc
 BINS = 10
 """Number of probability bins for calibration."""
 Z_95 = 1.959964
-"""Normal quantile of a 95 % interval."""
+"""Normal quantile of a 95% interval."""
 
 Counts = NDArray[np.int64]
 Shares = NDArray[np.float64]
@@ -151,7 +151,7 @@ class LabelledScore:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % confidence interval of the accuracy."""
+        """95% confidence interval of the accuracy."""
         return wilson(self.right, len(self.known))
 
     @property
@@ -274,7 +274,7 @@ def score_labelled(
 
 
 def wilson(right: int, photos: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a fraction, which is accurate even for few photos and near 0 and 1."""
+    """Return Wilson's 95% interval of a fraction, which is accurate even for few photos and near 0 and 1."""
     share, reach = right / photos, Z_95**2 / photos
     centre = (share + reach / 2) / (1 + reach)
     half = Z_95 / (1 + reach) * math.sqrt(share * (1 - share) / photos + reach / (4 * photos))

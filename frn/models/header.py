@@ -139,5 +139,5 @@ def accuracy_of(facts: Mapping[str, Any]) -> str:
     """Return the accuracy in a model's record as text, empty if there is none."""
     match facts.get("validation"):
         case {"accuracy": int() | float() as accuracy, "ci95": int() | float() as ci95, "shape": str() as shape}:
-            return f"{accuracy:.2f} ± {ci95:.2f} % ({shape})"
+            return f"{accuracy:.2f} ± {ci95:.2f}% ({shape})"
     return ""

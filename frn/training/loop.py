@@ -261,7 +261,7 @@ class _Trainer:
         sizes, episodes = self.val_images.sizes, range(protocol.episodes)
         shares = episode_accuracies(self.model.head, maps, sizes, self.val_shape, episodes=episodes, seed=0)
         accuracy = summarise(shares)
-        better = accuracy.mean > position.best or position.best == 0  # at 0 % accuracy, there must still be a result
+        better = accuracy.mean > position.best or position.best == 0  # at 0% accuracy, there must still be a result
         is_best = protocol.split == "val" and better
         if is_best:
             position.best = accuracy.mean

@@ -142,7 +142,7 @@ def test_a_thousand_episodes_are_scored_and_progress_covers_both_extractors(
 def test_largest_allowed_loss_passes(after: float, is_refused: bool) -> None:
     cost = Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, after, Path("x"))
     if is_refused:
-        with pytest.raises(FrnError, match=r"loses 1\.01 points of 5-way 1-shot accuracy on x \(50\.00 to 48\.99 %\)"):
+        with pytest.raises(FrnError, match=r"loses 1\.01 points of 5-way 1-shot accuracy on x \(50\.00 to 48\.99%\)"):
             cost.require(1)
     else:
         cost.require(1)

@@ -24,7 +24,7 @@ def test_an_evaluation_report_shows_every_shot_with_the_same_numbers(moths: Path
     text = out.read_text(encoding="utf-8")
     assert_alone(text)
     for row in rows:
-        assert f"{row['accuracy']:.2f} ± {row['ci95']:.2f} %" in text
+        assert f"{row['accuracy']:.2f} ± {row['ci95']:.2f}%" in text
         assert f"2-way {row['shot']}-shot: known and unknown photos" in text
         assert f"2-way {row['shot']}-shot: hardest episodes" in text
     assert "error map of" in text

@@ -43,7 +43,7 @@ def _shape(part: Findings) -> dict[str, object]:
         "found": part,
         "title": f"{part.result['way']}-way {part.result['shot']}-shot",
         "name": f"shot-{part.result['shot']}",
-        "calibration_error": f"{100 * part.calibration.error:.2f} %",
+        "calibration_error": f"{100 * part.calibration.error:.2f}%",
         "explained": explained,
         "auroc": f"{auroc(*part.explained):.1%}" if part.explained else "",
         "by_class": _by_class(part),
@@ -60,7 +60,7 @@ def _by_class(part: Findings) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for c in np.argsort(np.nan_to_num(mean, nan=101), kind="stable"):
         others = np.where(np.arange(len(part.names)) == c, 0, part.confusion[c])
-        share = "never drawn" if np.isnan(mean[c]) else f"{mean[c]:.1f} ± {half_width[c]:.1f} %"
+        share = "never drawn" if np.isnan(mean[c]) else f"{mean[c]:.1f} ± {half_width[c]:.1f}%"
         precision = f"{part.confusion[c, c] / said[c]:.1%}" if said[c] else ""
         confused = part.names[others.argmax()] if others.any() else ""
         rows.append((part.names[c], np.nan_to_num(mean[c]) / 100, share, precision, confused))

@@ -120,8 +120,8 @@ def judge_episode(
 def describe_unknown(found: Unknown) -> str:
     """Describe how well unknown classes are detected, in one line."""
     return (
-        f"known from unknown: AUROC {found['auroc']:.2f} ± {found['auroc_ci95']:.2f} % by familiarity, "
-        f"{found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
-        f"threshold calls {found['false_rejections']:.1f} % of known and "
-        f"{found['true_positive_rate']:.1f} % of unknown queries unknown"
+        f"known from unknown: AUROC {found['auroc']:.2f} ± {found['auroc_ci95']:.2f}% by familiarity, "
+        f"{found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f}% by the probability; the calibrated "
+        f"threshold calls {found['false_rejections']:.1f}% of known and "
+        f"{found['true_positive_rate']:.1f}% of unknown queries unknown"
     )

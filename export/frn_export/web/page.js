@@ -23,7 +23,7 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
+const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}%`;
 
 // Classes
 

@@ -89,11 +89,11 @@ def evaluate(
 def describe(result: "Result") -> str:
     """Describe one result as a line of rich markup."""
     return (
-        f"{result['way']}-way {result['shot']}-shot  [bold]{result['accuracy']:.2f} ± {result['ci95']:.2f} %[/bold]  "
+        f"{result['way']}-way {result['shot']}-shot  [bold]{result['accuracy']:.2f} ± {result['ci95']:.2f}%[/bold]  "
         f"({result['episodes']} episodes, {result['queries']} queries, {result['seconds']:.1f} s)"
     )
 
 
 def describe_accuracy(found: "dict[str, float]") -> str:
     """Return accuracy and its interval as rich markup."""
-    return f"[bold]{found['accuracy']:.2f} ± {found['ci95']:.2f} %[/bold]"
+    return f"[bold]{found['accuracy']:.2f} ± {found['ci95']:.2f}%[/bold]"

@@ -119,8 +119,8 @@ def finetune(
         return
     screen = console.stdout()
     screen.print(
-        f"{tuned.gain.episodes} held-out photos: {tuned.start.mean:.1f} % correct with {console.printable(model)}, "
-        f"[bold]{tuned.validation.mean:.1f} %[/bold] fine-tuned (difference {tuned.gain.mean:+.1f} "
+        f"{tuned.gain.episodes} held-out photos: {tuned.start.mean:.1f}% correct with {console.printable(model)}, "
+        f"[bold]{tuned.validation.mean:.1f}%[/bold] fine-tuned (difference {tuned.gain.mean:+.1f} "
         f"± {tuned.gain.ci95:.1f} points)",
         markup=True,
     )
@@ -160,7 +160,7 @@ def _show_result(run: "PreparedRun", position: "TrainState", tests: "list[Result
     screen, preset = console.stdout(), run.preset
     screen.print(f"trained in {position.seconds / 60:.1f} minutes: {console.strong(run.best)}", markup=True)
     if preset.validation.split == "val":
-        screen.print(f"validation: {validation_shape(preset, run.val_images)} {position.best:.2f} %")
+        screen.print(f"validation: {validation_shape(preset, run.val_images)} {position.best:.2f}%")
     for test in tests:
         screen.print(f"test on unseen classes: {describe(test)}", markup=True)
     for path in run.options.data or []:

@@ -32,7 +32,7 @@ def training_display(epochs: int, out: Path) -> Iterator[Callable[[StepReport | 
             return
         now = (event.loss, event.accuracy)
         smooth = [SMOOTHING * old + (1 - SMOOTHING) * new for old, new in zip(smooth or now, now, strict=True)]
-        text = f"epoch {event.epoch}/{epochs}: loss {smooth[0]:.3f}  accuracy {smooth[1]:.1f} %"
+        text = f"epoch {event.epoch}/{epochs}: loss {smooth[0]:.3f}  accuracy {smooth[1]:.1f}%"
         done = (event.epoch - 1) * event.steps_in_epoch + event.step
         show(text, completed=done, total=epochs * event.steps_in_epoch)
         if event.step == event.steps_in_epoch and not is_terminal:

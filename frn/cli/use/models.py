@@ -135,7 +135,7 @@ def compare(
     """Compare models on your own classes.
 
     Each model enrolls the classes and classifies every example photo by leave-one-out. For each model, the table
-    shows the accuracy with its 95 % interval, the AUROC for unknown photos, the time per photo and the file size.
+    shows the accuracy with its 95% interval, the AUROC for unknown photos, the time per photo and the file size.
     """
     from frn.estimator.comparison import compare_models, disagreements
     from frn.estimator.loading import class_files

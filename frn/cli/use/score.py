@@ -133,7 +133,7 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     low, high = found.interval
     screen.print(
         f"accuracy [bold]{found.accuracy:.1%}[/bold] ({found.right} of {len(found.known)} photos; "
-        f"95 % interval {low:.1%} to {high:.1%})",
+        f"95% interval {low:.1%} to {high:.1%})",
         markup=True,
     )
     rows: list[list[str]] = []
@@ -160,6 +160,6 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     told = f"unknown (typically below {threshold:.0%} explained): {rejected:.1%} of these photos"
     if found.unknown:
         caught = f"{found.true_positive_rate:.1%} of {len(found.unknown)} photos from other classes"
-        told += f", {caught}; AUROC {100 * found.auroc:.1f} %"
+        told += f", {caught}; AUROC {100 * found.auroc:.1f}%"
     screen.print(told)
     show_expected(classifier)

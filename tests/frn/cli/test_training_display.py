@@ -28,7 +28,7 @@ def test_log_contains_a_line_per_epoch_and_validation(tmp_path: Path, capsys: py
             told.append(capsys.readouterr().err)
         display(ValidationReport(3, Accuracy(71.25, 0.5, 300), True))
     for epoch, line in enumerate(told, start=1):
-        pattern = rf"epoch {epoch}/3: loss 1\.500  accuracy 40\.0 %\n"
+        pattern = rf"epoch {epoch}/3: loss 1\.500  accuracy 40\.0%\n"
         assert re.fullmatch(pattern, line), line
     assert capsys.readouterr().err == f"epoch 3: validation {Accuracy(71.25, 0.5, 300)}  best so far\n"
 
@@ -52,4 +52,4 @@ def test_validation_on_few_classes_is_labelled(capsys: pytest.CaptureFixture[str
         preset=find_preset("demo"), best="best", options=RunOptions(preset="demo"), val_images=sampled(3, seed=0)
     )
     _show_result(run, TrainState(best=50.0), [])
-    assert "validation: 3-way 5-shot 50.00 %" in capsys.readouterr().out
+    assert "validation: 3-way 5-shot 50.00%" in capsys.readouterr().out

@@ -129,7 +129,7 @@ def test_progress_is_reported_every_sixteen_chunks() -> None:
 
 def test_results_are_rounded_to_milliseconds_and_hundredths_of_a_percent() -> None:
     accuracy = Accuracy(61.2345, 0.4567, 20)
-    assert str(accuracy) == "61.23 ± 0.46 %"
+    assert str(accuracy) == "61.23 ± 0.46%"
     assert as_result(accuracy, SHAPE, 1.23456) == {
         "way": 4,
         "shot": 2,

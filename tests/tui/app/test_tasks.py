@@ -98,7 +98,7 @@ async def correction(user: User) -> None:
 
 
 async def threshold(user: User) -> None:
-    """Set the threshold to 62.5 %."""
+    """Set the threshold to 62.5%."""
     await user.press("percent_sign home ctrl+k 6 2 full_stop 5 enter")
     assert user.app.controller.threshold == 0.625
 

@@ -189,10 +189,10 @@ def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, si
         await opened(driver)
         if not driver.app.screen.query_one(Histogram).display:
             await driver.keys("D")
-        assert "unknown typically below 40.0 %: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
+        assert "unknown typically below 40.0%: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
         await driver.pilot.press(*["plus"] * 6)
         await driver.idle()
-        assert "unknown below 46.0 %: 5 of 5 photos" in "\n".join(lines(driver.app))
+        assert "unknown below 46.0%: 5 of 5 photos" in "\n".join(lines(driver.app))
         await driver.keys("percent_sign")
         await driver.type("36.5")
         assert driver.app.controller.threshold == 0.365
@@ -345,7 +345,7 @@ def test_every_answer_shows_its_rival_class_and_nearest_example(drive: Drive, li
         await opened(driver)
         await driver.keys("l")
         text = "\n".join(lines(driver.app))
-        assert "jay-10.jpg: jay 0.90, 45 % explained · rival owl 0.10 · nearest example jay/jay-0.jpg" in text
+        assert "jay-10.jpg: jay 0.90, 45% explained · rival owl 0.10 · nearest example jay/jay-0.jpg" in text
         await driver.keys("enter", "enter")
         assert "rival owl 0.10   nearest jay-0.jpg" in "\n".join(lines(driver.app))
 
@@ -440,7 +440,7 @@ def test_tile_shows_label_probability_or_explained_share() -> None:
     unknown: Any = {**answer, "unknown": True}
     assert Reviewed(answer, "jay", None, is_seen=True).words == "jay 0.90"
     assert Reviewed(answer, "jay", "owl", is_seen=True, label_id=2).words == "owl 0.10"
-    assert Reviewed(unknown, "unknown", None, is_seen=True).words == "unknown 41 %"
+    assert Reviewed(unknown, "unknown", None, is_seen=True).words == "unknown 41%"
     assert Reviewed(answer, "jay", "none of these", is_seen=True).words == "none of these"
 
 

@@ -353,7 +353,7 @@ def test_models_are_compared_on_the_classes_and_one_is_chosen(
         text = "\n".join(lines(driver.app))
         assert "3 photos with different answers" in text
         first, second, *_ = named_extractors()
-        assert f"{first:<14} 100.0 % (50 to 100 %)  AUROC 0.80  3 ms  2.0 MB" in text
+        assert f"{first:<14} 100.0% (50 to 100%)  AUROC 0.80  3 ms  2.0 MB" in text
         before = controller.model_name
         other = second if before == first else first
         await driver.type(other)

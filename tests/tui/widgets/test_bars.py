@@ -54,11 +54,11 @@ def test_answer_classes_and_gauge_are_shown(play: Play, lines: Lines) -> None:
         await pilot.pause()
         assert seen(lines, pilot)[:6] == [
             "▌ blue jay  0.87",
-            "1 blue jay             ████████████▏  0.87  67 %",
-            "5 starling             █▏             0.08  41 %",
-            "  a class wi…long name ▊              0.05  20 %",
+            "1 blue jay             ████████████▏  0.87   67%",
+            "5 starling             █▏             0.08   41%",
+            "  a class wi…long name ▊              0.05   20%",
             "██████████████████████████████┆█▏───────────────",
-            "67 % explained, unknown below 63 %",
+            "67% explained, unknown below 63%",
         ]
 
     play(bars, scenario, size=(48, 8))
@@ -81,7 +81,7 @@ def test_shares_that_round_to_the_same_value_get_a_decimal(play: Play, lines: Li
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         bars.show([BarRow("wren", 1.0, 0.626)], 0.634, True)
         await pilot.pause()
-        assert seen(lines, pilot)[3] == "62.6 % explained, unknown below 63.4 %"
+        assert seen(lines, pilot)[3] == "62.6% explained, unknown below 63.4%"
 
     play(bars, scenario, size=(48, 8))
 
@@ -96,7 +96,7 @@ def test_misfits_are_counted(play: Play, lines: Lines) -> None:
         assert found[1].startswith("1 class 0")
         assert found[3].startswith("3 class 2")
         assert found[4] == "… and 12 more"
-        assert found[6] == "50 % explained, unknown below 40 %"
+        assert found[6] == "50% explained, unknown below 40%"
         await pilot.resize_terminal(48, 18)
         assert not any("more" in line for line in seen(lines, pilot))
 
@@ -116,7 +116,7 @@ def test_every_size_is_filled_exactly(play: Play, lines: Lines, width: int) -> N
                 assert [cell_len(line) for line in lines(pilot.app)] == [width] * height
             if width >= 20:
                 assert "unknown" in lines(pilot.app)[0]
-                assert height < 2 or any("< 50 %" in line or "below 50 %" in line for line in lines(pilot.app))
+                assert height < 2 or any("< 50%" in line or "below 50%" in line for line in lines(pilot.app))
                 assert height < 3 or "0.87" in lines(pilot.app)[1]
 
     play(bars, scenario, size=(width, 1))

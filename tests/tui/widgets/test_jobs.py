@@ -19,7 +19,7 @@ def test_progress_is_shown_in_words_and_as_a_bar(play: Play, lines: Lines) -> No
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         job.show("Embedding wren", 23, 31, 1.9)
         await pilot.pause()
-        assert lines(pilot.app)[0].rstrip() == " Embedding wren  ████████▉───  23/31 74 %  1.9 s left  esc: cancel"
+        assert lines(pilot.app)[0].rstrip() == " Embedding wren  ████████▉───  23/31 74%  1.9 s left  esc: cancel"
         job.clear()
         await pilot.pause()
         assert not lines(pilot.app)[0].strip()
@@ -37,7 +37,7 @@ def test_a_message_appears_on_the_right_and_disappears(
         job.say("undo: added 9 images to wren")
         await pilot.pause()
         line = lines(pilot.app)[0]
-        assert line.startswith(" Embedding  ██████──────  1/2 50 %  esc: cancel ")
+        assert line.startswith(" Embedding  ██████──────  1/2 50%  esc: cancel ")
         assert line.endswith(" undo: added 9 images to wren ")
         job.clear()
         await pilot.pause()

@@ -202,7 +202,7 @@ class Confusion(TypedDict):
     accuracy: float
     """Fraction predicted correctly, in [0, 1]."""
     interval: tuple[float, float]
-    """Its 95 % interval."""
+    """Its 95% interval."""
 
 
 class HideAndTest(Request[Confusion], op="hide_and_test", queue="compute"):
@@ -219,7 +219,7 @@ class ModelScore(TypedDict):
     """Examples classified correctly by leave-one-out."""
     photos: int
     interval: tuple[float, float]
-    """95 % interval of their fraction, in [0, 1]."""
+    """95% interval of their fraction, in [0, 1]."""
     auroc: float | None
     """Probability that an example is more familiar than a photo of an unknown class; None with one class."""
     milliseconds: float

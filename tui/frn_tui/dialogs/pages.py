@@ -13,7 +13,7 @@ from frn_tui.settings.keys import TABLE, shown
 from frn_tui.terminal.text import count_of, display_name, percent
 
 SIGNS = [
-    ("●●● ●●○ ●○○", "leave-one-out accuracy of a class: 90 %, 70 %, lower"),
+    ("●●● ●●○ ●○○", "leave-one-out accuracy of a class: 90%, 70%, lower"),
     ("!  ≈", "does not fit its class; near copy of another photo"),
     ("◆  ●  ○", "an answer that you labelled; a seen answer; a new answer"),
 ]

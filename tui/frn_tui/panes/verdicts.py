@@ -63,7 +63,7 @@ class Threshold:
             else:
                 self.set(value, CALIBRATED if value is None else "")
 
-        hint = "minimum explained share, 0 to 100 %; empty: calibrate   enter: done   esc: back"
+        hint = "minimum explained share, 0 to 100%; empty: calibrate   enter: done   esc: back"
         self.context.ask(AskText("Threshold", f"{100 * self.value:.1f}", hint), typed)
 
 

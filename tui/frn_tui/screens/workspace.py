@@ -327,6 +327,6 @@ class Workspace(KeyedScreen[None]):
 
 def _compared(score: ModelScore) -> str:
     low, high = score["interval"]
-    right = f"{percent(score['right'] / score['photos'], 1):>7} ({100 * low:.0f} to {percent(high)})"
+    right = f"{percent(score['right'] / score['photos'], 1):>6} ({100 * low:.0f} to {percent(high)})"
     auroc = "" if score["auroc"] is None else f"  AUROC {score['auroc']:.2f}"
     return f"{score['model']:<14} {right}{auroc}  {score['milliseconds']:.0f} ms  {score['bytes'] / 1e6:.1f} MB"

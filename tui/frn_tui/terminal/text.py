@@ -31,7 +31,7 @@ def display_name(text: str, width: int | None = None) -> str:
 
 def percent(share: float, decimals: int = 0) -> str:
     """Return a fraction as displayed everywhere."""
-    return f"{100 * share:.{decimals}f} %"
+    return f"{100 * share:.{decimals}f}%"
 
 
 def share_of(text: str) -> float | None:

@@ -132,7 +132,7 @@ class Bars(Scale):
         return lines
 
     def _gauge(self, width: int) -> list[list[Part]]:
-        """Return the scale from 0 to 100 % with its mark, and the same as text."""
+        """Return the scale from 0 to 100% with its mark, and the same as text."""
         best = max(row.explained for row in self._rows)
         mark = round(min(max(self._threshold, 0.0), 1.0) * (width - 1))
         scale = bar(best, width, rest="─")
@@ -193,7 +193,7 @@ class Histogram(Scale):
         return [*lines, [(self._words(), mark_style)]]
 
     def _range(self) -> tuple[float, float]:
-        """Return the range, in steps of 5 %, that contains all values and the threshold."""
+        """Return the range, in steps of 5%, that contains all values and the threshold."""
         values = (*self._known, *self._asked, min(max(self._threshold, 0.0), 1.0))
         low, high = floor(20 * min(values)) / 20, ceil(20 * max(values) + 1e-9) / 20
         return low, max(high, low + 0.05)

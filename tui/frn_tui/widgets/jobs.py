@@ -59,7 +59,7 @@ def _progress(width: int, what: str, done: int, total: int, seconds: float | Non
     """Return what fits, dropping the least important first: the hint, the bar, the end of the text."""
     share = min(done / total, 1.0)
     left = "" if seconds is None else f"  {duration(seconds)} left"
-    numbers, drawn = f"{done:,}/{total:,} {100 * share:.0f} %{left}", bar(share, 12, rest="─")
+    numbers, drawn = f"{done:,}/{total:,} {100 * share:.0f}%{left}", bar(share, 12, rest="─")
     for rest in (f"{drawn}  {numbers}  esc: cancel", f"{drawn}  {numbers}", numbers):
         room = width - cell_len(rest) - 2
         if room >= min(12, cell_len(what)):
