@@ -1,11 +1,11 @@
 """Choose alpha and gamma for the given classes, without torch.
 
-Training fixes a single alpha for one episode shape, and lambda = p / d exp(alpha) then grows in proportion to the shots,
-although the best lambda grows only with about their square root. So both parameters are chosen again on enrolment: each
-support is scored by leave-one-out against its own class and the others, and the likelihood of the correct classes is
-maximised (Eq. 9). The prior is the model's lambda for one photo and its gamma, both times the square root of the shots
-(with rho > 1, lambda grows faster: see `Prior.head`). The prior counts as much as a few photos, so that one-shot classes
-keep the trained values and a hundred photos outweigh it.
+Training fixes a single alpha for one episode shape, and lambda = p / d exp(alpha) then grows in proportion to the
+shots, although the best lambda grows only with about their square root. So both parameters are chosen again on
+enrolment: each support is scored by leave-one-out against its own class and the others, and the likelihood of the
+correct classes is maximised (Eq. 9). The prior is the model's lambda for one photo and its gamma, both times the square
+root of the shots (with rho > 1, lambda grows faster: see `Prior.head`). The prior counts as much as a few photos, so
+that one-shot classes keep the trained values and a hundred photos outweigh it.
 
 Beta is not tuned: choosing it as well gained nothing on validation classes (docs/lab/recipes.md).
 

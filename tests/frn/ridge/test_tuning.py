@@ -94,7 +94,7 @@ def test_parameters_stay_near_the_prior_for_few_photos_but_not_for_many() -> Non
 
 
 @pytest.mark.parametrize(("rho", "growth"), [(0.8, 3.0), (1.0, 3.0), (1.25, 9**0.625), (2.0, 9.0), (2.5, 9.0)])
-def test_prior_gamma_and_lambda_grow_with_the_root_of_the_shots_and_lambda_faster_with_rho_above_one(rho: float, growth: float) -> None:
+def test_prior_gamma_and_lambda_grow_with_the_root_of_the_shots(rho: float, growth: float) -> None:
     prior = Prior(2.0, np.log(rho), 5.0)
     one, nine = prior.head(1), prior.head(9)
     assert nine.lam(9 * 36, 384) / one.lam(36, 384) == pytest.approx(growth, rel=1e-3)
@@ -232,7 +232,7 @@ def test_other_classes_omit_a_support_for_at_most_ten_shots(k: int, alpha: float
     assert found.gamma == pytest.approx(gamma, rel=1e-3)
 
 
-@pytest.mark.parametrize(("sizes", "alpha", "gamma"), [((3, 3), 2.829728, 73.802988), ((1, 3, 6, 2), 2.983162, 67.709784)])
+@pytest.mark.parametrize(("sizes", "alpha", "gamma"), [((3, 3), 2.829728, 73.803), ((1, 3, 6, 2), 2.983162, 67.7098)])
 def test_two_classes_or_classes_of_different_sizes_give_the_recorded_head(
     sizes: tuple[int, ...], alpha: float, gamma: float
 ) -> None:
