@@ -1,7 +1,4 @@
-"""The baselines from the paper and the literature, each compared with an independent float64 formula."""
-
-import math
-from collections.abc import Callable
+"""The baselines from the paper and the literature: logits and gradients, compared in float64 with plain formulas."""
 
 import pytest
 import torch
@@ -13,13 +10,13 @@ from frn.heads.ctx import CTXHead
 from frn.heads.vectors.prototypes import ROOT_FLOOR, CosineHead, CovarianceHead, ProtoHead, SimpleShotHead
 from frn.heads.vectors.regression import DSNHead, RidgeHead
 from frn.ridge.reconstruction import location_error
+from tests.frn.heads.oracle import Plain, assert_equals, pairwise
 
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 12, 5
 TESTED_ALIKE = [name for name in HEADS if name != "deepemd"]
 """All heads except DeepEMD, whose SGD batches several shots and passes them no gradient: see `test_deepemd.py`."""
 IN_PLACE = ("proto", "proto-tdm", "dsn", "ridge", "bifrn", "lccrn", "mcl")
 """Bi-FRN and LCCRN depend on positions; with few channels, these heads compare corresponding locations."""
-Score = Callable[[Tensor, Tensor], Tensor]
 
 
 def episode() -> tuple[Tensor, Tensor]:
@@ -28,22 +25,26 @@ def episode() -> tuple[Tensor, Tensor]:
     return support, torch.randn(QUERIES, R, D, generator=generator, dtype=torch.float64)
 
 
-def by_hand(score: Score) -> Tensor:
-    """Compute logits with a function that scores one query map against the supports of one class."""
-    support, query = episode()
-    return torch.stack([torch.stack([score(q, s) for s in support]) for q in query])
-
-
-def check(head: nn.Module, score: Score) -> None:
-    support, query = episode()
-    with torch.no_grad():
-        torch.testing.assert_close(head.double().eval()(support, query), by_hand(score), rtol=1e-9, atol=1e-9)
+def check(head: nn.Module, score: Plain) -> None:
+    """Compare a head with a function that scores one query map against the supports of one class, without gamma."""
+    gamma = head.double().get_parameter("gamma")
+    plain = pairwise(score)
+    assert_equals(head, lambda support, query: gamma * plain(support, query), *episode())
 
 
 def onto_span(q: Tensor, rows: Tensor) -> Tensor:
     """Ridge projection of q onto the span of rows, with the DSN penalty."""
     weights = torch.linalg.solve(rows @ rows.T + 0.01 * torch.eye(len(rows), dtype=rows.dtype), rows @ q)
     return rows.T @ weights
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_protonet_is_the_distance_to_the_mean_of_the_supports(pooled: bool) -> None:
+    def score(q: Tensor, s: Tensor) -> Tensor:
+        difference = q - s.mean(0)
+        return -(difference.mean(0) if pooled else difference).square().mean()
+
+    check(ProtoHead(pooled=pooled), score)
 
 
 @pytest.mark.parametrize("pooled", [True, False])
@@ -73,7 +74,7 @@ def test_dsn_is_frn_with_one_location_and_its_lambda() -> None:
 def test_ctx_is_equation_12() -> None:
     torch.manual_seed(0)
     head = CTXHead(D).double()
-    key, value = head.key.weight.detach(), head.value.weight.detach()
+    key, value = head.key.weight, head.value.weight
 
     def score(q: Tensor, s: Tensor) -> Tensor:
         rows = s.flatten(0, 1)
@@ -104,9 +105,9 @@ def test_simpleshot_centres_normalises_and_chooses_the_nearest_centroid() -> Non
 
     def score(q: Tensor, s: Tensor) -> Tensor:
         on_sphere = [F.normalize(m.mean(0) - head.centre, dim=0) for m in (q, *s)]
-        return -10 * (on_sphere[0] - sum(on_sphere[1:]) / SHOT).square().sum()
+        return -(on_sphere[0] - sum(on_sphere[1:]) / SHOT).square().sum()
 
-    check(head, score)
+    check(head.eval(), score)
 
 
 def test_simpleshot_centre_is_updated_only_in_training() -> None:
@@ -122,24 +123,25 @@ def test_simpleshot_centre_is_updated_only_in_training() -> None:
 def test_cosine_is_the_nearest_cosine_prototype() -> None:
     def score(q: Tensor, s: Tensor) -> Tensor:
         directions = torch.stack([m.mean(0) / m.mean(0).norm() for m in s]).mean(0)
-        return 10 * torch.cosine_similarity(q.mean(0), directions, dim=0)
+        return torch.cosine_similarity(q.mean(0), directions, dim=0)
 
     check(CosineHead(), score)
 
 
 @pytest.mark.parametrize("pooled", [True, False])
 def test_ridge_regresses_the_labels_on_the_features(pooled: bool) -> None:
-    head, (support, query) = RidgeHead(pooled=pooled).double(), episode()
-    with torch.no_grad():
-        head.log_lam.fill_(0.7)
-        head.offset.fill_(0.3)
-    examples, queries = (m.mean(-2) if pooled else m.flatten(-2) for m in (support.flatten(0, 1), query))
-    labels = torch.eye(WAY, dtype=torch.float64).repeat_interleave(SHOT, 0)
-    n = examples.shape[1]  # the primal form; the head uses the dual
-    ridge = examples.T @ examples + math.exp(0.7) * torch.eye(n, dtype=torch.float64)
-    weights = torch.linalg.solve(ridge, examples.T @ labels)
-    with torch.no_grad():
-        torch.testing.assert_close(head(support, query), queries @ weights + 0.3, rtol=1e-9, atol=1e-9)
+    head = RidgeHead(pooled=pooled).double()
+    for parameter, value in zip((head.log_lam, head.offset, head.gamma), (0.7, 0.3, 1.7), strict=True):
+        parameter.data.fill_(value)
+
+    def plain(support: Tensor, query: Tensor) -> Tensor:
+        examples, queries = (m.mean(-2) if pooled else m.flatten(-2) for m in (support.flatten(0, 1), query))
+        labels = torch.eye(WAY, dtype=torch.float64).repeat_interleave(SHOT, 0)
+        identity = torch.eye(examples.shape[1], dtype=torch.float64)  # the primal form; the head uses the dual
+        ridge = examples.T @ examples + head.log_lam.exp() * identity
+        return head.gamma * (queries @ torch.linalg.solve(ridge, examples.T @ labels)) + head.offset
+
+    assert_equals(head, plain, *episode())
 
 
 @pytest.mark.parametrize("name", TESTED_ALIKE)

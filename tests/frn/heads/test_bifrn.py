@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from frn.heads.bifrn import BiFRNHead, SelfReconstruction, positions
+from tests.frn.heads.oracle import assert_equals, pairwise
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 6, 5
@@ -35,7 +36,7 @@ def attended(asked: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 def itself(maps: Tensor, net: SelfReconstruction) -> Tensor:
     """Apply FSRM to one map (r, d), location by location."""
-    w = {name: parameter.detach() for name, parameter in net.named_parameters()}
+    w = dict(net.named_parameters())
     channels = range(maps.shape[1])
     sines = [
         [(math.sin, math.cos)[c % 2](p / 10000 ** (2 * (c // 2) / maps.shape[1])) for c in channels]
@@ -57,25 +58,21 @@ def itself(maps: Tensor, net: SelfReconstruction) -> Tensor:
 
 def test_bifrn_is_self_reconstruction_then_attention_both_ways() -> None:
     generator = torch.Generator().manual_seed(3)
-    support = torch.randn(WAY, SHOT, R, D, generator=generator, dtype=torch.float64)
-    query = torch.randn(QUERIES, R, D, generator=generator, dtype=torch.float64)
+    support, query = torch.randn(WAY, SHOT, R, D, generator=generator), torch.randn(QUERIES, R, D, generator=generator)
     head = lively(BiFRNHead(D))
-    with torch.no_grad():
-        head.gamma.fill_(1.7)
-        ask, key, value = head.projections.weight.split(D)
+    ask, key, value = head.projections.weight.split(D)
 
-        def error(rows: Tensor, others: Tensor) -> Tensor:
-            """Reconstruct `rows` (m, d) from `others` (n, d)."""
-            rebuilt = torch.stack([attended(ask @ row, others @ key.T, others @ value.T) for row in rows])
-            return (rows @ value.T - rebuilt).square().sum()
+    def error(rows: Tensor, others: Tensor) -> Tensor:
+        """Reconstruct `rows` (m, d) from `others` (n, d)."""
+        rebuilt = torch.stack([attended(ask @ row, others @ key.T, others @ value.T) for row in rows])
+        return (rows @ value.T - rebuilt).square().sum()
 
-        expected = torch.empty(QUERIES, WAY, dtype=torch.float64)
-        for i, q in enumerate(query):
-            for j, s in enumerate(support):
-                pool, locations = torch.cat([itself(m, head.itself) for m in s]), itself(q, head.itself)
-                both = head.weight_forth * error(locations, pool) + head.weight_back * error(pool, locations)
-                expected[i, j] = -1.7 * both / (R * D)
-        torch.testing.assert_close(head(support, query), expected, rtol=1e-9, atol=1e-9)
+    def score(q: Tensor, s: Tensor) -> Tensor:
+        pool, locations = torch.cat([itself(m, head.itself) for m in s]), itself(q, head.itself)
+        both = head.weight_forth * error(locations, pool) + head.weight_back * error(pool, locations)
+        return -head.gamma * both / (R * D)
+
+    assert_equals(head, pairwise(score), support, query)
 
 
 def test_positions_do_not_depend_on_the_size_of_the_map() -> None:

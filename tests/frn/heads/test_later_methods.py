@@ -1,7 +1,6 @@
 """Methods published after FRN: logits and gradients, compared in float64 with the formulas of their public code."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -14,25 +13,18 @@ from frn.heads.srm import SRMHead
 from frn.heads.vectors.deepbdc import DeepBDCHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model
+from tests.frn.heads.oracle import Plain, assert_equals, pairwise
 
 WAY, SHOT, R, QUERIES = 3, 2, 4, 5
 
 
-def check(head: nn.Module, plain: Callable[[Tensor, Tensor], Tensor], *, d: int, shot: int = SHOT, r: int = R) -> None:
-    """Compare logits and their gradients for maps and parameters, after changing the initial parameters."""
+def check(head: nn.Module, plain: Plain, *, d: int, shot: int = SHOT, r: int = R) -> None:
+    """Compare a head whose parameters differ from the initial ones."""
     generator = torch.Generator().manual_seed(3)
     for parameter in head.double().parameters():
         parameter.data += 0.2 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-    support = torch.randn(WAY, shot, r, d, generator=generator, dtype=torch.float64, requires_grad=True)
-    query = torch.randn(QUERIES, r, d, generator=generator, dtype=torch.float64, requires_grad=True)
-    slope = torch.randn(QUERIES, WAY, generator=generator, dtype=torch.float64)
-    leaves = [support, query, *head.parameters()]
-    results = [
-        (logits, *torch.autograd.grad((logits * slope).sum(), leaves))
-        for logits in (head(support, query), plain(support, query))
-    ]
-    for ours, expected in zip(*results, strict=True):
-        torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-9)
+    support = torch.randn(WAY, shot, r, d, generator=generator, dtype=torch.float64)
+    assert_equals(head, plain, support, torch.randn(QUERIES, r, d, generator=generator, dtype=torch.float64))
 
 
 def from_pool(rows: Tensor, pool: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
@@ -54,7 +46,7 @@ def test_srm_compares_the_class_with_the_query_and_with_its_self_reconstruction(
         errors = (by_class - by_itself).square().sum(1) + (by_class - q).square().sum(1)
         return -frn.gamma * errors.mean()
 
-    check(head, lambda support, query: torch.stack([torch.stack([score(q, s) for s in support]) for q in query]), d=d)
+    check(head, pairwise(score), d=d)
 
 
 def enriched_by_hand(head: LCCRNHead, maps: Tensor, d: int) -> Tensor:

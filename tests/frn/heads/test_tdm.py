@@ -2,6 +2,7 @@
 
 import math
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.heads.tdm import ChannelWeights, SandGlass, TDMFRNHead, TDMProtoHead
 from frn.heads.vectors.prototypes import ProtoHead
+from tests.frn.heads.oracle import assert_equals
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 6, 5
@@ -36,8 +38,8 @@ def lively(weights: ChannelWeights) -> ChannelWeights:
 def by_hand(weights: ChannelWeights, support: Tensor, q: Tensor, label: int) -> Tensor:
     """Compute the channel weights for one class and one query, channel by channel."""
 
-    def network(net: SandGlass, distances: list[float]) -> Tensor:
-        x = net.wide.weight @ torch.tensor(distances, dtype=torch.float64)
+    def network(net: SandGlass, distances: list[Tensor]) -> Tensor:
+        x = net.wide.weight @ torch.stack(distances)
         mean, var = net.norm.running_mean, net.norm.running_var
         assert mean is not None
         assert var is not None
@@ -47,10 +49,10 @@ def by_hand(weights: ChannelWeights, support: Tensor, q: Tensor, label: int) -> 
     prototypes = support.mean(1)
     within, between, of_query = [], [], []
     for c in range(D):
-        to_means = [(prototypes[label, :, c] - other.mean(-1)).square().mean().item() for other in prototypes]
+        to_means = [(prototypes[label, :, c] - other.mean(-1)).square().mean() for other in prototypes]
         within.append(to_means.pop(label))
-        between.append(min(to_means))
-        of_query.append((q[:, c] - q.mean(-1)).square().mean().item())
+        between.append(torch.stack(to_means).min())
+        of_query.append((q[:, c] - q.mean(-1)).square().mean())
     classes = (network(weights.within, within) + network(weights.between, between)) / 2
     return (classes + network(weights.query, of_query)) / 2
 
@@ -62,39 +64,45 @@ def test_weights_come_from_distances_to_the_mean_channel() -> None:
         torch.testing.assert_close(weights(support, query), torch.stack([torch.stack(row) for row in expected]))
 
 
-def test_frn_compares_weighted_maps() -> None:
-    head, (support, query) = TDMFRNHead(D).double().eval(), episode()
+def check(head: TDMFRNHead | TDMProtoHead, score: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+    """Compare a head with a function that scores one query against one class, given the channel weights."""
     lively(head.weights)
-    with torch.no_grad():
-        head.frn.alpha.fill_(0.4)
-        head.frn.beta.fill_(-0.2)
-        head.frn.gamma.fill_(1.7)
-        expected = torch.empty(QUERIES, WAY, dtype=torch.float64)
-        for j, s in enumerate(support):
-            pool = s.flatten(0, 1)
-            lam = len(pool) / D * math.exp(0.4) + 1e-6
-            gram, identity = pool.T @ pool, torch.eye(D, dtype=pool.dtype)
-            hat = math.exp(-0.2) * torch.linalg.solve(gram + lam * identity, gram)  # Eq. 10
-            for i, q in enumerate(query):
-                weight = by_hand(head.weights, support, q, j)
-                expected[i, j] = -1.7 * (q @ hat * weight - q * weight).square().sum() / R
-        torch.testing.assert_close(head(support, query), expected, rtol=1e-9, atol=1e-9)
+
+    def plain(support: Tensor, query: Tensor) -> Tensor:
+        weights = [[by_hand(head.weights, support, q, label) for label in range(WAY)] for q in query]
+        rows = [
+            [score(q, s, w) for s, w in zip(support, row, strict=True)] for q, row in zip(query, weights, strict=True)
+        ]
+        return torch.stack([torch.stack(row) for row in rows])
+
+    assert_equals(head.eval(), plain, *episode())
+
+
+def test_frn_compares_weighted_maps() -> None:
+    head = TDMFRNHead(D).double()
+    frn = head.frn
+    for parameter, value in zip((frn.alpha, frn.beta, frn.gamma), (0.4, -0.2, 1.7), strict=True):
+        parameter.data.fill_(value)
+
+    def score(q: Tensor, s: Tensor, weight: Tensor) -> Tensor:
+        pool = s.flatten(0, 1)
+        lam = len(pool) / D * frn.alpha.exp() + 1e-6
+        gram, identity = pool.T @ pool, torch.eye(D, dtype=pool.dtype)
+        hat = frn.beta.exp() * torch.linalg.solve(gram + lam * identity, gram)  # Eq. 10
+        return -frn.gamma * (q @ hat * weight - q * weight).square().sum() / R
+
+    check(head, score)
 
 
 @pytest.mark.parametrize("pooled", [True, False])
 def test_protonet_compares_weighted_maps(pooled: bool) -> None:
-    head, (support, query) = TDMProtoHead(D, pooled=pooled).double().eval(), episode()
-    lively(head.weights)
-    with torch.no_grad():
-        expected = torch.empty(QUERIES, WAY, dtype=torch.float64)
-        for j, s in enumerate(support):
-            for i, q in enumerate(query):
-                weight = by_hand(head.weights, support, q, j)
-                ours, prototype = q * weight, s.mean(0) * weight
-                if pooled:
-                    ours, prototype = ours.mean(0), prototype.mean(0)
-                expected[i, j] = -(ours - prototype).square().mean()
-        torch.testing.assert_close(head(support, query), expected, rtol=1e-9, atol=1e-9)
+    head = TDMProtoHead(D, pooled=pooled)
+
+    def score(q: Tensor, s: Tensor, weight: Tensor) -> Tensor:
+        difference = (q - s.mean(0)) * weight
+        return -head.gamma * (difference.mean(0) if pooled else difference).square().mean()
+
+    check(head, score)
 
 
 @pytest.mark.parametrize(("name", "plain"), [("frn-tdm", FRNHead()), ("proto-tdm", ProtoHead(pooled=False))])

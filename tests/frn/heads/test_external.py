@@ -1,4 +1,4 @@
-"""The ProtoNet head, and heads from external packages."""
+"""Heads from external packages."""
 
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -10,18 +10,8 @@ from torch import Tensor
 from frn import heads
 from frn.errors import FrnError
 from frn.heads import Head, build_head
-from frn.heads.vectors.prototypes import ProtoHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
-
-
-@pytest.mark.parametrize("pooled", [True, False])
-def test_logits_are_distances_to_class_means_per_dimension(pooled: bool) -> None:
-    head, support, query = ProtoHead(pooled=pooled), torch.randn(3, 2, 4, 16), torch.randn(5, 4, 16)
-    flat_support, embedded = (maps.mean(-2) if pooled else maps.flatten(-2) for maps in (support, query))
-    prototypes = flat_support.mean(1)
-    expected = torch.stack([-((embedded - p) ** 2).mean(-1) for p in prototypes], dim=1)
-    torch.testing.assert_close(head(support, query), expected)
 
 
 def test_error_about_an_unknown_method_lists_the_known_ones() -> None:
