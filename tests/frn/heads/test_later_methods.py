@@ -1,12 +1,16 @@
-"""Methods published after FRN: logits and gradients, compared in float64 with the formulas of their public code."""
+"""Methods published after FRN: logits and gradients, compared in float64 with their public code."""
 
 import math
+import zlib
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from frn.heads import build_head
 from frn.heads.lccrn import LCCRNHead
 from frn.heads.mcl import MCLHead
 from frn.heads.srm import SRMHead
@@ -15,6 +19,7 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model
 from tests.frn.heads.oracle import Plain, assert_equals, pairwise
 
+GOLDEN = Path(__file__).parents[2] / "golden"
 WAY, SHOT, R, QUERIES = 3, 2, 4, 5
 
 
@@ -161,3 +166,46 @@ def test_deepbdc_compares_centred_distances_of_channels(shot: int) -> None:
         return -(queries[:, None] - prototypes).square().sum(2)
 
     check(head, plain, d=d, shot=shot)
+
+
+def as_recorded(name: str) -> nn.Module:
+    """Build a head with the parameters of the recording."""
+    head = build_head(name, 128 if name == "lccrn" else 64)
+    values: dict[str, dict[str, float | list[float]]] = {
+        "mcl": {},
+        "srm": {"frn.alpha": 0.4, "frn.beta": -0.2, "own_alpha": -0.3, "own_beta": 0.1, "frn.gamma": 1.7},
+        "deepbdc": {"log_scale": math.log(0.8)},
+        "lccrn": {
+            "alpha": [0.4, -0.2, 0.3, 0.1],
+            "beta": [-0.2, 0.1, 0.2, -0.1],
+            "weights": [0.4, 0.3, 0.2, 0.1],
+            "gamma": 1.7,
+        },
+    }
+    for key, value in values[name].items():
+        head.get_parameter(key).data = torch.tensor(value, dtype=torch.float64)
+    for key, tensor in head.double().eval().state_dict().items():
+        if key.startswith("enrich.") and tensor.dim():  # convolutions 0 and 3, each before its normalisation
+            layer, last = key.removeprefix("enrich.inside.").split(".")
+            named = f"LCCRN.conv{1 + int(layer) // 3}.{int(layer) % 3}.{last}"
+            z = torch.from_numpy(np.random.default_rng(zlib.crc32(named.encode())).standard_normal(tensor.shape))
+            if last == "running_var":
+                tensor.copy_(1 + 0.1 * z.abs())
+            else:
+                tensor.copy_(z / math.sqrt(tensor[0].numel()) if tensor.dim() > 1 else (last == "weight") + 0.1 * z)
+    return head
+
+
+@pytest.mark.parametrize("recorded", ["srm", "lccrn", "mcl", "deepbdc_1", "deepbdc_2"])
+def test_logits_and_gradients_equal_the_authors_code(recorded: str) -> None:
+    name, _, shot = recorded.partition("_")
+    episode, arrays = np.load(GOLDEN / "episode.npz"), np.load(GOLDEN / "later.npz")
+    support, query = (torch.from_numpy(episode[key]).double() for key in ("support", "query"))
+    query.requires_grad_()
+    maps = [support[:, : int(shot or SHOT)], query]
+    if name == "lccrn":  # the second network's maps are the first's, with the channels in reverse
+        maps = [torch.cat([m, m.flip(-1)], -1) for m in maps]
+    logits = as_recorded(name)(*maps)
+    (gradient,) = torch.autograd.grad((logits * torch.tensor([1.0, -2.0, 3.0])).sum(), query)
+    torch.testing.assert_close(logits, torch.from_numpy(arrays[recorded]), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(gradient, torch.from_numpy(arrays[f"{recorded}_gradient"]), rtol=1e-9, atol=1e-9)
