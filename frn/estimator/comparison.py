@@ -28,7 +28,7 @@ class ModelComparison:
     bytes: int
     """Size of the extractor."""
     answers: Mapping[Path, str]
-    """Leave-one-out label of each of those examples."""
+    """Label of each example by leave-one-out."""
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from frn.errors import FrnError
 from frn.estimator.fitted import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind
 from frn.estimator.loading import classifier_file, load_classifier, load_extractor
-from frn.estimator.photos import NO_FILE, Photo, list_photos, path_of, several
+from frn.estimator.photos import NO_FILE, Photo, expanded, list_photos, path_of, several
 from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Prediction
 from frn.inference.extractor import Extractor, Tta
@@ -46,7 +46,7 @@ class FewShotClassifier:
     Attributes:
         classes_: the labels in their original type, sorted; for a loaded project, its names in its order. Every
             array with a way axis has this order.
-        threshold_: fraction of a photo that a class must reconstruct for the photo to be known.
+        threshold_: fraction of a photo that a class must typically reconstruct for the photo to be known.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class FewShotClassifier:
         return self._table(photos, lambda answer: answer.explained)
 
     def is_unknown(self, photos: Sequence[Photo]) -> NDArray[np.bool_]:
-        """Return whether each photo is unknown, (n,): no class reconstructs at least `threshold_` of it."""
+        """Return whether each photo is unknown, (n,): no class reconstructs enough of it, typically `threshold_`."""
         return np.array([answer.unknown for answer in self._fitted.predictions(photos)], dtype=bool)
 
     def answers(self, photos: Iterable[Photo]) -> Iterator[Answer]:
@@ -152,7 +152,7 @@ class FewShotClassifier:
         """Return the squared reconstruction error of every location for every class, (way, h, w)."""
         classifier = self._fitted.classifier
         (found,) = embed_all(classifier.extractor, [photo])
-        return classifier.error_maps(found.maps)
+        return classifier.error_maps(found.maps, found.key)
 
     def score(self, X: Sequence[Photo], y: Iterable[Any]) -> float:  # noqa: N803
         """Return the fraction of photos with the correct label.
@@ -175,7 +175,7 @@ class FewShotClassifier:
 
         Raises FrnError if photos were not given as files, or the file already exists and `replace` is not set.
         """
-        path, fitted = Path(path).expanduser(), self._fitted
+        path, fitted = expanded(path), self._fitted
         classifier = fitted.classifier
         if any(support.path == NO_FILE for entry in classifier.state.classes for support in entry.supports):
             raise FrnError("only photos that are files can be saved in a project; some were images or arrays")
@@ -193,7 +193,7 @@ class FewShotClassifier:
 
         Raises FrnError if the file is not a project, or its model is missing or different.
         """
-        path = Path(path).expanduser()
+        path = expanded(path)
         project = load_project(path)
         name, state = project.model.locate(path.parent), project.state
         loaded = cls(name, threshold=state.threshold, device=device, tta=project.model.tta)
@@ -209,7 +209,7 @@ class FewShotClassifier:
 
         Raises FrnError if no class is fitted, or the file cannot be written.
         """
-        write_atomically(Path(path).expanduser(), classifier_file(self._fitted.classifier))
+        write_atomically(expanded(path), classifier_file(self._fitted.classifier))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's arguments by name."""
@@ -245,7 +245,8 @@ class FewShotClassifier:
             state |= {"extractor": classifier.extractor.data, "classes": classifier.state, "labels": fitted.labels}
             state |= {"maps": classifier.example_maps(), "threshold": classifier.threshold_override}
             state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": fitted.opened}
-            state |= {"document": fitted.document}
+            state |= {"document": fitted.document, "others": classifier.other_maps}
+            state |= {"where": classifier.extractor.where}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -254,8 +255,8 @@ class FewShotClassifier:
         self._forget()
         if "extractor" in state:
             trusted = state["trusted"]  # as when the extractor was first opened
-            extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
-            names = ("classes", "labels", "maps", "threshold", "opened", "document")
+            extractor = Extractor(state["extractor"], state["where"], trusted=trusted, device=self.device)
+            names = ("classes", "labels", "maps", "others", "threshold", "opened", "document")
             self._adopt(extractor, *(state[name] for name in names))
 
     def _forget(self) -> None:
@@ -302,8 +303,10 @@ class FewShotClassifier:
         state = _renumbered(state, before)
         _refuse_contradictions(duplicates, examples)
         maps = {**(fitted.classifier.example_maps() if fitted else {}), **{each.key: each.maps for each in found}}
+        others = fitted.classifier.other_maps if fitted else {}
         document = fitted.document if fitted else {}
-        self._adopt(extractor, state, all_labels, maps, check_threshold(self.threshold), self._parameters, document)
+        threshold = check_threshold(self.threshold)
+        self._adopt(extractor, state, all_labels, maps, others, threshold, self._parameters, document)
 
     def _adopt(
         self,
@@ -311,6 +314,7 @@ class FewShotClassifier:
         state: State,
         labels: Labels,
         maps: Mapping[str, Maps],
+        others: Mapping[str, Maps],
         threshold: float | None,
         opened: tuple[object, ...],
         document: Document,
@@ -318,6 +322,7 @@ class FewShotClassifier:
         classifier = classifier_over(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # JSON needs a float
         classifier.adopt(state, maps)
+        classifier.mark_others({other.key: others[other.key] for other in state.others if other.key in others})
         classifier.maps = {key: maps[key] for key in state.holders()}
         self._now = Fitted(classifier, labels, opened, document)
 
@@ -368,7 +373,8 @@ def _renumbered(state: State, before: State) -> State:
     """Keep the ids of existing classes, which a project file uses to identify them."""
     numbers, fresh = {entry.name: entry.id for entry in before.classes}, itertools.count(before.next_id)
     classes = [dataclasses.replace(e, id=numbers.get(e.name) or next(fresh)) for e in state.classes]
-    return State(tuple(classes), next_id=next(fresh))
+    others = tuple(other for other in before.others if other.key not in state.holders())
+    return State(tuple(classes), next_id=next(fresh), others=others)
 
 
 def _refuse_contradictions(duplicates: Sequence[Duplicate], examples: Mapping[str, Sequence[Support]]) -> None:

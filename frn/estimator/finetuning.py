@@ -96,8 +96,8 @@ def whitening(pools: Sequence[Maps]) -> Floats:
 def cross_validate(pools: Sequence[Maps], prior: Prior) -> tuple[Array, Array]:
     """Return which held-out photos are classified correctly, as 0 or 1, without the map and with it.
 
-    A class's consecutive photos are often alike, so each part is a block of them. A class is missing where all of its
-    photos are held out.
+    A class's consecutive photos are often alike, so each part is a block of them. A class whose photos are all
+    held out is omitted from that part.
     """
     right: tuple[list[Array], list[Array]] = ([], [])
     parts = [np.array_split(pool, FOLDS) for pool in pools]
@@ -119,7 +119,7 @@ def _correct(supports: Sequence[Maps], queries: Sequence[Maps], prior: Prior) ->
 
 
 def write_finetuned(model: str, found: FineTuning, path: Path, record: Mapping[str, object]) -> None:
-    """Write a model file with the map behind the backbone. Raises FrnError if it cannot be written."""
+    """Write a model file with the map after the backbone. Raises FrnError if it cannot be written."""
     from frn.models.model import load_model, save_model
 
     tuned = load_model(model)

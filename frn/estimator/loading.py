@@ -10,6 +10,7 @@ from typing import get_args
 from frn.data.folders import looks_like_image, scan, why_skipped
 from frn.data.names import normal
 from frn.errors import FrnError
+from frn.estimator.photos import expanded
 from frn.images.boxes import Box, box_name
 from frn.inference.any_head import OtherHeadClassifier, classifier_over
 from frn.inference.classifier import Classifier
@@ -132,7 +133,7 @@ def _read_table(path: Path) -> tuple[dict[str, list[Path]], list[str]]:
             why = f"its box is {', '.join(box)}; x, y, width and height must be pixels"
         else:
             name = box_name(name, Box(*(round(float(edge)) for edge in box))) if any(box) else name
-            members.setdefault(normal(label), []).append(path.parent / Path(name).expanduser())
+            members.setdefault(normal(label), []).append(path.parent / expanded(name))
             continue
         skipped.append(f"{path}: row {number} is skipped: {why}")
     if not members:

@@ -7,6 +7,7 @@
   255, or floats from 0 to 1. The fourth channel is opacity, on a white background.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -30,7 +31,12 @@ CHANNELS = (1, 3, 4)
 
 def path_of(photo: Photo) -> Path:
     """Return the photo's file, or `NO_FILE`."""
-    return Path(photo).expanduser().absolute() if isinstance(photo, str | Path) else NO_FILE
+    return expanded(photo).absolute() if isinstance(photo, str | Path) else NO_FILE
+
+
+def expanded(path: str | Path) -> Path:
+    """Return a path with `~` replaced by the home folder; a name like `~x.jpg`, which is no user, stays as it is."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  # pathlib's own raises RuntimeError
 
 
 def list_photos(photos: Iterable[Photo]) -> list[Photo]:
@@ -39,7 +45,7 @@ def list_photos(photos: Iterable[Photo]) -> list[Photo]:
 
 
 def several(photos: Iterable[Photo]) -> Iterable[Photo]:
-    """Return a list of photos.
+    """Return the photos of a list, a column of a table, or an array (n, h, w, 3).
 
     Raises FrnError for a single photo, which would be split into letters or rows of pixels.
     """

@@ -105,7 +105,8 @@ class OtherHeadClassifier(Classifier):
         nothing = np.array([], np.float32)
         self.classes = dict.fromkeys(self.pools, EnrolledClass(nothing, nothing, nothing))
         self._own_errors = {s.key: (c.name, np.array([])) for c in state.classes for s in c.supports}
-        self.others = self.maps = None
+        self.maps = None
+        self.mark_others({})
         self._places = {s.key: place for c in state.classes for place, s in enumerate(c.supports)}
 
     def error_maps(self, feature_maps: Maps, key: str | None = None) -> Floats:

@@ -1,6 +1,7 @@
 """Classifier from a few images per class: it assigns a query to the enrolled class that reconstructs it best."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, tee
@@ -104,8 +105,10 @@ class Classifier:
         self._own_errors: dict[str, tuple[str, Array]] = {}
         self._scorer: ClassScorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None = None
+        self.other_maps: Mapping[str, Maps] = {}
+        """Feature maps (r, d), by content key, of photos that the user marked as none of the classes."""
         self.others: Shares | None = None
-        """Familiarity of photos that the user marked as none of the classes."""
+        """Familiarity of these photos."""
         self._calibration: tuple[tuple[object, ...], Calibration] | None = None
         """The last calibration, with its arguments."""
 
@@ -181,17 +184,20 @@ class Classifier:
             found = {entry.name: entry.supports for entry in self.state.classes}
             classes = tuple(replace(entry, supports=found[entry.name]) for entry in state.classes)
             self.state = replace(state, classes=classes)
-            used = self.state.holders()
-            changed = [s.path for s in supports if s.path not in known and s.key not in used]
+            used = {s.path: s.key for entry in self.state.classes for s in entry.supports}
+            changed = [s.path for s in supports if used.get(s.path, s.key) != s.key]
             notes += [FrnError(f"{p}: has changed since it was added; its current content is used") for p in changed]
         self.threshold_override = state.threshold
-        self.others = None
-        if state.others:
-            known = {photo.path: photo.key for photo in state.others if photo.is_unchanged()}
-            others = self.extractor.read([photo.path for photo in state.others], store=self.store, known=known)
-            maps = [outcome.maps for _, outcome in others if not isinstance(outcome, FrnError)]
-            self.others = self.familiarity(np.stack(maps)) if maps else None
-        return notes
+        known = {photo.path: photo.key for photo in state.others if photo.is_unchanged()}
+        paths = [photo.path for photo in state.others]
+        others = list(self.extractor.read(paths, store=self.store, known=known)) if paths else []
+        self.mark_others({found.key: found.maps for _, found in others if not isinstance(found, FrnError)})
+        return notes + [found for _, found in others if isinstance(found, FrnError)]
+
+    def mark_others(self, maps: Mapping[str, Maps]) -> None:
+        """Calibrate with maps (r, d), by content key, of photos that belong to none of the classes."""
+        self.other_maps = maps
+        self.others = self.familiarity(np.stack([*maps.values()])) if maps else None
 
     def familiarity(self, maps: Maps) -> Shares:
         """Return how familiar maps (n, r, d) of photos that are no examples are to the classes, (n,)."""
@@ -202,16 +208,17 @@ class Classifier:
         """Return the classes of a state from the store, or None if they are not stored."""
         if self.store is None:
             return None
-        data = self.store.get_bytes(self.extractor.sha256, form_key(state, self.extractor.prior))
+        data = self.store.get_bytes(self.extractor.sha256, form_key(state, self.extractor))
         return from_bytes(data) if data else None
 
     def use(self, state: State, form: EnrolledForm, scorer: ClassScorer | None = None) -> None:
         """Use classes that are already enrolled, and their scorer if there is one."""
         self.state, self.head = state, form.head
-        self.kept_head = head_document(form.head, state, self.extractor.prior)
+        self.kept_head = head_document(form.head, state, self.extractor)
         self.classes, self.leave_one_out, self._own_errors = form.classes, form.leave_one_out, form.own_errors
         self.left_out, self.looks = form.left_out, form.looks
-        self._scorer, self.others, self.maps = scorer, None, None
+        self._scorer, self.maps = scorer, None
+        self.mark_others({})
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
         """Enroll the classes of a state from feature maps (r, d), given by content key."""
@@ -222,9 +229,8 @@ class Classifier:
         def pool(entry: ClassEntry) -> Maps:
             return np.stack([feature_maps[support.key] for support in entry.supports])
 
-        prior = self.extractor.prior
-        head = head_of(self.kept_head, state, prior)
-        head = head or tune_by_leave_one_out([pool(entry) for entry in state.classes], prior)
+        head = head_of(self.kept_head, state, self.extractor)
+        head = head or tune_by_leave_one_out([pool(entry) for entry in state.classes], self.extractor.prior)
         classes, shares = {}, {}
         own_errors: dict[str, tuple[str, Array]] = {}
         for entry in state.classes:  # one by one: thousands of pools would take as much memory as their maps
@@ -238,8 +244,9 @@ class Classifier:
         self.use(state, form)
         self.left_out = self._leave_out(feature_maps)
         if self.store is not None and classes:
-            data = to_bytes(replace(form, left_out=self.left_out))
-            self.store.put_bytes(self.extractor.sha256, form_key(state, prior), data)
+            with suppress(UnicodeEncodeError):  # MessagePack stores no class name that is not UTF-8
+                data = to_bytes(replace(form, left_out=self.left_out))
+                self.store.put_bytes(self.extractor.sha256, form_key(state, self.extractor), data)
 
     def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares, Array]:
         """Return leave-one-out errors (n, way) of examples, their classes, energies and distances (n, way).

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from frn.inference.extractor import Extractor
 from frn.inference.session import State
 from frn.inference.unknown import Shares
 from frn.ridge.enrolment import Array, EnrolledClass
@@ -42,21 +43,21 @@ class EnrolledForm:
     """Perceptual hash of each example by content key."""
 
 
-def form_key(state: State, prior: object) -> str:
-    """Return the key of a state's form: a hash of its class names, photos and prior, in order."""
+def form_key(state: State, extractor: Extractor) -> str:
+    """Return the key of a state's form: a hash of the extractor, its prior, and the class names and photos in order."""
     classes = [[entry.name, [support.key for support in entry.supports]] for entry in state.classes]
-    text = json.dumps([FORM_VERSION, repr(prior), classes])
+    text = json.dumps([FORM_VERSION, extractor.sha256, repr(extractor.prior), classes])
     return "classes-" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def head_document(head: HeadParameters, state: State, prior: object) -> dict[str, object]:
+def head_document(head: HeadParameters, state: State, extractor: Extractor) -> dict[str, object]:
     """Return the chosen head as a project stores it: its numbers, and the key of the classes they were chosen for."""
-    return {"of": form_key(state, prior), **asdict(head)}
+    return {"of": form_key(state, extractor), **asdict(head)}
 
 
-def head_of(document: object, state: State, prior: object) -> HeadParameters | None:
+def head_of(document: object, state: State, extractor: Extractor) -> HeadParameters | None:
     """Return the head that a project stores, if it was chosen for these classes by this version; otherwise None."""
-    if not isinstance(document, dict) or document.get("of") != form_key(state, prior):
+    if not isinstance(document, dict) or document.get("of") != form_key(state, extractor):
         return None
     try:
         return HeadParameters.from_metadata({name: value for name, value in document.items() if name != "of"})

@@ -241,5 +241,5 @@ class Prepared:
 
 
 def seen_by(transform: EvaluationTransform, tta: Tta) -> EvaluationTransform:
-    """Return the transform of the images for test-time augmentation of a model with this transform."""
+    """Return the transform that a model needs with this test-time augmentation."""
     return transform.whole() if tta == "views" else transform

@@ -59,10 +59,10 @@ TIMEOUT_FACTOR = 5.0
 MEMORY = 1280 << 20
 """Bytes that a child may use, in addition to `PER_FILE` times the file's size and a stack for each thread."""
 PER_FILE, PER_THREAD = 4, 16 << 20
+CUDA_MEMORY = 8 << 30
+"""Bytes that a child may use with CUDA, which maps its own memory."""
 FREE = 2
 """Size of a free dimension (images, classes, shots) in the first run."""
-CUDA_MEMORY = 8 << 30
-"""The same with CUDA, which maps its own memory."""
 
 _OPERATORS = """
 Add AveragePool BatchNormalization Cast Clip Concat Constant Conv DequantizeLinear Div Erf Exp Expand Flatten
@@ -77,7 +77,7 @@ Abs ConstantOfShape Cos Equal EyeLike GatherND IsNaN LessOrEqual Mod NonZero Not
 ReduceMin Sign Sin Tile
 """
 HEAD_OPERATORS = OPERATORS | frozenset(_OF_HEADS.split())
-"""Additional operators for a head. Its sizes follow those of the episode; its process has limited memory."""
+"""Operators that a head may use. Its sizes follow those of the episode; its process has limited memory."""
 
 
 def check_model(data: bytes, where: str) -> dict[str, str]:
@@ -189,13 +189,13 @@ def open_session(
 
 def cuda_answers() -> bool:
     """Return whether onnxruntime has a CUDA provider and the driver a device; fast, without output."""
-    import onnxruntime
-
-    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
-        return False
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
+        return False
+    import onnxruntime  # only now, because the import takes time
+
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
         return False
     count = ctypes.c_int()
     return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
@@ -274,7 +274,9 @@ class ForeignModel:
         self._data, self._where = data, where
         self._how: Message = {"do": "open", "where": where, "device": device, "threads": threads}
         memory = MEMORY + PER_FILE * len(data) + PER_THREAD * threads
-        self._child = SandboxedWorker("frn.inference.onnx_runtime:answer", memory if device == "cpu" else CUDA_MEMORY)
+        if device != "cpu" and cuda_answers():
+            memory = CUDA_MEMORY
+        self._child = SandboxedWorker("frn.inference.onnx_runtime:answer", memory)
         self._open()
 
     def _open(self) -> None:

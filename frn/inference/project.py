@@ -183,6 +183,10 @@ def write_path(path: Path, folder: Path) -> dict[str, str]:
     """Return a path as written in a project in `folder`: relative if possible, with `/`."""
     try:
         named = os.path.relpath(path, folder)
+        if ".." in (*Path(named).parts, *path.parts):  # `..` leaves the target of a link, not the link
+            real = os.path.realpath(path.parent)
+            if os.path.realpath(folder / Path(named).parent) != real:
+                named = os.path.relpath(Path(real, path.name), os.path.realpath(folder))
     except ValueError:  # another drive
         named = str(path.absolute())
     named = Path(named).as_posix()
@@ -195,12 +199,12 @@ def write_path(path: Path, folder: Path) -> dict[str, str]:
 
 def read_path(document: Mapping[str, Any], folder: Path) -> Path:
     """Return the path that `write_path` wrote."""
-    if "path_b64" in document:
-        return folder / os.fsdecode(base64.b64decode(document["path_b64"], validate=True))
-    if "\0" in document["path"]:
+    encoded = document.get("path_b64")
+    named = document["path"] if encoded is None else os.fsdecode(base64.b64decode(encoded, validate=True))
+    if "\0" in named:
         raise ValueError("a path that contains a NUL character")
-    os.fsencode(document["path"])  # no file name has a lone surrogate: UnicodeEncodeError is a ValueError
-    return folder / PurePosixPath(document["path"])
+    os.fsencode(named)  # no file name has a lone surrogate: UnicodeEncodeError is a ValueError
+    return folder / PurePosixPath(named)
 
 
 def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:

@@ -138,7 +138,7 @@ class Session:
         self._saved = self.state if state is None else state
 
     def name_act(self, said: str) -> None:
-        """Return a description of the last edit."""
+        """Record a description of the last edit, for undo and redo."""
         self.amend(replace(self.state, act=said))
 
     @property
@@ -193,7 +193,7 @@ class Session:
     def rename(self, class_id: int, name: str) -> None:
         """Rename a class; nothing else changes. Raises FrnError if the name is taken, empty or too long."""
         entry = self.state.find(class_id)
-        if name.strip() != entry.name:
+        if check_name(name) != entry.name:
             self.edit(_changed(self.state, replace(entry, name=self._fresh_name(name))))
 
     def delete(self, class_id: int) -> None:
@@ -264,9 +264,11 @@ class Session:
         """Replace the state without an edit, for changes that the user did not make."""
         self._states = [*self._states[: self._at], state, *self._states[self._at + 1 :]]
 
-    def amend_all(self, change: Callable[[State], State]) -> None:
-        """Apply `change` to this state and to all states for undo and redo."""
+    def amend_all(self, change: Callable[[State], State], *, is_on_disk: bool = False) -> None:
+        """Apply `change` to this state and to all states for undo and redo; also to the saved one if it is on disk."""
         self._states = [change(state) for state in self._states]
+        if is_on_disk and self._saved is not None:
+            self._saved = change(self._saved)
 
     def note_moves(self, moves: Moves) -> None:
         """Record moved photos as a step that can be undone; the classes stay the same."""
@@ -345,5 +347,5 @@ def check_name(name: str) -> str:
 def check_threshold(threshold: float | None) -> float | None:
     """Return a threshold. Raises FrnError if the threshold is neither None nor between 0 and 1."""
     if threshold is not None and not 0 <= threshold <= 1:
-        raise FrnError(f"the threshold is a share of the photo, between 0 and 1, not {threshold}")
+        raise FrnError(f"the threshold must be between 0 and 1, not {threshold}")
     return threshold

@@ -138,8 +138,10 @@ class Calibration:
 
     def describe(self) -> str:
         """Return the expected error rates in one line."""
+        if not len(self.known):
+            return "unknown photos cannot be detected: this needs a class with two photos"
         if not len(self.strangers):
-            return "unknown photos cannot be detected: this needs two classes, one of them with two photos"
+            return f"rejects about {self.false_rejections:.0%} of your photos; with one class, other rates are unknown"
         if not self.rejects:
             return "no photo is rejected as unknown, because this model gives all classes similar probabilities"
         if self.caught < 2 * self.false_rejections:

@@ -48,7 +48,7 @@ def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> Enrolled
     lam, rho = head.lam(p, d), head.rho()
     try:
         rows, signs = _rows_by_eigh(pool, lam, rho) if p > d else _rows_by_cholesky(pool, lam, rho)
-    except np.linalg.LinAlgError:  # rho h > 2 for some direction, so it is not a sum of squares
+    except np.linalg.LinAlgError:  # rho h > 2 for some direction, or lambda is lost in rounding
         rows, signs = _rows_by_eigh(pool, lam, rho)
     if not np.abs(rows).max(initial=0) <= MAX_FACTOR:
         raise FrnError(f"the model's head is damaged: with rho = {rho:g} no class can be enrolled")

@@ -55,7 +55,8 @@ class HeadParameters:
         """Read the entry `frn.head` of an ONNX file's metadata. Raises FrnError if its values are not plausible."""
         if learned.keys() != {"alpha", "beta", "gamma"}:
             raise FrnError(f"an FRN head has alpha, beta and gamma, not {', '.join(learned)}")
-        if not all(abs(value) <= MAX_PARAMETER[name] for name, value in learned.items()):  # this also refuses NaN
+        plausible = all(abs(value) <= MAX_PARAMETER[name] for name, value in learned.items())  # NaN is not
+        if not plausible or learned["gamma"] <= 0:
             raise FrnError(f"alpha, beta and gamma are {learned}")
         return cls(**learned)
 

@@ -115,7 +115,9 @@ def tune_by_leave_one_out(pools: Sequence[Maps], prior: Prior) -> HeadParameters
     if len(pools) < 2 or not left_out:
         return prior.head(typical)
     others = statistics.median(left_out)
-    found = tune([TuningEpisode(pools[:: -(-len(pools) // MAX_CLASSES)])], prior, others)
+    stride = -(-len(pools) // MAX_CLASSES)
+    first = next(place for place, pool in enumerate(pools) if len(pool) > 1)
+    found = tune([TuningEpisode(pools[first % stride :: stride])], prior, others)
     # The prior's dependence on shots also applies to the result.
     more, fewer = prior.head(typical), prior.head(others)
     return replace(found, alpha=found.alpha + more.alpha - fewer.alpha, gamma=found.gamma * more.gamma / fewer.gamma)

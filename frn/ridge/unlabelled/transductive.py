@@ -38,7 +38,7 @@ GROWTH = 0.25
 NEGLIGIBLE = 0.01
 """Weights below this are set to 0, so that most queries need no r x r inverse for most classes."""
 BLOCK = 1 << 25
-"""Number of queries whose second moments are computed at once."""
+"""Number of second-moment values in memory at once."""
 
 Maps = NDArray[np.floating]
 

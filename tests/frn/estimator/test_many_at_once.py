@@ -172,6 +172,8 @@ def test_tilde_expands_to_the_home_folder(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("HOME", str(tmp_path))
     Image.fromarray(photo(3)).save(tmp_path / "x.png")
     assert (np.asarray(open_photo("~/x.png")[1]) == photo(3)).all()
+    with pytest.raises(FrnError, match=r"~nobody\.png"):  # a file, because there is no such user
+        open_photo("~nobody.png")
 
 
 def test_column_of_paths_works_like_a_list(cheap: FewShotClassifier, tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ import copy
 import io
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
@@ -23,6 +25,12 @@ from sklearn.utils.validation import check_is_fitted
 from frn import FewShotClassifier
 from frn.errors import FrnError
 from frn.estimator.labels import as_labels
+from frn.images.transforms import EvaluationTransform
+from frn.inference.feature_cache import content_key
+from frn.inference.project import load_project, save_project
+from frn.inference.session import Support
+from frn.models.header import ModelConfig
+from frn.models.model import Model, save_model
 from frn.models.zoo import assets_folder
 
 MOTHS = sorted((assets_folder() / "samples" / "moths").iterdir())[:3]
@@ -196,6 +204,41 @@ def test_loaded_project_accepts_shots_and_can_be_pickled(small: FewShotClassifie
     loaded.partial_fit({name: paths[2:4] for name, paths in files.items()})
     whole = clone(small).fit({name: paths[:4] for name, paths in files.items()})
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(loaded)).predict_proba(query), whole.predict_proba(query))
+
+
+def test_photos_marked_as_none_of_the_classes_stay_marked(small: FewShotClassifier, tmp_path: Path) -> None:
+    path, files = tmp_path / "m.frn.json", {home.name: sorted(home.iterdir()) for home in MOTHS}
+    last, first, *_ = files
+    clone(small).fit({name: files[name][:3] for name in files if name != last}).save(path)
+    project = load_project(path)
+    others = tuple(Support.of(photo, content_key(photo.read_bytes())) for photo in files[last][:3])
+    save_project(path, replace(project, state=replace(project.state, others=others)), replace=True)
+    loaded = FewShotClassifier.load(path, device="cpu")
+    copied = pickle.loads(pickle.dumps(loaded))
+    known = [each._fitted.classifier.calibration.others.tolist() for each in (loaded, copied)]
+    assert len(known[0]) == 3
+    assert known[0] == known[1]
+    copied.partial_fit({first: files[first][3:4]}).save(path, replace=True)
+    assert [other.key for other in load_project(path).state.others] == [other.key for other in others]
+    copied.partial_fit({last: files[last][:1]}).save(path, replace=True)
+    assert [other.key for other in load_project(path).state.others] == [other.key for other in others[1:]]
+
+
+def test_a_pickle_of_a_trained_head_opens(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="proto", last_pool=False, transform=EvaluationTransform(size=32))
+    save_model(Model(config).eval(), tmp_path / "best.safetensors")
+    x, y = photos()
+    fitted = FewShotClassifier(tmp_path, device="cpu").fit(x, y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(x), fitted.predict(x))
+
+
+def test_error_map_of_an_example_is_that_of_leave_one_out(small: FewShotClassifier) -> None:
+    x, y = photos()
+    fitted = clone(small).fit(x, y)
+    explained, errors = fitted.explained(x[:1]), fitted.error_map(x[0]).mean((1, 2))
+    shares = 1 - errors / (errors[1] / (1 - explained[0, 1]))
+    np.testing.assert_allclose(shares, explained[0], rtol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -29,6 +29,7 @@ from frn.inference.onnx_runtime import check_model, open_session, run_session
 from frn.inference.session import Support, build_state
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
+from tests.frn.heads.test_deepemd import needs_pot
 
 NO_RUNTIME: Any = None
 METHODS = [name for name in HEADS if name not in ("frn", "deepemd")]
@@ -84,6 +85,22 @@ def test_probabilities_equal_those_of_the_torch_head(method: str, classes: Path,
     found = answer(classes, path, photo)
     np.testing.assert_allclose(list(found.probabilities.values()), expected, rtol=1e-5, atol=1e-9)
     assert found.label == sorted(home.name for home in classes.iterdir())[expected.argmax()]
+
+
+@needs_pot
+def test_deepemd_classifies(classes: Path, photo: Path, tmp_path: Path) -> None:
+    path = save("deepemd", tmp_path)
+    single = {home.name: sorted(home.iterdir())[:1] for home in sorted(classes.iterdir())}  # its SGD needs two shots
+    classifier = classifier_over(load_extractor(path))
+    classifier.enroll(single)
+    ((_, found),) = classifier.classify([photo])
+    assert isinstance(found, Prediction)
+    photos = [*(path for members in single.values() for path in members), photo]
+    maps = [outcome.maps for _, outcome in load_extractor(path).read(photos)]  # type: ignore[union-attr]
+    support, query = torch.from_numpy(np.stack(maps[:-1])[:, None]), torch.from_numpy(maps[-1][None])
+    with torch.no_grad():
+        expected = load_model(path).head(support, query).double().softmax(1)[0].tolist()
+    assert list(found.probabilities.values()) == pytest.approx(expected, abs=1e-6)
 
 
 def test_example_is_classified_by_leave_one_out(classes: Path, tmp_path: Path) -> None:

@@ -303,6 +303,13 @@ def test_changed_photos_of_a_project_are_named_and_used_as_they_are(moths: Path,
     notes = classifier.enroll_state(state)
     assert list(map(str, notes)) == [f"{photos[0]}: has changed since it was added; its current content is used"]
     assert classifier.state.classes[0].supports[0].key == content_key(first[5].read_bytes())
+    photos[0].write_bytes(second[0].read_bytes()[:100])
+    other = Support(tmp_path / "gone.jpg", "0" * 32, 1, 1)
+    told = list(map(str, Classifier(extractor_of(model_of())).enroll_state(replace(state, others=(other,)))))
+    assert len(told) == 2  # nothing claims that the broken photo is used
+    assert told[0].startswith(f"{photos[0]}: ")
+    assert told[1].startswith(f"{other.path}: ")
+    photos[0].write_bytes(first[5].read_bytes())
     classifier.example_maps()
     photos[1].write_bytes(first[6].read_bytes())
     assert len(classifier.example_maps()) == 4  # they are kept

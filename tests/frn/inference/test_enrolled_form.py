@@ -3,6 +3,8 @@
 import os
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -121,10 +123,13 @@ def test_a_stored_head_is_used_only_for_its_classes_and_if_it_is_whole(
 ) -> None:
     _, state, *_ = enrolled
     head = HeadParameters(0.5, 0.25, 3.0)
-    document = head_document(head, state, extractor.prior)
-    assert head_of(document, state, extractor.prior) == head
-    assert head_of(document, State(state.classes[:2]), extractor.prior) is None
-    assert head_of(document, state, "another prior") is None
+    document = head_document(head, state, extractor)
+    assert head_of(document, state, extractor) == head
+    assert head_of(document, State(state.classes[:2]), extractor) is None
+    for field in ("sha256", "prior"):
+        other: Any = SimpleNamespace(sha256=extractor.sha256, prior=extractor.prior)
+        setattr(other, field, "another")
+        assert head_of(document, state, other) is None
     damaged: list[object] = [None, [], {}]
     for wrong in (*damaged, document | {"alpha": "x"}, document | {"beta": 51.0}, document | {"delta": 1.0}):
-        assert head_of(wrong, state, extractor.prior) is None
+        assert head_of(wrong, state, extractor) is None

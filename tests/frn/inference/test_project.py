@@ -144,7 +144,7 @@ def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
         (harm(version=2), "of version 2; this program reads up to 1. Install a newer frn"),
         (harm(version="x"), "with an unknown version"),
         (harm(format="other"), "is JSON, but not a project"),
-        (harm(threshold=7), "the threshold is a share"),
+        (harm(threshold=7), "the threshold must be between"),
         (harm(threshold=[]), "damaged project"),
         (harm(classes=3), "damaged project"),
         (harm(model={}), "damaged project .'id' is missing"),
@@ -287,9 +287,24 @@ def test_a_model_is_stored_by_its_name_or_its_path_from_the_project(tmp_path: Pa
 def test_odd_paths_are_refused_or_kept_in_base64(tmp_path: Path) -> None:
     assert project.write_path(tmp_path / os.fsdecode(b"\xff.jpg"), tmp_path) == {"path_b64": "/y5qcGc="}
     assert project.read_path({"path_b64": "/y5qcGc="}, tmp_path) == tmp_path / os.fsdecode(b"\xff.jpg")
-    for wrong in ({"path_b64": "/y5q cGc="}, {"path": "\ud800.jpg"}, {"path": "a\0"}):
+    for wrong in ({"path_b64": "/y5q cGc="}, {"path_b64": "YQBi"}, {"path": "\ud800.jpg"}, {"path": "a\0"}):
         with pytest.raises(ValueError, match=r"."):
             project.read_path(wrong, tmp_path)
+
+
+def test_a_project_in_a_linked_folder_finds_photos_outside_it(tmp_path: Path) -> None:
+    photo, real = tmp_path / "pics" / "a.jpg", tmp_path / "real" / "deep"
+    photo.parent.mkdir()
+    photo.write_bytes(b"a")
+    real.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(real)
+    (tmp_path / "linked pics").symlink_to(photo.parent)
+    for folder in (tmp_path / "link", real, tmp_path / "pics"):
+        for named in (photo, tmp_path / "link" / ".." / ".." / "pics" / "a.jpg", tmp_path / "linked pics" / "a.jpg"):
+            written = project.write_path(named, folder)
+            assert project.read_path(written, folder).samefile(photo), (folder, named, written)
+    assert project.write_path(photo, real) == {"path": "../../pics/a.jpg"}
+    assert project.write_path(tmp_path / "linked pics" / "a.jpg", real) == {"path": "../../linked pics/a.jpg"}
 
 
 def test_saving_the_same_content_again_makes_no_backup(tmp_path: Path) -> None:

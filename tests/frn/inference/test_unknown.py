@@ -188,9 +188,11 @@ def test_expected_rates_are_described_in_one_line() -> None:
         "unknown photos can hardly be distinguished from these classes: rejecting 20% of your photos catches 0% of "
         "other photos (AUROC 0.50)"
     )
-    assert Calibration(known, np.zeros(0)).describe() == (
-        "unknown photos cannot be detected: this needs two classes, one of them with two photos"
+    assert Calibration(np.zeros(0), np.zeros(0)).describe() == (
+        "unknown photos cannot be detected: this needs a class with two photos"
     )
+    alone = Calibration(known, np.zeros(0)).describe()
+    assert alone == "rejects about 5% of your photos; with one class, other rates are unknown"
     assert np.isnan(Calibration(known, np.zeros(0)).auroc)
 
 

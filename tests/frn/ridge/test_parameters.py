@@ -37,6 +37,12 @@ def test_parameters_are_accepted_up_to_their_limit(name: str, limit: float) -> N
             HeadParameters.from_metadata(learned | {name: beyond})
 
 
+@pytest.mark.parametrize("gamma", [0.0, -1.0])
+def test_gamma_must_be_positive(gamma: float) -> None:
+    with pytest.raises(FrnError, match=r"^alpha, beta and gamma are"):
+        HeadParameters.from_metadata({"alpha": 0.0, "beta": 0.0, "gamma": gamma})
+
+
 @pytest.mark.parametrize("names", [("alpha", "beta"), ("alpha", "beta", "gamma", "delta"), ()])
 def test_all_three_parameters_are_needed(names: tuple[str, ...]) -> None:
     with pytest.raises(FrnError) as caught:

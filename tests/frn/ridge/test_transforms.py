@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from frn.heads.frn import FRNHead
 from frn.models.wrapper import FRN
 from frn.ridge.reconstruction import class_error, moment_error, whitened_error
+from tests.frn.backbones.test_compiled import needs_compiler
 
 WAY, R, D, QUERIES = 3, 4, 12, 5
 SHOTS = pytest.mark.parametrize("shot", [1, 5])  # with p below d and above d
@@ -40,19 +41,26 @@ def test_head_compiles_as_one_graph(gradient: bool) -> None:
         assert_near(compiled, torch.autograd.grad(head(support, query).square().sum(), head.alpha)[0])
 
 
+@needs_compiler
 @SHOTS
-def test_head_compiles_with_inductor(shot: int) -> None:
+@pytest.mark.parametrize("gradient", [True, False])
+def test_head_compiles_with_inductor(shot: int, gradient: bool) -> None:
     head, (support, query) = FRNHead(), episode(shot)
-    with torch.no_grad():
-        assert_near(torch.compile(head, fullgraph=True)(support, query), head(support, query))
+    with torch.set_grad_enabled(gradient):
+        logits, expected = torch.compile(head, fullgraph=True)(support, query), head(support, query)
+    assert_near(logits, expected)
+    if gradient:
+        gradients = [torch.autograd.grad(each.square().sum(), head.alpha)[0] for each in (logits, expected)]
+        assert_near(*gradients)
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch runs it eagerly after a graph break
-def test_network_compiles() -> None:
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=[pytest.mark.slow, needs_compiler])])
+def test_network_compiles(backend: str) -> None:
     """The head breaks the graph here, because it reads labels to gather the classes."""
     model = FRN(nn.Conv2d(3, D, 3, stride=2))
     support, labels, query = torch.randn(4, 3, 9, 9), torch.tensor([0, 0, 1, 1]), torch.randn(2, 3, 9, 9)
-    logits = torch.compile(model, backend="aot_eager")(support, labels, query)
+    logits = torch.compile(model, backend=backend)(support, labels, query)
     assert_near(logits, model(support, labels, query))
     logits.logsumexp(1).sum().backward()
 

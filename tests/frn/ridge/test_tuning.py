@@ -188,6 +188,12 @@ def test_more_than_64_classes_are_subsampled_evenly() -> None:
     assert tune_by_leave_one_out(pools[:64], TRAINED) != tune_by_leave_one_out(pools[:64:2], TRAINED)
 
 
+def test_subsampled_classes_include_one_that_can_leave_a_photo_out() -> None:
+    pools = [pool[:1] for pool in classes(66, 2, 1, 4, noise=1.0)]
+    pools[1] = classes(66, 2, 1, 4, noise=1.0)[1]
+    assert tune_by_leave_one_out(pools, TRAINED) == tune_by_leave_one_out(pools[1::2], TRAINED)
+
+
 @pytest.mark.parametrize(
     ("prior", "alpha", "beta", "gamma"),
     [
