@@ -17,7 +17,7 @@ from frn_export.difference import Difference
 Format = Literal["onnx", "ort", "openvino"]
 Values = Mapping[str, NDArray[Any]]
 Converted = tuple[dict[str, bytes], Callable[[Values], Values]]
-"""Files by their endings, and what runs them."""
+"""Files by their endings, and a function that runs them."""
 
 TOLERANCE = 2e-5
 """Tolerance, as a fraction of an output's largest value: other kernels sum in a different order."""

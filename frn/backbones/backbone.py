@@ -1,4 +1,4 @@
-"""Interface of a backbone: images (b, 3, H, W) to feature maps (b, d, h, w); combined, and from other packages.
+"""Interface of a backbone, images (b, 3, H, W) to feature maps (b, d, h, w); combined and external networks.
 
 Other packages register backbones through entry points. In the `pyproject.toml` of such a package:
 

@@ -13,8 +13,9 @@ from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Result, as_result, summarise
 from frn.evaluation.episodes import episode_accuracies
-from frn.heads import build_head
+from frn.heads import build_untrained_head
 from frn.heads.frn import FRNHead
+from frn.heads.vectors.prototypes import SimpleShotHead
 from frn.ridge.tuning import tune_on_episodes
 
 Table = NDArray[Any] | Sequence[Any]
@@ -44,19 +45,24 @@ def evaluate(
         seed: seed of the random episodes.
         method: a head without trainable layers: frn, proto, simpleshot, cosine, ...
         validation: features and labels of other classes, on which FRN's lambda, rho and gamma are chosen for
-            each shot; without them lambda = p / d and rho = 1, for features of mean energy 1.
+            each shot; without them lambda = p / d and rho = 1, for features of mean energy 1. SimpleShot needs
+            them, because it subtracts their mean.
 
     Raises FrnError if the shapes do not match, the head needs training, or a class is too small.
     """
     if episodes < 1:
         raise FrnError(f"accuracy needs episodes >= 1, not {episodes}")
     maps, sizes, names = _by_class(features, labels)
-    head = build_head(method, maps.shape[-1]).eval()
-    if layers := [name for name, parameter in head.named_parameters() if parameter.dim()]:
-        raise FrnError(f"method {method!r} has layers that need training ({', '.join(layers)})")
+    head = build_untrained_head(method, maps.shape[-1]).eval()
+    if isinstance(head, SimpleShotHead) and validation is None:
+        raise FrnError("method 'simpleshot' subtracts the mean of other images: give their features as validation")
     unit = float(np.sqrt(np.square(maps, dtype=np.float64).sum(-1).mean())) or 1.0
     tensor = torch.from_numpy(maps / np.float32(unit))
     others = None if validation is None else _by_class(*validation)
+    if others is not None and others[0].shape[-1] != maps.shape[-1]:
+        raise FrnError(f"the validation features have {others[0].shape[-1]} channels, the features {maps.shape[-1]}")
+    if others is not None and isinstance(head, SimpleShotHead):
+        head.centre.copy_(torch.from_numpy(others[0].mean((0, 1)) / np.float32(unit)))
     results = []
     for k in map(int, shot if isinstance(shot, Iterable) else [shot]):  # JSON needs a float
         shape = EpisodeShape(way=way, shot=k, queries=queries)
@@ -77,7 +83,10 @@ def evaluate(
 
 def _by_class(features: Table, labels: Table) -> tuple[NDArray[np.float32], tuple[int, ...], list[str]]:
     """Return maps (n, r, d) sorted by class, the number of images of each class, and the class names."""
-    found, known = np.asarray(features), np.asarray(labels)
+    try:
+        found, known = np.asarray(features), np.asarray(labels)
+    except ValueError as error:
+        raise FrnError(f"the features or labels are not an array ({error})") from error
     if found.dtype.kind not in "biuf":
         raise FrnError(f"the features are {found.dtype}, not numbers")
     maps = found.astype(np.float32)
@@ -94,6 +103,8 @@ def _by_class(features: Table, labels: Table) -> tuple[NDArray[np.float32], tupl
         )
     if not np.isfinite(maps).all():
         raise FrnError("the features are not all finite numbers")
+    if known.dtype.kind == "O":
+        known = known.astype(str)
     names, of_each = np.unique(known, return_inverse=True)
     order = np.argsort(of_each, kind="stable")
     sizes = tuple(np.bincount(of_each).tolist())

@@ -1,5 +1,6 @@
 """Evaluate a model given by its name on a data set, for `frn eval`."""
 
+import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -20,6 +21,7 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy, Result, as_result, summarise
 from frn.evaluation.episodes import enrolled_accuracies, episode_accuracies
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
+from frn.heads import build_untrained_head, maps_for
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
@@ -212,15 +214,13 @@ def with_method(model: Model, method: str) -> Model:
     """Return the backbone of `model` with a new head at its initial values, in evaluation mode.
 
     The caller must still set SimpleShot's centre, the mean feature of the training images. Raises FrnError if the new
-    head has its own layers, which need training.
+    head has its own layers, which need training, or uses maps of different networks or blocks.
     """
+    if maps_for(method) != maps_for(model.config.method):
+        raise FrnError(f"method {method!r} uses the maps of different networks or blocks than this model")
+    build_untrained_head(method, model.d)
     other = Model(replace(model.config, method=method))
-    layers = [name for name, parameter in other.head.named_parameters() if parameter.dim()]
-    if layers:
-        raise FrnError(
-            f"--method {method} has layers that need training ({', '.join(layers)}): `frn train --method {method} "
-            "--init MODEL` does that"
-        )
+    other.adapter = copy.deepcopy(model.adapter)
     other.backbone.load_state_dict(model.backbone.state_dict())
     other.record = model.record
     return other.to(next(model.parameters()).device).eval()

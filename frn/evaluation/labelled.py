@@ -234,8 +234,7 @@ def score_labelled(
     truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
     if not called:
         raise FrnError(
-            f"none of its folders ({_some(members)}) is named after a class ({_some(names)}), so no answer "
-            "could be correct"
+            f"no folder of the photos ({_some(members)}) is named after a class ({_some(names)}). Rename the folders."
         )
     if missing := [repr(name) for name in names if name not in called.values()]:
         notes.append(f"the folder has no photo of the class{'es' * (len(missing) > 1)} {', '.join(missing)}")

@@ -69,7 +69,17 @@ def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
         head = _factory(name)(sizes or d)
         if not isinstance(head, Head):
             raise TypeError(f"it is a {type(head).__name__}, not a frn.heads.Head")
+        if (head.networks, tuple(head.maps)) != maps_for(name):
+            raise TypeError("it has its own `networks` or `maps`: register the class itself, not a function")
         return head
+
+
+def build_untrained_head(name: str, d: int) -> Head:
+    """Return a head that works without training. Raises FrnError if it has layers, or as `build_head` does."""
+    head = build_head(name, d)
+    if layers := ", ".join(layer for layer, parameter in head.named_parameters() if parameter.dim()):
+        raise FrnError(f"method {name!r} has layers that need training ({layers}): `frn train --method {name}` does it")
+    return head
 
 
 def maps_for(name: str) -> tuple[int, tuple[int, ...]]:

@@ -49,8 +49,8 @@ class BiFRNHead(Head):
         asked, _, value = rows.chunk(3, -1)
         _, keys, values = groups.chunk(3, -1)
         attention = (asked @ keys.mT / value.shape[-1] ** 0.5).softmax(-1)  # g, m, n
-        rebuilt = F.dropout(attention, DROPOUT, self.training) @ values
-        return (value - rebuilt).square().sum(-1)
+        reconstruction = F.dropout(attention, DROPOUT, self.training) @ values
+        return (value - reconstruction).square().sum(-1)
 
 
 class SelfReconstruction(nn.Module):

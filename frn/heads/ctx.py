@@ -1,4 +1,4 @@
-"""CrossTransformers (Doersch et al., NeurIPS 2020), as in the paper's baseline (Sec. 3.5, Eq. 12).
+"""CrossTransformers (Doersch et al., NeurIPS 2020), as in the paper's baseline (Sec. 3.7, Eq. 14).
 
 Like FRN, they reconstruct a query map from each class's pool, but with attention between learned projections instead of
 a closed form. The paper does not give the width of keys and values; here they are as wide as the map.
@@ -29,6 +29,6 @@ class CTXHead(Head):
         pool, locations = support.flatten(1, 2), query.flatten(0, 1)  # way, p, d and n, d
         d = pool.shape[-1]
         attention = (self.key(locations) @ self.key(pool).mT / d**0.5).softmax(-1)  # way, n, p
-        rebuilt = attention @ self.value(pool)  # Eq. 12
-        error = (rebuilt - self.value(locations)).square().sum(-1)  # way, n
+        reconstruction = attention @ self.value(pool)  # Eq. 14
+        error = (reconstruction - self.value(locations)).square().sum(-1)  # way, n
         return -self.gamma * (error.unflatten(1, query.shape[:2]).mean(-1).mT / d)

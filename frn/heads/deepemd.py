@@ -1,6 +1,6 @@
 """DeepEMD (Zhang et al., CVPR 2020): a class's score is the cost of transporting its locations to the query's.
 
-The optimal transport is a linear program without a closed form, which is what the paper compares FRN with (Sec. 3.5). A
+The optimal transport is a linear program without a closed form, which is what the paper compares FRN with (Sec. 3.7). A
 library of the extra `emd` solves it exactly. The head follows the authors' code: cosine costs of features centred over
 their channels, weights by cross-reference, a fixed temperature, and a structured fully connected layer (SFC) that SGD
 fits to the supports if there are several per class.

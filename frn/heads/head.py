@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 class Head(nn.Module):
-    """Base class of heads that compare feature maps unchanged. Subclasses implement `_logits` and what differs."""
+    """Base class of all heads. A subclass implements `_logits` and overrides the defaults below that differ."""
 
     networks = 1
     """Number of networks that compute its maps; the maps are concatenated along the channels."""

@@ -81,8 +81,8 @@ class LocalEnrichment(nn.Module):
             raise ValueError(f"neighbourhoods need a square map, but the map has {r} locations")
         grid = F.normalize(maps.relu(), dim=-1).mT.unflatten(2, (side, side))
         windows = F.unfold(grid, WINDOW, padding=WINDOW // 2).mT.reshape(n * r, d, WINDOW, WINDOW)
-        looked_at = self.inside(self.before(windows)).unflatten(0, (n, r)).flatten(2)  # n, r, width
-        enriched: Tensor = self.after(looked_at.mT[..., None])[..., 0].mT
+        filtered = self.inside(self.before(windows)).unflatten(0, (n, r)).flatten(2)  # n, r, width
+        enriched: Tensor = self.after(filtered.mT[..., None])[..., 0].mT
         return F.normalize(enriched, dim=-1)
 
 

@@ -1,4 +1,4 @@
-"""Head over all classes at once, for pre-training (Sec. 3.6); discarded afterwards.
+"""Head over all classes at once, for pre-training (Sec. 3.6, Eq. 12 and 13); discarded afterwards.
 
 Shape letters: b images in a batch, r locations, d channels.
 """

@@ -76,7 +76,7 @@ class TDMProtoHead(Head):
 
 
 class TDMFRNHead(Head):
-    """FRN with weighted reconstruction errors. The reconstruction itself is FRN's (Eq. 10)."""
+    """FRN with weighted reconstruction errors. The reconstruction itself is FRN's (Eq. 8 and 10)."""
 
     scaled_maps = True
     has_auxiliary_loss = True
@@ -88,6 +88,8 @@ class TDMFRNHead(Head):
 
     def _logits(self, support: Tensor, query: Tensor) -> Tensor:
         pool, locations = support.flatten(1, 2), query.flatten(0, 1)
-        rebuilt = reconstruct(locations, pool, lam=self.frn.lam(*pool.shape[1:]), rho=self.frn.rho())  # way, n, d
-        error = (rebuilt - locations).square().unflatten(1, query.shape[:2]).mean(2)  # way, q, d
+        reconstruction = reconstruct(
+            locations, pool, lam=self.frn.lam(*pool.shape[1:]), rho=self.frn.rho()
+        )  # way, n, d
+        error = (reconstruction - locations).square().unflatten(1, query.shape[:2]).mean(2)  # way, q, d
         return -self.frn.gamma * (self.weights(support, query).square() * error).sum(-1).mT

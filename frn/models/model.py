@@ -1,6 +1,6 @@
 """Models: a backbone that computes feature maps and a head that compares them; loading, saving and importing.
 
-A model file is a single `.safetensors` with the weights; its header describes the model (`model_file`). A torch
+A model file is a single `.safetensors` with the weights; its header describes the model (`frn.models.header`). A torch
 checkpoint is read as weights only; any other pickle is rejected.
 """
 
@@ -27,7 +27,7 @@ from frn.backbones.backbone import Several, Stages
 from frn.backbones.folding import folded
 from frn.backbones.pretrained import Pretrained, recipe
 from frn.errors import FrnError, FrnWarning, shorten
-from frn.heads import build_head, maps_for
+from frn.heads import SMALL, build_head, build_untrained_head, maps_for
 from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform
 from frn.models.checkpoint_check import check_checkpoint
@@ -74,7 +74,7 @@ class Model(nn.Module):
         sizes = self.backbone.sizes if isinstance(self.backbone, Stages) else ()
         self.head: Head = build_head(config.method, self.d, sizes)
         self.adapter: nn.Linear | None = None
-        """Map of the channels behind the backbone, of a fine-tuned model."""
+        """Linear map of the channels after the backbone; None unless the model is fine-tuned."""
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
 
@@ -211,7 +211,7 @@ def import_reference(path: Path, *, transform: EvaluationTransform | None = None
     """Read a checkpoint from the authors' code (FRN or ProtoNet), in evaluation mode.
 
     Its keys reveal the model, but not how images were prepared; `transform` gives that. An image that already has the
-    transform's size is not resized, as those that the authors prepare in advance. Without `transform`, photos are
+    transform's size is not resized, like those that the authors prepare in advance. Without `transform`, photos are
     resized and cropped as for the authors' uncropped data sets, and an `FrnWarning` says so. Raises FrnError if the
     file contains anything but tensors, or unknown keys.
     """
@@ -234,6 +234,9 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
     """
     if (networks := maps_for(method)[0]) > 1:
         raise FrnError(f"method {method!r} trains {networks} networks, but {name} is a single frozen network")
+    if method == "simpleshot":
+        raise FrnError("method 'simpleshot' subtracts the mean of training images, and there are none. Use cosine.")
+    build_untrained_head(method, SMALL)
     how = recipe(name, weights)
     size = size or how.size
     transform = EvaluationTransform(size=size, resize=how.resize(size))

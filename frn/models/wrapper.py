@@ -14,8 +14,7 @@ class FRN(nn.Module):
     """A backbone with a head that compares its feature maps.
 
     The backbone takes images (b, 3, H, W), normalised as it requires, and returns maps (b, d, h, w), tokens (b, r, d)
-    or vectors (b, d), which are maps with one location. The support set is given with each call or in
-    advance:
+    or vectors (b, d), which are maps with one location. The support set is given with each call or in advance:
 
     >>> logits = model(support, labels, query)  # images, their classes, images to (queries, way)
     >>> logits = model.process_support_set(support, labels)(query)  # the same

@@ -81,7 +81,11 @@ class PreparedRun:
             f"{self.options.threads or own_cores()} threads{together}"
         )
 
-    def train(self, report: Callable[[StepReport | ValidationReport], None], stop: Callable[[], bool]) -> RunResult:
+    def train(
+        self,
+        report: Callable[[StepReport | ValidationReport], None] = lambda event: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> RunResult:
         """Train to the end or until `stop` returns True; see `frn.training.loop.train`."""
         return train(
             self.preset,

@@ -18,6 +18,7 @@ from frn.evaluation.accuracy import Accuracy, summarise
 from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import TorchExtractor
 from frn.heads.frn import FRNHead
+from frn.models.header import read_header
 from frn.models.model import Model, save_model
 from frn.ridge.reconstruction import SingularError
 from frn.ridge.tuning import FLAT, TUNING_EPISODES, TuningEpisode, tune
@@ -144,7 +145,10 @@ class _Trainer:
         settings = self.settings
         self.folder = folder
         folder.pixels = [part.checksum for part in (*self.images.parts, *self.val_images.parts)]
-        self.model = new_model(self.preset, settings.seed, init).to(settings.device)
+        like = None if init is None else init.config  # weights expect their normalisation
+        if settings.resume and folder.last.is_file():
+            like = read_header(folder.last)[0]
+        self.model = new_model(self.preset, settings.seed, init, like).to(settings.device)
         self.model.record = {**self.model.record, "seed": settings.seed, **settings.facts}
         if settings.compiled:
             compile_blocks(self.model.backbone)
@@ -228,7 +232,7 @@ class _Trainer:
 
     def diverged(self, how: str) -> FrnError:
         return FrnError(
-            f"training diverged in epoch {self.position.epoch + 1}, episode {self.position.step + 1}: {how}. Start "
+            f"training diverged in epoch {self.position.epoch + 1}, step {self.position.step + 1}: {how}. Start "
             f"again with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
         )
 

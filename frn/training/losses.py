@@ -46,10 +46,10 @@ def auxiliary_loss(support: Tensor, mode: Literal["reference", "paper"] = "refer
         return both_orders if mode == "paper" else both_orders / 2
 
 
-def distillation_loss(logits: Tensor, taught: Tensor, temperature: float = SOFTENED) -> Tensor:
+def distillation_loss(logits: Tensor, taught: Tensor) -> Tensor:
     """Return the divergence between softened probabilities and a teacher's, both from logits (b, classes).
 
     The loss is multiplied by the squared temperature, so that its gradient is about as large as that of cross-entropy.
     """
-    own, target = (F.log_softmax(values.float() / temperature, dim=1) for values in (logits, taught))
-    return temperature**2 * F.kl_div(own, target, reduction="batchmean", log_target=True)
+    own, target = (F.log_softmax(values.float() / SOFTENED, dim=1) for values in (logits, taught))
+    return SOFTENED**2 * F.kl_div(own, target, reduction="batchmean", log_target=True)

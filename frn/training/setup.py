@@ -29,13 +29,13 @@ def describe_images(images: StoredImages | ConcatImages) -> list[str]:
     return said
 
 
-def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
-    """Return the initial model of a preset."""
+def new_model(preset: Preset, seed: int, init: Model | None = None, like: ModelConfig | None = None) -> Model:
+    """Return the initial model of a preset, with the weights of `init` and the normalisation of `like`."""
     config = ModelConfig(
         backbone=preset.backbone, method=preset.method, last_pool=preset.last_pool, transform=preset.transform
     )
-    if init is not None:  # its weights expect its normalisation
-        config = replace(config, mean=init.config.mean, std=init.config.std)
+    if like is not None:
+        config = replace(config, mean=like.mean, std=like.std)
     with torch.random.fork_rng(devices=[]):
         seed_torch(seed)
         model = Model(config)

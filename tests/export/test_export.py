@@ -119,7 +119,7 @@ def test_file_that_would_be_overwritten_is_refused_before_any_work(
 ) -> None:
     (tmp_path / name).write_text("mine")
     monkeypatch.setattr(export, "features_graph", pytest.fail)
-    with pytest.raises(FrnError, match=f"{name}: already exists, and frn did not write it"):
+    with pytest.raises(FrnError, match=f"{name}: already exists"):
         export.export_model(None, tmp_path, options, classes)  # type: ignore[arg-type]
 
 

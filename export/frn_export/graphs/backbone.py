@@ -3,6 +3,7 @@
 BatchNorm is folded in float64.
 """
 
+import copy
 import json
 from collections.abc import Callable
 from dataclasses import asdict
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from frn.backbones.conv4 import Conv4, ConvBlock
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
@@ -110,12 +112,9 @@ def _convolution(graph: GraphBuilder, x: str, convolution: nn.Conv2d, norm: nn.B
 
 def fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Array, Array]:
     """Fold BatchNorm in evaluation mode into the convolution before it; return weights and bias in float64."""
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    scale = _array(norm.weight) / np.sqrt(_array(norm.running_var) + norm.eps)
-    bias = _array(convolution.bias) if convolution.bias is not None else 0.0
-    weight = _array(convolution.weight) * scale[:, None, None, None]
-    return weight, (bias - _array(norm.running_mean)) * scale + _array(norm.bias)
+    fused = fuse_conv_bn_eval(copy.deepcopy(convolution).cpu().double(), copy.deepcopy(norm).cpu().double())
+    assert fused.bias is not None
+    return fused.weight.detach().numpy(), fused.bias.detach().numpy()
 
 
 def _pool(graph: GraphBuilder, x: str) -> str:
@@ -124,11 +123,6 @@ def _pool(graph: GraphBuilder, x: str) -> str:
 
 def _leaky(graph: GraphBuilder, x: str) -> str:
     return graph.node("LeakyRelu", x, alpha=0.1)
-
-
-def _array(tensor: Tensor) -> Array:
-    array: Array = tensor.detach().cpu().double().numpy()
-    return array
 
 
 WRITERS: dict[type[nn.Module], Callable[..., str]] = {

@@ -115,7 +115,10 @@ def _score(
     outputs: Outputs = {"label": (STRING, ("n",))}
     outputs |= dict.fromkeys(("probability", "class_error", "explained"), (FLOAT, ("n", len(names))))
     if isinstance(classes, HeadClasses):
-        logits, near = write_logits(graph, classes, "feature_map"), graph.constant(1.0)
+        more = graph.constant(np.zeros((1, *extractor.shape), np.float32))  # some traced nodes need a photo
+        logits = write_logits(graph, classes, graph.node("Concat", "feature_map", more, axis=0))
+        logits = graph.node("Slice", logits, graph.ints(0), graph.ints(-1), graph.ints(0))
+        near = graph.constant(1.0)
         graph.node("Neg", graph.node("LogSoftmax", logits, axis=1), output=class_error)
         size = graph.node("Concat", graph.node("Shape", logits, start=0, end=1), graph.ints(1), axis=0)
         energy = graph.node("Expand", graph.constant(1.0), size)

@@ -44,7 +44,7 @@ def nearest_mean(support: Tensor, query: Tensor) -> Tensor:
 
 
 def nearest_neighbours(support: Tensor, query: Tensor) -> Tensor:
-    """Sum the cosines of the nearest supports of each class."""
+    """Sum the cosines of the nearest supports of all classes, by class."""
     way, shot = support.shape[:2]
     cosines = query @ support.flatten(0, 1).mT
     nearest = cosines.topk(min(NEIGHBOURS, shot), dim=1)

@@ -52,17 +52,18 @@ def _read_presets(file: str) -> dict[str, Preset]:
     return presets
 
 
-def _build(tables: Mapping[str, Any], stage: str, presets: Mapping[str, Preset], where: str) -> Preset:
-    chain: list[str] = []
-    while (name := str(tables[chain[-1]].get("over")) if chain else stage) not in presets or not chain:
-        if not isinstance(tables.get(name), dict) or name in chain:
-            known = ", ".join(name for name in tables if isinstance(tables[name], dict))
-            raise FrnError(f"{where}: unknown stage {name!r} to start from; choose from {known}")
-        chain.append(name)
-    preset = presets[name]
-    for name in reversed(chain):
-        preset = _changed(preset, tables[name], f"{where}, [{name}]")
-    return preset
+def _build(
+    tables: Mapping[str, Any], stage: str, presets: Mapping[str, Preset], where: str, above: tuple[str, ...] = ()
+) -> Preset:
+    """Return a stage with the changes of all stages `above` it that it starts from."""
+    if above and stage in presets:
+        return presets[stage]
+    table = tables.get(stage)
+    if not isinstance(table, dict) or stage in above:
+        known = ", ".join(name for name in tables if isinstance(tables[name], dict))
+        raise FrnError(f"{where}: unknown stage {stage!r} to start from; choose from {known}")
+    base = _build(tables, str(table.get("over")), presets, where, (*above, stage))
+    return _changed(base, table, f"{where}, [{stage}]")
 
 
 def _variants(

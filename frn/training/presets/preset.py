@@ -98,7 +98,8 @@ class TrainingData:
 
     def __post_init__(self) -> None:
         if isinstance(self.balance, tuple):
-            _require(min(self.balance, default=0) > 0, "data set weights must be positive", self)
+            positive = all(0 < weight < math.inf for weight in self.balance)
+            _require(bool(self.balance) and positive, "data set weights must be positive", self)
         else:
             _require(0 <= self.balance <= 1, "the data set balance must be an exponent between 0 and 1", self)
         _require(self.max_side >= 8, "training images must have at least 8 pixels per side", self)

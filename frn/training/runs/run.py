@@ -237,7 +237,7 @@ class RunResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSettings:
-    """Settings for running a preset; only the seed and the precision affect the result."""
+    """Settings of a run. The seed, the precision, `compiled` and the number of ranks affect its result."""
 
     seed: int = 0
     precision: Precision = "fp32"

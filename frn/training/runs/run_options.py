@@ -74,7 +74,7 @@ class RunOptions:
             return self
         table, default = read_settings(self.config), RunOptions(preset="")
         given = {name: table[name] for name in ("seed", "precision") if name in table}
-        if (seed := given.get("seed", 0)) != 0 and (type(seed) is not int or seed < 0):
+        if type(seed := given.get("seed", 0)) is not int or seed < 0:
             raise FrnError(f"{self.config}: seed is {seed!r}, but must be 0 or more")
         if (precision := given.get("precision", "auto")) not in PRECISIONS:
             raise FrnError(f"{self.config}: precision is {precision!r}, but must be one of {', '.join(PRECISIONS)}")
@@ -95,7 +95,10 @@ class RunOptions:
         if self.method and not self.aux:
             from frn.heads import has_auxiliary_loss  # imported here because it needs torch
 
-            aux = preset.aux if has_auxiliary_loss(self.method) else "off"
+            if not has_auxiliary_loss(self.method):
+                aux = "off"
+            elif not has_auxiliary_loss(preset.method):
+                aux = "reference"
         fixed = tuple(name for name in get_args(Regulariser) if self.freeze in (name, "both"))
         return replace(
             preset,

@@ -2,14 +2,19 @@
 
 import numpy as np
 import pytest
+import torch
 from frn_export.graphs.builder import FLOAT, GraphBuilder, Shape
 from frn_export.graphs.classifier import batch_graph, classifier_graph
 from frn_export.graphs.enrolled_head import HeadClasses, classifier_with, enrolled
+from frn_export.graphs.traced_head import traced_head_graph
 
 from frn.errors import FrnError
+from frn.images.transforms import EvaluationTransform
 from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
 from frn.inference.onnx_runtime import open_session, run_session
+from frn.models.header import ModelConfig
+from frn.models.model import Model
 from tests.export.graphs.test_listings import RULE, compare, conv4
 
 
@@ -43,6 +48,22 @@ def test_logits_are_products_with_the_mean_of_each_class() -> None:
     expected = np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1)) + logits.max(1) - logits.T
     np.testing.assert_allclose(errors, expected.T, rtol=1e-3, atol=1e-3)
     assert label.tolist() == [str(best) for best in logits.argmax(1)]
+
+
+@pytest.mark.parametrize("method", ["proto", "simpleshot", "srm", "deepbdc", "ctx"])
+def test_empty_batch_gives_an_empty_answer(method: str) -> None:
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method=method, last_pool=False, transform=EvaluationTransform(size=32))
+    head = traced_head_graph(Model(config).eval()).SerializeToString()
+    classes = HeadClasses(head, other_head().pools)
+    graph = batch_graph(conv4(), classes, rule=RULE, gamma=7.0).SerializeToString()
+    session = open_session(graph, "batch", device="cpu")
+    outputs = [output.name for output in session.get_outputs()]
+    images = np.random.default_rng(0).random((2, 3, 32, 32), np.float32)
+    for count in (0, 1, 2):
+        found = run_session(session, outputs, {"images": images[:count]})
+        assert [len(each) for each in found] == [count] * len(outputs)
+        assert all(np.isfinite(each).all() for each in found if each.dtype.kind == "f")
 
 
 def test_classes_of_a_head_that_runs_in_torch_are_refused() -> None:

@@ -56,6 +56,16 @@ def test_archive_of_up_to_one_gib_is_opened(tmp_path: Path, size: int, reason: s
         find_runtime(tmp_path / "x.tgz")
 
 
+def test_an_archive_with_a_damaged_byte_is_refused(tmp_path: Path) -> None:
+    path = pack(tmp_path / "x.tgz", package())
+    data = path.read_bytes()
+    assert find_runtime(path).binary.startswith(b"\0asm")
+    for place in range(20, len(data) - 1, max(1, len(data) // 40)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        with pytest.raises(FrnError):
+            find_runtime(path)
+
+
 def test_error_names_the_first_missing_file(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "x.tgz", "w:gz") as archive:
         archive.addfile(tarfile.TarInfo("package/dist/other.js"), io.BytesIO())

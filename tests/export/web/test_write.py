@@ -76,14 +76,14 @@ def test_graphs_that_differ_write_nothing(
 def test_only_our_own_page_or_replace_allows_overwriting(tmp_path: Path) -> None:
     index, other = tmp_path / "index.html", tmp_path / "head.onnx"
     index.write_text("my page")
-    with pytest.raises(FrnError, match="frn did not write it"):
+    with pytest.raises(FrnError, match="already exists"):
         require_writable_page(tmp_path)
     require_writable_page(tmp_path, replace=True)
     index.write_text("<!-- frn export --web -->")
     other.write_text("my head")
     require_writable_page(tmp_path, ["head.onnx"])
     index.unlink()
-    with pytest.raises(FrnError, match="frn did not write it"):
+    with pytest.raises(FrnError, match="already exists"):
         require_writable_page(tmp_path, ["head.onnx"])
     (tmp_path / "file").touch()
     require_writable_page(tmp_path / "new")
@@ -94,7 +94,7 @@ def test_page_is_refused_before_its_graphs_are_built(
 ) -> None:
     monkeypatch.setattr(write, "_graphs", pytest.fail)
     (tmp_path / "page.js").write_text("mine")
-    with pytest.raises(FrnError, match="frn did not write it"):
+    with pytest.raises(FrnError, match="already exists"):
         write_page(classifier, tmp_path, RUNTIME, replace=False)
     named = Classifier(classifier.extractor)
     named.enroll({"\udcff": sorted((assets_folder() / "samples" / "moths").glob("*/*"))[:1]})
@@ -113,6 +113,6 @@ def test_classes_of_an_earlier_page_are_removed_but_nothing_else(classifier: Cla
 
 def test_graph_that_frn_did_not_write_is_not_overwritten(classifier: Classifier, tmp_path: Path) -> None:
     (tmp_path / "scores.onnx").write_text("mine")
-    with pytest.raises(FrnError, match=r"scores\.onnx: already exists, and frn did not write it"):
+    with pytest.raises(FrnError, match=r"scores\.onnx: already exists"):
         write_page(classifier, tmp_path, RUNTIME, replace=False)
     assert [path.name for path in tmp_path.iterdir()] == ["scores.onnx"]

@@ -48,6 +48,9 @@ def test_pretrained_maps_are_taken_before_pooling(tmp_path: Path, suffix: str) -
 def test_head_with_two_networks_refuses_a_pretrained_backbone(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="method 'lccrn' trains 2 networks"):
         import_pretrained("torchvision:resnet18", weights_of("resnet18", tmp_path), size=64, method="lccrn")
+    for method, reason in (("ctx", "has layers that need training"), ("simpleshot", "subtracts the mean of training")):
+        with pytest.raises(FrnError, match=f"method '{method}' {reason}"):
+            import_pretrained("torchvision:resnet18", tmp_path / "resnet18.pth", size=64, method=method)
 
 
 def test_model_file_stores_the_weights_and_their_source(tmp_path: Path) -> None:

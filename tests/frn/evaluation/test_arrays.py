@@ -77,11 +77,33 @@ def test_images_are_sorted_by_class_and_locations_come_before_channels() -> None
         (np.full((6, 4), np.inf), LABELS, "the features are not all finite numbers"),
         (np.array(["a"] * 6), LABELS, "the features are <U1, not numbers"),
         (np.ones((6, 4)), np.ones(6, complex), "the labels are complex128, not numbers or names"),
+        ([[1.0], [1.0, 2.0]], LABELS[:2], "the features or labels are not an array"),
     ],
 )
 def test_unsuitable_features_and_labels_are_described(features: Any, labels: Any, reason: str) -> None:
     with pytest.raises(FrnError, match=reason):
         evaluate(features, labels, way=2, shot=1, queries=1, episodes=1)
+
+
+def test_labels_may_be_of_several_types() -> None:
+    mixed = np.array(["a", "a", None, None, 1, 1], dtype=object)
+    (result,) = evaluate(np.eye(6), mixed, way=2, shot=1, queries=1, episodes=1)
+    assert result["way"] == 2
+
+
+def test_simpleshot_is_centred_on_the_validation_features() -> None:
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(5), 10)
+    features = np.eye(5)[labels] + 0.3 * generator.standard_normal((50, 5))
+    options: dict[str, Any] = {"shot": 1, "queries": 5, "episodes": 50}
+    expected = evaluate(features, labels, method="simpleshot", validation=(features, labels), **options)
+    offset = evaluate(features + 20, labels, method="simpleshot", validation=(features + 20, labels), **options)
+    assert offset[0]["accuracy"] == expected[0]["accuracy"]
+    assert offset[0]["accuracy"] > 50
+    with pytest.raises(FrnError, match="subtracts the mean of other images: give their features as validation"):
+        evaluate(features, labels, method="simpleshot", **options)
+    with pytest.raises(FrnError, match="the validation features have 4 channels, the features 5"):
+        evaluate(features, labels, validation=(features[:, :4], labels), **options)
 
 
 def test_features_of_zeros_are_evaluated() -> None:

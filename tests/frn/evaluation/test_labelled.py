@@ -129,7 +129,7 @@ def test_score_command_reports_everything(labelled: Path, tmp_path: Path) -> Non
 
 def test_folders_that_cannot_be_scored_are_reported(tmp_path: Path, labelled: Path) -> None:
     classifier, _ = load_classifier(SAMPLES / "moths", "conv4")
-    with pytest.raises(FrnError, match=r"none of its folders \(jay\) is named after a class \(banded"):
+    with pytest.raises(FrnError, match=r"no folder of the photos \(jay\) is named after a class \(banded"):
         score_labelled(classifier, {"jay": []})
     with pytest.raises(FrnError, match="5 are examples, 0 are near copies"):
         score_labelled(classifier, {"eyed footman": sorted((SAMPLES / "moths" / "eyed footman").iterdir())})
@@ -280,5 +280,5 @@ def test_at_most_five_names_are_listed(count: int, end: str) -> None:
     with pytest.raises(FrnError) as caught:
         scored(Fake(), {f"c{number}": "a1" for number in range(count)})
     assert str(caught.value) == (
-        f"none of its folders (c0, c1, c2, {end}) is named after a class (a, b), so no answer could be correct"
+        f"no folder of the photos (c0, c1, c2, {end}) is named after a class (a, b). Rename the folders."
     )

@@ -35,6 +35,17 @@ def test_the_backbone_is_kept_and_the_head_is_replaced() -> None:
     torch.testing.assert_close(other.feature_maps(images), model.feature_maps(images))
 
 
+def test_a_fine_tuned_backbone_stays_fine_tuned() -> None:
+    model, images = small(), torch.rand(3, 3, 32, 32)
+    model.adapter = torch.nn.Linear(64, 64, bias=False)
+    torch.testing.assert_close(with_method(model, "cosine").feature_maps(images), model.feature_maps(images))
+
+
+def test_a_head_of_other_networks_is_refused() -> None:
+    with pytest.raises(FrnError, match="uses the maps of different networks or blocks than this model"):
+        with_method(small("lccrn"), "frn")
+
+
 def test_maps_are_scaled_for_the_new_head() -> None:
     """The authors divide only FRN's ResNet-12 features by the square root of 640."""
     model, images = small("proto", "resnet12"), torch.rand(2, 3, 32, 32)
@@ -43,7 +54,7 @@ def test_maps_are_scaled_for_the_new_head() -> None:
 
 
 def test_a_head_with_layers_is_refused() -> None:
-    with pytest.raises(FrnError, match=r"--method ctx has layers that need training \(key.weight, value.weight\)"):
+    with pytest.raises(FrnError, match=r"method 'ctx' has layers that need training \(key.weight, value.weight\)"):
         with_method(small(), "ctx")
 
 

@@ -31,20 +31,31 @@ class Nearest(Head):
         return -torch.cdist(query.mean(1), support.mean((1, 2)))
 
 
+class Wide(Nearest):
+    """A head with two networks."""
+
+    networks = 2
+
+
+def wide(d: int) -> Head:
+    return Wide(d)
+
+
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register three heads from an external package, one of which works."""
+    """Register four heads from an external package, one of which works."""
     mine = [
         EntryPoint("nearest", f"{__name__}:Nearest", "frn.heads"),
         EntryPoint("plain", "torch.nn:Identity", "frn.heads"),
         EntryPoint("gone", "nowhere:Head", "frn.heads"),
+        EntryPoint("wide", f"{__name__}:wide", "frn.heads"),
     ]
     monkeypatch.setattr(heads, "entry_points", lambda **only: EntryPoints(mine).select(**only))
 
 
 @pytest.mark.usefixtures("registered")
 def test_an_external_package_can_register_a_head(tmp_path: Path) -> None:
-    assert heads.head_names()[-3:] == ["nearest", "plain", "gone"]
+    assert heads.head_names()[-4:] == ["nearest", "plain", "gone", "wide"]
     model = Model(ModelConfig(backbone="conv4", method="nearest")).eval()
     save_model(model, tmp_path / "model.safetensors")
     again = load_model(tmp_path / "model.safetensors").head
@@ -54,7 +65,9 @@ def test_an_external_package_can_register_a_head(tmp_path: Path) -> None:
         FrnError, match=r"method .plain.: its head cannot be created .*is a Identity, not a frn.heads.Head"
     ):
         build_head("plain", 64)
+    with pytest.raises(FrnError, match=r"'wide': .*its own `networks` or `maps`: register the class itself"):
+        build_head("wide", 64)
     with pytest.raises(FrnError, match=r"method 'gone': its head cannot be created .*No module named 'nowhere'"):
         Model(ModelConfig(backbone="conv4", method="gone"))
-    with pytest.raises(FrnError, match=r"unknown method 'frm'; choose one of: .*, nearest, plain, gone"):
+    with pytest.raises(FrnError, match=r"unknown method 'frm'; choose one of: .*, nearest, plain, gone, wide"):
         build_head("frm", 64)

@@ -1,6 +1,10 @@
 """FRN in third-party code: any backbone, any `Dataset`, any features, torch.hub."""
 
+import os
 import re
+import subprocess
+import sys
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,7 @@ from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 from frn.models.zoo import assets_folder, shipped_models
+from tests.runtimes.environments import packages_in, place_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -88,6 +93,56 @@ def test_documented_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert sorted(names["classifier"].classes_) == ["jay", "owl", "wren"]
     assert FewShotClassifier.load("birds.frn.json").predict(["a.jpg"]).tolist() == ["jay"]
     assert (tmp_path / "birds.onnx").stat().st_size > 1_000_000
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch runs by_class without compiling it
+def test_documented_loop_with_torch_compile_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.compile", partial(torch.compile, backend="aot_eager"))  # inductor takes a minute
+    dataset = Blobs(6, 15)
+    model = FRN(small_network())
+    sampler = EpisodeSampler(dataset, way=5, shot=2, queries=2, episodes=2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+    names = {"dataset": dataset, "model": model, "sampler": sampler, "optimizer": optimizer, "torch": torch}
+    before = model.head.get_parameter("alpha").item()
+    try:
+        exec(
+            code_of(ROOT / "docs" / "guides" / "library.md", "torch.compile("),
+            names | {"torch": torch, "DataLoader": DataLoader},
+        )
+    finally:
+        torch.compiler.reset()
+    assert model.head.get_parameter("alpha").item() != before
+
+
+@pytest.mark.runtimes
+def test_documented_lightning_module_trains(tmp_path: Path) -> None:
+    """Lightning is installed beside the packages of the tests, without its own torch."""
+    packages = ("lightning", "pytorch-lightning", "lightning-utilities", "torchmetrics")
+    folder = packages_in(place_of("lightning", tmp_path), *packages)
+    program = "\n".join([LIGHTNING_SETTING, code_of(ROOT / "docs" / "guides" / "library.md", "import lightning")])
+    program += "\nassert model.head.alpha.item() != 0\n"
+    path = os.pathsep.join([str(ROOT), str(ROOT / "export"), folder])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+LIGHTNING_SETTING = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from frn import FRN, EpisodeSampler
+
+labels = torch.arange(6).repeat_interleave(15)
+dataset = TensorDataset(torch.randn(90, 3, 32, 32), labels)
+dataset.targets = labels.tolist()
+sampler = EpisodeSampler(dataset, way=5, shot=2, queries=2, episodes=2)
+model = FRN(torch.nn.Conv2d(3, 16, 3, 4))
+"""
 
 
 def code_of(page: Path, mark: str) -> str:

@@ -46,6 +46,8 @@ def test_config_of_a_run_can_configure_a_new_run(tmp_path: Path) -> None:
         ("progressive_resizing = [-1, 16]", r"progressive_resizing must be a number of epochs"),
         ("test_shots = [5, 0]", r"test_shots must be 1 or more, not \[5, 0\]"),
         ("test_shots = []", r"test_shots must be 1 or more, not \[\]"),
+        ("seed = 0.0", "seed is 0.0, but must be 0 or more"),
+        ("[data]\nbalance = [1.0, inf]", "data set weights must be positive"),
         ("precision = 'bf61'", "precision is 'bf61', but must be one of auto, fp32, bf16"),
         ("x", "is not a TOML file"),
     ],
@@ -64,6 +66,20 @@ def test_an_unknown_name_is_reported_before_images_are_decoded(
     monkeypatch.setattr("frn.training.launch.load_splits", lambda *_: pytest.fail("images were decoded"))
     with pytest.raises(FrnError, match=r"unknown (method|backbone) 'nosuch'; choose one of"):
         prepare_run(RunOptions(preset="demo", out=tmp_path / "run", config=tmp_path / "run.toml", device="cpu"))
+
+
+def test_a_method_has_its_own_auxiliary_loss() -> None:
+    for preset, method, aux in (
+        ("cub-cropped-conv4-proto-5shot", "frn", "reference"),
+        ("cub-cropped-conv4", "proto", "off"),
+        ("cub-cropped-conv4-no-aux-5shot", "frn", "off"),
+    ):
+        assert RunOptions(preset=preset, method=method).overridden().aux == aux
+
+
+def test_a_run_in_python_needs_no_callbacks(tmp_path: Path) -> None:
+    options = RunOptions(preset="demo", out=tmp_path / "run", epochs=1, way=2, shot=1, queries=1, device="cpu")
+    assert prepare_run(options).train().finished
 
 
 def test_config_accepts_none_integers_and_floats() -> None:

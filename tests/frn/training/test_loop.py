@@ -258,7 +258,7 @@ def test_accuracy_on_the_test_split_is_logged_but_does_not_select_the_model(tmp_
 
 def test_a_diverging_run_gives_a_one_line_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = replace(TINY, schedule=replace(TINY.schedule, learning_rate=1e12))
-    told = r"training diverged in epoch \d, episode \d+: .*\. Start again with a lower --lr"
+    told = r"training diverged in epoch \d, step \d+: .*\. Start again with a lower --lr"
     with pytest.raises(FrnError, match=told) as first:
         quick(tmp_path / "run", preset)
     monkeypatch.setattr("frn.ridge.reconstruction._checked", lambda solved, failed, lam: solved * torch.nan)

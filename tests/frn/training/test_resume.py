@@ -14,6 +14,8 @@ from torch import nn
 from frn.data.pixel_cache import ConcatImages
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError, FrnWarning
+from frn.models.header import ModelConfig
+from frn.models.model import Model, load_model
 from frn.training.loop import StepReport, train
 from frn.training.presets.preset import Pretraining
 from frn.training.runs.run import RunFolder, RunSettings, TrainState
@@ -22,6 +24,7 @@ from tests import processes
 from tests.frn.training.tiny import CLEAR, TINY, assert_same, pretraining, quick, sampled
 
 ROOT = Path(__file__).parents[3]
+HALF = (0.5, 0.5, 0.5)
 
 
 def test_a_run_on_two_data_sets_resumes_with_bit_identical_results(tmp_path: Path) -> None:
@@ -76,6 +79,18 @@ def test_a_stopped_run_resumes_with_bit_identical_results(tmp_path: Path, kind: 
     for name in ("last", "best"):
         assert_same(tmp_path / "pieces" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
     assert (tmp_path / "pieces" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
+
+
+def test_resuming_without_the_initial_model_keeps_its_normalisation(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    config = ModelConfig(backbone=TINY.backbone, method=TINY.method, last_pool=TINY.last_pool, mean=HALF, std=HALF)
+    init = Model(config)
+    quick(tmp_path / "whole", init=init)
+    left = iter((False, False, False, True))
+    quick(tmp_path / "parts", init=init, stop=lambda: next(left))
+    quick(tmp_path / "parts", resume=True)
+    assert_same(tmp_path / "parts" / "last.safetensors", tmp_path / "whole" / "last.safetensors")
+    assert load_model(tmp_path / "parts" / "last.safetensors").config.mean == HALF
 
 
 def test_resuming_with_different_settings_is_refused(tmp_path: Path) -> None:
