@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from frn._version import __version__
+from frn.cli.shell import options
 from frn.cli.shell.console import plain_ending, user_errors
 from frn.cli.shell.help import prepare, show_help
 from frn.cli.train.data import app as data_app
@@ -56,17 +58,23 @@ def as_meant(words: list[str]) -> list[str]:
         from urllib.parse import urlsplit
         from urllib.request import url2pathname
 
-        words = [url2pathname(urlsplit(word).path) if word.startswith("file://") else word for word in words]
-        if web := [word for word in words if word.startswith(("http://", "https://"))]:
+        def local(word: str) -> str:  # a box follows the path, as in a.jpg#xywh=0,0,60,60
+            return url2pathname(urlsplit(word, allow_fragments=False).path) if word.startswith("file://") else word
+
+        words = [local(word) for word in words]
+        photos = [word for before, word in pairwise(["", *words]) if before not in ("--licence", "--about")]
+        if web := [word for word in photos if word.startswith(("http://", "https://"))]:
             raise FrnError(f"{web[0]}: frn only reads local files. Download it first, then pass the file.")
     command, first = [*words, "", ""][:2]
-    if command in FOR_FOLDERS and first and Path(first).is_dir() and not any(Path(first).glob("*.safetensors")):
+    is_folder = command in FOR_FOLDERS and first and Path(first).is_dir()
+    known = {*options.model_names(first), *options.preset_names(first)} if is_folder else ()
+    if is_folder and first not in known and not any(Path(first).glob("*.safetensors")):
         told = FOR_FOLDERS[command].replace("{}", shlex.quote(first))
         raise FrnError(
             f"{first}: is a folder of photos, which `frn {command}` does not accept here. Did you mean: {told}"
         )
     after = words[words.index("--csv") + 1 :] if command == "classify" and "--csv" in words else []
-    if after and after[0].lower().endswith(".csv"):
+    if after and after[0].lower().endswith(".csv") and not Path(after[0]).exists():
         raise FrnError(f"--csv prints to stdout. To write a file: --csv > {shlex.quote(after[0])}")
     return words
 
@@ -88,7 +96,7 @@ class Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Before parsing, reject empty arguments and suggest a command for misplaced ones."""
         with user_errors():
-            if not ctx.resilient_parsing and any(not word or re.fullmatch(r"--[\w-]+=", word) for word in args):
+            if not ctx.resilient_parsing and any(not word or re.fullmatch(r"[^=]+=", word) for word in args):
                 raise FrnError("an argument is empty. Is a shell variable unset?")
             args = args if ctx.resilient_parsing else as_meant(args)
         return super().parse_args(ctx, args)

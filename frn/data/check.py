@@ -25,7 +25,7 @@ class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
     too_small: dict[str, int]
     """Classes with too few images for an episode."""
     skipped: list[Broken]
-    """Paths of entries that are not images."""
+    """Entries that are not images, with the reason."""
 
     def __str__(self) -> str:
         counts = self.classes.values()

@@ -1,10 +1,10 @@
 """Cache of decoded pixels: one memory-mapped file per split.
 
-A cache folder is named after its input: each file's path, size and times of change, the transform, and the format
-version. A changed data set therefore gets a new cache. A cache is written to a temporary folder, synced and renamed.
-The lengths and checksums of a cache are verified, and a damaged cache is built again. If several ranks or runs need the
-same cache, one builds it while the others wait. All pixels are verified at first use, and again after their file has
-changed. If the caches exceed their limit, the least recently used pixels are removed (`frn.system.caches`).
+A cache folder is named after its input: each file's path, size, modification time and change time, the transform, and
+the format version. A changed data set therefore gets a new cache. A cache is written to a temporary folder, synced and
+renamed. The lengths and checksums of a cache are verified, and a damaged cache is built again. If several ranks or runs
+need the same cache, one builds it while the others wait. All pixels are verified at first use, and again after their
+file has changed. If the caches exceed their limit, the least recently used pixels are removed (`frn.system.caches`).
 """
 
 import contextlib

@@ -90,25 +90,27 @@ def replacing(
         raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def require_writable(path: Path, *, replace: bool = False) -> None:
-    """Reject a path whose file must not be overwritten.
+def require_writable(path: Path, *, replace: bool | None = None) -> None:
+    """Reject a path that cannot be written, or whose file must not be overwritten.
 
-    Raises FrnError if the path is a folder, a photo, or, without `replace`, a file that `frn` did not write.
+    Raises FrnError if the path is a folder, a photo, or, without `replace`, a file without a mark of `frn`. `None`
+    means that the command has no option for it.
     """
     refuse_photo(path)
     try:
         status = path.stat()
     except FileNotFoundError:
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        if not os.access(folder, os.W_OK):
+            raise FrnError(f"{path}: cannot be written (no permission for {folder})") from None
         return
     except (OSError, ValueError) as error:
         raise FrnError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
     if stat.S_ISDIR(status.st_mode):
         raise FrnError(f"{path}: is a folder; give a file name")
     if stat.S_ISREG(status.st_mode) and status.st_size and not (replace or is_ours(path)):
-        raise FrnError(
-            f"{path}: already exists, and frn did not write it. Give another name, or add --replace.",
-            code="exists",
-        )
+        option = "" if replace is None else ", or add --replace"
+        raise FrnError(f"{path}: already exists. Give another name{option}.", code="exists")
 
 
 def is_ours(path: Path) -> bool:

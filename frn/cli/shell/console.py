@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as in shells."""
+MOST = 5
+"""Number of reasons that `report_skipped` prints."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 NO_ROOM = "annot allocate memory|failed to map segment|can't start new thread"
 """Messages from the library loader, and from Python when it starts a thread, if memory is exhausted."""
@@ -265,11 +267,9 @@ def _lines(text: Callable[[], str]) -> Iterator[None]:
         thread.join()
 
 
-def report_skipped(
-    reasons: Sequence[object], *, most: int = 5, all_of_them: str = "`frn data check` lists them all"
-) -> None:
+def report_skipped(reasons: Sequence[object], *, all_of_them: str = "`frn data check` lists them all") -> None:
     """Report which files could not be used, and why."""
-    for reason in reasons[:most]:
+    for reason in reasons[:MOST]:
         note(f"warning: {reason}")
-    if len(reasons) > most:
-        note(f"warning: ... and {len(reasons) - most} more" + (f"; {all_of_them}" if all_of_them else ""))
+    if len(reasons) > MOST:
+        note(f"warning: ... and {len(reasons) - MOST} more" + (f"; {all_of_them}" if all_of_them else ""))

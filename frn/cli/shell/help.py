@@ -81,7 +81,8 @@ def _show_command(context: Any, words: list[str]) -> None:
     for word in words:
         commands = getattr(context.command, "commands", {})
         if word not in commands:
-            known = [*commands, *([] if context.parent else TOPICS)]
+            shown = [name for name, command in commands.items() if not command.hidden]
+            known = [*shown, *([] if context.parent else TOPICS)]
             hint = f"Choose one of: {', '.join(known)}" if known else f"`frn {context.info_name}` has no subcommands."
             raise FrnError(f"no command or topic {word!r}. {hint}")
         context = type(context)(commands[word], info_name=word, parent=context)

@@ -1,4 +1,4 @@
-"""Options that several commands share, each defined once with its name, help and shown default."""
+"""Types of options, with their help and shown defaults."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -75,16 +75,19 @@ def prepare(
 def check(
     data: Annotated[Path, typer.Argument(help="Data set, or a folder with one folder per class.")],
     shot: Annotated[
-        int | None, typer.Option(min=1, help="Report classes too small for this many examples.", show_default="5")
+        int | None,
+        typer.Option(min=1, help="Report classes too small for this many examples.", show_default="5 with --queries"),
     ] = None,
     queries: Annotated[
-        int | None, typer.Option(min=1, help="Report classes too small for this many queries.", show_default="15")
+        int | None,
+        typer.Option(min=1, help="Report classes too small for this many queries.", show_default="15 with --shot"),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check a data set: decode every image, count classes and images, and report broken files and small classes.
 
-    The exit status is 1 if a file is broken, or if a class is too small for --shot or --queries.
+    The exit status is 1 if a file is broken, or if a class has fewer than 2 images, or too few for --shot and
+    --queries.
     """
     from msgspec import to_builtins
 
@@ -117,4 +120,4 @@ def check(
     report_skipped(unused_folders(data, found) if found else [], all_of_them="")
     problems = sum(len(report.broken) + len(report.too_small) for report in reports)
     if problems:
-        raise FrnError(f"found {problems} problems in {data} (listed above)")
+        raise FrnError(f"{data}: problems found: {problems} (listed above)")

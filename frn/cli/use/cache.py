@@ -9,9 +9,7 @@ from frn.cli.shell.console import print_json, print_table, printable, stdout, us
 
 DAY = 86400
 
-app = typer.Typer(
-    invoke_without_command=True, help="Show the caches of decoded images and feature maps, or clear them."
-)
+app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()
@@ -35,8 +33,7 @@ def cache(context: typer.Context, as_json: options.AsJson = False) -> None:
     if splits:
         now = time.time()
         rows = [
-            (printable(s.of) or "unknown", str(s.images), _size(s.size), f"{(now - s.used) / DAY:.1f} days ago")
-            for s in splits
+            (s.of or "unknown", str(s.images), _size(s.size), f"{(now - s.used) / DAY:.1f} days ago") for s in splits
         ]
         print_table(("decoded images of", "images", "size", "last used"), rows)
     total = sum(split.size for split in splits)

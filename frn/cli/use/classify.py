@@ -103,7 +103,7 @@ def classify(
         return
     if transductive:
         console.note("transductive: each answer depends on all photos of the call")
-    album = _album(classifier, report, len(names)) if report else None
+    album = _album(classifier, report, len(names), replace) if report else None
     failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if as_csv else None
     paths = map(Path, names)
     classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
@@ -149,14 +149,14 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
     return failed
 
 
-def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
+def _album(classifier: "Classifier", report: Path, photos: int, replace: bool) -> "Album":
     """Return the album that collects the photos for a report; announce the size of a large report in advance."""
     from frn.report.photos_page import CARD_BYTES, Album, page_paths
     from frn.system.files import require_writable
 
     pages = page_paths(report, photos)
     for page in pages[1:]:
-        require_writable(page)
+        require_writable(page, replace=replace)
     if len(pages) > 1:
         weight = f"about {photos * CARD_BYTES / 1e6:,.0f} MB, in {len(pages)} pages"
         console.note(f"the report of {photos:,} photos will take {weight}: {report.name} to {pages[-1].name}")

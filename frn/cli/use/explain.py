@@ -51,9 +51,9 @@ def explain(
     panels = []
     for name in ranked[:top]:
         known = "" if prediction.unknown else f" · {prediction.probabilities[name]:.1%}"  # only known classes share it
-        panels.append(Panel(name, f"{prediction.explained[name]:.0%} explained{known}", error_maps[name]))
+        panels.append(Panel(printable(name), f"{prediction.explained[name]:.0%} explained{known}", error_maps[name]))
     picture = io.BytesIO()
-    sheet(crop, image.name, panels).save(picture, "PNG", pnginfo=mark())
+    sheet(crop, printable(image.name), panels).save(picture, "PNG", pnginfo=mark())
     write_atomically(out, picture.getvalue())
     label = "unknown" if prediction.unknown else prediction.label
     numbers = {

@@ -59,11 +59,13 @@ def export(
     if (out is None) == (web is None):
         raise FrnError("pass either --out for ONNX files or --web for a web page")
     if web is not None:
-        if precision != "fp32" or weights or file_format != "onnx":
-            raise FrnError("--web uses the model as it is. Remove --precision, --weights and --as.")
+        if precision != "fp32" or weights or file_format != "onnx" or calibrate:
+            raise FrnError("--web uses the model as it is. Remove --precision, --calibrate, --weights and --as.")
         _web(web, runtime, model, classes, threshold, tta, as_json, replace)
         return
     assert out is not None
+    if max_drop != 1.0 and precision != "int8":
+        raise FrnError("--max-drop only applies to --precision int8. Remove it.")
     if runtime is not None:
         raise FrnError("--runtime only applies to --web. Remove it.")
     if threshold is not None and classes is None:

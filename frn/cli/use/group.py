@@ -41,11 +41,11 @@ def group(
     from frn.inference.project import is_project
     from frn.ridge.unlabelled.groups import group as found_in
 
-    if not is_project(out) and out.exists() and (out.is_file() or any(out.iterdir())):
-        raise FrnError(f"{out}: already exists. Choose a new folder.")
+    if out.exists() and (is_project(out) or not out.is_dir() or any(out.iterdir())):
+        raise FrnError(f"{out}: already exists. Give another --out.")
     extractor = load_extractor(model, device, tta)
     read, unread = _read(extractor, names)
-    console.report_skipped(unread)
+    console.report_skipped(unread, all_of_them="--json lists them all")
     import numpy as np
 
     maps, looks = np.stack([each.maps for _, each in read]), [each.look for _, each in read]
@@ -62,11 +62,11 @@ def group(
     if as_json:
         console.print_json({"out": str(out), "groups": listed, "near_copies": copies, "skipped": unread})
         return
-    rows = [[name, str(len(paths)), console.printable(paths[0])] for name, paths in listed.items()]
+    rows = [[name, str(len(paths)), str(paths[0])] for name, paths in listed.items()]
     console.print_table(("group", "photos", "most central"), rows)
     console.stdout().print(f"{console.printable(str(out))}: {len(read):,} photos in {len(listed)} groups")
     if copies:
-        console.note(f"{len(copies)} photos are near copies of others and were put into the same groups")
+        console.note(f"near copies of other photos, put into the same groups: {len(copies)}")
 
 
 def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, Embedded]], list[str]]":
@@ -91,8 +91,8 @@ def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, E
 
 def _copy(out: Path, members: Groups) -> None:
     """Write a new folder with a subfolder of copies for each group."""
-    import shutil
-
+    from frn.images.boxes import split_box
+    from frn.images.opening import read_file
     from frn.system.file_sets import new_folder
 
     with new_folder(out) as new:
@@ -100,12 +100,13 @@ def _copy(out: Path, members: Groups) -> None:
             (new / name).mkdir()
             taken: set[str] = set()
             for path in paths:
-                stem, number = path.stem, 1
-                while (called := f"{stem}{path.suffix}").casefold() in taken:
+                file, box = split_box(path)
+                stem, suffix, number = file.stem, ".png" if box else file.suffix, 1
+                while (called := f"{stem}{suffix}").casefold() in taken:
                     number += 1
-                    stem = f"{path.stem} ({number})"
+                    stem = f"{file.stem} ({number})"
                 taken.add(called.casefold())
-                shutil.copyfile(path, new / name / called)
+                (new / name / called).write_bytes(read_file(path))
 
 
 def _save(out: Path, model: str, extractor: "Extractor", members: "dict[str, list[tuple[Path, Embedded]]]") -> None:

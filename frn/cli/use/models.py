@@ -11,13 +11,13 @@ from frn.cli.shell import console, options
 if TYPE_CHECKING:
     from frn.models.zoo import ModelFiles
 
-app = typer.Typer(invoke_without_command=True, help="List, add and remove named models.")
+app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()
 @console.user_errors()
 def models(context: typer.Context, as_json: options.AsJson = False) -> None:
-    """List the named models. Every command and the app accept these names."""
+    """List, add, compare and remove named models. Every command and the app accept these names."""
     if context.invoked_subcommand is not None:
         return
     from frn.errors import FrnError
@@ -177,9 +177,8 @@ def compare(
     ]
     console.print_table(("model", "right", "AUROC", "time", "size"), rows)
     if len(found) > 1:
-        console.stdout().print(
-            f"The models disagree on {len(differing)} of {found[0].photos} photos (--json lists these photos)."
-        )
+        where = " (--json lists them)" if differing else ""
+        console.stdout().print(f"The models disagree on {len(differing)} of {found[0].photos} photos{where}.")
 
 
 @app.command()

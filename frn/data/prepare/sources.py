@@ -122,6 +122,8 @@ class Sources(ExitStack):
         name, archives = source.resolve().name, []
         for folder, subfolders, files in os.walk(source):
             paths = {entry: Path(folder) / entry for entry in sorted(subfolders) if not is_of_the_system(entry)}
+            links = [path for path in paths.values() if path.is_symlink()]  # os.walk does not follow them
+            self._odd += [f"{path}: is skipped: it is a link to a folder" for path in links]
             subfolders[:] = [entry for entry, path in paths.items() if path.resolve() != self.leave_out]
             for entry in sorted(entry for entry in files if entry[0] != "."):
                 path = Path(folder) / entry

@@ -1,6 +1,7 @@
 """Failing calls: misplaced arguments, output that cannot be written, Ctrl-C at any moment."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -230,7 +231,45 @@ def test_outputs_never_replace_photos_or_other_files(tmp_path: Path) -> None:
         ("classify", MOTHS, PHOTO, "--model", ""),
         ("classify", MOTHS, PHOTO, "--out="),
         ("data", "check", ""),
+        ("enroll", "jay=", f"wren={MOTHS}", "--out", "x.frn.json"),
+        ("reproduce", "cub-cropped", "--data", "cub-cropped=", "--dry-run"),
     ],
 )
 def test_empty_argument_does_not_mean_the_current_folder(words: tuple[object, ...]) -> None:
     assert "error: an argument is empty" in frn(*words).stderr
+
+
+def test_a_misplaced_list_of_classes_is_not_offered_as_an_output(tmp_path: Path) -> None:
+    classes = tmp_path / "birds.csv"
+    assert "To write a file: --csv > " in frn("classify", MOTHS, PHOTO, "--csv", classes).stderr
+    classes.write_text("path,label\n")
+    assert ">" not in frn("classify", "--csv", classes, PHOTO).stderr
+
+
+def test_a_model_or_preset_takes_precedence_over_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("conv4", "demo", "photos"):
+        (tmp_path / name).mkdir()
+    assert "nowhere" in frn("eval", "conv4", "--data", "nowhere").stderr
+    assert "--data has no effect" in frn("train", "demo", "--data", "nowhere").stderr
+    assert "photos: is a folder of photos" in frn("train", "photos").stderr
+
+
+def test_an_address_may_have_a_box_and_a_licence_is_not_a_photo(tmp_path: Path) -> None:
+    box = f"{PHOTO}#xywh=0,0,20,20"
+    by_path, by_address = (
+        json.loads(frn("classify", MOTHS, word, "--model", "conv4", "--json").stdout)
+        for word in (box, f"{PHOTO.as_uri()}#xywh=0,0,20,20")
+    )
+    assert by_path == by_address
+    told = frn("models", "add", tmp_path / "none.onnx", "--licence", "https://example.org/mit").stderr
+    assert str(tmp_path / "none.onnx") in told
+    assert "only reads local files" in frn("classify", MOTHS, "https://example.org/x.jpg").stderr
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everywhere")
+def test_an_unwritable_folder_is_reported_before_the_work(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(0o500)
+    told = frn("score", MOTHS, MOTHS, "--report", closed / "x.html").stderr
+    assert told == f"error: {closed / 'x.html'}: cannot be written (no permission for {closed})\n"

@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
+from frn.images.opening import open_image
 from frn.inference.project import load_project
 from frn.models.zoo import assets_folder
 
@@ -65,3 +67,23 @@ def test_unreadable_photos_are_reported(tmp_path: Path) -> None:
     result = group(broken, "--out", tmp_path / "groups")
     assert result.exit_code == 1
     assert f"none of the 1 photos can be read. The first error: {broken}" in result.stderr
+
+
+def test_boxes_and_photos_in_a_zip_are_copied(photos: Path, tmp_path: Path) -> None:
+    first, second = sorted(photos.rglob("0.*"))
+    with zipfile.ZipFile(tmp_path / "c.zip", "w") as packed:
+        packed.write(second, "a/0.jpg")
+    out = tmp_path / "groups"
+    box = f"{first}#xywh=0,0,60,60"
+    result = group(box, first, tmp_path / "c.zip" / "a" / "0.jpg", "--out", out, "--groups", 1)
+    assert result.exit_code == 0, result.stderr
+    copies = sorted((out / "group 1").iterdir())
+    assert sorted(path.name for path in copies) == ["0 (2).jpg", "0.jpg", "0.png"]
+    assert open_image(out / "group 1" / "0.png").size == (60, 60)
+
+
+def test_an_existing_project_or_file_is_refused_at_once(photos: Path, tmp_path: Path) -> None:
+    for name in ("old.frn.json", "file"):
+        (tmp_path / name).write_text("{}")
+        told = group(*photos.iterdir(), "--out", tmp_path / name).stderr
+        assert told == f"error: {tmp_path / name}: already exists. Give another --out.\n"

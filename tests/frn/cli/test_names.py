@@ -1,5 +1,7 @@
 """Names are printed unchanged: no markup, no emoji codes, no line breaks."""
 
+import json
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -67,3 +69,13 @@ def test_long_path_is_not_wrapped(classes: Path) -> None:
     long.mkdir(parents=True)
     shutil.copy(PHOTO, long)
     assert len(frn("classify", classes, long / PHOTO.name, "--model", "conv4", "--top", 1).stdout.splitlines()) == 1
+
+
+def test_a_name_of_several_lines_or_not_in_utf8_works(classes: Path) -> None:
+    (classes / "tailed footman").rename(classes / "tailed\nfootman")
+    (classes / "banded footman").rename(classes / os.fsdecode(b"banded \xff"))
+    words = (classes, PHOTO, "--model", "conv4")
+    assert frn("explain", *words, "--out", "x.png").exit_code == 0
+    told = frn("classify", *words, "--json")
+    assert told.exit_code == 0
+    assert len(json.loads(told.stdout)["probabilities"]) == 3

@@ -112,3 +112,11 @@ def test_a_class_behind_a_dangling_link_is_reported(here: Path) -> None:
     assert [entry.reason for entry in scan(here / "classes").skipped] == [
         f"{here / 'classes' / 'gone'}: is skipped: it is a broken link"
     ]
+
+
+def test_a_box_of_a_file_with_brackets_is_not_a_glob(here: Path) -> None:
+    (here / "x[1].jpg").write_bytes(PHOTO.read_bytes())
+    names = ["x[1].jpg", "x[1].jpg#xywh=0,0,40,40"]
+    result = classify(*names)
+    assert result.stderr == ""
+    assert images(result) == names

@@ -187,6 +187,27 @@ def test_only_the_broken_link_is_skipped(tmp_path: Path) -> None:
     assert record.skipped == [f"{tmp_path / 'photos' / 'a' / '2.png'}: is skipped: it is not a file, or a broken link"]
 
 
+def test_a_linked_class_folder_is_reported(tmp_path: Path) -> None:
+    for name in ("photos/a", "photos/b", "real"):
+        (tmp_path / name).mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "1.png")
+    (tmp_path / "photos" / "c").symlink_to(tmp_path / "real")
+    prepare("folder", [tmp_path / "photos"], tmp_path / "out")
+    record = read_record(tmp_path / "out")
+    assert record is not None
+    assert record.skipped == [f"{tmp_path / 'photos' / 'c'}: is skipped: it is a link to a folder"]
+
+
+def test_split_folders_may_have_names_in_camel_case(tmp_path: Path) -> None:
+    for split in ("TrainImages", "ValidationSet", "testImages"):
+        for name in ("a", "b"):
+            (tmp_path / "photos" / split / f"{split} {name}").mkdir(parents=True)
+            Image.new("RGB", (8, 8)).save(tmp_path / "photos" / split / f"{split} {name}" / "1.png")
+    counts = prepare("folder", [tmp_path / "photos"], tmp_path / "out")
+    assert counts == {"train": (2, 2), "val": (2, 2), "test": (2, 2)}
+    assert (tmp_path / "out" / "test" / "testImages a").is_dir()
+
+
 def test_folder_with_unrelated_content_is_left_unchanged(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "train" / "other").mkdir(parents=True)
