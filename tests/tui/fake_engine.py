@@ -35,6 +35,8 @@ class FakeEngine(EngineClient):
         self.pause: asyncio.Event | None = None
         self.held: dict[str, asyncio.Event] = {}
         """Event that operations wait for."""
+        self.late: dict[str, asyncio.Event] = {}
+        """Event that the answers of operations wait for, although the engine has done them."""
         self.content: dict[str, str] = {}
         """Keys of files whose content differs from their name."""
         self.left: dict[str, Any] = {}
@@ -44,6 +46,7 @@ class FakeEngine(EngineClient):
         self.kept: dict[str, Any] | None = None
         """This app's own journal."""
         self.written: dict[str, str] = {}
+        self.saved: list[dict[str, Any]] = []
         self.sorted: list[tuple[str, str, bool]] = []
         """Sorts into folders: the folder, and whether photos were moved."""
         self.moved: list[dict[str, str]] = []
@@ -59,6 +62,9 @@ class FakeEngine(EngineClient):
         self.holders: dict[str, int] = {}
         """Processes of other apps by open project."""
         self.locked: str | None = None
+        self.gone: set[str] = set()
+        """Models that no longer exist."""
+        self.model = ""
         self.chance: random.Random | None = None
         """Determines how long an answer takes, and whether it fails."""
 
@@ -84,11 +90,16 @@ class FakeEngine(EngineClient):
             if chance.random() < 0.02:
                 raise EngineError("the engine stopped (signal 9) reading [bold]x[/] \x1b[31m")
         answer = getattr(self, f"op_{request.op}")(on_event or (lambda event: None), **decode(encode(vars(request))))
+        if request.op in self.late:
+            await self.late[request.op].wait()
         result: Result = convert(decode(encode({"result": answer}))["result"], request.result)
         return result
 
     def op_open_model(self, tell: OnEvent, model: str) -> dict[str, Any]:
+        if model in self.gone:
+            raise EngineError(f"{model}: no such file")
         self.known.clear()
+        self.model = model
         return {
             "model": model,
             "sha256": f"sha of {model}",
@@ -293,7 +304,7 @@ class FakeEngine(EngineClient):
         return self.settled, []
 
     def op_save(self, tell: OnEvent, **arguments: Any) -> None:
-        pass
+        self.saved.append(arguments)
 
     def op_journal(self, tell: OnEvent, **arguments: Any) -> None:
         self.kept = arguments

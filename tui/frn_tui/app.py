@@ -246,7 +246,7 @@ class FrnApp(CellApp):
         self.context.say("sample photos are open: a adds your own, ? shows all keys")
 
     def _tell_of_restart(self) -> None:
-        log = f"; more in {self.engine.log}" if self.engine.log else ""
+        log = f"; see {self.engine.log}" if self.engine.log else ""
         self.context.say(f"the engine stopped and was restarted{log}", severity="warning")
 
     async def _open_first_model(self) -> None:

@@ -202,7 +202,8 @@ def test_results_threshold_filter_help_and_confusion_can_be_opened(
             "nearest",
         ]  # the fields in `frn classify --json`, and more
         await driver.keys("escape")
-        assert first["threshold"] == controller.threshold
+        (answer,) = (answer for answer in controller.query.answers if answer["path"] == first["image"])
+        assert first["threshold"] == answer["threshold"] != controller.threshold
         await driver.keys("T")
         await driver.type("1")
         assert isinstance(app.screen, Page)

@@ -125,6 +125,22 @@ def test_recovery_is_offered_first_and_can_be_discarded(drive: Drive, fake_engin
     drive(scenario, app=lambda place, **options: FrnApp(None, **options))
 
 
+def test_work_is_recovered_although_its_model_no_longer_exists(drive: Drive, fake_engine: FakeEngine) -> None:
+    fake_engine.left = {**left(), "model": "/away/features.onnx"}
+    fake_engine.gone = {"/away/features.onnx"}
+
+    async def scenario(driver: Driver) -> None:
+        await driver.until(lambda: "an unnamed project" in title(driver))
+        await driver.pilot.press("enter")
+        await driver.until(lambda: driver.app.screen is driver.app.workspace)
+        await driver.idle()
+        assert fake_engine.left == {}
+        assert driver.app.controller.model_name == fake_engine.model != "/away/features.onnx"
+        assert not driver.app.controller.session.is_saved
+
+    drive(scenario, app=lambda place, **options: FrnApp(None, **options))
+
+
 @pytest.mark.parametrize("option", ["recover", "discard"])
 def test_recovering_one_app_keeps_the_journal_of_another(drive: Drive, fake_engine: FakeEngine, option: str) -> None:
     fake_engine.left, fake_engine.left_before = left("/home/new.frn.json"), [left("/home/old.frn.json")]

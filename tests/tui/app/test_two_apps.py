@@ -66,7 +66,7 @@ def test_the_second_app_shows_a_warning_and_cannot_overwrite_work_in_the_first(
             await second.call(LockProject(path=path))
             await second.close()
             assert (await first.call(FindHolder(path=path))) is None  # a lock is released when its app ends
-            await first.call(SaveProject(path=path, state=STATE, replace=False))
+            await first.call(SaveProject(path=path, state=STATE, replace=False, origin=path))
         finally:
             await first.close()
             await second.close()

@@ -97,11 +97,11 @@ def test_a_bug_in_the_engine_logs_a_traceback_and_the_message_says_where(tmp_pat
     program = "import frn_tui.engine.files.scan as m; del m.os; from frn_tui.engine.__main__ import main; main()"
 
     async def scenario(client: EngineClient) -> None:
-        with pytest.raises(EngineError, match=rf"^internal error: NameError: .*; more in {log}$") as caught:
+        with pytest.raises(EngineError, match=rf"^internal error: NameError: .*; see {log}$") as caught:
             await client.call(ListFolder(path="/"))
         assert caught.value.code == INTERNAL
         kill(client)
-        with pytest.raises(EngineError, match=rf"^the engine stopped \(signal 9\); more in {log}$"):
+        with pytest.raises(EngineError, match=rf"^the engine stopped \(signal 9\); see {log}$"):
             await client.call(ListFolder(path="/"))
 
     play(scenario, model=False, program=("-c", program), log=log)

@@ -246,3 +246,47 @@ def test_changed_file_does_not_block_undo(run: Run) -> None:
         assert not controller.session.can_undo
 
     run(test)
+
+
+def test_undo_keeps_the_photos_of_a_folder_that_is_being_opened(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frn_tui.document.controller.PART", 2)
+
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        folders = {"jay": photos("jay", 3), "owl": photos("owl", 2)}
+        opening = asyncio.create_task(controller.open_folder("/photos", folders))
+        while not names(controller).get("jay"):
+            await asyncio.sleep(0)
+        controller.session.rename(controller.session.state.classes[0].id, "crow")
+        await opening
+        assert names(controller) == {"crow": 3, "owl": 2}
+        controller.session.undo()
+        assert names(controller) == {"jay": 3, "owl": 2}
+        assert controller.session.is_saved
+
+    run(test)
+
+
+def test_only_the_project_of_the_classes_is_replaced_without_asking(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.load("/p/birds.frn.json")
+        await controller.save("/p/birds.frn.json")
+        await controller.save("/p/copy.frn.json")
+        await controller.save("/p/copy.frn.json")
+        await controller.open_folder(None, {})
+        await controller.save("/p/birds.frn.json")
+        asked = [(call["path"], call["origin"]) for call in engine.saved]
+        birds, copied = "/p/birds.frn.json", "/p/copy.frn.json"
+        assert asked == [(birds, birds), (copied, birds), (copied, copied), (birds, None)]
+
+    run(test)
+
+
+def test_photos_beside_class_folders_are_reported(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        found = {**await controller.scan("/photos"), "files": ["/photos/loose.jpg"]}
+        controller.report_loose(found)  # type: ignore[arg-type]
+        assert [(each.path, each.reason) for each in controller.problems] == [
+            ("/photos/loose.jpg", "is skipped: it is not in a class folder")
+        ]
+
+    run(test)

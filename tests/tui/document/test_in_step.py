@@ -103,6 +103,53 @@ def test_classes_still_give_answers_after_a_cancelled_model_change(run: Callable
     run(test)
 
 
+def test_a_model_that_the_engine_opened_although_it_was_cancelled_is_not_used(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        engine.late["open_model"] = asyncio.Event()
+        changing = asyncio.create_task(controller.change_model("resnet12"))
+        await reached(engine, "open_model", 2)
+        await asyncio.sleep(0.01)
+        await cancelled(changing)
+        engine.late.clear()
+        assert engine.model == "resnet12"
+        await controller.ask(["/q/wren-8.jpg"])
+        assert controller.model_name == engine.model == "conv4"
+
+    run(test)
+
+
+def test_an_edit_that_the_engine_has_but_the_app_has_undone_is_undone_there(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        controller.session.create("jay")
+        await controller.sync()
+        engine.late["classes"] = asyncio.Event()
+        controller.session.delete(controller.session.state.classes[-1].id)
+        deleting = asyncio.create_task(controller.sync())
+        await asyncio.sleep(0.01)
+        assert known(engine) == ["wren"]
+        await cancelled(deleting)
+        engine.late.clear()
+        controller.session.undo()
+        await controller.sync()
+        assert known(engine) == ["wren", "jay"]
+
+    run(test)
+
+
+def test_answers_and_classes_are_asked_for_only_once(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        paths = ["/q/wren-7.jpg", "/q/wren-8.jpg", "/q/wren-9.jpg"]
+        await controller.ask(paths)
+        engine.calls.clear()
+        await controller.show(paths[1])  # its maps
+        await controller.show(paths[2])
+        await controller.ask(["/q/wren-6.jpg"])
+        assert "classes" not in engine.calls
+        assert engine.calls.count("query") == 3
+
+    run(test)
+
+
 def test_an_edit_while_classes_are_sent_is_sent_as_well(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         controller.session.create("jay")

@@ -58,6 +58,24 @@ def test_bundle_opens_on_a_machine_without_the_originals(
     assert not list(place.glob(".*")) + list((tmp_path / "out").glob(".*"))
 
 
+@pytest.mark.parametrize("name", ["birds.zip", "birds"])
+def test_bundle_includes_photos_that_are_none_of_the_classes(
+    engine: Engine, birds: dict[str, list[Path]], tmp_path: Path, name: str
+) -> None:
+    state = engine.state(birds)
+    state["others"] = [state["classes"].pop()["supports"][0]]
+    engine.done("bundle", path=str(tmp_path / name), state=state)
+    shutil.rmtree(tmp_path / "disk")
+    if name == "birds.zip":
+        engine.done("unpack", path=str(tmp_path / name), folder=str(tmp_path / "birds"))
+    loaded = engine.done("load", path=str(tmp_path / "birds" / "birds.frn.json"))["state"]
+    assert content(loaded) == content(state)
+    (other,) = loaded["others"]
+    assert other["key"] == state["others"][0]["key"]
+    assert Path(other["path"]).resolve().is_relative_to(tmp_path / "birds" / "none of these")
+    assert Path(other["path"]).is_file()
+
+
 def test_bundle_includes_a_model_that_is_not_shipped(
     bare: Engine, birds: dict[str, list[Path]], tmp_path: Path
 ) -> None:

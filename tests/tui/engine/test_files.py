@@ -163,7 +163,7 @@ def test_a_project_is_unchanged_by_a_round_trip_and_keeps_unknown_fields(
     engine.done("save", path=str(path), state=state, replace=False)
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "mood": "fine"}))
-    refused = engine.ask("save", path=str(path), state=state, replace=False)
+    refused = engine.ask("save", path=str(path), state=state, replace=False, origin=str(path))
     assert "was changed by another program" in refused.reason
     assert refused.end["code"] == EXISTS
     loaded = engine.done("load", path=str(path))
@@ -172,10 +172,13 @@ def test_a_project_is_unchanged_by_a_round_trip_and_keeps_unknown_fields(
     assert loaded["state"]["classes"][0]["supports"][0]["key"] == state["classes"][0]["supports"][0]["key"]
     loaded["state"]["classes"].pop()
     path.chmod(0o600)
-    engine.done("save", path=str(path), state=loaded["state"], replace=False)
+    assert engine.ask("save", path=str(path), state=state).end["code"] == EXISTS  # classes of another project
+    engine.done("save", path=str(path), state=loaded["state"], replace=False, origin=str(path))
     assert path.stat().st_mode & 0o777 == 0o600
     other = tmp_path / "y.frn.json"
-    engine.done("save", path=str(other), state=loaded["state"], replace=False)
+    engine.done("save", path=str(other), state=loaded["state"], replace=False, origin=str(path))
+    engine.done("save", path=str(tmp_path / "new.frn.json"), state=state)
+    assert "mood" not in json.loads((tmp_path / "new.frn.json").read_text())
     for file in (path, other):
         assert json.loads(file.read_text())["mood"] == "fine"
         assert len(json.loads(file.read_text())["classes"]) == 4

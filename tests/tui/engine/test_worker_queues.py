@@ -160,7 +160,7 @@ def test_engine_redirects_its_output_before_it_imports_its_operations(
     monkeypatch.setattr(start, "Server", run)
     monkeypatch.setattr(faulthandler, "enable", lambda: done.append("faults"))
     monkeypatch.setattr(os, "_exit", leave)
-    monkeypatch.setattr("frn_tui.engine.operations.build_handlers", done.append)
+    monkeypatch.setattr("frn_tui.engine.operations.build_handlers", lambda app, started: done.append(app))
     with contextlib.suppress(Ended):
         start.main()
     assert done == [("/tmp/x" if words else os.devnull), "faults", 77 if words else os.getppid(), 7, 0]

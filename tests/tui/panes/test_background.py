@@ -93,7 +93,7 @@ def test_remaining_time_ignores_a_cancelled_job(drive: "Drive", monkeypatch: pyt
         monkeypatch.setattr(context.jobs, "show", lambda what, done, total, left: told.append(left))
 
         async def work() -> None:
-            context.progress("Asking", 4, 8)
+            context.progress("Classifying", 4, 8)
             await asyncio.sleep(60)
 
         for count in (1, 2):

@@ -51,11 +51,11 @@ def test_first_sample_file_exists() -> None:
 def test_finished_job_disappears_while_watching_continues(drive: "Drive", lines: Lines) -> None:
     async def scenario(driver: "Driver") -> None:
         context = driver.app.workspace.context
-        context.progress("Asking", 1, 2)
+        context.progress("Classifying", 1, 2)
         await driver.pilot.pause()
-        assert "Asking" in "".join(lines(driver.app))
-        context.progress("Asking", 2, 2)
+        assert "Classifying" in "".join(lines(driver.app))
+        context.progress("Classifying", 2, 2)
         await driver.pilot.pause()
-        assert "Asking" not in "".join(lines(driver.app))
+        assert "Classifying" not in "".join(lines(driver.app))
 
     drive(scenario)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from frn_tui.client.protocol import Answer
-from frn_tui.dialogs.dialogs import AskText
+from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.dialogs.picker import Picker
 from frn_tui.document.review_state import KINDS, Arrangement, Reviewed, as_csv, reviewed, summary
 from frn_tui.panes.review import Review
@@ -125,6 +125,53 @@ def test_escape_shows_all_answers_before_it_closes_the_review(drive: Drive) -> N
         assert driver.app.screen is review
         await driver.keys("escape")
         assert driver.app.screen is not review
+
+    drive(scenario)
+
+
+def test_keys_of_the_workspace_say_where_they_work(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        await driver.keys("D")
+        assert said(driver) == "show or hide the histogram of explained shares: only in the review   L: go there"
+        review = await opened(driver)
+        for key, meaning in (("tab", "next pane"), ("B", "crop the photo"), ("(", "narrow the query pane")):
+            await driver.keys(key)
+            assert said(driver).startswith(meaning)
+            assert said(driver).endswith(": only in the workspace   esc: go there")
+        await driver.keys("L")
+        assert driver.app.screen is not review
+
+    drive(scenario)
+
+
+def test_sorting_again_moves_and_undoes_only_photos_in_the_wrong_folder(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        await opened(driver)
+
+        async def move() -> None:
+            await driver.keys("e")
+            await driver.type("move into")
+            await driver.until(lambda: isinstance(driver.app.screen, AskText))
+            await driver.type("/out")
+
+        await move()
+        steps = driver.app.controller.session.state
+        await move()
+        assert driver.app.controller.session.state.moves is steps.moves  # no further step
+        await driver.keys("u")
+        assert said(driver).startswith("undone: moved 5 photos")
+        assert len(fake_engine.moved) == 5
+
+    drive(scenario)
+
+
+def test_a_label_counts_in_the_filter_although_the_answer_is_unknown(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        await opened(driver)
+        await driver.keys("l", "l", "l", "l", "1", "f")  # the swan becomes a jay
+        assert isinstance(driver.app.screen, Choose)
+        assert "answer jay  2" in driver.app.screen.options
+        assert "answer owl  2" in driver.app.screen.options
 
     drive(scenario)
 

@@ -365,7 +365,7 @@ def test_models_are_compared_on_the_classes_and_one_is_chosen(
         await driver.type("different answers")
         pane = driver.app.workspace.photos_pane
         assert pane.gallery.paths == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg", "/photos/wren/wren-0.jpg"]
-        assert "different answers of the models 3" in str(pane.border_title)
+        assert "photos on which the models disagree 3" in str(pane.border_title)
 
     drive(scenario)
 
@@ -472,5 +472,38 @@ def test_class_names_and_counts_of_an_opened_folder_appear_before_its_photos_are
         fake_engine.held["embed"].set()
         await driver.idle()
         assert "0 photos" in lines(driver.app)[0]
+
+    drive(scenario)
+
+
+def test_the_next_answer_follows_a_removed_one(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        query, pane = driver.app.controller.query, driver.app.workspace.query_pane
+        await pane.ask_now([f"/queries/{name}.jpg" for name in ("jay-10", "owl-10", "owl-11", "wren-10")])
+        pane.picture.preview.focus()
+        query.show("/queries/owl-10.jpg")
+        await driver.keys("d")
+        assert query.answer is not None
+        assert query.answer["path"] == "/queries/owl-11.jpg"
+        query.show("/queries/wren-10.jpg")
+        await driver.keys("d")
+        assert query.answer["path"] == "/queries/jay-10.jpg"
+
+    drive(scenario)
+
+
+def test_a_filter_of_the_query_pane_is_shown_and_ended_by_escape(
+    drive: "Drive", lines: "Callable[[App[Any]], list[str]]"
+) -> None:
+    async def scenario(driver: "Driver") -> None:
+        pane = driver.app.workspace.query_pane
+        await pane.ask_now([f"/queries/{name}.jpg" for name in ("jay-10", "owl-10", "owl-11")])
+        pane.picture.preview.focus()
+        await driver.keys("f")
+        await driver.type("answer owl")
+        assert "/2 (filtered)" in "".join(lines(driver.app))
+        await driver.keys("escape")
+        assert "(filtered)" not in "".join(lines(driver.app))
+        assert len(driver.app.controller.arrangement.paths) == 3
 
     drive(scenario)

@@ -10,6 +10,7 @@ import itertools
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,7 +73,8 @@ class EngineClient:
         self.state: str = "not started"
         """The engine's state; later "starting", "ready", "dead" or "closed"."""
         self.log = log
-        self._command = [sys.executable, "-P", *program, "--log", str(log or os.devnull), "--app", str(os.getpid())]
+        names = "--app", str(os.getpid()), "--started", str(time.time_ns())
+        self._command = [sys.executable, "-P", *program, "--log", str(log or os.devnull), *names]
         self._cancel_timeout = cancel_timeout
         self._process: Process | None = None
         self._settled = asyncio.Event()
@@ -277,7 +279,7 @@ class EngineClient:
         self._pending.clear()
 
     def _with_log(self, reason: str) -> str:
-        return reason if self.log is None else f"{reason}; more in {self.log}"
+        return reason if self.log is None else f"{reason}; see {self.log}"
 
 
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:

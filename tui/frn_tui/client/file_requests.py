@@ -81,6 +81,8 @@ class SaveProject(Request[None], op="save", queue="files"):
     path: str
     state: State
     replace: bool = False
+    origin: str | None = None
+    """Project that the classes were loaded from or saved as; only this one is replaced without asking."""
 
 
 Exported = Literal["classifier", "half", "int8", "openvino", "page", "arrays"]
@@ -213,7 +215,7 @@ class Recovered:
 
 
 class Recover(Request[Recovered | None], op="recover", queue="files"):
-    """The newest journal of an app that is no longer running, if any."""
+    """Request the newest journal of an app that is no longer running, if any."""
 
 
 class DiscardJournal(Request[None], op="discard", queue="files"):

@@ -106,8 +106,8 @@ class Picker(Dialog[list[str] | None]):
             yield Static(BUTTONS, id="picker-buttons")
             yield Static(
                 Text(
-                    "f2: choose the marked or highlighted   enter: open a folder, choose a photo   space: mark   "
-                    "ctrl+a: mark all photos   ← →: parent, open   ctrl+↑ ↓: folder before, after   "
+                    "f2: choose the marked or highlighted entries   enter: open a folder, choose a photo   "
+                    "space: mark   ctrl+a: mark all photos   ← →: parent, open   ctrl+↑ ↓: previous, next folder   "
                     "tab: complete a path   ctrl+t: recent folders and projects   ctrl+f: find a folder   esc: back"
                 ),
                 classes="hint",
@@ -339,7 +339,8 @@ class Picker(Dialog[list[str] | None]):
         def chosen(index: int | None) -> None:
             if index is not None:
                 path = self.recent[index]
-                self.dismiss([path]) if path.lower().endswith((".frn.json", ".zip")) else self.open(path)
+                is_file = path.lower().endswith((".frn.json", ".zip", ".csv", ".tsv"))
+                self.dismiss([path]) if is_file else self.open(path)
 
         self.app.push_screen(Choose("Go to", [shortened(path) for path in self.recent]), chosen)
 

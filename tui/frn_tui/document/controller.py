@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
@@ -64,6 +65,11 @@ class Controller(SyncedDocument):
         self.problems += [problem for problem in told if problem not in self.problems]
         return found
 
+    def report_loose(self, found: Found) -> None:
+        """Report photos beside class folders, which belong to no class."""
+        if found["classes"]:
+            self.problems += [Problem(path, "is skipped: it is not in a class folder") for path in found["files"]]
+
     async def holder(self, path: str) -> int | None:
         return await self.engine.call(file_requests.FindHolder(path))
 
@@ -105,14 +111,20 @@ class Controller(SyncedDocument):
             supports, broken = await self._embed([path for _, path in part], what, (first, len(photos)))
             if session is not self.session:  # another document was opened meanwhile
                 return Added()
-            opening = Session(self.session.state)  # not an edit
-            self._add_found(opening, part, supports, outcome)
-            self._take_in(opening.state)
+            change = partial(self._with_found, part, supports, outcome)
+            self.session.amend_all(change, is_on_disk=True)  # not an edit: undo keeps them
             self._came.set()
             outcome.broken += broken
             self.problems += broken
         await self.sync()
         return outcome
+
+    def _with_found(
+        self, photos: Sequence[tuple[int, str]], supports: Sequence[Support], outcome: Added, state: State
+    ) -> State:
+        opening = Session(state)
+        self._add_found(opening, photos, supports, outcome if state is self.session.state else Added())
+        return opening.state
 
     def _add_found(
         self, session: Session, photos: Sequence[tuple[int, str]], supports: Sequence[Support], outcome: Added
@@ -141,14 +153,14 @@ class Controller(SyncedDocument):
         """Open a project, replacing the document; if `copy`, saving asks for a new name."""
         found = await self.engine.call(file_requests.LoadProject(path))
         async with self._opening:
-            if found.model != self.model_name:
+            if found.model != self._opened:
                 await self._open_model(found.model)
         if self.model is not None and self.model["sha256"] != found.sha256:
             self.problems.append(
                 Problem(path, "was saved with another version of this model; its classes are enrolled again")
             )
         self.begin(found.state)
-        self.project = None if copy else path
+        self.project, self.origin = None if copy else path, path
         await self.engine.call(file_requests.LockProject(self.project))
         await self.find_missing()
         await self.sync()
@@ -160,10 +172,10 @@ class Controller(SyncedDocument):
             if session is not self.session:
                 raise FrnError(f"{path}: was not saved, because another project was opened")
             state = session.state
-            await self.engine.call(file_requests.SaveProject(path, state, replace))
+            await self.engine.call(file_requests.SaveProject(path, state, replace, self.origin))
         session.mark_saved(state)
         if session is self.session:  # no other project was opened meanwhile
-            self.project, self.place, self.sample_classes = path, None, frozenset()
+            self.project, self.origin, self.place, self.sample_classes = path, path, None, frozenset()
             await self.engine.call(file_requests.LockProject(path))
             with suppress(EngineError):  # written again, and reported, a moment later
                 await self.journal()  # so that it names the project

@@ -59,7 +59,7 @@ async def sort(controller: Controller, folder: str, photos: Sequence[tuple[str, 
         failed = await _one_by_one(controller, places, photos, put, "Sorting photos")
     finally:
         if move:
-            if moved := tuple((path, place, path in twins) for path, place in places.items()):
+            if moved := tuple((path, place, path in twins) for path, place in places.items() if place != path):
                 controller.session.note_moves(Moves(f"moved {count_of(len(moved), 'photo')}", journal, moved))
             await _follow_moves(controller, places)
     return _said(places, "moved" if move else "copied", failed)

@@ -160,7 +160,7 @@ class Query:
                 found.append(event)  # type: ignore[arg-type]
                 show(found)
             elif progress is not None:
-                progress("Asking", event["done"], event["total"])
+                progress("Classifying", event["done"], event["total"])
 
         request = AskClasses(paths, self.jointly)
         asked: asyncio.Future[object] = asyncio.ensure_future(self._engine.call(request, on_event))

@@ -230,7 +230,7 @@ def as_json(items: Sequence[Reviewed], state: State, model: str, threshold: floa
                 "probabilities": {names.get(s["id"], "?"): s["probability"] for s in answer["scores"]},
                 "errors": {names.get(s["id"], "?"): s["error"] for s in answer["scores"]},
                 "explained": best["explained"],
-                "threshold": threshold,
+                "threshold": answer.get("threshold", threshold),
                 "unknown": answer.get("unknown", False),
                 "model": model,
                 "said_by_you": item.label,

@@ -26,11 +26,13 @@ class SyncedDocument:
         self.session = Session()
         self.project: str | None = None
         """Path of the open project."""
+        self.origin: str | None = None
+        """Project that the classes were loaded from or saved as, also if this is a copy."""
         self.place: str | None = None
         """Folder that was opened, if it is not a project."""
         self.sample_classes: frozenset[int] = frozenset()
         """Ids of the shipped classes, which the user's first class replaces."""
-        self.model_name = ""
+        self.model_name = self._opened = ""
         self.missing: frozenset[str] = frozenset()
         """Paths of missing examples."""
         self.skipped: frozenset[str] = frozenset()
@@ -67,7 +69,10 @@ class SyncedDocument:
             return "samples"
         if self.project is not None:
             return self.project.rpartition("/")[2]
-        return "unsaved" if self.place is None else f"{self.place.rstrip('/').rpartition('/')[2]}/"
+        if self.place is None:
+            return "unsaved"
+        name = self.place.rstrip("/").rpartition("/")[2]
+        return name if name.lower().endswith((".csv", ".tsv", ".zip")) else f"{name}/"
 
     @property
     def names(self) -> dict[int, str]:
@@ -85,10 +90,11 @@ class SyncedDocument:
     def begin(self, state: State, *, is_saved: bool = True) -> None:
         """Replace the open document; this cannot be undone."""
         self.session = Session(dataclasses.replace(state, model=self.model_name), is_saved=is_saved)
-        self.project = self.place = None
+        self.project = self.place = self.origin = None
         self.sample_classes = frozenset()
         self.missing = self.skipped = frozenset()
         self.reports = {}
+        self._synced = self._renewed = None
         self._forget_answers()
 
     def step_aside(self) -> None:
@@ -114,8 +120,9 @@ class SyncedDocument:
             await self._open_model(name)
 
     async def _open_model(self, name: str) -> None:
+        self._opened = ""
         self.model = model = await self.engine.call(protocol.OpenModel(name))
-        self.model_name = name
+        self.model_name = self._opened = name
         self.query.jointly = self.query.jointly and model["head"] == "frn"
         self._synced = None
         self.listener()
@@ -154,11 +161,11 @@ class SyncedDocument:
                 await self._follow_model()
             if self.model is None:
                 return
-            if self.session.state is not self._synced:
+            if self.session.state != self._synced:
                 await self._tell_classes()
                 self.listener()
             state = self.session.state
-            if state is not self._synced or state is self._renewed:
+            if state != self._synced or state == self._renewed:
                 return
             self._renewed = None  # until it is finished, since it may be cancelled
             if self.query.answers and self._has_examples:
@@ -172,7 +179,7 @@ class SyncedDocument:
     async def rank(self) -> None:
         """Compare the examples with all classes, in batches, as long as the classes stay the same."""
         state, threshold = self.session.state, self.threshold
-        while self.unranked and state is self._synced and state is self.session.state:
+        while self.unranked and state == self._synced == self.session.state:
             async with self._syncing:
                 await self._tell_classes()
             self.listener()
@@ -183,6 +190,7 @@ class SyncedDocument:
     async def _tell_classes(self) -> None:
         """Send the classes to the engine, embed missing examples, and store the reports."""
         state = self.session.state
+        self._synced = None  # the engine may hold these classes even if this is cancelled before its answer
         done = await self.engine.call(protocol.SetClasses(state))
         skipped: frozenset[str] = frozenset()
         if done["missing"]:
@@ -218,7 +226,7 @@ class SyncedDocument:
         wanted = self.session.state.model
         if not wanted:  # the folder was opened before the first model
             self._take_in(dataclasses.replace(self.session.state, model=self.model_name))
-        elif wanted != self.model_name:
+        elif wanted != self._opened:
             try:
                 await self._open_model(wanted)
             except EngineError:

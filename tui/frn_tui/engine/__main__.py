@@ -18,13 +18,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m frn_tui.engine")
     parser.add_argument("--log", type=Path, default=Path(os.devnull), help="File for library output and tracebacks.")
     parser.add_argument("--app", type=int, default=os.getppid(), help="Process that owns the journal.")
+    parser.add_argument("--started", type=int, default=0, help="Its start, because process ids repeat.")
     options = parser.parse_args()
     pipe = redirect_stdout(options.log)
     faulthandler.enable()  # write a traceback if a library crashes
     with contextlib.suppress(KeyboardInterrupt):
         from frn_tui.engine.operations import build_handlers
 
-        server = Server(build_handlers(options.app), pipe)
+        server = Server(build_handlers(options.app, options.started), pipe)
         if hasattr(os, "nice"):
             os.nice(BEHIND)  # threads that start later inherit it
         server.run(sys.stdin.buffer)

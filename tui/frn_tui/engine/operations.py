@@ -15,11 +15,11 @@ from frn_tui.engine.pictures.previews import Previews
 from frn_tui.engine.worker_queues import Handler
 
 
-def build_handlers(app: int) -> dict[str, Handler]:
+def build_handlers(app: int, started: int = 0) -> dict[str, Handler]:
     """Return the operations on one model and its classes, for the app of this process."""
     models = Models()
     classes = EnrolledClasses(models)
-    own = RunningApp(app)
+    own = RunningApp(app, started)
     projects = Projects(models, own, classes)
     return {
         "scan": scan,

@@ -131,6 +131,7 @@ class ClassesPane(Pane):
             if found["kind"] == "nothing":
                 self.context.say(found.get("reason", f"{path}: has no photos to add"), severity="warning")
             members = found["classes"]
+            self.controller.report_loose(found)
             if found["kind"] == "folder" and not fills_class:
                 members = {name_of(absolute(path)): found["files"]}
             elif found["kind"] != "classes":

@@ -21,7 +21,7 @@ from frn_tui.widgets.gallery import MIN_TILE, SMALL_TILE, Gallery, GalleryItem
 TITLES = {
     "outlier": "misfits of all classes",
     "near": "near copies of all classes",
-    "differing": "different answers of the models",
+    "differing": "photos on which the models disagree",
 }
 
 
@@ -113,15 +113,17 @@ class PhotosPane(Pane):
             choose_class(self.context, "Move to class", self._assign)
 
     def _assign(self, target: ClassEntry) -> None:
-        keys = self._selected_keys()
-        if keys and (self.everywhere or (self.entry is not None and target.id != self.entry.id)):
-            self.context.edit(lambda session: session.move(keys, target.id), f"moved {len(keys)} to {target.name}")
+        inside = {support.key for support in target.supports}
+        if keys := [key for key in self._selected_keys() if key not in inside]:
+            said = f"moved {count_of(len(keys), 'photo')} to {target.name}"
+            self.context.edit(lambda session: session.move(keys, target.id), said)
 
     def action_remove(self) -> None:
         keys = self._selected_keys()
         if keys and self.entry is not None:
             whose = "their classes" if self.everywhere else self.entry.name
-            self.context.edit(lambda session: session.remove(keys), f"removed {len(keys)} from {whose}")
+            said = f"removed {count_of(len(keys), 'photo')} from {whose}"
+            self.context.edit(lambda session: session.remove(keys), said)
 
     def _selected_keys(self) -> list[str]:
         item, selection = self.gallery.cursor_item, self.gallery.selection

@@ -194,6 +194,7 @@ class ProjectBar(Static):
             except asyncio.CancelledError:  # photos that arrived stay and count
                 self.context.start(self.controller.sync, group="edit")
                 raise
+            self.controller.report_loose(found)
             self.context.list_duplicates(outcome)
         else:
             self.context.say(found.get("reason", f"{path}: is a photo; choose its folder"), severity="warning")
@@ -317,12 +318,15 @@ class Recovery:
         """Open unsaved work, as unsaved and with nothing to undo."""
         controller, engine = self.controller, self.controller.engine
         if found.model != controller.model_name:
-            await controller.open_model(found.model)
+            try:
+                await controller.open_model(found.model)
+            except EngineError as error:
+                self.context.say(f"{error}; using {controller.model_name} instead", severity="warning")
         controller.begin(found.state, is_saved=False)
         controller.place, project = found.place, found.project
         if project is not None and await controller.holder(project) is None:
             await engine.call(LockProject(project))
-            controller.project = project
+            controller.project = controller.origin = project
         controller.listener()
         with controller.begun(found.adding):
             await controller.journal()  # now it belongs to this app and is not offered again

@@ -90,6 +90,7 @@ class QueryPane(Judging, Arranging, Pane):
             paths, order = self.controller.arrangement.paths, self.controller.arrangement.order
             order = "" if order == "original order" else f" {order}"
             place = f"{paths.index(answer['path']) + 1}/{len(paths)}" if answer["path"] in paths else f"-/{len(paths)}"
+            order += " (filtered)" if self.controller.arrangement.is_filtered else ""
             lines.append(f"\n{place}{order}   {query.rejected} unknown{query.how}   ‹ ,  . ›   L: review")
         return lines
 
@@ -110,8 +111,13 @@ class QueryPane(Judging, Arranging, Pane):
     def advance(self) -> None:
         self.action_step(1)
 
+    def action_remove(self) -> None:
+        following = self.controller.path_after(1)
+        super().action_remove()
+        self.controller.query.show(following)
+
     def rearranged(self) -> None:
-        self.context.say(f"answers {self.controller.arrangement.words}")
+        self.context.say(f"answers: {self.controller.arrangement.words}")
         self.show()
 
     def go_to(self, path: str) -> None:

@@ -63,7 +63,7 @@ class Arranging:
     def action_filter(self) -> None:
         items = self.context.controller.reviewed()
         counts = {kind: sum(map(is_one, items)) for kind, is_one in KINDS.items()}
-        said = Counter(item.said for item in items if not item.is_unknown)
+        said = Counter(item.said for item in items if item.label is not None or not item.is_unknown)
         names = sorted(said, key=str.casefold)
         options = [f"{kind}  {count}" for kind, count in counts.items()]
         options += [f"answer {name}  {said[name]}" for name in names]
@@ -72,7 +72,7 @@ class Arranging:
         def take(index: int) -> None:
             self._arrange(kind=chosen[index][0], said=chosen[index][1])
 
-        self.context.ask(Choose("Show only answers that are", options), take)
+        self.context.ask(Choose("Show only", options), take)
 
     def action_find(self) -> None:
         dialog = AskText("Show only answers whose file or class contains", self.context.controller.arrangement.wanted)
@@ -279,6 +279,18 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             self.dismiss(None)
 
     action_leave = action_cancel
+
+    def action_review(self) -> None:
+        self.dismiss(None)
+
+    def action_pane(self, step: int) -> None:
+        self.elsewhere("next-pane")
+
+    def action_share(self, step: int) -> None:
+        self.elsewhere("narrower")
+
+    def action_crop(self) -> None:
+        self.elsewhere("crop")
 
     def elsewhere(self, name: str) -> None:
         self.context.say(f"{TABLE[name].meaning}: only in the workspace   esc: go there")

@@ -36,7 +36,7 @@ class Threshold:
     def set(self, value: float | None, said: str = "") -> None:
         """Set it, and report how many answers were unknown before and are now; several keys in a row count as one."""
         said = said or f"unknown below {percent(self.value if value is None else value, 1)} explained"
-        if self._rejected is None:
+        if self._rejected is None and self.controller.query.answers:
             self._rejected = self.controller.query.rejected
         self.context.edit(lambda session: session.set_threshold(value), said)
         self.controller.listener()
@@ -115,7 +115,7 @@ class Judging:
 
     def action_none_of_these(self) -> None:
         known = [answer for answer in self.judged() if "key" in answer]
-        photos = "" if len(known) == 1 else f"{count_of(len(known), 'photo')} "
+        photos = "" if len(known) == 1 else f"{count_of(len(known), 'photo')} as "
         if known:
             self.context.edit(lambda _: self.context.controller.set_aside(known), f"labelled {photos}{OTHER}")
             self.advance()

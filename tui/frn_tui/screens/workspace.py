@@ -22,7 +22,7 @@ from frn_tui.panes.exports import Exports
 from frn_tui.panes.photos import PhotosPane
 from frn_tui.panes.project import PANES, ProjectBar
 from frn_tui.panes.query import QueryPane
-from frn_tui.settings.keys import KeyedScreen, read_own_keys
+from frn_tui.settings.keys import TABLE, KeyedScreen, read_own_keys
 from frn_tui.settings.settings import Settings
 from frn_tui.terminal.modes import PIXELS, Mode
 from frn_tui.terminal.paths import parse_paths
@@ -202,6 +202,9 @@ class Workspace(KeyedScreen[None]):
         panes = [focused, *(pane for pane in others if pane is not focused)]
         return [self, *panes, *self.services, self.photos_pane.gallery]
 
+    def elsewhere(self, name: str) -> None:
+        self.context.say(f"{TABLE[name].meaning}: only in the review   {self.shown_key('review')}: go there")
+
     @property
     def _in_focus(self) -> str:
         """Return the pane with the focus; its event may arrive later."""
@@ -318,8 +321,11 @@ class Workspace(KeyedScreen[None]):
             self.photos_pane.wanted_name = ""
             self.photos_pane.show_everywhere("")
             self.refresh_all()
+        elif self.controller.arrangement.is_filtered:
+            self.query_pane._arrange(kind="all", said="", wanted="")
         else:
             self.query_pane.watched = None
+            self.query_pane.show()
             for worker in self.workers:
                 if worker.group in ("job", "watch") and worker.state == WorkerState.RUNNING:
                     worker.cancel()

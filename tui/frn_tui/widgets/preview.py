@@ -207,7 +207,7 @@ class Preview(Widget, can_focus=True):
             strip = Strip(picture_line(self.picture, y, self.size, base), width)
             return self._with_box(strip, y, self.picture, base)
         style = self.get_visual_style("preview--empty").rich_style
-        text = self.empty_text if self.picture is None else "images are off"
+        text = "images are off" if self._path and self.mode == "none" else self.empty_text
         lines = [part for line in text.splitlines() for part in wrap(line, max(width, 1)) or [""]][:height]
         row = y - (height - len(lines)) // 2
         shown = display_name(lines[row], width).center(width) if 0 <= row < len(lines) else ""

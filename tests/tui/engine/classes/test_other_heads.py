@@ -19,7 +19,7 @@ from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Prediction
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.header import ModelConfig
-from frn.models.model import Model
+from frn.models.model import Model, save_model
 from tests.tui.engine.conftest import Engine, first
 
 
@@ -72,6 +72,27 @@ def test_answers_are_those_of_the_library_without_maps(
     keys = [support["key"] for entry in srm.state(few)["classes"] for support in entry["supports"]]
     assert answer["nearest"] in keys
     assert "does not support transductive" in srm.ask("query", paths=[str(query), str(query)], jointly=True).reason
+
+
+def test_a_head_that_runs_in_torch_answers_in_the_app(
+    bare: Engine, few: dict[str, list[Path]], members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="lccrn", last_pool=False, transform=EvaluationTransform(size=32))
+    model = Model(config).eval()
+    save_model(model, tmp_path / "model.safetensors")
+    path = tmp_path / "features.onnx"
+    path.write_bytes(features_graph(model).SerializeToString())
+    assert bare.done("open_model", model=str(path))["head"] == "lccrn"
+    bare.done("classes", state=bare.state(few))
+    library = classifier_over(load_extractor(path))
+    library.enroll(few)
+    query = members[next(iter(few))][9]
+    (answer,) = asked(bare, query)
+    ((_, expected),) = library.classify([query])
+    assert isinstance(expected, Prediction)
+    told = {[*few][score["id"] - 1]: score["probability"] for score in answer["scores"]}
+    assert told == pytest.approx(expected.probabilities, abs=1e-5)
 
 
 def test_ranks_equal_those_by_leave_one_out(srm: Engine, few: dict[str, list[Path]], exported: Path) -> None:

@@ -32,7 +32,7 @@ def test_journal_contains_all_unsaved_work(bare: Engine, state_folder: Path) -> 
     fields: dict[str, Any] = {"model": "conv4", "project": "/x", "place": "/y", "adding": {"jay": ["/1.jpg"]}}
     before = time.time()
     bare.done("journal", state={"classes": [], "threshold": 0.5}, **fields)
-    path = state_folder / f"journal-{os.getpid()}.json"
+    path = state_folder / f"journal-0-{os.getpid()}.json"
     entry = json.loads(path.read_text())
     assert before <= entry.pop("time") <= time.time()
     state = entry.pop("state")
@@ -47,11 +47,11 @@ def test_journal_contains_all_unsaved_work(bare: Engine, state_folder: Path) -> 
 
 def test_engine_that_starts_again_holds_the_journal_of_its_app(state_folder: Path) -> None:
     state_folder.mkdir(parents=True, exist_ok=True)
-    (state_folder / "journal-77.json").write_text("{}")
+    (state_folder / "journal-0-77.json").write_text("{}")
     mine = journal.RunningApp(77)
-    assert not Lock(state_folder / "journal-77.lock").acquire()
+    assert not Lock(state_folder / "journal-0-77.lock").acquire()
     journal.RunningApp(78)
-    assert not (state_folder / "journal-78.lock").exists()
+    assert not (state_folder / "journal-0-78.lock").exists()
     mine._lock.release()
 
 
@@ -70,7 +70,7 @@ def test_journal_of_another_format_or_version_is_not_read(
 
 
 def test_journal_that_cannot_be_removed_is_reported(bare: Engine, state_folder: Path) -> None:
-    path = state_folder / f"journal-{os.getpid()}.json"
+    path = state_folder / f"journal-0-{os.getpid()}.json"
     path.mkdir(parents=True)
     (path / "x").touch()
     assert bare.ask("discard", journal=None).reason.startswith(f"{path}: cannot be removed (")

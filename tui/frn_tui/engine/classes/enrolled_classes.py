@@ -76,7 +76,7 @@ class EnrolledClasses:
             return None
         if _groups(current.state) != [keys for keys in _groups(state) if keys]:
             return None
-        return head_document(current.head, state, self.models.extractor.prior)
+        return head_document(current.head, state, self.models.extractor)
 
     @property
     def current(self) -> Classifier:
@@ -109,7 +109,7 @@ class EnrolledClasses:
             job.check()
             found[key] = self.models.find(key)
         maps = {key: each for key, each in found.items() if each is not None}
-        others = [each for other in state.others if (each := self.models.find(other.key)) is not None]
+        others = {other.key: each for other in state.others if (each := self.models.find(other.key)) is not None}
         missing = [key for key in found if key not in maps]
         if missing or not groups:
             self._current = self._current if groups else None
@@ -134,8 +134,7 @@ class EnrolledClasses:
             left_out = _left_out(groups, records, maps, errors, distances, classifier)
             classifier.use(state, _form(head, state, records, left_out), before.scorer if before and same else None)
         classifier.threshold_override = state.threshold
-        if others:
-            classifier.others = classifier.familiarity(np.stack(others))
+        classifier.mark_others(others)
         self._current = classifier
         return {
             "reports": self._report(state, records, maps, errors, distances),
@@ -148,10 +147,10 @@ class EnrolledClasses:
 
     def _choose_head(self, state: State, groups: Sequence[Keys], maps: dict[str, Maps]) -> HeadParameters:
         """Choose the head of these classes; discard classes enrolled with another one."""
-        prior = self.models.extractor.prior
-        head = head_of(self.kept_head, state, prior)
+        extractor = self.models.extractor
+        head = head_of(self.kept_head, state, extractor)
         if head is None:
-            head = tune_by_leave_one_out([np.stack([maps[key] for key in keys]) for keys in groups], prior)
+            head = tune_by_leave_one_out([np.stack([maps[key] for key in keys]) for keys in groups], extractor.prior)
         if self._head is None or (head.alpha, head.beta) != (self._head.alpha, self._head.beta):
             self._records, self._class_errors = {}, ClassErrors()
         self._head = head  # enrolled classes do not depend on gamma

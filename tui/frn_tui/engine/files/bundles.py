@@ -56,12 +56,15 @@ def _fill(folder: Path, name: str, models: Models, state: State, job: Job) -> No
     names: set[str] = set()
     total = sum(len(entry.supports) for entry in state.classes)
     classes, done = [], 0
-    for entry in state.classes:
+    others = [ClassEntry(0, "none of these", state.others)] if state.others else []
+    for entry in (*state.classes, *others):
         home = folder / fresh_name(safe_name(entry.name), names)
         home.mkdir(parents=True)
         classes.append(_copy(entry, home, job))
         done += len(entry.supports)
         job.progress(done, total)
+    if others:
+        state = replace(state, others=classes.pop().supports)
     project = Project(_carry(models, folder), replace(state, classes=tuple(classes)))
     save_project(folder / f"{name}{SUFFIX}", project)
 
@@ -94,7 +97,8 @@ def unpack(request: UnpackBundle, job: Job) -> str:
 
 def _members(project: Project, home: Path, archive: zipfile.ZipFile, top: PurePosixPath) -> list[PurePosixPath]:
     """Return the entries that a bundle's project uses: photos, also by name, and a model; never hidden entries."""
-    photos = [Path(support.path) for entry in project.state.classes for support in entry.supports]
+    groups = (*(entry.supports for entry in project.state.classes), project.state.others)
+    photos = [Path(support.path) for group in groups for support in group]
     model = Path(project.model.locate(home))
     heads = [model.with_name(HEAD_FILE)] if is_exported(model) else []
     named = [*(photo for photo in photos if looks_like_image(photo.name)), *heads, model]

@@ -32,11 +32,11 @@ PATIENCE = 15.0
 class RunningApp:
     """The app's own journal and project lock, and those of other apps, of which some have exited."""
 
-    def __init__(self, app: int) -> None:
+    def __init__(self, app: int, started: int = 0) -> None:
         self._app = app
         self._project: Lock | None = None
         """Lock of the open project."""
-        self._path = state_folder() / f"journal-{app}.json"
+        self._path = state_folder() / f"journal-{started}-{app}.json"
         self._lock = Lock(self._path.with_suffix(".lock"))
         if self._path.exists():  # left by the previous engine
             self._hold()

@@ -1,6 +1,8 @@
 """Project files, results and exports, read and written without losing anyone's data."""
 
+import contextlib
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +32,12 @@ class Projects:
     def __init__(self, models: Models, app: RunningApp, classes: EnrolledClasses) -> None:
         self._models, self._app, self._classes = models, app, classes
         self._known: dict[Path, Project] = {}
-        """Projects that were loaded or saved, the latest last."""
+        """Projects that were loaded or saved."""
 
     def load(self, request: LoadProject, job: Job) -> Loaded:
         path = Path(request.path)
         project = load_project(path)
-        self._note(path, project)
+        self._known[path] = project
         self._classes.kept_head = project.document.get("head")
         model = project.model.locate(path.parent) + SUFFIXES[project.model.tta]
         return Loaded(project.state, model, project.model.sha256)
@@ -48,17 +50,15 @@ class Projects:
                 f"{path}: is open in another frn-tui (process {holder}). Save under another name.", code=OPEN_ELSEWHERE
             )
         reference = ModelReference.of(self._models.name, self._models.extractor, path.parent)
-        known = self._known.get(path.absolute())
-        origin = known or next(reversed(self._known.values()), None)
+        origin = self._known.get(Path(request.origin)) if request.origin else None
+        if request.origin and origin is None:  # this engine did not load it: it replaces one that crashed
+            with contextlib.suppress(FrnError):
+                origin = replace(load_project(Path(request.origin)), stamp=None)
         document = origin.document if origin else {}
         if (head := self._classes.head_document(state)) is not None:
             document = {**document, "head": head}
-        project = Project(reference, state, document, known.stamp if known else None)
-        self._note(path, save_project(path, project, replace=request.replace))
-
-    def _note(self, path: Path, project: Project) -> None:
-        self._known.pop(path.absolute(), None)
-        self._known[path.absolute()] = project
+        stamp = origin.stamp if origin and request.origin == request.path else None
+        self._known[path] = save_project(path, Project(reference, state, document, stamp), replace=request.replace)
 
 
 def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> None:

@@ -83,7 +83,7 @@ def _contents(path: str, check: Check) -> Found:
 
 
 def is_bundle(name: str) -> bool:
-    """Return whether a file has the suffix of a zip, of a project with its photos or of class folders."""
+    """Return whether a file is a zip by its suffix: a bundle, or class folders."""
     return name.lower().endswith(".zip")
 
 
