@@ -15,9 +15,13 @@ def enroll(classes: str) -> FewShotClassifier:
 
 
 def classify(classifier: FewShotClassifier, photos: list[str]) -> list[dict[str, object]]:
-    """Classify a batch of photos on a worker."""
-    answers = classifier.answers(photos)
-    return [{"image": a.photo, "label": str(a.label), "probability": float(a.probability)} for a in answers]
+    """Classify a batch of photos on a worker; a photo that cannot be read gets an error."""
+    return [
+        {"image": answer.photo, "error": str(answer.error)}
+        if answer.error
+        else {"image": answer.photo, "label": str(answer.label), "probability": float(answer.probability)}
+        for answer in classifier.answers(photos)
+    ]
 
 
 if __name__ == "__main__":

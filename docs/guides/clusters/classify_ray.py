@@ -16,10 +16,11 @@ class Classify:
         self.classifier = FewShotClassifier().fit({c.name: sorted(c.iterdir()) for c in Path(classes).iterdir()})
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Classify a batch of photos."""
+        """Classify a batch of photos; a photo that cannot be read gets an error."""
         found = list(self.classifier.answers(batch["image"]))
-        batch["label"] = [answer.label for answer in found]
+        batch["label"] = ["" if answer.error else str(answer.label) for answer in found]
         batch["probability"] = [answer.probability for answer in found]
+        batch["error"] = [str(answer.error or "") for answer in found]
         return batch
 
 
