@@ -152,10 +152,17 @@ def test_a_larger_file_may_take_longer_to_open(shipped: Path, monkeypatch: pytes
     assert allowed == [8, 16]
 
 
-@pytest.mark.parametrize(("device", "memory"), [("cpu", 1280 * 2**20 + 4 * 3000 + 2 * 16 * 2**20), ("auto", 8 * 2**30)])
+LITTLE = 1280 * 2**20 + 4 * 3000 + 2 * 16 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("device", "cuda", "memory"),
+    [("cpu", True, LITTLE), ("cpu", False, LITTLE), ("auto", False, LITTLE), ("auto", True, 8 * 2**30)],
+)
 def test_an_untrusted_model_gets_the_memory_and_time_that_the_security_page_states(
-    monkeypatch: pytest.MonkeyPatch, device: Device, memory: int
+    monkeypatch: pytest.MonkeyPatch, device: Device, cuda: bool, memory: int
 ) -> None:
+    monkeypatch.setattr(onnx_runtime, "cuda_answers", lambda: cuda)
     allowed: list[float] = []
 
     class Worker:
