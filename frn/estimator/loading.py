@@ -154,6 +154,8 @@ def class_files(classes: Path) -> ClassFiles:
     if is_table(classes):
         rows, reasons = _read_table(classes)
         return ClassFiles(rows, reasons)
+    if classes.is_file() and not is_file_of_classes(classes):
+        raise FrnError(f"{classes}: is a file without classes. Pass a folder, zip, CSV or project.")
     if not is_project(classes):
         found = scan(classes)
         return ClassFiles(found.members, [entry.reason for entry in found.skipped])

@@ -93,7 +93,7 @@ class RunFolder:
             remove_unfinished(file)
 
     def require_free(self) -> None:
-        """Raise FrnError if the folder contains a run, or other files with the same names."""
+        """Raise FrnError if the folder contains a run, other files with the same names, or folders."""
         if self.last.exists():
             raise FrnError(f"{self.path}: already contains a run. Add --resume to continue it, or give another --out.")
         if self.config.exists():
@@ -102,6 +102,8 @@ class RunFolder:
         for file in (self.best, self.metrics):
             if file.exists():
                 raise FrnError(f"{file}: already exists and does not belong to a run. Give another --out.")
+        if others := [each for each in self.path.glob("[!.]*/") if each.is_dir() and each.name != "tensorboard"]:
+            raise FrnError(f"{self.path}: contains folders, such as {others[0].name}. Give another --out.")
 
     def save_last(
         self,

@@ -273,3 +273,18 @@ def test_an_unwritable_folder_is_reported_before_the_work(tmp_path: Path) -> Non
     closed.mkdir(0o500)
     told = frn("score", MOTHS, MOTHS, "--report", closed / "x.html").stderr
     assert told == f"error: {closed / 'x.html'}: cannot be written (no permission for {closed})\n"
+
+
+@pytest.mark.parametrize("command", ["score", "finetune", "enroll"])
+def test_a_photo_instead_of_classes_is_a_file_without_classes(command: str) -> None:
+    words = [MOTHS] if command == "score" else ["--out", "x.frn.json"]
+    assert (
+        f"{PHOTO}: is a file without classes. Pass a folder, zip, CSV or project." in frn(command, PHOTO, *words).stderr
+    )
+
+
+def test_a_run_is_not_written_into_a_folder_of_photos(tmp_path: Path) -> None:
+    (tmp_path / "jay").mkdir()
+    told = frn("train", "demo", "--out", tmp_path).stderr
+    assert told.endswith(f"error: {tmp_path}: contains folders, such as jay. Give another --out.\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["jay"]
