@@ -211,9 +211,13 @@ def find_splits(data: Path) -> dict[str, Path]:
 
 def split_named(name: str) -> str | None:
     """Return the split that a folder name stands for, such as `val` for `Validation` and `valid_set`, or None."""
-    words = re.findall(r"[^\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower())
-    found = [word for word in words if word not in BESIDE_SPLIT]
+    found = [word for word in re.findall(r"[^\W\d_]+", spaced(name)) if word not in BESIDE_SPLIT]
     return SPLIT_NAMES.get(found[0]) if len(found) == 1 else None
+
+
+def spaced(name: str) -> str:
+    """Return a name in lower case, with spaces between the words of CamelCase."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
 def unused_folders(data: Path, used: Collection[Path]) -> list[str]:

@@ -35,7 +35,7 @@ def path_of(photo: Photo) -> Path:
 
 
 def expanded(path: str | Path) -> Path:
-    """Return a path with `~` replaced by the home folder; a name like `~x.jpg`, which is no user, stays as it is."""
+    """Return a path with `~` replaced by the home folder. A file named `~x.jpg` keeps its name."""
     return Path(os.path.expanduser(path))  # noqa: PTH111  # pathlib's own raises RuntimeError
 
 

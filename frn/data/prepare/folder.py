@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from frn.data.folders import SPLIT_NAMES, split_named
+from frn.data.folders import SPLIT_NAMES, spaced
 from frn.data.prepare.benchmark import Item, Plan
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
@@ -64,9 +64,7 @@ def plan_own(sources: Sources, split: SampledSplit) -> Plan:
 
 def _split_of(image: Found) -> str | None:
     for part in reversed(image.parts[:-2]):
-        if named := split_named(part):
-            return named
-        if match := SPLIT_WORD.search(part.lower()):
+        if match := SPLIT_WORD.search(spaced(part)):
             return SPLIT_NAMES[match.group(1)]
     return None
 

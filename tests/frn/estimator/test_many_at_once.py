@@ -172,7 +172,7 @@ def test_tilde_expands_to_the_home_folder(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("HOME", str(tmp_path))
     Image.fromarray(photo(3)).save(tmp_path / "x.png")
     assert (np.asarray(open_photo("~/x.png")[1]) == photo(3)).all()
-    with pytest.raises(FrnError, match=r"~nobody\.png"):  # a file, because there is no such user
+    with pytest.raises(FrnError, match=r"~nobody\.png"):  # no user has this name
         open_photo("~nobody.png")
 
 

@@ -215,7 +215,7 @@ class Recovered:
 
 
 class Recover(Request[Recovered | None], op="recover", queue="files"):
-    """Request the newest journal of an app that is no longer running, if any."""
+    """Ask for the newest unsaved work of an app that is no longer running."""
 
 
 class DiscardJournal(Request[None], op="discard", queue="files"):
