@@ -57,7 +57,7 @@ def main(
                 parts.append(load_images(scan(folder), kept, progress=progress))
         images = ConcatImages(tuple(parts))
         with progress_bar("asking the teacher") as progress:
-            stored = record_views(teacher, images, out / "views", seed, progress)
+            stored = record_views(teacher, images, out, seed, progress)
         staged = out / "stages.safetensors"
         torch.manual_seed(seed)
         if init is not None or staged.is_file():

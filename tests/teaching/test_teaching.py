@@ -25,7 +25,7 @@ def nothing(done: int, total: int) -> None:
 
 
 def run(folder: Path, *, stop_after: int | None = None, resume: bool = False) -> RunResult:
-    stored = [part[:8] for part in record_views(Colours(), IMAGES, folder / "views", 0, nothing)]
+    stored = [part[:8] for part in record_views(Colours(), IMAGES, folder, 0, nothing)]
     taken: list[int] = []
     return learn_whole(
         Lesson(network()[0], stored, IMAGES, 1, 0), folder, 1, RunSettings(resume=resume),
