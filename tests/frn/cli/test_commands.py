@@ -258,11 +258,11 @@ def test_train_reports_missing_arguments() -> None:
 
 
 def test_the_demo_trains_without_any_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.training.launch.DEMO_CLASSES", {"train": 24, "val": 8, "test": 8})
+    monkeypatch.setattr("frn.training.launch.DEMO_CLASSES", {"train": 12, "val": 5, "test": 5})
     monkeypatch.setattr("frn.training.launch.TEST_EPISODES", 200)
     result = frn("train", "demo", "--out", tmp_path / "demo", "--epochs", 3, "--warm-up", 4, "--json")
     steps = [json.loads(line) for line in (tmp_path / "demo" / "metrics.jsonl").read_text().splitlines()]
-    assert [step["learning_rate"] for step in steps[:5]] == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1])
+    assert [step["learning_rate"] for step in steps[:4]] == pytest.approx([0.025, 0.05, 0.075, 0.1])
     summary = json.loads(result.stdout)
     assert set(summary) == {"model", "validation", "seconds", "test"}
     assert [test["shot"] for test in summary["test"]] == [1, 5]

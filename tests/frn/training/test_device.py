@@ -153,7 +153,7 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
     assert parts == (whole if DEVICE.type == "cpu" else pytest.approx(whole, rel=1e-3))
 
 
-@pytest.mark.skipif(sys.platform == "win32" or "FRN_TEST_DEVICE" in os.environ, reason="a shell script; or run by it")
+@pytest.mark.runtimes
 def test_the_gpu_script_writes_its_page(tmp_path: Path) -> None:
     script, page = Path(__file__).parents[3] / "assets" / "benchmarks" / "gpu.sh", tmp_path / "gpu.md"
     environment = os.environ | {"PYTHON": sys.executable, "PYTEST_ADDOPTS": "-k scored_on"}

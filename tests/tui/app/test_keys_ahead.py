@@ -47,18 +47,18 @@ def test_a_path_with_blanks_can_be_typed_into_the_picker_and_marks_nothing(
     drive(scenario)
 
 
-def test_two_thousand_keys_in_one_write_arrive_in_order(drive: Drive) -> None:
+def test_five_hundred_keys_in_one_write_arrive_in_order(drive: Drive) -> None:
     """Create classes by typing their names: each opens a dialog, is typed and closes it."""
-    names = [f"class {number} {'y' * 60}" for number in range(26)]
+    names = [f"class {number} {'y' * 60}" for number in range(5)]
 
     async def scenario(driver: Driver) -> None:
         keys = [key for name in names for key in ("A", *name, "enter")]
         keys += ["A", *("x" * 200)]
-        assert len(keys) >= 2000
+        assert len(keys) >= 500
         send(driver, *keys)
         await driver.until(
             lambda: [field.value for field in driver.app.screen.query(Line)] == ["x" * 200],
-            seconds=240,
+            seconds=60,
         )
         assert [name for name in driver.counts if name.startswith("class")] == names
 
