@@ -59,7 +59,7 @@ ELSEWHERE = {
     r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_mentioned_files_exist of tests/test_docs.py",
 }
 """Shell lines that do not start `frn`, and the test that runs them."""
-STAND_INS = {"DIR": "birds", "PRESET": "demo", "PHOTO": "unknown.jpg", "NAME": "proto"}
+STAND_INS = {"DIR": "birds", "PRESET": "demo", "PHOTO": "new.jpg", "NAME": "proto"}
 SMALLER = {"export": ["--model", "conv4"]}
 """Options that make a command finish in seconds."""
 
@@ -124,7 +124,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "photos" / "jay", folder / "more-photos")
     shutil.copytree(folder / "more-photos", folder / "photos", dirs_exist_ok=True)
     shutil.copytree(folder / "photos" / "wren", folder / "archive" / "2026")
-    shutil.copy(moths[0][0], folder / "unknown.jpg")
+    shutil.copy(moths[0][0], folder / "new.jpg")
     for name in ("data/cifar-fs", "data/cub", "data/mine", "cifar-fs/val", "cub", "tiny-imagenet", "downloads"):
         (folder / name).mkdir(parents=True)
     for name in ("runs/frn", "runs/proto", "runs/demo"):
@@ -183,7 +183,7 @@ def test_commands_in_sentences_parse(page: Path) -> None:
 def test_a_command_runs_and_prints_the_documented_output(text: str, place: Path) -> None:
     words, shown = RUN[text]
     done = CliRunner().invoke(
-        app, words + SMALLER.get(words[0], []), input=f"{place}/unknown.jpg\n", catch_exceptions=False
+        app, words + SMALLER.get(words[0], []), input=f"{place}/new.jpg\n", catch_exceptions=False
     )
     assert done.exit_code == 0, done.stderr
     if shown:

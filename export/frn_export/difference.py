@@ -28,7 +28,7 @@ class Difference:
     unit: str
 
     def __str__(self) -> str:
-        return f"{self.what}: within {self.share:.1e} of {self.unit} of the original"
+        return f"{self.what}: differs from the original by at most {self.share:.1e} of {self.unit}"
 
     def require(self) -> "Difference":
         """Raise FrnError with the difference if it is too large."""

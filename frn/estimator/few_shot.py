@@ -62,8 +62,8 @@ class FewShotClassifier:
         Args:
             model: shipped name, `features.onnx`, or (through torch) a model file or run folder.
             threshold: fraction of a photo that a class must reconstruct; None calibrates it from the examples.
-            tta: "hflip" averages a photo with its mirror image: more accurate, but twice the time. "views" joins
-                four crops of the whole photo, for subjects that are small or off-centre: four times the time.
+            tta: "hflip" averages a photo with its mirror image: more accurate, but takes twice as long. "views" joins
+                four crops of the whole photo, for subjects that are small or off-centre; takes four times as long.
             device: device of the extractor; "auto" uses CUDA if it is available.
 
         Raises FrnError if the model does not exist.

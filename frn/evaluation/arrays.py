@@ -44,7 +44,7 @@ def evaluate(
         episodes: number of episodes.
         seed: seed of the random episodes.
         method: a head without trainable layers: frn, proto, simpleshot, cosine, ...
-        validation: features and labels of other classes, on which FRN's lambda, rho and gamma are chosen for
+        validation: features and labels of other classes, on which FRN's lambda and gamma are chosen for
             each shot; without them lambda = p / d and rho = 1, for features of mean energy 1. SimpleShot needs
             them, because it subtracts their mean.
 

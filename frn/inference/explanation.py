@@ -57,7 +57,7 @@ def sheet(crop: Pixels, title: str, panels: Sequence[Panel]) -> Image.Image:
     maps = np.stack([panel.error_map for panel in panels])
     low, high = float(maps.min()), float(maps.max())
     pictures = [Image.fromarray(crop), *(overlay(crop, m, low=low, high=high) for m in maps)]
-    captions = [(title, f"errors {low:.3g} (dark) to {high:.3g} (light)"), *((p.title, p.note) for p in panels)]
+    captions = [(title, f"errors {low:.3g} (grey) to {high:.3g} (yellow)"), *((p.title, p.note) for p in panels)]
     columns = min(COLUMNS, len(pictures))
     rows = -(-len(pictures) // columns)
     cell = (PANEL + GAP, PANEL + 2 * LINE + 2 * GAP)

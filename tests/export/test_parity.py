@@ -133,7 +133,7 @@ def test_file_just_beyond_the_tolerance_is_refused() -> None:
 
 def test_largest_allowed_difference_passes() -> None:
     assert (HALF_TOLERANCE, COARSE_TOLERANCE, CLASSIFIER_TOLERANCE) == (1e-2, 2e-2, 2e-3)
-    assert str(Difference("x", 1e-3, 1e-3, "y").require()) == "x: within 1.0e-03 of y of the original"
+    assert str(Difference("x", 1e-3, 1e-3, "y").require()) == "x: differs from the original by at most 1.0e-03 of y"
     with pytest.raises(FrnError, match=r"x differs from the original by 1\.1e-03 of y; at most 1e-03 is allowed"):
         Difference("x", 1.1e-3, 1e-3, "y").require()
 

@@ -11,9 +11,9 @@ from frn.cli.shell.console import print_json, user_errors
 from frn.errors import FrnError
 
 EXAMPLES = {
-    "classify": ("frn classify birds unknown.jpg", "frn classify birds photos --out results.jsonl"),
+    "classify": ("frn classify birds new.jpg", "frn classify birds photos --out results.jsonl"),
     "enroll": ("frn enroll birds --out birds.frn.json", "frn enroll jay=my/jays wren=my/wrens --out two.frn.json"),
-    "explain": ("frn explain birds unknown.jpg --out why.png",),
+    "explain": ("frn explain birds new.jpg --out why.png",),
     "score": ("frn score birds labelled-birds --report score.html",),
     "export": ("frn export --out exported --classes birds", "frn export --web page --classes birds"),
     "finetune": ("frn finetune photos --out runs/mine",),

@@ -25,7 +25,7 @@ def explain(
 ) -> None:
     """Draw where each class can and cannot reconstruct a photo.
 
-    The class reconstructs dark areas well and light areas badly. All classes share one scale.
+    The class reconstructs areas without colour well and coloured areas badly. All classes share one scale.
     """
     import io
 

@@ -70,9 +70,9 @@ def add(
 ) -> None:
     """Add a pretrained backbone, a training run or a checkpoint from the paper's authors under a name.
 
-    `frn models known` lists short names. FRN needs no training on a pretrained backbone: leave-one-out chooses lambda,
-    rho and the temperature for your classes, and `frn eval` chooses them on the validation split. Check the licence of
-    the weights before you use them.
+    `frn models known` lists short names. FRN needs no training on a pretrained backbone: leave-one-out chooses lambda
+    and the temperature for your classes, and `frn eval` chooses them on the validation split. Check the licence of the
+    weights before you use them.
     """
     from frn.errors import FrnError
     from frn.models.zoo import catalogue, is_bare
