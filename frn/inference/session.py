@@ -8,6 +8,7 @@ name.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from frn.data.names import normal
@@ -93,6 +94,11 @@ class State:
     def named(self, name: str) -> ClassEntry | None:
         """Return a class by its name."""
         return next((entry for entry in self.classes if entry.name == normal(name)), None)
+
+    @property
+    def photos(self) -> Iterator[Support]:
+        """All examples, and the photos that belong to none of the classes."""
+        return chain(*(entry.supports for entry in self.classes), self.others)
 
     def holders(self) -> dict[str, tuple[ClassEntry, Support]]:
         """Return the class of each example by the photo's key."""

@@ -49,7 +49,7 @@ def item(path: str, verdict: str, sure: float, *, label: str | None = None) -> R
     scores = [{"id": 1, "probability": sure, "error": 1.0, "explained": sure / 2}]
     scores.append({"id": 2, "probability": 1 - sure, "error": 1.0, "explained": 0.1})
     answer: Answer = {"path": path, "scores": scores, "unknown": verdict == "unknown"}  # type: ignore[typeddict-item]
-    return Reviewed(answer, verdict, label, False)
+    return Reviewed(answer, verdict, label, False, None if label in (None, "none of these") else 1)
 
 
 def test_chosen_order_is_kept_while_answers_change() -> None:

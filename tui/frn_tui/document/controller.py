@@ -55,6 +55,8 @@ class Controller(SyncedDocument):
         """Photos being added, by class."""
         self.coming: dict[int, int] = {}
         """Photos in the folders of the classes that are being opened, by class id."""
+        self.moving = asyncio.Lock()
+        """Held while photos are moved, so that one move ends before its undo begins."""
         self._came = asyncio.Event()
         """Set once some of them have arrived, or none will."""
 
@@ -294,8 +296,7 @@ class Controller(SyncedDocument):
         await self.sync()
         if not self._has_examples:
             raise FrnError("no class has an example yet; add photos to a class first")
-        state = self.session.state
-        self.session.amend(dataclasses.replace(state, dropped=state.dropped.difference(paths)))
+        self.session.amend_all(lambda state: dataclasses.replace(state, dropped=state.dropped.difference(paths)))
         told = await self.query.ask(paths, self.progress)
         asked = set(paths)
         self.problems = [problem for problem in self.problems if problem.path not in asked] + told
@@ -304,7 +305,8 @@ class Controller(SyncedDocument):
 
     async def crop_query(self, path: str, part: str) -> None:
         """Classify a part of a queried photo in its place, given by its name."""
-        self.query.moved({path: part})
+        self.query.moved(lambda old: part if old == path else old)
+        self.query.wait_for(part)  # until then, the answer and its key are those of the other photo
         await self.ask([part])
 
     async def crop_example(self, path: str, part: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from frn.images.boxes import split_box
+from frn.images.boxes import box_name, split_box
 from frn.inference.session import Moves, State, Support
 from frn_tui.client import file_requests
 from frn_tui.client.protocol import NOT_PLACED, EngineError
@@ -19,7 +19,7 @@ from frn_tui.terminal.text import count_of
 async def relocate(controller: Controller, folder: str) -> tuple[int, int]:
     """Find missing examples by content in a folder and its subfolders; return how many were found and missing."""
     state, missing = controller.session.state, controller.missing
-    sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
+    sizes = {photo.key: photo.size for photo in state.photos if str(photo.path) in missing}
     boxes = {path.removeprefix(str(split_box(path)[0])) for path in missing} - {""}
     request = file_requests.RelocatePhotos(folder, sizes, tuple(boxes))
     found = await controller.engine.call(request, controller.told_to("Looking for photos"))
@@ -44,6 +44,8 @@ async def sort(controller: Controller, folder: str, photos: Sequence[tuple[str, 
     """Copy photos to one folder per verdict, or move them, which can be undone; return a summary."""
     # Verdicts of all classes: if two share a folder name, the folders do not depend on which photos are sorted.
     verdicts = tuple(dict.fromkeys([*controller.names.values(), *(verdict for _, verdict in photos)]))
+    if move:  # once, even if several boxes of a photo have answers
+        photos = list({split_box(path)[0]: (path, verdict) for path, verdict in reversed(photos)}.values())[::-1]
     places: dict[str, str] = {}
     twins, journal = set[str](), ""
 
@@ -55,13 +57,14 @@ async def sort(controller: Controller, folder: str, photos: Sequence[tuple[str, 
         if placed["is_twin"]:
             twins.add(path)
 
-    try:
-        failed = await _one_by_one(controller, places, photos, put, "Sorting photos")
-    finally:
-        if move:
-            if moved := tuple((path, place, path in twins) for path, place in places.items() if place != path):
-                controller.session.note_moves(Moves(f"moved {count_of(len(moved), 'photo')}", journal, moved))
-            await _follow_moves(controller, places)
+    async with controller.moving:
+        try:
+            failed = await _one_by_one(controller, places, photos, put, "Sorting photos")
+        finally:
+            if move:
+                if moved := tuple((path, place, path in twins) for path, place in places.items() if place != path):
+                    controller.session.note_moves(Moves(f"moved {count_of(len(moved), 'photo')}", journal, moved))
+                await _follow_moves(controller, places)
     return _said(places, "moved" if move else "copied", failed)
 
 
@@ -74,10 +77,11 @@ async def step_over(controller: Controller, moves: Moves, *, undo: bool) -> str:
         await controller.engine.call(file_requests.MovePhoto(moves.journal, source, target, is_twin, undo))
         places[source] = target
 
-    try:
-        failed = await _one_by_one(controller, places, photos, put, "Moving photos")
-    finally:
-        await _follow_moves(controller, places)
+    async with controller.moving:
+        try:
+            failed = await _one_by_one(controller, places, photos, put, "Moving photos")
+        finally:
+            await _follow_moves(controller, places)
     if failed:
         return _said(places, "moved back" if undo else "moved", failed)
     return f"undone: {moves.said}   ctrl+r: redo" if undo else f"redone: {moves.said}   u: undo"
@@ -134,22 +138,32 @@ async def _one_by_one(
 
 
 def _said(places: dict[str, str], what: str, failed: int) -> str:
-    return f"{len(places)} {what}, {failed} failed" if failed else f"{len(places)} {what}"
+    there = sum(path == place for path, place in places.items())
+    others = f", {there} already there" * bool(there) + f", {failed} failed" * bool(failed)
+    return f"{len(places) - there} {what}{others}"
 
 
 async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
     """Update the paths of answers and examples. This is not an edit, since undo does not move the files."""
-    controller.query.moved(places)
+    files = {split_box(path)[0]: split_box(place)[0] for path, place in places.items()}
+
+    def follow(path: str) -> str:
+        file, box = split_box(path)
+        if path in places or file not in files:
+            return places.get(path, path)
+        return box_name(str(files[file]), box) if box else str(files[file])
 
     def moved(support: Support) -> Support:
-        return dataclasses.replace(support, path=Path(places.get(str(support.path), support.path)))
+        return dataclasses.replace(support, path=Path(follow(str(support.path))))
 
     def followed(state: State) -> State:
-        dropped = frozenset(places.get(path, path) for path in state.dropped)
-        return dataclasses.replace(_with(state, moved), dropped=dropped)
+        return dataclasses.replace(_with(state, moved), dropped=frozenset(map(follow, state.dropped)))
 
     if places:
+        controller.query.moved(follow)
         controller.session.amend_all(followed)
+        if any("reason" in answer for answer in controller.query.answers):  # perhaps classified during the move
+            await controller.judge_again()
     await controller.find_missing()
     await controller.sync()
 

@@ -1,7 +1,7 @@
 """Queries and their answers."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,12 +80,18 @@ class Query:
         """Replace all answers by a reason, until the photos can be classified again."""
         self._answers = {path: {"path": path, "reason": reason} for path in self._answers}
 
-    def moved(self, places: Mapping[str, str]) -> None:
+    def moved(self, follow: Callable[[str], str]) -> None:
+        """Replace the path of each answer by its new one, as `follow` returns it."""
         for answer in self._answers.values():
-            answer["path"] = places.get(answer["path"], answer["path"])
+            answer["path"] = follow(answer["path"])
         self._answers = {answer["path"]: answer for answer in self._answers.values()}
-        self.shown = places.get(self.shown, self.shown)
-        self.seen = {places.get(path, path) for path in self.seen}
+        self.shown = follow(self.shown)
+        self.seen = set(map(follow, self.seen))
+
+    def wait_for(self, path: str) -> None:
+        """Forget the answer of a photo that is being classified."""
+        self._answers[path] = {"path": path, "reason": "is being classified"}
+        self._changed()
 
     async def ask(self, paths: Sequence[str], progress: ShowProgress) -> list[Problem]:
         """Classify photos; their answers are appended, or replace earlier ones.

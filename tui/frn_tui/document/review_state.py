@@ -56,7 +56,7 @@ class Reviewed:
     @property
     def is_other(self) -> bool:
         """Return whether the user marked the photo as none of the classes."""
-        return self.label == OTHER and self.label_id is None
+        return self.label is not None and self.label_id is None
 
     @property
     def score(self) -> ClassScore | None:
@@ -99,7 +99,8 @@ def reviewed(query: Query, state: State) -> list[Reviewed]:
     """Return all answers with their review state, in query order."""
     names = {entry.id: entry.name for entry in state.classes}
     unknown = NO_CLASS if UNKNOWN in map(str.casefold, names.values()) else UNKNOWN
-    labels: dict[str, tuple[str | None, int | None]] = {other.key: (OTHER, None) for other in state.others}
+    none = NO_CLASS if OTHER in map(str.casefold, names.values()) else OTHER
+    labels: dict[str, tuple[str | None, int | None]] = {other.key: (none, None) for other in state.others}
     labels |= {support.key: (entry.name, entry.id) for entry in state.classes for support in entry.supports}
     items, holders = [], state.holders()
     for answer in query.answers:

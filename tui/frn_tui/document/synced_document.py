@@ -35,6 +35,8 @@ class SyncedDocument:
         self.model_name = self._opened = ""
         self.missing: frozenset[str] = frozenset()
         """Paths of missing examples."""
+        self._read_others: set[str] = set()
+        """Keys of photos, marked as none of the classes, that the engine was asked to read with this model."""
         self.skipped: frozenset[str] = frozenset()
         """Keys of missing examples without feature maps, which do not count."""
         self.model: Model | None = None
@@ -125,6 +127,7 @@ class SyncedDocument:
         self.model_name = self._opened = name
         self.query.jointly = self.query.jointly and model["head"] == "frn"
         self._synced = None
+        self._read_others.clear()
         self.listener()
 
     async def change_model(self, name: str) -> None:
@@ -191,12 +194,14 @@ class SyncedDocument:
         """Send the classes to the engine, embed missing examples, and store the reports."""
         state = self.session.state
         self._synced = None  # the engine may hold these classes even if this is cancelled before its answer
+        if others := [str(other.path) for other in state.others if other.key not in self._read_others]:
+            self._read_others |= {other.key for other in state.others}
+            await self._embed(others, "Reading examples")
         done = await self.engine.call(protocol.SetClasses(state))
         skipped: frozenset[str] = frozenset()
         if done["missing"]:
             missing = set(done["missing"])
             paths = [str(s.path) for entry in state.classes for s in entry.supports if s.key in missing]
-            paths += [str(other.path) for other in state.others]
             found, broken = await self._embed(paths, "Reading examples")
             self.problems += broken
             self._follow_changes(found)
@@ -219,7 +224,7 @@ class SyncedDocument:
 
     @property
     def _paths(self) -> dict[str, None]:
-        return {str(support.path): None for entry in self.session.state.classes for support in entry.supports}
+        return {str(photo.path): None for photo in self.session.state.photos}
 
     async def _follow_model(self) -> None:
         """Open the model of a restored state; if it cannot be opened, keep the current one and raise."""

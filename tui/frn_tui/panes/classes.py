@@ -101,6 +101,10 @@ class ClassesPane(Pane):
             self.context.edit(lambda session: session.rename(entry.id, name), f"renamed {entry.name} to {name}")
             return
 
+        if entry.id in self.controller.coming:
+            self.context.say(f"{entry.name} is still being opened; merge it afterwards")
+            return
+
         def chosen(index: int) -> None:
             if index == 0:
                 said = f"merged {entry.name} into {other.name}"
@@ -122,7 +126,8 @@ class ClassesPane(Pane):
         """Add photos to the chosen class, and folders as classes with the folders' names."""
         files: list[str] = []
         classes: dict[str, list[str]] = {}
-        fills_class = len(paths) == 1 and self.entry is not None and not self.entry.supports
+        target = self.entry  # another class may be chosen meanwhile
+        fills_class = len(paths) == 1 and target is not None and not target.supports
         for path in paths:
             found = await self.controller.scan(path)
             if found["kind"] in ("project", "bundle"):
@@ -138,17 +143,17 @@ class ClassesPane(Pane):
                 files += found["files"]
             for name, photos in members.items():
                 classes.setdefault(name, []).extend(photos)
-        if files and (self.chosen is None or self.controller.shows_samples):
+        if files and (target is None or self.controller.shows_samples):
             classes.setdefault(files[0].rpartition("/")[0].rpartition("/")[2] or "class 1", []).extend(files)
-        elif files and self.chosen is not None:
-            self._tell(await self.controller.add(self.chosen, files))
+        elif files and target is not None:
+            self._tell(await self.controller.add(target.id, files), f" to {target.name}")
         if classes:
             self._tell(await self.controller.add_classes(classes))
 
-    def _tell(self, outcome: Added) -> None:
+    def _tell(self, outcome: Added, where: str = "") -> None:
         self.context.list_duplicates(outcome)
         if outcome.added:
-            self.context.say(f"{outcome}   u: undo")
+            self.context.say(f"{outcome}{where}   u: undo")
         else:
             self.context.say(str(outcome), severity="warning")
 

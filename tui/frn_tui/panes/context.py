@@ -139,6 +139,12 @@ class Context:
         else:
             self.screen.notify(display_name(text), severity=severity, markup=False)  # type: ignore[arg-type]
 
+    def copy(self, lines: Sequence[str]) -> None:
+        """Copy lines to the clipboard, if there are any."""
+        if lines:  # a name may not be UTF-8
+            self.screen.app.copy_to_clipboard("\n".join(lines).encode(errors="backslashreplace").decode())
+            self.say("copied path, label and probability" if "\t" in lines[0] else "copied")
+
     def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
         """Ask for photos, a folder or a project, and call `then` with their paths."""
         picker = Picker(self.controller.engine, title, self.mode, self.settings.recent, self.browsed)

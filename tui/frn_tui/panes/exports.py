@@ -70,35 +70,39 @@ class Exports:
 
             def named(path: str) -> None:
                 if self.context.is_named(path):
-                    self.context.start(self._write, absolute(path), what, form, items)
+                    self.context.start(self._write, absolute(path), what, form)
 
             self.context.ask(dialog, named)
 
         self.context.ask(Choose("Export", options), chosen)
 
-    async def _write(self, path: str, what: str, form: Form, items: Sequence[Reviewed]) -> None:
+    async def _write(self, path: str, what: str, form: Form) -> None:
+        if what in ANSWERS:
+            await self.controller.sync()  # so that the answers are those of the current classes
         if what in ("copy", "move"):
-            await self._sort(path, items, move=what == "move")
+            await self._sort(path, move=what == "move")
             return
         if what == "bundle":
             write = partial(bundle, self.controller)
         elif what in CLASSES:
             write = partial(self.controller.export, what=cast(Exported, what))
         else:
-            write = partial(self._write_answers, items=items, csv=what == "csv")
+            write = partial(self._write_answers, csv=what == "csv")
         if await self.context.written(path, write):
             self.context.say(f"{path} written   {form.how.format(path=shlex.quote(path))}".rstrip())
 
-    async def _write_answers(self, path: str, items: Sequence[Reviewed], csv: bool, *, replace: bool = False) -> None:
-        model, state = self.controller.model, self.controller.session.state
+    async def _write_answers(self, path: str, csv: bool, *, replace: bool = False) -> None:
+        model, state, items = self.controller.model, self.controller.session.state, self._answers()
         sha256 = model["sha256"] if model else ""
         text = as_csv(items, state, sha256) if csv else as_json(items, state, sha256, self.controller.threshold)
         await self.controller.engine.call(WriteText(path, text, replace))
 
-    async def _sort(self, folder: str, items: Sequence[Reviewed], *, move: bool) -> None:
-        photos = [(item.path, item.said) for item in items if item.is_readable]
+    async def _sort(self, folder: str, *, move: bool) -> None:
+        photos = [(item.path, item.said) for item in self._answers() if item.is_readable]
         if not photos:
             self.context.say("no photos to sort")
             return
+        before = self.controller.session.state.moves
         said = await sort(self.controller, absolute(folder), photos, move=move)
-        self.context.say(f"{said} into {folder}   {'u: undo' if move else 'undo does not delete the copies'}")
+        undo = "u: undo" if self.controller.session.state.moves is not before else ""
+        self.context.say(f"{said} into {folder}   {undo if move else 'undo does not delete the copies'}".rstrip())

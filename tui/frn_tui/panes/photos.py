@@ -12,6 +12,7 @@ from frn.inference.session import ClassEntry, Support
 from frn_tui.client.protocol import ClassReport
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.controller import Controller
+from frn_tui.document.review_state import OTHER
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.verdicts import choose_class, class_of_number, view
 from frn_tui.terminal.paths import name_of
@@ -125,6 +126,18 @@ class PhotosPane(Pane):
             said = f"removed {count_of(len(keys), 'photo')} from {whose}"
             self.context.edit(lambda session: session.remove(keys), said)
 
+    def action_none_of_these(self) -> None:
+        keys = set(self._selected_keys())
+        supports = [s for entry in self.controller.session.state.classes for s in entry.supports if s.key in keys]
+        if supports:
+            said = f"labelled {count_of(len(supports), 'photo')} as {OTHER}"
+            self.context.edit(lambda session: session.set_aside(supports), said)
+
+    def action_copy(self) -> None:
+        keys = set(self._selected_keys())
+        classes = self.controller.session.state.classes
+        self.context.copy([f"{s.path}\t{entry.name}" for entry in classes for s in entry.supports if s.key in keys])
+
     def _selected_keys(self) -> list[str]:
         item, selection = self.gallery.cursor_item, self.gallery.selection
         if selection:
@@ -161,9 +174,9 @@ class PhotosPane(Pane):
 
     def action_outlier(self, step: int) -> None:
         misfits, item = self._everywhere("outlier"), self.gallery.cursor_item
-        paths = [misfit.path for _, misfit in misfits]
-        if not misfits:
-            self.context.say("every photo fits its class")
+        paths = self.gallery.paths if self.everywhere == "outlier" else [misfit.path for _, misfit in misfits]
+        if not paths:
+            self.context.say("no misfit has this name" if misfits else "every photo fits its class")
             return
         at = paths.index(item.path) if item is not None and item.path in paths else None
         place = (0 if step > 0 else -1) if at is None else (at + step) % len(paths)
@@ -171,7 +184,7 @@ class PhotosPane(Pane):
         if self.everywhere == "outlier":
             self.gallery.cursor = place % len(paths)
         else:
-            self.wanted_name = self.everywhere = ""
+            self.wanted_name = ""
             self._show_found(misfits[place][0], paths[place])
 
     @property

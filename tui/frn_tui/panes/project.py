@@ -163,6 +163,8 @@ class ProjectBar(Static):
         """Description of the unsaved work; empty if everything is saved."""
         if self.controller.adding:
             return "Photos are still being added and would be lost"
+        if self.controller.moving.locked():
+            return "Photos are still being moved; the others would stay in place"
         return "" if self.controller.session.is_saved else "There are unsaved changes"
 
     async def may_forget(self) -> bool:

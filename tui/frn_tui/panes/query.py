@@ -106,7 +106,9 @@ class QueryPane(Judging, Arranging, Pane):
 
     def judged(self) -> list[Answer]:
         answer = self.controller.query.answer
-        return [] if answer is None else [answer]
+        if not self.display:
+            self.context.say("the query is hidden: tab shows it")
+        return [answer] if answer is not None and self.display else []
 
     def advance(self) -> None:
         self.action_step(1)

@@ -131,9 +131,7 @@ class Judging:
             best, names = best_score(answer), self.context.controller.names
             said = names.get(best["id"], "?") if best and not answer.get("unknown") else "unknown"
             lines.append(f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else ""))
-        if lines:  # a name may not be UTF-8
-            self.context.screen.app.copy_to_clipboard("\n".join(lines).encode(errors="backslashreplace").decode())
-            self.context.say("copied path, label and probability")
+        self.context.copy(lines)
 
     def action_viewer(self) -> None:
         view(self.context, next((answer["path"] for answer in self.judged()), None))

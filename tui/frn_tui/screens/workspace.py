@@ -122,7 +122,8 @@ class Workspace(KeyedScreen[None]):
     def show_found(self, class_id: int, path: str) -> None:
         self.classes_pane.chosen = class_id
         self.classes_pane.list.choose(class_id)
-        self.show_photos()
+        self.photos_pane.entry = self.classes_pane.entry
+        self.photos_pane.show_everywhere("")
         self.show_pane("photos")
         gallery = self.photos_pane.gallery
         gallery.cursor = gallery.paths.index(path)
@@ -220,7 +221,8 @@ class Workspace(KeyedScreen[None]):
             "review": query.answers,
             "next-answer": len(query.answers) > 1,
             "map": answer is not None and answer.get("maps"),
-            **dict.fromkeys(("right", "none-of-these"), answer is not None and "scores" in answer),
+            "right": answer is not None and "scores" in answer,
+            "none-of-these": photos if self._in_focus == "photos" else answer is not None and "scores" in answer,
             **dict.fromkeys(("rename", "sort", "find", "ask"), session.state.classes),
             **dict.fromkeys(("next-outlier", "misfits"), self.photos_pane.misfits),
             "remove": removable[self._in_focus],
@@ -254,7 +256,7 @@ class Workspace(KeyedScreen[None]):
     def action_crop(self) -> None:
         """Crop the queried photo to its visible part, or take back its crop."""
         answer, preview = self.controller.query.answer, self.query_pane.picture.preview
-        if answer is None or (part := preview.part()) == answer["path"]:
+        if answer is None or not self.query_pane.display or (part := preview.part()) == answer["path"]:
             self.context.say("z and the arrows show a part of the photo, and B crops it; or draw a box with the mouse")
             return
         self.crop_to_box(Preview.Drawn(part))

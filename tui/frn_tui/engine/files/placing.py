@@ -87,8 +87,8 @@ def copy_new(source: Path, target: Path) -> os.stat_result:
 def move_new(source: Path, target: Path) -> None:
     """Move a file to an unused name; a link becomes a copy of its target, because elsewhere it might be broken.
 
-    Raises OSError if the name is taken, or if the file changes while it is copied to another disk; it then stays in
-    place.
+    Raises OSError if the name is taken, or if the file changes while it is copied to another disk or cannot be removed
+    there; it then stays in place.
     """
     if not source.is_symlink():
         try:
@@ -98,11 +98,15 @@ def move_new(source: Path, target: Path) -> None:
             if error.errno != errno.EXDEV:
                 raise
     copied = copy_new(source, target)
-    with contextlib.suppress(FileNotFoundError):  # deleted meanwhile: only the copy is left
+    try:
         if not _is_unchanged(source, copied):
-            target.unlink()
             raise OSError(errno.EBUSY, "changed during the copy")
         source.unlink()
+    except FileNotFoundError:  # deleted meanwhile: only the copy is left
+        pass
+    except OSError:  # it stays in place, for example on a read-only disk
+        target.unlink()
+        raise
 
 
 def _is_unchanged(path: Path, was: os.stat_result) -> bool:
@@ -138,6 +142,8 @@ def safe_name(name: str) -> str:
     text = name.encode(errors="replace").decode()
     safe = "".join(c if c.isprintable() and c not in '\\/:*?"<>|' else "_" for c in text)
     stem, ending = os.path.splitext(safe)  # noqa: PTH122
+    if len(ending.encode()) > 20:  # not a suffix
+        stem, ending = safe, ""
     return stem.encode()[:100].decode(errors="ignore").strip(" .") + ending.rstrip(" .") or "_"
 
 

@@ -1,0 +1,174 @@
+"""Keys that arrive while a pane is hidden, a list is filtered or the engine is still busy."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from frn_tui.document.photo_files import sort
+
+from frn.inference.session import State
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
+
+
+def mark(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, misfit: str, near: str) -> None:
+    """Report an example as a misfit, and another as a near copy."""
+    classes = engine.op_classes
+
+    def marked(*words: object, **named: object) -> dict[str, object]:
+        told = classes(*words, **named)  # type: ignore[arg-type]
+        for report in told["reports"]:
+            if misfit in report["explained"]:
+                report["rank"][misfit] = 1
+            if near in report["explained"]:
+                report["near"][near] = misfit
+        return told
+
+    monkeypatch.setattr(engine, "op_classes", marked)
+
+
+@pytest.mark.parametrize("narrowing", ["name", "mark"])
+def test_the_next_misfit_is_shown_although_the_photos_are_filtered(
+    narrowing: str, drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark(fake_engine, monkeypatch, "jay-3.jpg", "jay-1.jpg")
+
+    async def scenario(driver: Driver) -> None:
+        workspace = driver.app.workspace
+        workspace.focus_pane("photos")
+        if narrowing == "name":
+            await driver.keys("slash")
+            await driver.type("jay-5")
+        else:
+            workspace.photos_pane.show_everywhere("near")
+        assert len(workspace.photos_pane.gallery.paths) == 1
+        await driver.keys("n")
+        item = workspace.photos_pane.gallery.cursor_item
+        assert item is not None
+        assert item.name == "jay-3.jpg"
+        assert not workspace.has_class("-everywhere")
+
+    drive(scenario)
+
+
+def test_keys_in_the_list_of_misfits_do_not_act_on_the_hidden_query(
+    drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark(fake_engine, monkeypatch, "jay-3.jpg", "jay-1.jpg")
+
+    async def scenario(driver: Driver) -> None:
+        workspace, copied = driver.app.workspace, list[str]()
+        monkeypatch.setattr(driver.app, "copy_to_clipboard", copied.append)
+        await workspace.query_pane.ask_now(["/queries/wren-10.jpg"])
+        workspace.focus_pane("photos")
+        await driver.keys("exclamation_mark", "c", "y")
+        assert copied == ["/photos/jay/jay-3.jpg\tjay"]
+        before = driver.counts
+        await driver.keys("x")
+        state = driver.app.controller.session.state
+        assert [other.key for other in state.others] == ["jay-3.jpg"]
+        assert driver.counts == {**before, "jay": before["jay"] - 1}
+
+    drive(scenario)
+
+
+def test_a_crop_has_no_label_before_it_is_classified(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        controller = driver.app.controller
+        await driver.app.workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
+        fake_engine.held["query"] = asyncio.Event()
+        cropping = asyncio.create_task(controller.crop_query("/queries/owl-10.jpg", "/queries/owl-10.jpg#xywh=1,2,3,4"))
+        await asyncio.sleep(0.05)
+        assert "key" not in controller.query.answers[0]
+        fake_engine.held.pop("query").set()
+        await cropping
+        assert "key" in controller.query.answers[0]
+
+    drive(scenario)
+
+
+def test_photos_are_added_to_the_class_that_was_chosen_first(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        pane, before = driver.app.workspace.classes_pane, driver.counts
+        first, second = driver.app.controller.session.state.classes[:2]
+        pane.list.choose(first.id)
+        await driver.idle()
+        fake_engine.held["scan"] = asyncio.Event()
+        adding = asyncio.create_task(pane.add_now(["/queries/owl-10.jpg"]))
+        await asyncio.sleep(0.05)
+        pane.list.choose(second.id)
+        await driver.pilot.pause()
+        fake_engine.held.pop("scan").set()
+        await adding
+        assert driver.counts == {**before, first.name: before[first.name] + 1}
+
+    drive(scenario)
+
+
+def test_undo_keeps_an_answer_that_was_removed_and_asked_again(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        pane, query = driver.app.workspace.query_pane, driver.app.controller.query
+        await pane.ask_now(["/queries/owl-10.jpg", "/queries/jay-10.jpg"])
+        pane.picture.preview.focus()
+        await driver.idle()
+        await driver.keys("d", "2")
+        await pane.ask_now(["/queries/owl-10.jpg"])
+        await driver.keys("u")
+        assert len(query.answers) == 2
+
+    drive(scenario)
+
+
+def test_sorted_photos_take_their_boxes_along(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        controller = driver.app.controller
+        whole, box = "/queries/owl-10.jpg", "/queries/owl-10.jpg#xywh=1,2,3,4"
+        await controller.ask([box])
+        controller.label(controller.query.answers, 1)
+        await driver.app.workspace.query_pane.ask_now([whole])
+        said = await sort(controller, "/sorted", [(whole, "owl"), (box, "jay")], move=True)
+        assert said == "1 moved"
+        place = next(answer["path"] for answer in controller.query.answers if "#" not in answer["path"])
+        assert place.startswith("/sorted/")
+        assert f"{place}#xywh=1,2,3,4" in {str(photo.path) for photo in controller.session.state.photos}
+        assert await sort(controller, "/sorted", [(place, "owl")], move=True) == "0 moved, 1 already there"
+
+    drive(scenario)
+
+
+def test_photos_of_no_class_have_another_word_if_a_class_is_called_so(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        controller = driver.app.controller
+        await driver.app.workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
+        controller.set_aside(controller.query.answers)
+        assert [item.said for item in controller.reviewed()] == ["none of these"]
+        controller.session.create("none of these")
+        (item,) = controller.reviewed()
+        assert item.is_other
+        assert item.said == "none of the classes"
+
+    drive(scenario)
+
+
+def test_photos_of_no_class_are_read_again_with_another_model(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        controller = driver.app.controller
+        await driver.app.workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
+        controller.set_aside(controller.query.answers)
+        await controller.sync()
+        other = controller.session.state.others[0]
+        await controller.change_model("conv4")
+        assert other.key in fake_engine.known
+        assert str(other.path) in {str(photo.path) for photo in controller.session.state.photos}
+
+    drive(scenario)
+
+
+def test_a_state_lists_all_its_photos(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        state: State = driver.app.controller.session.state
+        aside = replace(state, others=(replace(state.classes[0].supports[0], path=Path("/other.jpg")),))
+        assert sum(1 for _ in aside.photos) == sum(driver.counts.values()) + 1
+
+    drive(scenario)
