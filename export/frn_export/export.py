@@ -60,6 +60,8 @@ class ExportOptions:
     """Test-time augmentation to build into features.onnx and the files made from it."""
     format: Format = "onnx"
     """Another format to write in addition to ONNX."""
+    others: Sequence[Path] = ()
+    """Photos that belong to none of the classes; they improve the calibrated threshold."""
 
     def __post_init__(self) -> None:
         if self.precision == "int8" and self.calibrate is None:
@@ -135,6 +137,9 @@ def export_model(
         extractor = Extractor(features, "the extractor", trusted=True)
         classifier = Classifier(extractor) if extractor.head else classifier_with(extractor, graphs["head"])
         warn([str(error) for error in classifier.enroll(dict(classes))])
+        others = [outcome for _, outcome in extractor.read(options.others)]
+        warn([str(each) for each in others if isinstance(each, FrnError)])
+        classifier.mark_others({each.key: each.maps for each in others if not isinstance(each, FrnError)})
         classifier.threshold_override = options.threshold
         allowed = parity.COARSE_TOLERANCE if options.precision == "int8" else CLASSIFIER_TOLERANCE
         held, rule, gamma = enrolled(classifier), classifier.rule, classifier.head.gamma
@@ -147,11 +152,11 @@ def export_model(
             run = _class_error(graphs[name], name, extractor.transform)
             found = compare_answers(classifier, f"{name}.onnx", run, allowed).require()
             differences[f"{name.rpartition('-')[2]}_difference"] = found
-    others, of_others = converted(graphs, options.format)
-    differences |= of_others
+    copies, of_copies = converted(graphs, options.format)
+    differences |= of_copies
     card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
-    paths = {name: out / f"{name}.onnx" for name in graphs} | {"card": readme} | {name: out / name for name in others}
-    files = {paths[name].name: data for name, data in graphs.items()} | {readme.name: card.encode(), **others}
+    paths = {name: out / f"{name}.onnx" for name in graphs} | {"card": readme} | {name: out / name for name in copies}
+    files = {paths[name].name: data for name, data in graphs.items()} | {readme.name: card.encode(), **copies}
     if options.weights:
         paths["weights"] = out / "model.safetensors"
         files[paths["weights"].name] = serialise(model, half=options.precision == "fp16")

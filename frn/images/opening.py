@@ -66,7 +66,7 @@ def read_file(path: Path) -> bytes:
     """
     file, box = split_box(path)
     if box is not None:
-        return _cut(open_image(file), box, path)
+        return _cut(*_decode(read_file(file), str(file), DecodeRequest()), box, path)
     inside = find_zip(path)
     data = inside[0].read(inside[1], path, MAX_BYTES) if inside and inside[1] else read_regular(path, MAX_BYTES)
     if not data:
@@ -74,12 +74,15 @@ def read_file(path: Path) -> bytes:
     return data
 
 
-def _cut(image: Image.Image, box: Box, where: Path) -> bytes:
-    right, bottom = min(box.left + box.width, image.width), min(box.top + box.height, image.height)
+def _cut(image: Image.Image, whole: tuple[int, int], box: Box, where: Path) -> bytes:
+    """Cut out a box in pixels of the whole photo, of which a very large JPEG is decoded at a lower resolution."""
+    right, bottom = min(box.left + box.width, whole[0]), min(box.top + box.height, whole[1])
     if box.left >= right or box.top >= bottom:
-        raise FrnError(f"{where}: the box has no pixel of the photo, which is {image.width} x {image.height}")
+        raise FrnError(f"{where}: the box has no pixel of the photo, which is {whole[0]} x {whole[1]}")
+    x, y = image.width / whole[0], image.height / whole[1]
+    ends = max(round(right * x), int(box.left * x) + 1), max(round(bottom * y), int(box.top * y) + 1)
     data = io.BytesIO()
-    image.crop((box.left, box.top, right, bottom)).save(data, "PNG", compress_level=1)
+    image.crop((int(box.left * x), int(box.top * y), *ends)).save(data, "PNG", compress_level=1)
     return data.getvalue()
 
 

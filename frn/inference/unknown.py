@@ -126,6 +126,12 @@ class Calibration:
         rejected = (self.known < limits[:, None]).sum(1) + (self.others >= limits[:, None]).sum(1)
         return RejectRule(float(limits[rejected.argmin()]), WEIGHT)
 
+    @property
+    def rejected(self) -> float:
+        """Return the expected fraction of known photos that are rejected: the stated one, or more (see `rule`)."""
+        more = float((self.known < self.rule.least).mean()) if len(self.others) else 0.0
+        return max(self.false_rejections, more)
+
     @cached_property
     def caught(self) -> float:
         """Return the expected fraction of unknown photos that are rejected; NaN if not measurable."""
@@ -141,16 +147,16 @@ class Calibration:
         if not len(self.known):
             return "unknown photos cannot be detected: this needs a class with two photos"
         if not len(self.strangers):
-            return f"rejects about {self.false_rejections:.0%} of your photos; with one class, other rates are unknown"
+            return f"rejects about {self.rejected:.0%} of your photos; with one class, other rates are unknown"
         if not self.rejects:
             return "no photo is rejected as unknown, because this model gives all classes similar probabilities"
-        if self.caught < 2 * self.false_rejections:
+        if self.caught < 2 * self.rejected:
             return (
-                f"unknown photos can hardly be distinguished from these classes: rejecting {self.false_rejections:.0%} "
+                f"unknown photos can hardly be distinguished from these classes: rejecting {self.rejected:.0%} "
                 f"of your photos catches {self.caught:.0%} of other photos (AUROC {self.auroc:.2f})"
             )
         return (
-            f"rejects about {self.false_rejections:.0%} of your photos and {self.caught:.0%} of other photos "
+            f"rejects about {self.rejected:.0%} of your photos and {self.caught:.0%} of other photos "
             f"(AUROC {self.auroc:.2f})"
         )
 

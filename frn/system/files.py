@@ -38,10 +38,11 @@ _OURS = re.compile(
 )
 _PHOTO = re.compile(
     rb"\xff\xd8\xff|\x89PNG|GIF8|BM....\0\0\0\0|II\*\0|MM\0\*|II\+\0|MM\0\+|8BPS|FUJIFILM|IIR[OS]|MMOR|IIU\0|\xff\x0a"
-    rb"|\0\0\0\x0cJXL |\0\0\0\x0cjP  |RIFF....WEBP|....ftyp(avi[fs]|hei[cxfs]|hev[cx]|mif1|msf1|crx |heim|heis)",
+    rb"|P[1-6]\s|\0\0\0\x0cJXL |\0\0\0\x0cjP  |RIFF....WEBP"
+    rb"|....ftyp(avi[fs]|hei[cxfs]|hev[cx]|mif1|msf1|crx |heim|heis)",
     re.DOTALL,
 )
-"""Signatures of photos: JPEG, PNG, GIF, BMP, TIFF and raw formats, PSD, JPEG XL, JPEG 2000, WebP, AVIF, HEIF."""
+"""Signatures of photos: JPEG, PNG, GIF, BMP, TIFF and raw formats, PSD, PPM, JPEG XL, JPEG 2000, WebP, AVIF, HEIF."""
 
 
 def write_atomically(

@@ -77,7 +77,7 @@ def _describe_head(classifier: "Classifier") -> str:
 def expectation(classifier: "Classifier") -> dict[str, float]:
     """Return the rates expected with the calibrated threshold; NaN if the examples allow no estimate."""
     found = classifier.calibration
-    return {"false_rejections": found.false_rejections, "caught": found.caught, "auroc": found.auroc}
+    return {"false_rejections": found.rejected, "caught": found.caught, "auroc": found.auroc}
 
 
 def as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, Any]:

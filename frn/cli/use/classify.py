@@ -81,6 +81,8 @@ def classify(
         from frn.inference.results import ResultsFile, check_results, run_digest
 
         check_results(out, resume=resume, replace=replace)
+    if resume and replace:
+        raise FrnError("--resume and --replace contradict each other. Use one of them.")
     if resume and not out:
         raise FrnError("--resume continues an --out file. Add --out.")
     refuse_a_photo(classes, images[0], "classify")

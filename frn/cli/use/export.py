@@ -93,6 +93,7 @@ def export(
         replace=replace,
         tta=tta,
         format=file_format,
+        others=[photo.path for photo in found.project.state.others] if found.project else [],
     )
     loaded = load_model(model or found.model or DEFAULT_MODEL)
     members = found.members if classes else None

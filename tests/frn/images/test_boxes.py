@@ -67,3 +67,19 @@ def test_an_example_changes_with_its_photo(photo: Path) -> None:
     assert support.is_unchanged()
     photo.write_bytes(b"x")
     assert not support.is_unchanged()
+
+
+def test_a_box_of_a_photo_decoded_at_a_lower_resolution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = Image.new("RGB", (800, 640), "blue")
+    image.paste("red", (400, 320, 600, 480))
+    file = tmp_path / "large.jpg"
+    image.save(file, quality=95)
+    monkeypatch.setattr("frn.images.decoding.MAX_PIXELS", 500_000)
+    assert open_image(file).width < 800
+    red, green, blue = np.asarray(open_image(Path(f"{file}#xywh=400,320,200,160"))).mean((0, 1))
+    assert red > 230
+    assert green + blue < 30
+    with pytest.raises(FrnError, match="which is 800 x 640"):
+        open_image(Path(f"{file}#xywh=900,0,5,5"))

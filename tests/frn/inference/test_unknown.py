@@ -261,3 +261,12 @@ def test_photos_of_little_energy_are_explained_like_others() -> None:
     needed = RejectRule(0.6, 1.0).thresholds(np.array([[0.1, 0.2]]), np.array([0.4]), one)
     assert needed == pytest.approx([0.8])
     assert len(Calibration(np.ones(2), np.zeros(0)).others) == 0
+
+
+def test_the_stated_rate_includes_known_photos_that_are_rejected_because_of_others() -> None:
+    known = np.linspace(0.1, 1, 10)
+    found = Calibration(known, np.zeros(3), false_rejections=0.1, others=np.full(30, 0.35))
+    assert found.rejected == pytest.approx((known < found.rule.least).mean())
+    assert found.rejected > 0.1
+    assert f"{found.rejected:.0%} of your photos" in found.describe()
+    assert Calibration(known, np.zeros(3), false_rejections=0.1).rejected == 0.1
