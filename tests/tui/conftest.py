@@ -29,7 +29,7 @@ def looked_at_often() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual._wait.SLEEP_GRANULARITY", 0.004)
         patch.setattr("textual._wait.SLEEP_IDLE", 0.0004)
-        patch.setattr("textual.screen.UPDATE_PERIOD", 0.012)
+        patch.setattr("textual.screen.UPDATE_PERIOD", 0.002)
         yield
 
 

@@ -69,9 +69,7 @@ def test_an_example_changes_with_its_photo(photo: Path) -> None:
     assert not support.is_unchanged()
 
 
-def test_a_box_of_a_photo_decoded_at_a_lower_resolution(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_box_of_a_photo_decoded_at_a_lower_resolution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image = Image.new("RGB", (800, 640), "blue")
     image.paste("red", (400, 320, 600, 480))
     file = tmp_path / "large.jpg"
