@@ -1,13 +1,10 @@
 """Keys that arrive while a pane is hidden, a list is filtered or the engine is still busy."""
 
 import asyncio
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from frn_tui.document.photo_files import sort
 
-from frn.inference.session import State
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
 
@@ -161,14 +158,5 @@ def test_photos_of_no_class_are_read_again_with_another_model(drive: Drive, fake
         await controller.change_model("conv4")
         assert other.key in fake_engine.known
         assert str(other.path) in {str(photo.path) for photo in controller.session.state.photos}
-
-    drive(scenario)
-
-
-def test_a_state_lists_all_its_photos(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        state: State = driver.app.controller.session.state
-        aside = replace(state, others=(replace(state.classes[0].supports[0], path=Path("/other.jpg")),))
-        assert sum(1 for _ in aside.photos) == sum(driver.counts.values()) + 1
 
     drive(scenario)

@@ -162,8 +162,9 @@ async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
     if places:
         controller.query.moved(follow)
         controller.session.amend_all(followed)
-        if any("reason" in answer for answer in controller.query.answers):  # perhaps classified during the move
-            await controller.judge_again()
+        new = set(places.values())
+        if any("reason" in answer for answer in controller.query.answers if answer["path"] in new):
+            await controller.judge_again()  # they were classified during the move, at their old paths
     await controller.find_missing()
     await controller.sync()
 

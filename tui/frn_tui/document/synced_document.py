@@ -195,8 +195,8 @@ class SyncedDocument:
         state = self.session.state
         self._synced = None  # the engine may hold these classes even if this is cancelled before its answer
         if others := [str(other.path) for other in state.others if other.key not in self._read_others]:
-            self._read_others |= {other.key for other in state.others}
             await self._embed(others, "Reading examples")
+            self._read_others |= {other.key for other in state.others}
         done = await self.engine.call(protocol.SetClasses(state))
         skipped: frozenset[str] = frozenset()
         if done["missing"]:

@@ -139,11 +139,11 @@ class Context:
         else:
             self.screen.notify(display_name(text), severity=severity, markup=False)  # type: ignore[arg-type]
 
-    def copy(self, lines: Sequence[str]) -> None:
-        """Copy lines to the clipboard, if there are any."""
+    def copy(self, lines: Sequence[str], what: str) -> None:
+        """Copy lines to the clipboard, if there are any, and say what they contain."""
         if lines:  # a name may not be UTF-8
             self.screen.app.copy_to_clipboard("\n".join(lines).encode(errors="backslashreplace").decode())
-            self.say("copied path, label and probability" if "\t" in lines[0] else "copied")
+            self.say(f"copied {what}")
 
     def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
         """Ask for photos, a folder or a project, and call `then` with their paths."""

@@ -136,7 +136,8 @@ class PhotosPane(Pane):
     def action_copy(self) -> None:
         keys = set(self._selected_keys())
         classes = self.controller.session.state.classes
-        self.context.copy([f"{s.path}\t{entry.name}" for entry in classes for s in entry.supports if s.key in keys])
+        lines = [f"{s.path}\t{entry.name}" for entry in classes for s in entry.supports if s.key in keys]
+        self.context.copy(lines, "path and class")
 
     def _selected_keys(self) -> list[str]:
         item, selection = self.gallery.cursor_item, self.gallery.selection

@@ -131,7 +131,7 @@ class Judging:
             best, names = best_score(answer), self.context.controller.names
             said = names.get(best["id"], "?") if best and not answer.get("unknown") else "unknown"
             lines.append(f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else ""))
-        self.context.copy(lines)
+        self.context.copy(lines, "path, label and probability")
 
     def action_viewer(self) -> None:
         view(self.context, next((answer["path"] for answer in self.judged()), None))
