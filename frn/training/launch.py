@@ -21,7 +21,7 @@ from frn.system.hardware import own_cores, own_rank, processor
 from frn.system.precision import choose_device, choose_precision, set_threads
 from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.presets import Preset
-from frn.training.runs.run import RunFolder, RunResult, RunSettings, read_classifier
+from frn.training.runs.run import RunFolder, RunResult, RunSettings, last_checkpoint, read_classifier
 from frn.training.runs.run_options import RunOptions
 from frn.training.setup import describe_images, new_model
 
@@ -61,8 +61,7 @@ class PreparedRun:
         lines: list[str] = []
         for data in self.options.data or []:
             splits = find_splits(data)
-            used = [splits[split] for split in ("train", self.preset.validation.split) if split in splits]
-            lines += unused_folders(data, used) if "train" in splits else []
+            lines += unused_folders(data, splits.values()) if "train" in splits else []
         return lines
 
     def __str__(self) -> str:
@@ -111,17 +110,24 @@ class PreparedRun:
 def prepare_run(
     options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars, ranks: ProcessGroup = ALONE
 ) -> PreparedRun:
-    """Load the images of a run whose options are already checked; `command` is recorded in `config.toml`."""
+    """Check the options of a run and load its images; `command` is recorded in `config.toml`.
+
+    Raises FrnError if an option cannot work, the folder is taken, or images are missing.
+    """
+    options = options.configured()
+    options.check()
     preset = options.overridden()
     settings = replace(_settings(options, command), ranks=ranks)
-    init = None if options.init is None else load_model(options.init)
-    model = new_model(preset, options.seed, init)  # rejects options that do not fit before images are decoded
+    start, distils = options.init, preset.pretraining.distil
+    if start is not None and distils:
+        start = last_checkpoint(Path(start))  # its backbone fits its classifier; the best checkpoint has no classifier
+    init, classifier = None if start is None else load_model(start), None
+    model = new_model(preset, settings.seed, init)  # rejects options that do not fit before images are decoded
     for method in preset.aux_heads:
         build_head(method, model.d)
     with ranks.main_process_first():
-        images, val_images = load_splits(preset, options.data or [], options.seed, bars)
-    classifier = None
-    if preset.pretraining.distil and options.init is not None:
+        images, val_images = load_splits(preset, options.data or [], settings.seed, bars)
+    if distils and options.init is not None:
         classifier = read_classifier(Path(options.init), describe_images(images))
     return PreparedRun(options, preset, settings, images, val_images, init, classifier)
 
@@ -143,7 +149,7 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
     if options.compiled and device.type != "cpu":
         raise FrnError(f"--compile is for processors, but this run uses {device}: remove it, or add --device cpu")
     return RunSettings(
-        seed=options.seed,
+        seed=options.seed or 0,
         precision=precision,
         device=device,
         compiled=options.compiled,

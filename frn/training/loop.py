@@ -31,6 +31,7 @@ from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun
 from frn.training.setup import (
     build_optimizer,
     describe_images,
+    describe_weights,
     fix_regularisers,
     new_model,
     validation_shape,
@@ -164,6 +165,9 @@ class _Trainer:
             self.tune_head()
         self.optimizer = build_optimizer([*self.model.parameters(), *self.objective.parameters()], self.preset.schedule)
         decides: dict[str, object] = {"seed": settings.seed, "precision": settings.precision}
+        decides["compiled"] = settings.compiled
+        if init is not None or not settings.resume:  # --resume needs no --init
+            decides["init"] = describe_weights(init)
         decides["images"] = describe_images(self.images)
         decides |= deciding_fields(self.preset)
         run = TrainingRun(folder, self.model, self.objective, self.optimizer, decides, settings)

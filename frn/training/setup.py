@@ -1,6 +1,7 @@
 """Starting point of a run: model, optimiser, validation episodes, and identifiers of its images."""
 
 import hashlib
+import zlib
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -27,6 +28,16 @@ def describe_images(images: StoredImages | ConcatImages) -> list[str]:
             f"{len(part.names)} classes of {sum(part.sizes)} images ({hashlib.sha256(classes).hexdigest()[:8]})"
         )
     return said
+
+
+def describe_weights(model: Model | None) -> str:
+    """Return a checksum of the weights from which a run starts."""
+    if model is None:
+        return "random weights"
+    checksum = 0
+    for tensor in model.state_dict().values():
+        checksum = zlib.crc32(tensor.cpu().contiguous().numpy(), checksum)
+    return f"weights {checksum:08x}"
 
 
 def new_model(preset: Preset, seed: int, init: Model | None = None, like: ModelConfig | None = None) -> Model:

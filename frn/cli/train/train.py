@@ -43,8 +43,8 @@ def train(
     freeze: Annotated[
         Literal["none", "lambda", "rho", "both"] | None, typer.Option(help="FRN parameters to keep fixed.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    precision: options.Precision = "auto",
+    seed: Annotated[int | None, typer.Option(min=0, help="Random seed.", show_default="0")] = None,
+    precision: options.Precision = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     compiled: options.Compile = False,

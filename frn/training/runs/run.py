@@ -207,11 +207,17 @@ class RunFolder:
         write_atomically(self.config, "".join(lines))
 
 
-def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
-    """Return the linear classifier that a classical pre-training run learned on these images, in this order."""
+def last_checkpoint(run: Path) -> Path:
+    """Return the last checkpoint of a classical pre-training run, with its classifier."""
     last = RunFolder(run).last
     if not last.is_file():
         raise FrnError(f"--init {run}: distillation needs the folder of a run with its last.safetensors")
+    return last
+
+
+def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
+    """Return the linear classifier that a classical pre-training run learned on these images, in this order."""
+    last = last_checkpoint(run)
     require_whole(last)
     learned = read_header(last)[1].get("training", {}).get("run", {}).get("images")
     if learned != list(images):

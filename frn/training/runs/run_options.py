@@ -16,7 +16,7 @@ CXX = "clang++" if sys.platform == "darwin" else "g++"
 """Compiler that `torch.compile` calls unless the environment variable CXX specifies another."""
 OF_EPISODES = ("method", "way", "shot", "queries", "aux", "freeze")
 """Options that pre-training does not use."""
-OF_THE_RUN = ("seed", "precision", "images", "init")
+OF_THE_RUN = ("seed", "precision", "compiled", "images", "init")
 """Entries of `config.toml` outside the preset; the first two are options, the others describe the run."""
 
 
@@ -41,8 +41,10 @@ class RunOptions:
     aux: Literal["reference", "paper", "off"] | None = None
     freeze: str | None = None
     """FRN parameters that keep their initial value: none, lambda, rho or both."""
-    seed: int = 0
-    precision: str = "auto"
+    seed: int | None = None
+    """None is the seed of the file, or 0."""
+    precision: str | None = None
+    """None is the precision of the file, or "auto"."""
     device: str = "auto"
     threads: int | None = None
     compiled: bool = False
@@ -56,8 +58,8 @@ class RunOptions:
     @property
     def wanted_precision(self) -> str:
         """Return `precision`, with "auto" as float32 for the paper's recipe, as its authors used."""
-        ours = self.preset.lower().replace("_", "-") not in PAPER
-        return self.precision if ours or self.precision != "auto" else "fp32"
+        wanted, papers = self.precision or "auto", self.preset.lower().replace("_", "-") in PAPER
+        return "fp32" if papers and wanted == "auto" else wanted
 
     @property
     def folder(self) -> Path:
@@ -69,16 +71,13 @@ class RunOptions:
         return self.override(find_preset(self.preset))
 
     def configured(self) -> "RunOptions":
-        """Return the options with the seed and precision of the file, unless given as options."""
-        if self.config is None:
-            return self
-        table, default = read_settings(self.config), RunOptions(preset="")
-        given = {name: table[name] for name in ("seed", "precision") if name in table}
-        if type(seed := given.get("seed", 0)) is not int or seed < 0:
+        """Return the options with the seed and precision of the file, or their defaults, unless given as options."""
+        table = read_settings(self.config) if self.config is not None else {}
+        if type(seed := table.get("seed", 0)) is not int or seed < 0:
             raise FrnError(f"{self.config}: seed is {seed!r}, but must be 0 or more")
-        if (precision := given.get("precision", "auto")) not in PRECISIONS:
+        if (precision := table.get("precision", "auto")) not in PRECISIONS:
             raise FrnError(f"{self.config}: precision is {precision!r}, but must be one of {', '.join(PRECISIONS)}")
-        return replace(self, **{n: value for n, value in given.items() if getattr(self, n) == getattr(default, n)})
+        return replace(self, seed=seed if self.seed is None else self.seed, precision=self.precision or precision)
 
     def override(self, preset: Preset) -> Preset:
         """Return a preset with the changes. Raises FrnError if a change does not fit it."""

@@ -5,8 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from frn.errors import FrnError
+from frn.models.model import load_model
 from frn.training.launch import prepare_run
 from frn.training.presets import find_preset
 from frn.training.presets.preset import deciding_fields, overlay
@@ -25,6 +27,11 @@ def test_config_of_a_run_can_configure_a_new_run(tmp_path: Path) -> None:
     assert replace(other, about=changed.about, published=changed.published) == changed
     fewer = RunOptions(preset="cub-cropped-conv4", config=config, lr=0.002, way=7, seed=1).configured()
     assert (fewer.seed, fewer.overridden().schedule.learning_rate, fewer.overridden().episode.way) == (1, 0.002, 7)
+    config.write_text('seed = 7\nprecision = "bf16"\n')
+    given = RunOptions(preset="demo", config=config, seed=0, precision="auto").configured()
+    assert (given.seed, given.precision) == (0, "auto")
+    plain = RunOptions(preset="demo").configured()
+    assert (plain.seed, plain.precision) == (0, "auto")
 
 
 @pytest.mark.parametrize(
@@ -81,6 +88,30 @@ def test_a_run_in_python_needs_no_callbacks(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("frn.training.launch.DEMO_CLASSES", {"train": 4, "val": 5, "test": 5})
     options = RunOptions(preset="demo", out=tmp_path / "run", epochs=1, way=4, shot=1, queries=5, device="cpu")
     assert prepare_run(options).train().finished
+
+
+def test_a_run_in_python_checks_its_options(tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match="needs --data DIR"):
+        prepare_run(RunOptions(preset="cub-cropped-conv4", out=tmp_path / "run"))
+
+
+def test_a_distilled_run_takes_backbone_and_classifier_from_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best checkpoint is of another epoch, so its backbone does not fit the classifier."""
+    monkeypatch.setattr("frn.training.launch.DEMO_CLASSES", {"train": 8, "val": 5, "test": 5})
+    monkeypatch.setattr("frn.training.launch.DEMO_IMAGES", 12)
+    (tmp_path / "stage.toml").write_text('objective = "average-pretrain"\nmethod = "proto"\naux = "off"\n')
+    first = RunOptions(preset="demo", config=tmp_path / "stage.toml", out=tmp_path / "first", batch=32, epochs=2)
+    prepare_run(first).train()
+    with open(tmp_path / "stage.toml", "a") as file:
+        file.write("[pretraining]\ndistil = 0.5\n")
+    second = prepare_run(replace(first, out=tmp_path / "second", init=str(tmp_path / "first")))
+    last = load_model(tmp_path / "first" / "last.safetensors").state_dict()
+    assert second.init is not None
+    assert all(torch.equal(value, last[name]) for name, value in second.init.state_dict().items())
+    with pytest.raises(FrnError, match=r"needs the folder of a run with its last\.safetensors"):
+        prepare_run(replace(first, out=tmp_path / "third", init=str(tmp_path / "first" / "best.safetensors")))
 
 
 def test_config_accepts_none_integers_and_floats() -> None:
