@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct, convert
 
@@ -52,7 +53,7 @@ class Locations:
         """Return the folder of a data set. Raises MissingDataError, which says how to prepare it."""
         name = data_name(prepare)
         if name not in self.data:
-            source = "folder" if prepare.startswith("folder ") else prepare
+            source = prepare.removesuffix(f" {name}")
             raise MissingDataError(
                 f"needs {name}: `frn data prepare {source} --source ARCHIVE --out DIR` makes it; "
                 f"then add --data {name}=DIR"
@@ -97,10 +98,13 @@ class Answer(Struct, frozen=True):
 
 
 def stored(measurement: Measurement, locations: Locations) -> Answer | None:
-    """Return the result of a measurement, or None if it does not exist or is damaged."""
+    """Return the result of a measurement, or None if it does not exist, is damaged or older than the model."""
     try:
         answer = convert(read_json(locations.answer(measurement)), Answer)
     except ValueError:
+        return None
+    model = Path(locations.result(measurement.run))
+    if model.is_file() and model.stat().st_mtime > locations.answer(measurement).stat().st_mtime:
         return None
     is_sound = answer.results and all(math.isfinite(each["accuracy"] + each["ci95"]) for each in answer.results)
     return answer if is_sound else None
@@ -141,7 +145,7 @@ def run_status(run: RunSpec, locations: Locations) -> RunStatus | None:
     if differing := changes(settings, run.decides):
         raise FrnError(
             f"{folder}: contains a different run from `{Command(run.words(locations.result(run.init)))}` "
-            f"({', '.join(differing[:4])}). Move it away, or give another --runs."
+            f"({', '.join(differing[:4])}). Move it and its results ({folder}*.json) away, or give another --runs."
         )
     return status
 
@@ -240,7 +244,7 @@ def _line(row: Row, measured: Mapping[str, Answer], done: Mapping[str, RunStatus
         figures[str(shot)] = Figure(cell.measurement.name, cell.published, cell.published_ci95, *own)
     behind = {m.run.name: m.run for m in row.measurements if m.name in measured}
     training = " + ".join(_minutes(run, done) for name, run in behind.items() if name in done)
-    return Line(row.name, row.label, figures, commands(row), training, missing)
+    return Line(row.name, row.label, figures, commands(row, done), training, missing)
 
 
 def _minutes(run: RunSpec, done: Mapping[str, RunStatus]) -> str:
@@ -257,12 +261,13 @@ def _place(run: RunSpec | None) -> str:
     return f"runs/{run.name}" if run else ""
 
 
-def commands(row: Row) -> list[str]:
-    """Return all commands that produce a row, in order, with locations by name."""
+def commands(row: Row, done: Mapping[str, RunStatus] = MappingProxyType({})) -> list[str]:
+    """Return all commands that produce a row, in order, with locations by name and the precision of runs in `done`."""
     lines: list[Command] = []
     for measurement in row.measurements:
         for run in measurement.run.chain:
-            words = (*run.words(_place(run.init)), "--data", data_name(run.prepare), "--out", _place(run))
+            precision = ("--precision", done[run.name].precision) if run.name in done else ()
+            words = (*run.words(_place(run.init)), *precision, "--data", data_name(run.prepare), "--out", _place(run))
             lines.append(Command(words))
         words = ("eval", _place(measurement.run), *measurement.flags, "--data", data_name(measurement.prepare))
         lines.append(Command((*words, "--json")))

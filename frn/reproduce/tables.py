@@ -25,14 +25,14 @@ class RunSpec:
 
     @property
     def prepare(self) -> str:
-        """Return the data set's name for `frn data prepare`; for `folder`, its own name follows."""
+        """Return the data set's name for `frn data prepare`, and its name in tables if it differs."""
         data = PRESETS[self.options.preset].data
         return " ".join(word for word in (data.prepare, data.name) if word)
 
     @property
     def decides(self) -> dict[str, Any]:
         """Return the settings that its checkpoint must have: the changed preset, and the seed."""
-        return {"seed": self.options.seed, **deciding_fields(self.options.overridden())}
+        return {"seed": self.options.seed or 0, **deciding_fields(self.options.overridden())}
 
     def words(self, start: str) -> tuple[str, ...]:
         """Return `frn train` with its options, without locations; `start` is the model to start from, if any."""
@@ -124,8 +124,8 @@ class Table:
 
 
 def data_name(prepare: str) -> str:
-    """Return the name of a data set: "cub-raw --split chen" is cub-raw-chen, "folder cub" is cub."""
-    return prepare.removeprefix("folder ").replace(" --split ", "-")
+    """Return the name of a data set: "cub-raw --split chen" is cub-raw-chen, "cub-cropped cub" is cub."""
+    return prepare.replace(" --split ", "-").rpartition(" ")[2]
 
 
 def run_of(preset: str) -> RunSpec:

@@ -83,7 +83,7 @@ class TrainingData:
     prepare: str | None
     """Name of the data set for `frn data prepare`; None if images are rendered."""
     name: str = ""
-    """Name in tables of a data set that was prepared with `frn data prepare folder`."""
+    """Name of the data set in tables; empty for that of `prepare`."""
     max_side: int
     """Largest shorter side of stored training images, in pixels."""
     exclude_classes: tuple[str, ...] = ()
@@ -205,6 +205,8 @@ RETIRED = ("classifier_weight", "freeze_batchnorm", "start", "interpolation_weig
 """Settings that runs of earlier versions wrote to `config.toml`; ignored."""
 LENGTHENING = ("schedule.epochs", "schedule.milestones", "validation.every")
 """Settings that may change if a run is extended."""
+NAMES = ("data.prepare", "data.name")
+"""Settings that say how data sets are made; a run is known by their images."""
 
 Settings = TypeVar("Settings")
 
@@ -255,9 +257,8 @@ def deciding_fields(preset: Preset) -> dict[str, Any]:
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences between a stored run's settings and current ones; settings in only one are ignored."""
     old, new = _flat(before), _flat(json.loads(json.dumps(now)))
-    return [
-        f"{key} was {old[key]} and is {new[key]}" for key in sorted(old.keys() & new.keys()) if old[key] != new[key]
-    ]
+    both = sorted((old.keys() & new.keys()).difference(NAMES))
+    return [f"{key} was {old[key]} and is {new[key]}" for key in both if old[key] != new[key]]
 
 
 def lengthens(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

@@ -1,6 +1,8 @@
 """Running the remaining rows of a table, and storing the results."""
 
 import json
+import os
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,8 @@ from frn.reproduce.table_report import (
     Command,
     Locations,
     MissingDataError,
+    commands,
+    markdown,
     read,
     remaining_commands,
     report,
@@ -104,7 +108,7 @@ def test_interrupted_run_is_resumed_and_evaluated_once(
     assert [figures[shot]["accuracy"] for shot in ("1", "5")] == [result["accuracy"] for result in results]
     assert found["trained"] == [f"{processor()}, threads: 1, {precision}"]
     assert found["rows"][0]["commands"][0] == (
-        f"frn train cifar-fs-conv4-short {shlex.join(FLAGS)} --data cifar-fs --out runs/tiny"
+        f"frn train cifar-fs-conv4-short {shlex.join(FLAGS)} --precision {precision} --data cifar-fs --out runs/tiny"
     )
     before = {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
     again = frn(
@@ -201,7 +205,7 @@ def test_a_folder_with_a_different_run_is_refused(moths: Path, tmp_path: Path) -
     half_a_run(moths, tmp_path / "tiny", replace(TINY.options, method="proto"))
     locations = Locations(runs=tmp_path, data={"cifar-fs": moths})
     with pytest.raises(
-        FrnError, match=r"contains a different run from .*\(.*method was proto and is frn\). Move it away"
+        FrnError, match=r"contains a different run from .*\(.*method was proto and is frn\). Move it and its results"
     ):
         remaining_commands(TABLE.rows[0], locations)
     other = replace(TINY, name="other")
@@ -225,6 +229,29 @@ def test_truncated_or_mistyped_answer_is_ignored(tmp_path: Path) -> None:
     answer = stored(PLAIN, locations)
     assert answer is not None
     assert answer.results[0]["accuracy"] == 50.0
+
+
+def test_answer_of_an_earlier_model_is_ignored(tmp_path: Path) -> None:
+    locations, model = Locations(runs=tmp_path), tmp_path / "tiny" / "best.safetensors"
+    model.parent.mkdir()
+    model.touch()
+    result = {"shot": 1, "way": 5, "queries": 3, "episodes": 9, "accuracy": 50.0, "ci95": 1.0, "seconds": 1.0}
+    (tmp_path / "tiny.json").write_text(json.dumps({"results": [result], "seed": 0}))
+    assert stored(PLAIN, locations) is not None
+    later = (tmp_path / "tiny.json").stat().st_mtime + 1
+    os.utime(model, (later, later))
+    assert stored(PLAIN, locations) is None
+
+
+@pytest.mark.parametrize("name", ["cifar-fs", "cifar-fs-ablation", "cub-small"])
+def test_committed_tables_are_what_the_command_writes(name: str) -> None:
+    folder = assets_folder() / "benchmarks"
+    found = read(folder / f"{name}.json")
+    assert found is not None
+    assert (folder / f"{name}.md").read_text() == markdown(found)
+    assert found.note == TABLES[name].note
+    said = [re.sub(" --precision (bf16|fp32)", "", command) for line in found.rows for command in line.commands]
+    assert set(said) <= {command for row in TABLES[name].rows for command in commands(row)}
 
 
 def test_mistyped_table_is_ignored(tmp_path: Path) -> None:
