@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -223,6 +223,15 @@ def spaced(name: str) -> str:
 def unused_folders(data: Path, used: Collection[Path]) -> list[str]:
     """Return a sentence for each unused folder of a data set."""
     return [f"{data / name}: is ignored" for name in _list(data)[1] if data / name not in used]
+
+
+def shared_classes(splits: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return a sentence for each class that is in several splits, from the class names of each split."""
+    found: dict[str, list[str]] = {}
+    for split, names in splits.items():
+        for name in dict.fromkeys(names):
+            found.setdefault(name, []).append(split)
+    return [f"class {name} is in {' and '.join(each)}" for name, each in found.items() if len(each) > 1]
 
 
 def split_folder(data: Path, split: str) -> Path:

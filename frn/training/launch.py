@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from frn.data.folders import ClassFolders, find_splits, scan, split_folder, unused_folders
+from frn.data.folders import ClassFolders, find_splits, scan, shared_classes, split_folder, unused_folders
 from frn.data.pixel_cache import ConcatImages, StoredImages, load_images
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError
@@ -56,9 +56,12 @@ class PreparedRun:
         return list(dict.fromkeys(entry.reason for entry in both))
 
     @property
-    def unused(self) -> list[str]:
-        """Return the folders of the data sets that are not used."""
+    def doubts(self) -> list[str]:
+        """Return the folders of the data sets that are not used, and the classes that are validated although trained."""
         lines: list[str] = []
+        if self.options.data:
+            trained = [name for part in self.images.parts for name in part.names]
+            lines = shared_classes({"train": trained, self.preset.validation.split: self.val_images.names})
         for data in self.options.data or []:
             splits = find_splits(data)
             lines += unused_folders(data, splits.values()) if "train" in splits else []

@@ -86,13 +86,13 @@ def check(
 ) -> None:
     """Check a data set: decode every image, count classes and images, and report broken files and small classes.
 
-    The exit status is 1 if a file is broken, or if a class has fewer than 2 images, or too few for --shot and
-    --queries.
+    The exit status is 1 if a file is broken, a class is in several splits, or a class has fewer than 2 images, or too
+    few for --shot and --queries.
     """
     from msgspec import to_builtins
 
     from frn.data.check import check_split
-    from frn.data.folders import find_splits, unused_folders
+    from frn.data.folders import find_splits, shared_classes, unused_folders
 
     if not data.is_dir():
         raise FrnError(f"{data}: no such folder")
@@ -118,6 +118,8 @@ def check(
         for name, size in report.too_small.items():
             note(f"too small: {Path(report.folder, name)} has {size} images, but {episode} needs {per_class}")
     report_skipped(unused_folders(data, found) if found else [], all_of_them="")
-    problems = sum(len(report.broken) + len(report.too_small) for report in reports)
+    shared = shared_classes({Path(report.folder).name: report.classes for report in reports})
+    report_skipped([f"{data}: {each}" for each in shared], all_of_them="")
+    problems = sum(len(report.broken) + len(report.too_small) for report in reports) + len(shared)
     if problems:
         raise FrnError(f"{data}: problems found: {problems} (listed above)")

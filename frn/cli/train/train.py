@@ -145,7 +145,7 @@ def _train(run: "PreparedRun") -> "TrainState":
             raise typer.Exit(console.INTERRUPTED)
         return ended.position
     console.report_skipped(run.broken)
-    console.report_skipped(run.unused, all_of_them="")
+    console.report_skipped(run.doubts, all_of_them="")
     console.note(str(run))
     with training_display(run.preset.schedule.epochs, run.options.folder) as display, interruptible() as stopped:
         ended = run.train(display, stopped)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from frn.data.folders import SPLIT_NAMES, spaced
+from frn.data.folders import SPLIT_NAMES, SPLITS, shared_classes, spaced
 from frn.data.prepare.benchmark import Item, Plan
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
@@ -58,6 +58,14 @@ def plan_own(sources: Sources, split: SampledSplit) -> Plan:
         sampled = _draw({image.parts[-2] for image in found}, split)
         parts = [sampled[image.parts[-2]] for image in found]
         by = "at random: --val {:g} --test {:g} --seed {}".format(*split.shares, split.seed or 0)
+    named_in: dict[str, set[str]] = {}
+    for part, image in zip(parts, found, strict=True):
+        named_in.setdefault(str(part), set()).add(image.parts[-2])
+    if shared := shared_classes({part: sorted(named_in[part]) for part in SPLITS if part in named_in}):
+        raise FrnError(
+            f"{shared[0]} ({len(shared)} such classes), but a few-shot test needs classes that training has not seen. "
+            "Split the classes with --val and --test."
+        )
     items = [Item(str(part), image.parts[-2], image.parts[-1], image) for part, image in zip(parts, found, strict=True)]
     return Plan(items, skipped=sources.skipped(), by=by)
 

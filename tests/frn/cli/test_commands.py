@@ -300,6 +300,18 @@ def test_data_sets_are_prepared_and_checked(moths: Path, tmp_path: Path) -> None
     assert sum(len(report["broken"]) for report in json.loads(broken.stdout)) == 1
 
 
+def test_a_class_in_several_splits_is_reported(moths: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(moths, tmp_path / "data")
+    shutil.copytree(data / "train" / "moth 00", data / "val" / "moth 00")
+    checked = frn("data", "check", data)
+    assert checked.exit_code == 1
+    assert f"{data}: class moth 00 is in train and val" in checked.stderr
+    words = ("--out", tmp_path / "run", "--way", 4, "--shot", 2, "--queries", 3, "--epochs", 1, "--precision", "fp32")
+    trained = frn("train", "cifar-fs-conv4", "--data", data, *words)
+    assert "warning: class moth 00 is in train and val" in trained.stderr
+    assert "is ignored" not in trained.stderr
+
+
 def test_presets_and_models_are_printed_as_json() -> None:
     assert json.loads(frn("presets", "--json").stdout)["cifar-fs-conv4"]["episode"] == {
         "way": 20,

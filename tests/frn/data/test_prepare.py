@@ -156,12 +156,14 @@ def test_unusable_sources_give_a_one_line_error(tmp_path: Path) -> None:
     torn.write_bytes(zip_of(tmp_path / "whole.zip", ["a/1.png", "b/1.png"]).read_bytes()[:60])
     flat = zip_of(tmp_path / "flat.zip", ["1.png"])
     mixed = zip_of(tmp_path / "mixed.zip", ["train/a/1.png", "b/1.png"])
+    seen = zip_of(tmp_path / "seen.zip", ["train/a/1.png", "train/b/1.png", "test/a/1.png", "test/c/1.png"])
     for name, source, reason in (
         ("folder", page, "it is a web page"),
         ("folder", torn, "is not a complete archive"),
         ("folder", tmp_path / "none", "no such file or folder"),
         ("folder", flat, "is not in a class folder"),
         ("folder", mixed, "is not in a split"),
+        ("folder", seen, r"class a is in train and test \(1 such classes\), but a few-shot test needs classes that"),
         ("cifar-fs", flat, r"is not cifar-100-binary\.tar\.gz, or is damaged \('fine_label_names"),
         ("cifarfs", flat, "Did you mean 'cifar-fs'"),
     ):
